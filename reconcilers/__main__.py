@@ -19,25 +19,33 @@ PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers")
 
 
 def main() -> None:
-    """Load the command line and run it; Ctrl-C is the command line's own affair from then on."""
-    ours = signal.getsignal(signal.SIGINT)
-    if ours is signal.default_int_handler:  # not where a shell has it ignored
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if problem := conflict(Path(__file__).parent.parent):
-        sys.exit(f"error: {problem}")
-    from reconcilers.cli import main as command_line  # noqa: PLC0415  # see above
+    """Load the command line and run it; Ctrl-C is the command line's own affair from then on.
 
-    signal.signal(signal.SIGINT, ours)
+    The process exits with an error message if another project replaced one of our packages.
+    """
+    original_handler = signal.getsignal(signal.SIGINT)
+    # A shell may have set SIGINT to be ignored, as for a background job. That is kept.
+    if original_handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if problem := describe_replaced_package(Path(__file__).parent.parent):
+        sys.exit(f"error: {problem}")
+    # Imported here, because this import is the slow one.
+    from reconcilers.cli import main as command_line  # noqa: PLC0415
+
+    signal.signal(signal.SIGINT, original_handler)
     command_line.main()
 
 
-def conflict(home: Path) -> str:
-    """Describe the package of ours that another project replaced, and the remedy; empty if none.
+def describe_replaced_package(home: Path) -> str:
+    """Describe the first of our packages that another project replaced, and the remedy.
+
+    Empty if none is replaced. A package is replaced if Python finds it in another folder, or if
+    its file differs from the installed one.
 
     Args:
-        home: the folder that ours are in.
+        home: the folder that has our packages.
     """
-    recorded = _read_recorded_digests(home)
+    digests_by_path = _read_recorded_digests(home)
     for name in PACKAGES:
         spec = find_spec(name)
         file = Path(spec.origin) if spec is not None and spec.origin else None
@@ -48,7 +56,8 @@ def conflict(home: Path) -> str:
                 " install butler-ipam into an environment of its own, and see that neither"
                 " PYTHONPATH nor the current folder has a package of that name"
             )
-        if (known := recorded.get(f"{name}/__init__.py")) and known != _digest(file):
+        installed_digest = digests_by_path.get(f"{name}/__init__.py")
+        if installed_digest and installed_digest != _compute_digest(file):
             return (
                 f"{file} is not the file that butler-ipam installed: another package has written"
                 f" its own `{name}` over it; install butler-ipam again, into an environment of its"
@@ -58,10 +67,11 @@ def conflict(home: Path) -> str:
 
 
 def _read_recorded_digests(home: Path) -> dict[str, str]:
-    """Return the digests of our files by path, as pip recorded them; none of a checkout.
+    """Return the digests of our files by path, as pip recorded them; empty for a Git checkout.
 
     importlib.metadata would find the same file; importing it takes longer than the whole check.
     """
+    # A line has path, digest and size. RECORD lists itself without a digest.
     lines = (
         line.split(",")
         for record in home.glob("butler_ipam-*.dist-info/RECORD")
@@ -70,8 +80,8 @@ def _read_recorded_digests(home: Path) -> dict[str, str]:
     return {line[0]: line[1] for line in lines if len(line) == 3 and line[1]}
 
 
-def _digest(file: Path) -> str:
-    """Return a file's digest as RECORD has it."""
+def _compute_digest(file: Path) -> str:
+    """Return a file's digest in the notation of RECORD: `sha256=` and URL-safe base64."""
     digest = urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest())
     return f"sha256={digest.rstrip(b'=').decode()}"
 

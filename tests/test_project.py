@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 STARTERS = {
     "reconcilers.cli.demo.command.perform",
-    "reconcilers.cli.local.servers.api_server",
+    "reconcilers.cli.local.servers.run_api_server",
     "tests.reconcilers.cli.commands.start",
     "tests.servers.running",
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcilers.__main__ import PACKAGES, conflict
+from reconcilers.__main__ import PACKAGES, describe_replaced_package
 
 ROOT = Path(__file__).parent.parent
 
@@ -47,7 +47,7 @@ def test_the_names_are_those_that_the_wheel_has() -> None:
 
 
 def test_nothing_is_wrong_with_a_checkout_or_a_wheel_of_its_own(installed_folder: Path) -> None:
-    assert conflict(ROOT) == ""
+    assert describe_replaced_package(ROOT) == ""
     done = start(installed_folder)
     assert (done.returncode, done.stderr) == (0, "")
 

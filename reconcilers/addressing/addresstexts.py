@@ -19,7 +19,7 @@ def parse_ends(start: str, end: str) -> AddressRange | None:
 
 @lru_cache(maxsize=131_072)
 def _parse_ends(start: str, end: str) -> AddressRange | None:
-    """Return the range from `start` to `end`, from the cache; None if there is none."""
+    """Return the range from `start` to `end`, from the cache; None if they are no range."""
     try:
         return AddressRange.parse(start, end)
     except AllocatorError:
@@ -49,19 +49,20 @@ def _parse_cidr_or_span(block: str) -> AddressRange | None:
         return None
 
 
-def describe_host_bits(cidr: str, meant: AddressRange | None = None) -> str:
+def describe_host_bits(cidr: str, parsed_cidr: AddressRange | None = None) -> str:
     """Return a warning about a CIDR that has host bits set; empty if it has none.
 
     Args:
-        cidr: what a spec has; a text that is no CIDR has no host bits.
-        meant: the range for which it is taken; None for the CIDR in the family of the text.
+        cidr: a CIDR as a spec writes it; a text that is no CIDR has no host bits.
+        parsed_cidr: the range that the controllers read the CIDR as; None to parse it here.
     """
     address, slash, _ = cidr.partition("/")
-    network = meant or (parse_cidr_or_span(cidr) if slash and "-" not in cidr else None)
+    network = parsed_cidr or (parse_cidr_or_span(cidr) if slash and "-" not in cidr else None)
     if network is None:
-        return ""
-    host = parse_ends(address, address)
-    start = host.in_family(network.family) if host is not None else None
+        return ""  # the text is no CIDR; other checks report it
+    written_address = parse_ends(address, address)
+    # The network may be IPv4 although the text has the IPv6 form ::ffff:a.b.c.d.
+    start = written_address.in_family(network.family) if written_address is not None else None
     if start is not None and start.first == network.first:
-        return ""
+        return ""  # the address is the first one of the network: no host bits
     return f"{cidr!r} has host bits set; it is read as {network.text}"

@@ -46,14 +46,13 @@ class FamilyNotConfigured(RequestRefused):
     """A request names a family that the pool does not have.
 
     Args:
-        at: the field that names it.
+        field: the field that names it.
         pool: the pool's name.
     """
 
-    def __init__(self, at: str, family: Family, pool: str) -> None:
-        super().__init__(
-            f'{at}: Invalid value: "{FAMILY_NAMES[family]}": not configured on NetworkPool {pool}'
-        )
+    def __init__(self, field: str, family: Family, pool: str) -> None:
+        name = FAMILY_NAMES[family]
+        super().__init__(f'{field}: Invalid value: "{name}": not configured on NetworkPool {pool}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +82,11 @@ def choose_families(
     """
     spec = allocation.spec
     field = "spec.pinnedRange" if spec.pinnedRange is not None else "spec.pinnedRanges"
-    pinned_to = [(field, pin.family) for pin in requestedranges.parse_pins(allocation)]
+    # A pinned range names its family, as an entry of ipFamilies does.
+    pinned_families = [(field, pin.family) for pin in requestedranges.parse_pins(allocation)]
     return _choose(
         spec.ipFamilyPolicy,
-        [*_list_named_families(spec), *pinned_to],
+        [*_list_named_families(spec), *pinned_families],
         pool=pool,
         available=available,
     )
@@ -113,6 +113,13 @@ def _choose(
 ) -> FamilyChoice:
     """Return the families to take, in order: the named ones, then the others of the pool.
 
+    SingleStack takes only the first of them.
+
+    Args:
+        policy: the ipFamilyPolicy; None for SingleStack.
+        named_families: each field that names a family, and that family.
+        available: the pool's families, in its order.
+
     Raises:
         AllocatorError: the pool lacks a family, or the request contradicts itself.
     """
@@ -121,9 +128,9 @@ def _choose(
         raise InvalidRequest(f"ipFamilyPolicy {policy!r} must be one of {', '.join(_POLICIES)}")
     if policy == REQUIRE_DUAL_STACK and len(available) < 2:
         raise PoolNotDualStack(name)
-    for at, family in named_families:
+    for field, family in named_families:
         if family not in available:
-            raise FamilyNotConfigured(at, family, name)
+            raise FamilyNotConfigured(field, family, name)
     families = tuple(dict.fromkeys(family for _, family in named_families))
     if policy == SINGLE_STACK and len(families) > 1:
         raise InvalidRequest(

@@ -41,7 +41,7 @@ def parse_layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ..
         try:
             layouts.append(parse_layout(second, max_addresses))
         except PoolTooLarge:
-            raise
+            raise  # an InvalidPool, too, but callers handle it by its own type
         except InvalidPool as invalid:
             raise InvalidPool(
                 [f"secondary: {message}" for message in invalid.messages]
@@ -64,11 +64,17 @@ def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
         PoolTooLarge: it has more than `max_addresses` addresses.
     """
     reserved = [reservation.cidr for reservation in list_reservations(spec)]
-    return Layout.parse(spec.cidr, reserved, spec.spans(), max_addresses=max_addresses)
+    return Layout.parse(
+        spec.cidr, reserved, spec.list_declared_spans(), max_addresses=max_addresses
+    )
 
 
 def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
-    """Yield the reservations of a block of a spec, in the order of its layout's `reserved`."""
+    """Yield the reservations of a block of a spec, in the order of its layout's `reserved`.
+
+    They are the entries of `reserved`, the gateway if it is inside the block, and the edges if the
+    spec excludes them.
+    """
     for number, entry in enumerate(spec.reserved):
         yield Reservation(
             entry.cidr, entry.cidr, field=("reserved", number), note=entry.description

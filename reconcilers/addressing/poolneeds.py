@@ -58,6 +58,7 @@ def list_needed_families(
             choice = familychoice.choose_families(request, pool, available)
     except AllocatorError:
         return ()
+    # A request that only prefers the second family is served by the first alone.
     return choice.families if choice.second_required else choice.families[:1]
 
 
@@ -68,7 +69,7 @@ def sum_pool_needs(
 ) -> dict[tuple[Key, Family], PoolNeed]:
     """Return the needs of the allocations and clusters that wait, by pool and family.
 
-    A family for which none waits is left out.
+    A family for which none waits is left out, and so is a pool that is not in `pools`.
 
     Args:
         clusters: the TenantClusters that are not being deleted.
@@ -95,8 +96,12 @@ def sum_pool_needs(
 def sum_waiting_addresses(cluster: TenantCluster) -> dict[Key, int]:
     """Return how many addresses a cluster waits for by NetworkPool; empty if it does not wait.
 
-    Node and load-balancer addresses are added up, because the cluster gets both or none. Requests
-    that have an IPAllocation are left out.
+    Node and load-balancer addresses are added up, because the cluster gets both or none.
+
+    Two sorts of requests are left out:
+
+    1. A request with an IPAllocation, because that allocation is counted as waiting itself.
+    2. A request that waits for another reason than a full pool, because room would not help it.
     """
     network = cluster.status.network
     counts: dict[Key, int] = defaultdict(int)

@@ -44,6 +44,7 @@ def take_ranges(
         len(held_ranges) > 1 or allocation.spec.ipFamilyPolicy != REQUIRE_DUAL_STACK
     ):
         return held_ranges
+    # The common case: there is no family to choose, and errors do not name a family.
     if len(spaces) == 1 and not allocation.spec.names_families:
         return (
             _take_family(

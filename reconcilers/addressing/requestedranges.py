@@ -31,15 +31,23 @@ def parse_first_pin(allocation: IPAllocation) -> AddressRange | None:
 def count_requested(allocation: IPAllocation, pool: NetworkPool) -> int:
     """Return how many addresses an allocation asks for of each family that is not pinned.
 
-    It is 0 if the prefix length is longer than an address of the family.
+    1. With a prefix length: the size of such a block; 0 if an address of the family is shorter.
+    2. With ipFamilyPolicy and a pinned range: as many as the pinned range has.
+    3. Else the count in the spec, or the pool's default for the type.
     """
     spec, prefix = allocation.spec, allocation.spec.prefixLength
-    if prefix is None:
-        pin = (spec.pinnedRange, *spec.pinnedRanges)[-1] if spec.ipFamilyPolicy else None
-        pinned = None if pin is None else addresstexts.parse_ends(pin.startAddress, pin.endAddress)
-        if pinned is not None:
-            return pinned.size
-        return spec.count or pool.spec.default_count(spec.type)
-    is_ipv6 = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else pool.spec.family == 6
-    bits = 128 if is_ipv6 else 32
-    return 1 << bits - prefix if prefix <= bits else 0
+    if prefix is not None:
+        is_ipv6 = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else pool.spec.family == 6
+        address_bits = 128 if is_ipv6 else 32
+        return 1 << address_bits - prefix if prefix <= address_bits else 0
+    # Without ipFamilyPolicy there is one family, and a pinned range of it needs no count.
+    if spec.ipFamilyPolicy:
+        last_pin = (spec.pinnedRange, *spec.pinnedRanges)[-1]  # None if no range is pinned
+        pinned_range = (
+            addresstexts.parse_ends(last_pin.startAddress, last_pin.endAddress)
+            if last_pin is not None
+            else None
+        )
+        if pinned_range is not None:
+            return pinned_range.size
+    return spec.count or pool.spec.default_count(spec.type)

@@ -22,7 +22,10 @@ def find_held_range(allocation: IPAllocation) -> AddressRange | None:
 
 
 def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
-    """Return every range in the allocation's status, in whatever phase, the first one first."""
+    """Return each range in the allocation's status once, in whatever phase.
+
+    The range of startAddress and endAddress comes first; `families` repeats it.
+    """
     first = find_held_range(allocation)
     if not allocation.status.families:
         return () if first is None else (first,)

@@ -123,6 +123,7 @@ def audit(objects: Objects, pictures: Sequence[PoolPicture]) -> list[Finding]:
 def order_finding(finding: Finding) -> tuple[str, str, str, str, str]:
     """Return the sort key of a finding: gravest first, then by kind and object."""
     subject = finding.subject
+    # In the order of letters, "error" comes before "warning".
     return finding.severity, finding.kind, subject.namespace, subject.name, finding.sentence
 
 
@@ -192,9 +193,9 @@ def _find_takeover_effects(objects: Objects) -> Iterator[Finding]:
     controllers keep it, because its cluster may still be created. NewlyServed: a cluster for
     which the other controller requested no addresses, and which will get some.
     """
-    owned = (objects.pools, objects.allocations.values(), objects.clusters)
+    read_objects = (objects.pools, objects.allocations.values(), objects.clusters)
     if objects.owners_known:  # else a cluster that looks missing may exist
-        for allocation, sentence in adoption.find_unnoted_orphans(*owned):
+        for allocation, sentence in adoption.find_unnoted_orphans(*read_objects):
             yield Finding(
                 "UnnotedOrphan",
                 "warning",
@@ -204,7 +205,7 @@ def _find_takeover_effects(objects: Objects) -> Iterator[Finding]:
             )
     if objects.limits_of(IP_ALLOCATION):
         return  # a cluster may have addresses that the user may not read
-    for cluster, sentence in adoption.find_newly_served(*owned, objects.providers):
+    for cluster, sentence in adoption.find_newly_served(*read_objects, objects.providers):
         yield Finding(
             "NewlyServed",
             "warning",
@@ -264,6 +265,7 @@ def _find_dangling_references(objects: Objects) -> Iterator[Finding]:
 def _list_integration_findings(objects: Objects) -> Iterator[Finding]:
     """Yield the findings of integrations about the kinds of other platforms."""
     for trouble in objects.integrations.troubles:
+        # An object that cannot be decoded has no `seen`; its uid and version stay empty.
         meta = trouble.seen.metadata if trouble.seen is not None else ObjectMeta()
         version = meta.uid, meta.resourceVersion
         subject = Subject(trouble.subject, trouble.key.namespace, trouble.key.name, *version)
@@ -319,7 +321,7 @@ def _find_strays(pool: NetworkPool, family: PoolFamily, objects: Objects) -> Ite
     for extent in family.extents:
         if extent.state is not AddressState.STRAY:
             continue
-        holder = extent.holders[0]
+        holder = extent.holders[0]  # an extent with several holders has the state OVERLAP
         if holder.kind == IP_ALLOCATION.kind and holder.key in objects.allocations:
             outside.setdefault(holder.key, []).append(extent)
     for key, extents in outside.items():

@@ -16,11 +16,12 @@ def write_large_as_text(value: Any) -> Any:
     return str(value) if type(value) is int and abs(value) > _EXACT else value
 
 
-def find_power_of_two(size: int, most: int) -> int:
-    """Return the smallest power of two that reaches `size` in at most `most` steps.
+def choose_cell_size(size: int, max_cells: int) -> int:
+    """Return how many addresses one cell of a picture shows: the smallest power of two that fits.
 
     Args:
-        size: a number of addresses.
-        most: the most cells of a picture; the result is the number of addresses in one cell.
+        size: the number of addresses in the picture.
+        max_cells: the most cells that the picture may have.
     """
-    return 1 << max(0, -(-size // most) - 1).bit_length()
+    addresses_per_cell = -(-size // max_cells)  # rounded up
+    return 1 << max(0, addresses_per_cell - 1).bit_length()

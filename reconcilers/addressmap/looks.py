@@ -29,7 +29,7 @@ PATTERNS: Mapping[str, str] = {
     "dotted": "M2,1v2M6,5v2",
 }
 """The SVG path that is drawn over the colour in each tile, by the name of the pattern."""
-_COUNT = len(FILLS) * len(PATTERNS)
+_LOOK_COUNT = len(FILLS) * len(PATTERNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +51,31 @@ def find_look(number: int) -> ExtentLook:
     return ExtentLook(colour, tuple(PATTERNS)[pattern])
 
 
-def assign_looks(tenants: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return the number of each tenant's look.
+def assign_looks(
+    tenants: Iterable[str], earlier_numbers: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Return the number of each tenant's look, in the order of names.
 
     Args:
         tenants: the names of tenants, in any order, with repetitions.
-        known: the numbers in an earlier picture, which stay.
+        earlier_numbers: the numbers in an earlier picture, which stay; None for none.
     """
     tenant_names = set(tenants)
     names = sorted(tenant_names)
-    numbers = {name: number for name, number in (known or {}).items() if name in tenant_names}
+    numbers = {
+        name: number for name, number in (earlier_numbers or {}).items() if name in tenant_names
+    }
     used = set(numbers.values())
     for name in names:
         if name in numbers:
             continue
-        if len(used) >= _COUNT:
+        if len(used) >= _LOOK_COUNT:
             used = set()  # all looks are in use, so each is used once more
         # The first choice follows from the name alone, so it is the same in each picture.
-        number = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _COUNT
+        number = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _LOOK_COUNT
         while number in used:
-            number = (number + 1) % _COUNT
+            number = (number + 1) % _LOOK_COUNT
         numbers[name] = number
         used.add(number)
-    # The result is in the order of names, whatever the order of `known`.
+    # `numbers` may begin with the order of `earlier_numbers`.
     return {name: numbers[name] for name in names}

@@ -65,5 +65,7 @@ def build_page(state: Mapping[str, Any] | None) -> str:
         state: the result of `build_page_state`; None for the page of a server, which requests its
             data from the server.
     """
+    # In JSON, \u003c is "<". Unescaped, a name could end the element of the data.
     data = "null" if state is None else encode(build_whole_message(state)).replace("<", "\\u003c")
-    return build_template()[0].replace("/*DATA*/null", data)
+    page_without_data, _ = build_template()
+    return page_without_data.replace("/*DATA*/null", data)

@@ -64,16 +64,16 @@ def build_page_state(
         tenants: the tenants' documents of an earlier state, which are reused; None for none.
     """
     by_key = {build_pool_key(pool): pool for pool in pools}
-    in_pools = {name for pool in by_key.values() for name in list_tenants(pool)}
+    tenants_in_pools = {name for pool in by_key.values() for name in list_tenants(pool)}
     # A tenant without a cluster is shown only if it holds addresses of a pool on the page.
     by_id = (tenants or TenantDocuments()).update(
         holding
         for holding in list_holdings(objects)
-        if holding.tenant or escape_text(str(holding.key)) in in_pools
+        if holding.tenant or escape_text(str(holding.key)) in tenants_in_pools
     )
     numbers = number_looks(objects) if numbers is None else numbers
     looks = {escape_text(name): number for name, number in numbers.items()}
-    tenant_names = in_pools | {tenant["name"] for tenant in by_id.values()}
+    tenant_names = tenants_in_pools | {tenant["name"] for tenant in by_id.values()}
     return {
         **build_time_and_failures(now, ()),
         "events": [],
@@ -86,7 +86,12 @@ def build_page_state(
 
 
 def build_time_and_failures(now: datetime, failures: Iterable[str]) -> Document:
-    """Return the parts of a state that change while no object changes."""
+    """Return the parts of a state that change while no object changes.
+
+    Args:
+        now: the time as of which the state is shown.
+        failures: messages about what could not be read.
+    """
     return {
         "made": now.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "failures": escape_values(list(failures)),
@@ -197,7 +202,8 @@ class TenantDocuments:
     """Documents of tenants by id; a tenant whose objects did not change keeps its document."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Holding, Document]] = {}
+        self._built: dict[str, tuple[Holding, Document]] = {}
+        """The last document of each tenant, with the holding that it was built from."""
 
     def update(self, tenants: Iterable[Holding]) -> Document:
         """Return the documents of tenants by id, built again only if the tenant has changed.
@@ -209,13 +215,14 @@ class TenantDocuments:
         for tenant in tenants:
             name = escape_text(str(tenant.key))
             key = f"{name} (earlier)" if name in documents else name
-            known = self._known.get(key)
+            built = self._built.get(key)
             # This comparison is cheap: tuples compare identical objects by their identity.
-            is_same = known is not None and known[0] == tenant
-            documents[key] = (
-                known if known and is_same else (tenant, build_tenant_document(tenant))
-            )
-        self._known = documents
+            if built is not None and built[0] == tenant:
+                documents[key] = built
+            else:
+                documents[key] = (tenant, build_tenant_document(tenant))
+        # Tenants that are gone are left out, so their documents do not stay in memory.
+        self._built = documents
         return {key: document for key, (_, document) in documents.items()}
 
 
@@ -225,7 +232,7 @@ def build_tenant_document(tenant: Holding) -> Document:
     `ready` and `reason` come from the condition NetworkReady; `nodes` and `loadbalancer` map a
     family to the number of addresses.
     """
-    status, reason = tenant.network
+    status, reason = tenant.network_ready
     document = {
         "name": str(tenant.key),
         "phase": tenant.phase,
@@ -241,9 +248,9 @@ def build_tenant_document(tenant: Holding) -> Document:
     return safe
 
 
-def _count_addresses_by_family(tenant: Holding, kind: str) -> dict[str, int]:
+def _count_addresses_by_family(tenant: Holding, allocation_type: str) -> dict[str, int]:
     """Return how many addresses of a type a tenant holds, by family: "4" or "6"."""
     sizes = Counter[str]()
-    for held_range in tenant.ranges(kind):
+    for held_range in tenant.list_ranges(allocation_type):
         sizes[str(held_range.family)] += held_range.size
     return dict(sorted(sizes.items()))

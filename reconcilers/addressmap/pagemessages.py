@@ -22,7 +22,7 @@ def build_whole_message(state: Mapping[str, Any]) -> Document:
 
 
 def build_change_message(old: Mapping[str, Any], new: Mapping[str, Any]) -> Document:
-    """Return the message that turns the old state into the new one at a reader of the old state.
+    """Return the message by which a reader that shows the old state gets the new one.
 
     The order of `requests`, `looks` and `tenants` is no part of a state.
     """

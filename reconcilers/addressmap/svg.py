@@ -9,23 +9,26 @@ from collections.abc import Iterator, Mapping
 from html import escape as escape_markup
 
 from controller.plaintext import escape_text
-from reconcilers.addressmap.integers import find_power_of_two
+from reconcilers.addressmap.integers import choose_cell_size
 from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, ExtentLook, find_look
 from reconcilers.addressmap.styles import STYLES
 from reconcilers.pictures.extents import BY_TENANT, AddressState, Extent
 from reconcilers.pictures.poolpicture import PoolFamily
 
+# The most rows, and the fewest addresses of a row.
 ROWS = 32
 LEAST_PER_ROW = 16
-WIDTH = 960
-ROW = 18
+# Sizes in pixels. From left to right: the row's first address, its ranges, names that do not fit.
 LABEL = 120
+WIDTH = 960
 NAMES_WIDTH = 260
+# From top to bottom: the title, the rows, the legend.
 HEAD = 44
+ROW = 18
 LEGEND_ROW = 20
 LEGEND_COLUMNS = 4
 _LETTER = 6.6
-"""About how wide a letter is."""
+"""About how many pixels wide a letter is."""
 _FONT = 'font-family="sans-serif" font-size="11"'
 
 
@@ -38,19 +41,20 @@ def draw_svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str
         numbers: the number of each tenant's look, from `number_looks`.
     """
     first, size = picture.first_and_size
-    per_row = max(LEAST_PER_ROW, find_power_of_two(size, ROWS))
-    rows = -(-size // per_row)
+    per_row = max(LEAST_PER_ROW, choose_cell_size(size, ROWS))
+    rows = -(-size // per_row)  # rounded up
     tenant_names = {extent.tenant_text for extent in picture.inside if extent.state in BY_TENANT}
     by_tenant = {name: find_look(numbers[name]) for name in sorted(tenant_names)}
     entries = [*_list_state_entries(picture), *_list_tenant_entries(picture, by_tenant)]
     legend = HEAD + rows * ROW + LEGEND_ROW
     height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW
     width = LABEL + WIDTH + NAMES_WIDTH
-    size_of = f'width="{width}" height="{height}" {_FONT} role="img"'
+    view_box = f'viewBox="0 0 {width} {height}"'
+    attributes = f'{view_box} width="{width}" height="{height}" {_FONT} role="img"'
     title = escape_xml(f"{title}  {picture.label}")
     return "".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size_of}>\n',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {attributes}>\n',
             f"<title>{title}</title>\n",
             _draw_patterns(set(by_tenant.values())),
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n',
@@ -85,7 +89,10 @@ def _choose_fill(extent: Extent, by_tenant: Mapping[str, ExtentLook]) -> str:
 def _draw_rectangles(
     picture: PoolFamily, first: int, per_row: int, by_tenant: Mapping[str, ExtentLook]
 ) -> Iterator[str]:
-    """Yield a rectangle for each range and row, with its tenant's name where it fits."""
+    """Yield a rectangle for each range and row, with its tenant's name where it fits.
+
+    A name that fits nowhere in its range goes to the right of the range's first row.
+    """
     scale = WIDTH / per_row
     after_row: dict[int, list[str]] = {}
     for extent in picture.inside:
@@ -103,7 +110,7 @@ def _draw_rectangles(
             )
             if not name:
                 continue
-            if len(name) * _LETTER + 8 <= width:
+            if len(name) * _LETTER + 8 <= width:  # 8 pixels of margin
                 yield _draw_name(name, x + 3, HEAD + row * ROW)
                 name = ""  # written once, in the first row with room
             elif row == end // per_row:
@@ -124,7 +131,8 @@ def _draw_name(name: str, x: float, y: float) -> str:
 
 def _draw_names_after_row(names: list[str], y: int) -> str:
     """Return names that do not fit into their ranges, to the right of a row, cut to the width."""
-    joined_names, max_letters = ", ".join(dict.fromkeys(names)), int(NAMES_WIDTH / _LETTER) - 2
+    joined_names = ", ".join(dict.fromkeys(names))
+    max_letters = int(NAMES_WIDTH / _LETTER) - 2  # a margin, because letters differ in width
     short = (
         joined_names if len(joined_names) <= max_letters else joined_names[: max_letters - 1] + "…"
     )

@@ -50,31 +50,34 @@ class Holding:
     not_read: Sequence[NotRead] = ()
     reported_network: TenantNetwork | None = None
 
-    def ranges(self, kind: str) -> list[AddressRange]:
+    def list_ranges(self, allocation_type: str) -> list[AddressRange]:
         """Return the ranges that the tenant holds for nodes or for load balancers.
 
         Args:
-            kind: the type of allocation.
+            allocation_type: `nodes` or `loadbalancer`.
         """
         if self.reported_network is not None:
             spans = (
                 entry.range.partition("-")
                 for entry in self.reported_network.ranges
-                if entry.type == kind
+                if entry.type == allocation_type
             )
             parsed = (addresstexts.parse_ends(first, last) for first, _, last in spans)
             return [span for span in parsed if span is not None]
-        of_kind = (allocation for allocation in self.allocations if allocation.spec.type == kind)
         return [
             held_range
-            for allocation in of_kind
+            for allocation in self.allocations
+            if allocation.spec.type == allocation_type
             for held_range in statusranges.list_held_ranges(allocation)
         ]
 
-    def sizes(self, kind: str) -> list[int]:
-        """Return how many addresses of a type the tenant holds, for each family that it has."""
+    def count_by_family(self, allocation_type: str) -> list[int]:
+        """Return how many addresses of a type the tenant holds: IPv4, then IPv6.
+
+        A family without addresses is left out.
+        """
         sizes = Counter[int]()
-        for held_range in self.ranges(kind):
+        for held_range in self.list_ranges(allocation_type):
             sizes[held_range.family] += held_range.size
         return [sizes[family] for family in sorted(sizes)]
 
@@ -84,16 +87,16 @@ class Holding:
         return self.tenant.status.phase if self.tenant else None
 
     @property
-    def network(self) -> tuple[str, str]:
-        """Status and message of the condition NetworkReady."""
+    def network_ready(self) -> tuple[str, str]:
+        """Status and message of the condition NetworkReady; Unknown if there is none."""
         if self.tenant is None:
             return "Unknown", self.missing
         condition = find(self.tenant.status.conditions, NETWORK_READY)
         return (condition.status, condition.message) if condition else ("Unknown", "-")
 
     @property
-    def worst(self) -> tuple[str, str]:
-        """Status and message of the condition with the gravest fault."""
+    def worst_condition(self) -> tuple[str, str]:
+        """Status and message of the condition with the gravest fault; Unknown if there is none."""
         if self.tenant is None:
             return "Unknown", self.missing
         condition = find_worst_condition(self.tenant)
@@ -120,9 +123,11 @@ class Holding:
         """How many ranges of the tenant come from growth."""
         if self.reported_network is not None:
             return sum(entry.role == names.ROLE_GROWTH for entry in self.reported_network.ranges)
-        return sum(self.role(allocation) == names.ROLE_GROWTH for allocation in self.allocations)
+        return sum(
+            self.find_role_of(allocation) == names.ROLE_GROWTH for allocation in self.allocations
+        )
 
-    def role(self, allocation: IPAllocation) -> str | None:
+    def find_role_of(self, allocation: IPAllocation) -> str | None:
         """Return an allocation's role: initial or growth; None if the tenant is not known."""
         return find_role(allocation, self.tenant) if self.tenant else None
 
@@ -165,15 +170,16 @@ def list_holdings(objects: Objects) -> list[Holding]:
 
 def number_looks(
     objects: Objects,
-    known: Mapping[str, int] | None = None,
-    also: Iterable[str] = (),
+    earlier_numbers: Mapping[str, int] | None = None,
+    more_tenants: Iterable[str] = (),
 ) -> dict[str, int]:
     """Return the number of each tenant's look, the same whichever pools a picture shows.
 
     Args:
         objects: all objects of a cluster.
-        known: the result for an earlier picture; its tenants keep their looks.
-        also: names of further tenants in the picture.
+        earlier_numbers: the result for an earlier picture; its tenants keep their looks. None for
+            the first picture.
+        more_tenants: names of further tenants in the picture.
     """
     views = objects.integrations
     own_names = (
@@ -184,4 +190,6 @@ def number_looks(
         *(pool.yield_tenants() for pool in views.pictures),
     )
     cluster_names = map(str, objects.clusters)
-    return assign_looks(chain(cluster_names, own_names, platform_names, also), known)
+    return assign_looks(
+        chain(cluster_names, own_names, platform_names, more_tenants), earlier_numbers
+    )

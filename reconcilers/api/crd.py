@@ -22,18 +22,18 @@ class CrdKind:
     """What a CRD says beyond the schema.
 
     Attributes:
-        model: of its objects.
+        model: the class of its objects.
         plural: its name in paths.
-        short: its short name; Butler's.
-        alias: a short name of ours, where kubectl takes Butler's for another kind.
-        columns: of its table.
+        short: the short name that Butler gives it.
+        alias: a second short name, for a kind whose `short` means another kind to kubectl.
+        columns: the columns of its table in kubectl.
         selectable: fields that field selectors may name.
         shadowed_by: the built-in kind that kubectl takes `short` for, if there is one.
         group: its API group.
         version: the one version that is served.
         namespaced: whether its objects have a namespace.
         categories: by which `kubectl get` lists it along with others.
-        labels: of the definition.
+        labels: the labels of the CustomResourceDefinition.
     """
 
     model: type[Any]
@@ -154,10 +154,10 @@ KINDS: tuple[CrdKind, ...] = (
 
 def crds() -> list[Schema]:
     """Return the CustomResourceDefinitions of all kinds."""
-    return [definition(kind) for kind in KINDS]
+    return [build_crd(kind) for kind in KINDS]
 
 
-def definition(kind: CrdKind) -> Schema:
+def build_crd(kind: CrdKind) -> Schema:
     """Return the CustomResourceDefinition of a kind."""
     resource = Resource(
         kind.group,
@@ -180,22 +180,23 @@ def definition(kind: CrdKind) -> Schema:
     )
 
 
-def by_name(
+def build_crds_by_name(
     requested_names: Iterable[str] = (), integrated: Sequence[CrdKind] = ()
 ) -> list[Schema]:
-    """Return the CRDs whose kind, plural or a short name is in `wanted`.
+    """Return the CRDs of the requested kinds, in the order of their names.
 
     Args:
-        requested_names: the names; our own kinds if there are none.
+        requested_names: kinds, plurals or short names, in any case; all our own kinds if there
+            are none.
         integrated: kinds of integrations, which are found by their names only.
 
     Raises:
         KeyError: no kind has one of these names.
     """
-    known = {
+    kinds_by_name = {
         name.lower(): kind
         for kind in (*KINDS, *integrated)
         for name in (kind.kind, kind.plural, *kind.short_names)
     }
-    chosen = [known[name.lower()] for name in requested_names]
-    return [definition(kind) for kind in chosen or KINDS]
+    requested_kinds = [kinds_by_name[name.lower()] for name in requested_names]
+    return [build_crd(kind) for kind in requested_kinds or KINDS]

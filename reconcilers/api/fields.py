@@ -49,7 +49,8 @@ Opaque = Mapping[str, Any]
 """A part that only other controllers read: kept as it came. SchemaOf says what it may hold."""
 
 
-def _as_quantity(schema: dict[str, Any]) -> None:
+def _change_to_quantity(schema: dict[str, Any]) -> None:
+    """Change the generated schema of a field into that of a Kubernetes quantity."""
     schema.pop("anyOf", None)
     schema["x-kubernetes-int-or-string"] = True
     schema["pattern"] = QUANTITY
@@ -60,7 +61,7 @@ QUANTITY = (
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
 """Kubernetes' form of a quantity, where it is a text."""
-Quantity = Annotated[int | str, FieldSchema(json_schema_extra=_as_quantity)]
+Quantity = Annotated[int | str, FieldSchema(json_schema_extra=_change_to_quantity)]
 """An amount of cpu, memory or disk: 500m, 16Gi, or a whole number."""
 
 
@@ -79,11 +80,13 @@ def model(*cel: Rule) -> Config:
     return {"use_attribute_docstrings": True, "json_schema_extra": rules(*cel)}
 
 
-def number(address: str) -> str:
-    """Return CEL for the numeric value of an IPv4 address; the `ip` library cannot compare.
+def build_ipv4_number(address: str) -> str:
+    """Return CEL for the numeric value of an IPv4 address.
+
+    Rules compare these numbers, because CEL's `ip` library cannot compare addresses.
 
     Args:
-        address: CEL for its text.
+        address: CEL for the text of the address.
     """
     return " + ".join(
         f"int({address}.split('.')[{place}]) * {weight}"
@@ -91,65 +94,80 @@ def number(address: str) -> str:
     )
 
 
-def is_ipv4(address: str) -> str:
-    """Return CEL for whether a text has the form that `number` reads."""
+def build_is_ipv4(address: str) -> str:
+    """Return CEL for whether a text has the form that `build_ipv4_number` reads."""
     return address + r".matches('^[0-9]{1,3}(\\.[0-9]{1,3}){3}$')"
 
 
-def halves(address: str) -> str:
+def build_ipv6_halves(address: str) -> str:
     """Return CEL for the two halves of an IPv6 address, as a list of two numbers.
 
-    CEL reads no hexadecimal numbers, so each digit is looked up in the list of all. A half has 64
-    bits and an int a sign, so 2^63 is taken off each: their order stays.
+    CEL reads no hexadecimal numbers, so each digit is looked up in a list of all digits. A half
+    has 64 bits, and an int of CEL has a sign. So 2^63 is subtracted from each half, which keeps
+    their order.
 
-    The estimated cost is small because the estimator knows how long everything is that is walked
-    through. Of the parts of a text that was split it does not, so a digit is taken by `charAt`:
-    comparing such parts, or padding them with zeros to compare them as texts, has no bound.
+    The API server limits the estimated cost of a rule. Its estimator does not know how long the
+    parts of a split text are. So the rule takes each digit by `charAt`. To compare the parts, or
+    to pad them with zeros and compare them as texts, would have no bound.
 
     Args:
-        address: CEL for its text.
+        address: CEL for the text of the address.
     """
     colons = f"(size({address}.split(':')) - 1)"
+    # `::` stands for as many groups of zeros as are missing to eight groups.
     zeros = f"':0:0:0:0:0:0:0:'.substring(0, 17 - 2 * {colons})"
-    parts = f"{address}.lowerAscii().replace('::', {zeros}).split(':')"
+    groups = f"{address}.lowerAscii().replace('::', {zeros}).split(':')"
+    # In CEL: p are the groups, h is the first group of a half, i counts groups in the half, and d
+    # counts digits from the right.
     digit = "'0123456789abcdef'.indexOf(p[h + i].charAt(size(p[h + i]) - 1 - d))"
-    part = f"[0, 1, 2, 3].map(d, d < size(p[h + i]) ? {digit} * [1, 16, 256, 4096][d] : 0).sum()"
+    group = f"[0, 1, 2, 3].map(d, d < size(p[h + i]) ? {digit} * [1, 16, 256, 4096][d] : 0).sum()"
     weights = [1 << 48, 1 << 32, 1 << 16, 1]
-    half = f"[0, 1, 2, 3].map(i, ({part} - [{1 << 15}, 0, 0, 0][i]) * {weights}[i]).sum()"
-    return f"[{parts}].map(p, [0, 4].map(h, {half}))[0]"
+    # 2^15 of the first group is 2^63 of the half.
+    half = f"[0, 1, 2, 3].map(i, ({group} - [{1 << 15}, 0, 0, 0][i]) * {weights}[i]).sum()"
+    # `map` over a list of one entry gives the groups the name p.
+    return f"[{groups}].map(p, [0, 4].map(h, {half}))[0]"
 
 
-def is_ipv6(address: str) -> str:
-    """Return CEL for whether a text is an IPv6 address as `halves` reads it: without a dot."""
+def build_is_ipv6(address: str) -> str:
+    """Return CEL for whether a text is an IPv6 address without a dot, as the halves are read."""
     return f"(isIP({address}) && {address}.contains(':') && !{address}.contains('.'))"
 
 
-def precedes(first: str, second: str, *, equal: bool) -> str:
-    """Return CEL for whether one IPv6 address comes before another, or is the same if `equal`."""
+def build_precedes(first: str, second: str, *, equal: bool) -> str:
+    """Return CEL for whether one IPv6 address comes before another.
+
+    Args:
+        first: CEL for the text of the first address.
+        second: CEL for the text of the second address.
+        equal: whether two equal addresses are in order, too.
+    """
     less = "<=" if equal else "<"
+    # In CEL, `a` names the pair of addresses, so that the halves of each are computed once.
     return (
-        f"[[{halves(first)}, {halves(second)}]].all(a, a[0][0] < a[1][0]"
+        f"[[{build_ipv6_halves(first)}, {build_ipv6_halves(second)}]].all(a, a[0][0] < a[1][0]"
         f" || (a[0][0] == a[1][0] && a[0][1] {less} a[1][1]))"
     )
 
 
-def in_order(first: str, last: str) -> Rule:
-    """Return the rule that the address in `first` is not after the one in `last`.
+def require_order(first: str, last: str) -> Rule:
+    """Return the rule that the address in the field `first` is not after that in `last`.
 
-    Texts that are no addresses of one family pass: what is wrong with them is said elsewhere.
+    Texts that are no addresses of one family pass, because other rules reject them.
     """
     both_set = f"has(self.{first}) && has(self.{last})"
     ends = f"self.{first}", f"self.{last}"
-    four, six = (" && ".join(map(rule, ends)) for rule in (is_ipv4, is_ipv6))
+    are_ipv4 = " && ".join(map(build_is_ipv4, ends))
+    are_ipv6 = " && ".join(map(build_is_ipv6, ends))
+    first_number, last_number = map(build_ipv4_number, ends)
     return Rule(
-        f"!({both_set}) || ({four} ? {number(ends[0])} <= {number(ends[1])}"
-        f" : !({six}) || {precedes(*ends, equal=True)})",
+        f"!({both_set}) || ({are_ipv4} ? {first_number} <= {last_number}"
+        f" : !({are_ipv6}) || {build_precedes(*ends, equal=True)})",
         f"{first} must not be after {last}",
     )
 
 
-def one_family(first: str, last: str) -> Rule:
-    """Return the rule that the addresses in `first` and `last` are both IPv4 or both IPv6."""
+def require_one_family(first: str, last: str) -> Rule:
+    """Return the rule that the addresses in the fields `first` and `last` have one family."""
     return Rule(
         f"self.{first}.contains(':') == self.{last}.contains(':')",
         f"{first} and {last} must be of one family, IPv4 or IPv6",
@@ -176,8 +194,12 @@ OptionalAddressText = Annotated[
 CIDR_MAX = ADDRESS_MAX + len("/128")
 
 
-def cidr(*cel: Rule) -> Any:
-    """Return the marker of a text that is a CIDR, for which these rules hold besides."""
+def mark_cidr(*cel: Rule) -> Any:
+    """Return the marker of a text field that is a CIDR.
+
+    Args:
+        *cel: further rules for the field.
+    """
     extra = rules(IS_CIDR, *cel)
     return FieldSchema(pattern=IP_CIDR, max_length=CIDR_MAX, json_schema_extra=extra)
 
@@ -206,7 +228,8 @@ _CONDITION_SCHEMA: dict[str, Any] = {
 }
 
 
-def _as_condition_list(schema: dict[str, Any]) -> None:
+def _change_to_condition_list(schema: dict[str, Any]) -> None:
+    """Change the generated schema of a field into that of conditions, with `type` as their key."""
     schema.pop("$ref", None)
     schema["items"] = _CONDITION_SCHEMA
     schema["x-kubernetes-list-type"] = "map"
@@ -215,5 +238,5 @@ def _as_condition_list(schema: dict[str, Any]) -> None:
 
 Conditions = Annotated[
     tuple[Condition, ...],
-    FieldSchema(json_schema_extra=_as_condition_list),
+    FieldSchema(json_schema_extra=_change_to_condition_list),
 ]

@@ -21,9 +21,9 @@ from reconcilers.api.fields import (
     PinnedAddress,
     PositiveInt32,
     PrefixLength,
-    in_order,
     model,
-    one_family,
+    require_one_family,
+    require_order,
     words,
 )
 from reconcilers.api.networkpool import parse_exact_count
@@ -70,7 +70,7 @@ class TenantReference(ApiType, frozen=True):
 _ENDS = ("startAddress", "endAddress")
 
 
-@with_config(model(one_family(*_ENDS), in_order(*_ENDS)))
+@with_config(model(require_one_family(*_ENDS), require_order(*_ENDS)))
 class PinnedRange(ApiType, frozen=True):
     """Exactly these addresses, instead of best fit."""
 
@@ -302,7 +302,7 @@ class IPAllocation(ApiType, frozen=True):
             )
         except ValueError:
             return None
-        return mark if mark.tzinfo else None
+        return mark if mark.tzinfo else None  # a time without a zone cannot be compared
 
     @property
     def releasing(self) -> bool:
@@ -336,19 +336,22 @@ class IPAllocation(ApiType, frozen=True):
 
     @property
     def requested_at(self) -> datetime:
-        """When it was first asked for: a re-creation carries the first request's time along.
+        """When it was first requested; requests are served in this order.
 
-        A requested-at annotation that is no RFC 3339 time counts as absent.
+        An allocation that is recreated has the time of the first request in the annotation
+        requested-at. The annotation can only make a request older than its object. An annotation
+        that is no RFC 3339 time counts as absent.
         """
         created = self.metadata.creationTimestamp
         assert created is not None, "the server stamps every object"
         try:
-            carried = datetime.fromisoformat(
+            noted = datetime.fromisoformat(
                 self.metadata.annotations.get(names.ANNOTATION_REQUESTED_AT, "")
             )
         except ValueError:
             return created
-        return min(carried, created) if carried.tzinfo else created
+        # A time without a zone cannot be compared.
+        return min(noted, created) if noted.tzinfo else created
 
 
 def pool_index(allocation: IPAllocation) -> tuple[str, ...]:

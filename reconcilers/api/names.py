@@ -93,9 +93,13 @@ def short_hash(value: str) -> str:
 
 
 def shorten(value: str, limit: int) -> str:
-    """Return a string; longer than `limit` characters, its beginning and a hash of all of it."""
+    """Return a string of at most `limit` characters.
+
+    A longer string is cut, and ends in a hash of the whole string, so that it stays unique.
+    """
     if len(value) <= limit:
         return value
+    # In a DNS name, no dash may follow a dot.
     return f"{value[: limit - _HASH_LENGTH - 1].rstrip('-._')}-{short_hash(value)}"
 
 

@@ -23,7 +23,7 @@ from reconcilers.api.fields import (
     OptionalAddressText,
     Percent,
     PositiveInt32,
-    cidr,
+    mark_cidr,
 )
 
 DEFAULT_NODES = 5
@@ -40,7 +40,12 @@ def cap_at_int32(number: int) -> int:
 
 
 def parse_exact_count(exact_count: str | None, capped_count: int) -> int:
-    """Return a count of addresses from its fields: the string if an Int32 is too small for it."""
+    """Return a count of addresses: the exact count if there is one, else the capped count.
+
+    Args:
+        exact_count: the count as text; None or malformed if the capped count is used.
+        capped_count: the count in a field of 32 bits, which cannot hold more than INT32_MAX.
+    """
     return (
         int(exact_count)
         if exact_count is not None and re.fullmatch(BIG_NUMBER, exact_count)
@@ -52,7 +57,7 @@ def parse_exact_count(exact_count: str | None, capped_count: int) -> int:
 class ReservedRange(ApiType, frozen=True):
     """Addresses that are never handed out."""
 
-    cidr: Annotated[str, cidr()]
+    cidr: Annotated[str, mark_cidr()]
     """A part of the block in CIDR notation, for example 10.40.0.0/28. It must lie within the
     block; otherwise the pool is not Ready and allocates nothing."""
     description: str = ""
@@ -107,7 +112,7 @@ class SecondaryAllocation(ApiType, frozen=True):
 class SecondaryBlock(ApiType, frozen=True):
     """What a pool of two families has of the second."""
 
-    cidr: Annotated[str, cidr(poolrules.GROWS)]
+    cidr: Annotated[str, mark_cidr(poolrules.GROWS)]
     """The block of the other address family in CIDR notation, for example fd00:40::/112. It can
     grow later: a CIDR that contains the old one."""
     reserved: Annotated[tuple[ReservedRange, ...], FieldSchema(max_length=MAX_RESERVED)] = ()
@@ -121,7 +126,7 @@ class SecondaryBlock(ApiType, frozen=True):
 class NetworkPoolSpec(ApiType, frozen=True):
     """What the administrator declares."""
 
-    cidr: Annotated[str, cidr(poolrules.GROWS)]
+    cidr: Annotated[str, mark_cidr(poolrules.GROWS)]
     """The block of addresses that this pool allocates from, in CIDR notation, for example
     10.40.0.0/21 or fd00:40::/112. All other addresses of the spec have the same family, except
     those of secondary. It can grow later: a CIDR that contains the old one."""
@@ -143,7 +148,10 @@ class NetworkPoolSpec(ApiType, frozen=True):
 
     @property
     def blocks(self) -> tuple["NetworkPoolSpec", ...]:
-        """The spec, or a spec for each of its families: what is true of one block alone."""
+        """A spec for each address family, so that each block can be handled alone.
+
+        The first is this spec without `secondary`; the second, if any, is the secondary block.
+        """
         second = self.secondary
         if second is None:
             return (self,)
@@ -161,8 +169,12 @@ class NetworkPoolSpec(ApiType, frozen=True):
         """The family of `cidr`, by its notation: a text that is no CIDR has one, too."""
         return 6 if ":" in self.cidr else 4
 
-    def spans(self) -> tuple[tuple[str, str], ...]:
-        """Return the allocatable ranges as declared; empty means the whole CIDR."""
+    def list_declared_spans(self) -> tuple[tuple[str, str], ...]:
+        """Return start and end of each allocatable range, as the spec writes them.
+
+        Empty means the whole CIDR. `ranges` replaces the deprecated `start` and `end`, of which
+        one may be missing; its text is empty then.
+        """
         tenant = self.tenantAllocation
         if tenant is None:
             return ()
@@ -170,11 +182,12 @@ class NetworkPoolSpec(ApiType, frozen=True):
             return tuple((span.start, span.end) for span in tenant.ranges)
         return ((tenant.start or "", tenant.end or ""),) if tenant.start or tenant.end else ()
 
-    def default_count(self, kind: str) -> int:
-        """Return how many addresses an allocation of type `kind` gets that names no count."""
+    def default_count(self, allocation_type: str) -> int:
+        """Return how many addresses an allocation of a type gets if its spec has no count."""
         tenant = self.tenantAllocation
         defaults = (tenant.defaults if tenant else None) or TenantDefaults()
-        return defaults.nodesPerTenant if kind == names.TYPE_NODES else defaults.lbPoolPerTenant
+        is_nodes = allocation_type == names.TYPE_NODES
+        return defaults.nodesPerTenant if is_nodes else defaults.lbPoolPerTenant
 
 
 @with_config(MODEL)
@@ -264,30 +277,34 @@ class ExactCounts(ApiType, frozen=True):
 class _Counted(ApiType, frozen=True):
     """The counts of addresses in a status, however large they are."""
 
-    def _exact(self, field: str) -> int:
-        """Return a count of addresses, however large."""
-        exact = getattr(self, "exactCounts", None)
-        return parse_exact_count(getattr(exact, field, None), getattr(self, field))
+    def _get_count(self, field: str) -> int:
+        """Return a count of addresses, however large.
+
+        Args:
+            field: the name of its field, which is the same in `exactCounts`.
+        """
+        exact_counts = getattr(self, "exactCounts", None)  # a field of the subclasses
+        return parse_exact_count(getattr(exact_counts, field, None), getattr(self, field))
 
     @property
     def total(self) -> int:
         """How many addresses there are to hand out."""
-        return self._exact("totalIPs")
+        return self._get_count("totalIPs")
 
     @property
     def allocated(self) -> int:
         """How many of them are held or promised."""
-        return self._exact("allocatedIPs")
+        return self._get_count("allocatedIPs")
 
     @property
     def available(self) -> int:
         """How many of them are free."""
-        return self._exact("availableIPs")
+        return self._get_count("availableIPs")
 
     @property
     def largest_free(self) -> int:
         """How many addresses the largest free block has."""
-        return self._exact("largestFreeBlock")
+        return self._get_count("largestFreeBlock")
 
 
 @with_config(MODEL)
@@ -384,7 +401,11 @@ class NetworkPoolStatus(_Counted, frozen=True):
 
     @property
     def fullest(self) -> _Counted:
-        """The counts of the family of which most is held: the conditions and events go by it."""
+        """The counts of the family with the largest share of held addresses.
+
+        The events about the pool's utilization report it. A family without addresses counts as
+        empty.
+        """
         families = [self, *([self.secondary] if self.secondary is not None else [])]
         return max(
             families, key=lambda counts: counts.allocated / counts.total if counts.total else 0.0
@@ -403,7 +424,10 @@ class NetworkPool(ApiType, frozen=True):
 
     @property
     def blocks(self) -> tuple["NetworkPool", ...]:
-        """The pool, or a pool for each of its families: to count and to draw them one by one."""
+        """A pool for each address family, to count and to draw the families one by one.
+
+        The second, if any, has the secondary block as its spec and its counts as its status.
+        """
         if self.spec.secondary is None:
             return (self,)
         counts = self.status.secondary or SecondaryCounts()

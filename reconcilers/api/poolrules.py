@@ -3,24 +3,24 @@
 from controller.markers import Rule
 from reconcilers.api.fields import (
     FORBIDDEN,
-    in_order,
-    is_ipv4,
-    is_ipv6,
+    build_ipv4_number,
+    build_is_ipv4,
+    build_is_ipv6,
+    build_precedes,
     model,
-    number,
-    one_family,
-    precedes,
+    require_one_family,
+    require_order,
 )
 
 MAX_RANGES = 16
 
-SPAN = model(one_family("start", "end"), in_order("start", "end"))
+SPAN = model(require_one_family("start", "end"), require_order("start", "end"))
 _ORDERED = "ranges must be sorted by start IP and non-overlapping"
 _PAIRS = list(range(MAX_RANGES - 1))
 """The numbers of the ranges that may have a successor."""
 
 
-def _first_unordered(precedes_next: str) -> str:
+def _build_unordered_message(precedes_next: str) -> str:
     """Return the CEL expression of a message that names the first range in the wrong place.
 
     Args:
@@ -32,42 +32,48 @@ def _first_unordered(precedes_next: str) -> str:
     )
 
 
-_COMPARABLE = f"self.ranges.all(r, {is_ipv4('r.start')} && {is_ipv4('r.end')})"
+_COMPARABLE = f"self.ranges.all(r, {build_is_ipv4('r.start')} && {build_is_ipv4('r.end')})"
 # Each range overlaps one range only: itself.
 SORTED = Rule(
     f"!has(self.ranges) || !{_COMPARABLE}"
-    f" || (self.ranges.map(r, {number('r.start')}).isSorted()"
+    f" || (self.ranges.map(r, {build_ipv4_number('r.start')}).isSorted()"
     " && self.ranges.all(a, self.ranges.exists_one(b,"
-    f" {number('b.start')} <= {number('a.end')} && {number('a.start')} <= {number('b.end')})))",
+    f" {build_ipv4_number('b.start')} <= {build_ipv4_number('a.end')}"
+    f" && {build_ipv4_number('a.start')} <= {build_ipv4_number('b.end')})))",
     _ORDERED,
     ".ranges",
-    expression=_first_unordered(
-        f"{number('self.ranges[n].end')} < {number('self.ranges[n + 1].start')}"
+    expression=_build_unordered_message(
+        f"{build_ipv4_number('self.ranges[n].end')}"
+        f" < {build_ipv4_number('self.ranges[n + 1].start')}"
     ),
 )
-_NEXT = precedes("self.ranges[n].end", "self.ranges[n + 1].start", equal=False)
+_NEXT = build_precedes("self.ranges[n].end", "self.ranges[n + 1].start", equal=False)
 SORTED_IPV6 = Rule(
     "!has(self.ranges)"
-    f" || !self.ranges.all(r, {is_ipv6('r.start')} && {is_ipv6('r.end')})"
+    f" || !self.ranges.all(r, {build_is_ipv6('r.start')} && {build_is_ipv6('r.end')})"
     f" || {_PAIRS}.all(n, n + 1 >= size(self.ranges) || {_NEXT})",
     _ORDERED,
     ".ranges",
-    expression=_first_unordered(_NEXT),
+    expression=_build_unordered_message(_NEXT),
 )
 TOGETHER = Rule("has(self.start) == has(self.end)", "set both start and end, or neither")
 TENANT_ALLOCATION = model(
     TOGETHER,
-    in_order("start", "end"),
+    require_order("start", "end"),
     SORTED,
     SORTED_IPV6,
 )
 
 
-def _within(inner: str, outer: str) -> str:
-    """Return the CEL expression that one CIDR lies within another.
+def _build_is_within(inner: str, outer: str) -> str:
+    """Return CEL for whether one CIDR lies within another.
 
-    `containsCIDR` says it shorter, but that of Kubernetes 1.31 finds only what begins where the
-    outer one begins.
+    `containsCIDR` would be shorter. But in Kubernetes 1.31 it finds only an inner CIDR that begins
+    at the first address of the outer CIDR.
+
+    Args:
+        inner: CEL for the text of the inner CIDR.
+        outer: CEL for the text of the outer CIDR.
     """
     return (
         f"(cidr({outer}).containsIP(cidr({inner}).ip())"
@@ -76,17 +82,18 @@ def _within(inner: str, outer: str) -> str:
 
 
 GROWS = Rule(
-    f"!isCIDR(self) || !isCIDR(oldSelf) || {_within('oldSelf', 'self')}",
+    f"!isCIDR(self) || !isCIDR(oldSelf) || {_build_is_within('oldSelf', 'self')}",
     "a new CIDR must contain the previous one; shrinking a pool may orphan existing allocations",
     reason=FORBIDDEN,
 )
 RESERVED_INSIDE = Rule(
     "!isCIDR(self.cidr) || !has(self.reserved) || self.reserved.all(r,"
-    f" !isCIDR(r.cidr) || {_within('r.cidr', 'self.cidr')})",
+    f" !isCIDR(r.cidr) || {_build_is_within('r.cidr', 'self.cidr')})",
     "reserved CIDRs must lie within the pool CIDR",
     ".reserved",
     expression="'reserved CIDRs must lie within the pool CIDR ' + self.cidr + ', unlike '"
-    f" + self.reserved.filter(r, isCIDR(r.cidr) && !{_within('r.cidr', 'self.cidr')})[0].cidr",
+    " + self.reserved.filter(r, isCIDR(r.cidr)"
+    f" && !{_build_is_within('r.cidr', 'self.cidr')})[0].cidr",
 )
 _RANGES = "self.tenantAllocation.ranges"
 RANGES_INSIDE = Rule(

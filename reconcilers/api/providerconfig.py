@@ -242,11 +242,17 @@ class ProviderCapacity(ApiType, frozen=True):
     """The same counts for each address family, with the secondary blocks; only present if the
     pools have both families."""
 
-    def to_patch(self, before: "ProviderCapacity | None") -> dict[str, Any]:
-        """Return the capacity as a merge patch of the capacity before; None if there was none."""
+    def to_patch(self, earlier: "ProviderCapacity | None") -> dict[str, Any]:
+        """Return the merge patch that turns an earlier capacity into this one.
+
+        `families` is null, which deletes the field, if only the earlier capacity has families.
+
+        Args:
+            earlier: the capacity in the status; None if there is none.
+        """
         counts = {"availableIPs": self.availableIPs, "estimatedTenants": self.estimatedTenants}
-        if not self.families and not (before and before.families):
-            return counts
+        if not self.families and not (earlier and earlier.families):
+            return counts  # there is no field to delete
         families = [
             {name: value for name, value in asdict(family).items() if value is not None}
             for family in self.families

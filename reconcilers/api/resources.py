@@ -24,6 +24,7 @@ class OutlineSpec(ApiType, frozen=True):
     """A TenantReference; None if it cannot be decoded, so that the pool is known all the same."""
 
     def __post_init__(self) -> None:
+        """Decode the reference to the TenantCluster; set None if it cannot be decoded."""
         try:
             tenant = msgspec.convert(self.tenantClusterRef, TenantReference)
         except msgspec.ValidationError:

@@ -93,15 +93,16 @@ class ServiceSelector(ApiType, frozen=True):
         """Return a key about which terms contradict each other; empty if none is found."""
         for key in {*self.matchLabels, *(term.key for term in self.matchExpressions)}:
             terms = [term for term in self.matchExpressions if term.key == key]
+            # Each entry has the values that one term allows; no entry means any value.
             choices = [{self.matchLabels[key]}] if key in self.matchLabels else []
             choices += [set(term.values) for term in terms if term.operator == IN]
             operators = {term.operator for term in terms}
             excluded = {
                 value for term in terms if term.operator == NOT_IN for value in term.values
             }
-            possible = set[str].intersection(*choices) - excluded if choices else None
+            has_no_value = bool(choices) and not set[str].intersection(*choices) - excluded
             is_required = bool(choices) or EXISTS in operators
-            if possible == set() or (is_required and DOES_NOT_EXIST in operators):
+            if has_no_value or (is_required and DOES_NOT_EXIST in operators):
                 return key
         return ""
 
@@ -113,6 +114,7 @@ class ServiceSelector(ApiType, frozen=True):
 
 
 def _holds(term: SelectorExpression, labels: Mapping[str, str]) -> bool:
+    """Return whether a term is true for an object with these labels."""
     match term.operator:
         case "In":
             return labels.get(term.key) in term.values
@@ -123,7 +125,7 @@ def _holds(term: SelectorExpression, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return term.key not in labels
         case _:
-            # The schema refuses it, and a term that is not understood selects nothing.
+            # The schema rejects other operators. A term that is not understood selects nothing.
             return False
 
 

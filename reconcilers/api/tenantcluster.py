@@ -25,9 +25,9 @@ from reconcilers.api.fields import (
     NonEmpty,
     Opaque,
     PositiveInt32,
-    in_order,
     model,
-    one_family,
+    require_one_family,
+    require_order,
     words,
 )
 from reconcilers.api.ipallocation import (
@@ -66,9 +66,11 @@ DEMAND_MET = "LoadBalancerDemandMet"
 LOAD_BALANCER_SIZED = "LoadBalancerSized"
 """The condition that says whether a cluster has as many load-balancer addresses as it asks for."""
 TENANT_IDENTIFIED = "TenantIdentified"
-SINGLE_LOAD_BALANCER = "SingleLoadBalancer"
-LOAD_BALANCER_ANNOUNCED = "LoadBalancerAnnounced"
 """The condition that is False while the identity of the tenant's cluster may not be read."""
+SINGLE_LOAD_BALANCER = "SingleLoadBalancer"
+"""The condition that is False while another load balancer in the tenant has pools."""
+LOAD_BALANCER_ANNOUNCED = "LoadBalancerAnnounced"
+"""The condition that is False while nothing announces the addresses of the tenant's Services."""
 
 
 @with_config(MODEL)
@@ -95,7 +97,9 @@ POOL_OF_ADDRESSES = Rule(
 )
 
 
-@with_config(model(POOL_OF_ADDRESSES, one_family("start", "end"), in_order("start", "end")))
+@with_config(
+    model(POOL_OF_ADDRESSES, require_one_family("start", "end"), require_order("start", "end"))
+)
 class LoadBalancerPool(ApiType, frozen=True):
     """Addresses for load balancers given by hand."""
 
@@ -127,7 +131,7 @@ class Networking(ApiType, frozen=True):
 
     @property
     def families_text(self) -> str:
-        """What it says of families, as words; empty if nothing."""
+        """The fields ipFamilyPolicy and ipFamilies as text; empty if neither is set."""
         return " ".join([*filter(None, [self.ipFamilyPolicy]), *self.ipFamilies])
 
 
@@ -251,13 +255,19 @@ class TenantCluster(ApiType, frozen=True):
 
     @property
     def load_balancer_provider(self) -> str:
-        """Which load balancer serves its Services, as spec.addons.loadBalancer.provider says."""
+        """Which load balancer serves its Services: spec.addons.loadBalancer.provider.
+
+        Without that addon it is the default, MetalLB.
+        """
         addon = self.spec.addons.loadBalancer if self.spec.addons is not None else None
         return addon.provider if addon is not None else DEFAULT_LOAD_BALANCER
 
     @property
     def service_selector(self) -> ServiceSelector | None:
-        """Which Services Cilium's LB-IPAM may serve; None for all, and for another provider."""
+        """Which Services Cilium's LB-IPAM may serve.
+
+        None if all Services may be served, or if the load balancer is not Cilium.
+        """
         addon = self.spec.addons.loadBalancer if self.spec.addons is not None else None
         if addon is None or addon.provider != CILIUM or addon.cilium is None:
             return None
@@ -277,14 +287,18 @@ class TenantCluster(ApiType, frozen=True):
 
     @property
     def projection_noted(self) -> bool:
-        """Whether it is noted that something was projected into the tenant, or may have been."""
+        """Whether an annotation notes that ranges were, or may have been, written into the tenant.
+
+        To write ranges to the load balancer in the tenant is called to *project* them.
+        """
         return names.ANNOTATION_PROJECTION_BEGUN in self.metadata.annotations
 
     @property
     def projection_begun(self) -> bool:
-        """Whether something was projected into the tenant, or may have been.
+        """Whether ranges were, or may have been, written to the load balancer in the tenant.
 
-        The status says so, too: people replace annotations, as by `kubectl replace`.
+        The condition LoadBalancerReady counts, too, because people may drop the annotation, for
+        example by `kubectl replace`.
         """
         return self.projection_noted or is_true(self.status.conditions, LOAD_BALANCER_READY)
 

@@ -12,11 +12,11 @@ from reconcilers.cli.flags import option
 from reconcilers.cli.interrupts import Interrupted
 from reconcilers.cli.local.servers import (
     check_kubeconfig,
+    choose_kubeconfig_path,
     collect_less_often,
-    envtest,
-    kubeconfig_path,
+    convert_start_problems,
+    import_envtest,
     run_servers,
-    start_problems,
     write_kubeconfig,
 )
 from reconcilers.cli.problems import CommandProblem
@@ -46,11 +46,11 @@ def apiserver(
     """
     collect_less_often()
     logs.configure_logs("console", "warning")
-    path = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
+    path = choose_kubeconfig_path(kubeconfig, data, _KUBECONFIG)
     # Checked before the server starts: a path that must not be overwritten ends the command.
     check_kubeconfig(path)
     # TokenFileError becomes one sentence, as the errors of a server that does not start.
-    with start_problems():
+    with convert_start_problems():
         tokens = _read_tokens(token_auth_file)
     try:
         run_servers(partial(_serve, listen, data, tokens, path))
@@ -68,14 +68,14 @@ def _read_tokens(path: Path | None) -> Any:
     if path is None:
         return {}
     try:
-        return envtest().parse_token_file(path.read_text(encoding="utf-8"), str(path))
+        return import_envtest().parse_token_file(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise CommandProblem(f"--token-auth-file {path} cannot be read: {error}") from error
 
 
 async def _serve(listen: str, data: Path | None, tokens: Any, path: Path) -> None:
     """Serve the API until cancelled; write the kubeconfig to `path` and print how to use it."""
-    async with envtest().serve(listen=listen, data=data, tokens=tokens) as server:
+    async with import_envtest().serve(listen=listen, data=data, tokens=tokens) as server:
         write_kubeconfig(path, server.kubeconfig())
         storage = f"kept in {data}" if data else "forgotten at the end (--data keeps them)"
         click.echo(f"embedded Kubernetes API server on {server.url}; objects are {storage}\n")

@@ -15,10 +15,10 @@ from reconcilers.cli.cluster.findingnames import list_subject_names
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
     build_scope,
-    in_cluster,
     note_empty_namespace,
     read_all,
     report_not_read,
+    run_in_cluster,
 )
 from reconcilers.cli.cluster.repair import Outcome, RepairReport, build_report, read_report, repair
 from reconcilers.cli.flags import option
@@ -95,7 +95,7 @@ def check(
                 "--repair changes a cluster; it cannot be combined with --filename"
             )
         wanted_report = read_report(reviewed)
-        outcomes = in_cluster(where, _WHAT, partial(_repair, where, wanted_report))
+        outcomes = run_in_cluster(where, _WHAT, partial(_repair, where, wanted_report))
         for outcome in outcomes:
             kind = "error" if outcome.failed else "note"
             say(kind, f"{outcome.subject.text}: {outcome.sentence}")
@@ -105,7 +105,9 @@ def check(
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
     findings = (
-        in_cluster(where, _WHAT, partial(_audit_with_tenants, where)) if tenants else _audit(where)
+        run_in_cluster(where, _WHAT, partial(_audit_with_tenants, where))
+        if tenants
+        else _audit(where)
     )
     is_all_read = not ctx.meta.get(NOT_READ)
     clean = "nothing is wrong" if is_all_read else "nothing is wrong in what was read"

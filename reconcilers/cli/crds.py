@@ -34,14 +34,14 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     if output != "yaml" and directory is not None:
         raise click.UsageError("--directory always writes YAML: remove --output")
     if output == "markdown":
-        from reconcilers.api.reference import page
+        from reconcilers.api.reference import render_reference
 
         if kinds:
             raise click.UsageError("the reference has all kinds: remove the names of kinds")
-        click.echo(page(POOLS), nl=False)
+        click.echo(render_reference(POOLS), nl=False)
         return
     try:
-        chosen = crd.by_name(kinds, POOLS)
+        chosen = crd.build_crds_by_name(kinds, POOLS)
     except KeyError as unknown:
         known = ", ".join(f"{kind.plural} ({kind.short})" for kind in crd.KINDS)
         known += f", and for Cluster API {', '.join(kind.plural for kind in POOLS)}"

@@ -46,6 +46,7 @@ def explain(name: str, output: Form, **values: Any) -> None:
     large enough: the controllers choose the smallest (best fit).
     """
     where = build_scope(values)
+    # A namespace in NAME is read like one in -n: the user may have rights in that namespace alone.
     read_from = replace(where, namespace=where.namespace or find_namespace(name))
     objects = _read(read_from)
     explanations = [_explain(*select_object(name, objects, where.namespace), objects)]

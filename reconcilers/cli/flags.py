@@ -56,7 +56,7 @@ class Option(click.Option):
         if self.envvar == name_variable(self.long):
             extra.pop("envvars", None)
         shown_default = default if self.default_text is None else self.default_text
-        if shown_default and shown_default != '""':
+        if shown_default and shown_default != '""':  # click's text of an empty default
             extra["default"] = shown_default
         if isinstance(self.type, click.IntRange):
             extra["range"] = _describe_limits(self.type)
@@ -156,7 +156,7 @@ class NameList(click.ParamType[tuple[str, ...]]):
         list can mean all names.
         """
         if isinstance(value, tuple):
-            return value
+            return value  # click converts a default that is converted already
         parts = (part.strip() for part in value.split(","))
         names_in_order = dict.fromkeys(
             self._member.convert(name, param, ctx) for name in parts if name
@@ -288,7 +288,7 @@ def render_duration(seconds: float) -> str:
 def with_options(function: F, *options: Callable[[F], F]) -> F:
     """Return a command with options added, which --help lists in their order."""
     # As with stacked decorators, the last option is applied first.
-    return reduce(lambda decorated, give: give(decorated), reversed(options), function)
+    return reduce(lambda decorated, add_option: add_option(decorated), reversed(options), function)
 
 
 def switch_option(*declarations: str, default: bool, **attributes: Any) -> Callable[[F], F]:

@@ -63,7 +63,7 @@ async def _run_interruptibly(work: Callable[[], Awaitable[None]]) -> None:
             with anyio.CancelScope() as scope:
                 listening.start_soon(listen, scope)
                 await work()
-            listening.cancel_scope.cancel()
+            listening.cancel_scope.cancel()  # the work has ended: stop listening for signals
     except ExceptionGroup as group:
         failure = find_sole_failure(group)
         if failure is group:

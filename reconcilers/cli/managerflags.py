@@ -37,21 +37,24 @@ LEASE_NAME = names.LEASE_NAME
 _FOLDER = click.Path(path_type=Path)
 
 
-def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
-    """Return an option for the field `name` of ManagerOptions, a number of seconds.
+def _manager_duration_option(flag: str, name: str, **attributes: Any) -> Decorator[F]:
+    """Return an option for a field of ManagerOptions that is a number of seconds.
 
     The option's default is the default of the field.
+
+    Args:
+        name: the name of the field.
     """
     return duration_option(flag, name, default=getattr(ManagerOptions(), name), **attributes)
 
 
-def _bind(flag: str, name: str, default: str, endpoint: str) -> Decorator[F]:
+def _bind_option(flag: str, name: str, default: str, endpoint: str) -> Decorator[F]:
     """Return an option for the address at which an endpoint is served."""
     sentence = f"Serve {endpoint} at this address; 0 turns it off."
     return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
 
 
-def _certificate(flag: str, endpoint: str) -> Decorator[F]:
+def _certificate_option(flag: str, endpoint: str) -> Decorator[F]:
     """Return an option for the folder with the TLS certificate and key of an endpoint."""
     sentence = (
         f"Read tls.crt and tls.key for {endpoint} from this folder; without it, the controller"
@@ -61,10 +64,10 @@ def _certificate(flag: str, endpoint: str) -> Decorator[F]:
 
 
 def manager_options(function: F) -> F:
-    """Give a command the options that `manager_settings` reads.
+    """Give a command the options that `build_manager_options` reads.
 
     An option for a field of ManagerOptions or SelfSigned has the name of that field, because
-    `manager_settings` copies values by name.
+    `build_manager_options` copies values by name.
     """
     return with_options(
         function, _election_options, _metrics_options, _page_options, _grace, _webhook_options
@@ -79,15 +82,15 @@ _election_options: Decorator[Any] = group_options(
         help="Reconcile only while holding a Lease (butler-ipam in --namespace), so that several"
         " replicas can run.",
     ),
-    _duration(
+    _manager_duration_option(
         *("--leader-elect-lease-duration", "lease_duration"),
         help="Let another replica take over a lease that was not renewed for this time.",
     ),
-    _duration(
+    _manager_duration_option(
         *("--leader-elect-renew-deadline", "renew_deadline"),
         help="Stop reconciling if the lease could not be renewed for this time.",
     ),
-    _duration(
+    _manager_duration_option(
         *("--leader-elect-retry-period", "retry_period"),
         help="Try this often to acquire or renew the lease.",
     ),
@@ -103,13 +106,13 @@ _election_options: Decorator[Any] = group_options(
 
 _metrics_options: Decorator[Any] = group_options(
     groups.METRICS,
-    _bind("--metrics-bind-address", "metrics_bind", default=":8080", endpoint="/metrics"),
+    _bind_option("--metrics-bind-address", "metrics_bind", default=":8080", endpoint="/metrics"),
     switch_option(
         "--metrics-secure",
         default=False,
         help="Serve /metrics over HTTPS, and only to clients that RBAC allows to get /metrics.",
     ),
-    _certificate("--metrics-cert-dir", "/metrics"),
+    _certificate_option("--metrics-cert-dir", "/metrics"),
     option(
         *("--diagnostics-address", "diagnostics"),
         metavar="HOST:PORT",
@@ -121,7 +124,7 @@ _metrics_options: Decorator[Any] = group_options(
         default=False,
         help="Serve /metrics at --diagnostics-address over plain HTTP, without authentication.",
     ),
-    _bind(
+    _bind_option(
         "--health-probe-bind-address",
         "health_bind",
         default=":8081",
@@ -131,18 +134,18 @@ _metrics_options: Decorator[Any] = group_options(
 
 _page_options: Decorator[Any] = group_options(
     groups.PAGE,
-    _bind(
+    _bind_option(
         "--ui-bind-address",
         "ui_bind",
         default="0",
         endpoint="the map of addresses as a page, over HTTPS,",
     ),
-    _certificate("--ui-cert-dir", "the page"),
+    _certificate_option("--ui-cert-dir", "the page"),
 )
 
 _grace: Decorator[Any] = group_options(
     groups.PROCESS,
-    _duration(
+    _manager_duration_option(
         *("--graceful-shutdown-timeout", "grace_seconds"),
         help="Let running work take this long to end after a signal.",
     ),
@@ -217,7 +220,7 @@ def log_options(function: F) -> F:
     )
 
 
-def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOptions:
+def build_manager_options(values: Mapping[str, Any], namespace: str) -> ManagerOptions:
     """Return the values of `manager_options` as the options of a manager.
 
     Args:
@@ -266,7 +269,7 @@ def configure_logs(values: Mapping[str, Any]) -> logs.Format:
 
 
 @contextmanager
-def last_error_logged(output: logs.Format) -> Iterator[None]:
+def log_last_error(output: logs.Format) -> Iterator[None]:
     """Log the error that ends the context, if logs are JSON; else the command line prints it.
 
     Log collectors drop lines that are not JSON, and the last line says why a pod restarts.

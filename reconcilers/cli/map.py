@@ -24,7 +24,11 @@ from reconcilers.cli.cluster.objects import (
     read_all,
     report_unreadable,
 )
-from reconcilers.cli.cluster.poolnames import full_name, namespace_in, selected_pools
+from reconcilers.cli.cluster.poolnames import (
+    draw_selected_pools,
+    find_common_namespace,
+    format_full_name,
+)
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import build_report, join_tables, show
@@ -91,7 +95,7 @@ def draw(
     where = build_scope(values)
     # If all names are of one namespace, only that namespace is read: a user who may read one
     # namespace alone needs no -n beside NAMESPACE/NAME.
-    read_from = replace(where, namespace=where.namespace or namespace_in(names))
+    read_from = replace(where, namespace=where.namespace or find_common_namespace(names))
 
     def as_text(all_objects: Objects) -> str:
         """Return the pictures of the selected pools, one below the other."""
@@ -147,7 +151,7 @@ def _select_pools(objects: Objects, names: Sequence[str], datacenter: str) -> li
         CommandProblem: there is no pool, a name selects none or several, or no pool has the
             datacenter.
     """
-    pools = selected_pools(objects, names)
+    pools = draw_selected_pools(objects, names)
     if not pools:
         raise CommandProblem(NO_POOL)
     parts = [pool for pool in pools if datacenter in {"", pool.part}]
@@ -174,16 +178,18 @@ def _draw_svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
     blocks = [(pool, block) for pool in pools for block in pool.families]
     # An SVG file has one picture.
     if len(blocks) != 1:
-        known = ", ".join(
-            f"{full_name(pool.name)}{f' in {pool.part}' if pool.part else ''} of {block.label}"
+        known_blocks = ", ".join(
+            format_full_name(pool.name)
+            + (f" in {pool.part}" if pool.part else "")
+            + f" of {block.label}"
             for pool, block in blocks
         )
         options = (
             "--family or --datacenter" if any(pool.part for pool, _ in blocks) else "--family"
         )
         raise CommandProblem(
-            f"--svg draws one pool of one family, and these are {len(blocks)}: {known or 'none'};"
-            f" name one of them, choose its {options}, or use --html"
+            f"--svg draws one pool of one family, and these are {len(blocks)}:"
+            f" {known_blocks or 'none'}; name one of them, choose its {options}, or use --html"
         )
     [(pool, block)] = blocks
     if block.fault:

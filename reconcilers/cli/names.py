@@ -53,14 +53,15 @@ def complete_pools(
 ) -> list[CompletionItem]:
     """Return the completions of a pool: NAME or KIND/NAME.
 
-    If the text is empty, KIND/NAME is offered only for pools of one name.
+    If the text is empty, KIND/NAME is offered only for pools that share their name: the list of
+    all pools is shown then, and should be short.
     """
     from reconcilers.integrations.poolkinds import pool_kinds
 
     candidates = [(kind.lower(), key.name) for kind, key in _list_objects(ctx, pool_kinds())]
-    count = Counter(name for _, name in candidates)
-    with_kind = [f"{kind}/{name}" for kind, name in candidates if incomplete or count[name] > 1]
-    return _filter_by_beginning([*count, *with_kind], incomplete)
+    counts = Counter(name for _, name in candidates)
+    with_kind = [f"{kind}/{name}" for kind, name in candidates if incomplete or counts[name] > 1]
+    return _filter_by_beginning([*counts.keys(), *with_kind], incomplete)
 
 
 def complete_tenants_and_allocations(
@@ -74,11 +75,12 @@ def complete_tenants_and_allocations(
     from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 
     listed = _list_objects(ctx, (TENANT_CLUSTER, IP_ALLOCATION))
-    count = Counter(key.name for _, key in listed)
-    ambiguous = [(kind, key) for kind, key in listed if incomplete or count[key.name] > 1]
-    full_names = [f"{kind.lower()}/{key}" for kind, key in ambiguous]
-    qualified = [str(key) for _, key in listed] if incomplete else []
-    return _filter_by_beginning([*count, *qualified, *full_names], incomplete)
+    counts = Counter(key.name for _, key in listed)
+    full_names = [
+        f"{kind.lower()}/{key}" for kind, key in listed if incomplete or counts[key.name] > 1
+    ]
+    qualified_names = [str(key) for _, key in listed] if incomplete else []
+    return _filter_by_beginning([*counts.keys(), *qualified_names, *full_names], incomplete)
 
 
 def _filter_by_beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
@@ -105,15 +107,18 @@ def _list_objects(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list
     from controller.client import Client
     from controller.config import open_transport
 
-    within = ctx.params.get("namespace") or ""
+    namespace = ctx.params.get("namespace") or ""
 
-    async def names() -> "list[tuple[str, Key]]":
+    async def list_in_time() -> "list[tuple[str, Key]]":
         """Return the kinds and keys, read within ANSWER_SECONDS."""
         listed = []
         with anyio.fail_after(ANSWER_SECONDS):
-            asked = _get_kubeconfig(ctx), ctx.params.get("context")
+            # A credential plugin must not ask for a password in the middle of a command line.
             async with open_transport(
-                *asked, user_agent="butler-ipam", may_ask=False
+                _get_kubeconfig(ctx),
+                ctx.params.get("context"),
+                user_agent="butler-ipam",
+                may_ask=False,
             ) as transport:
                 client = Client(transport)
                 served_kinds = await client.list_served(kinds)
@@ -122,12 +127,12 @@ def _list_objects(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list
                         continue
                     with suppress(Forbidden):
                         page = await client.list(
-                            kind.metadata_only, namespace=within if kind.namespaced else ""
+                            kind.metadata_only, namespace=namespace if kind.namespaced else ""
                         )
                         listed += [(kind.kind, item.metadata.key) for item in page.items]
         return listed
 
     try:
-        return anyio.run(names)
+        return anyio.run(list_in_time)
     except (ConfigurationError, ControllerError, TimeoutError):
         return []

@@ -25,14 +25,19 @@ T = TypeVar("T")
 
 
 GAP = "  "
+"""The space between two columns, and the indentation of further lines."""
 NARROWEST_TEXT = 24
 """The least width of a wrapped text, in characters."""
 BAR = 20
+"""The width of a bar, in characters."""
 STATUS_COLOURS = {"True": "green", "False": "red"}
 """The colours of a condition's status."""
 _WIDTH = 100
+"""The width of lines in YAML, in characters."""
 _LONG = 10**12
+"""From this number on, a shortened number is a power of ten."""
 _REPORT = "report.butler-ipam/v1"
+"""The apiVersion of documents for programs."""
 NOT_READ = "reconcilers.cli.not_read"
 """The key in click's context under which a command keeps the lists that the user may not read."""
 
@@ -77,8 +82,8 @@ class TableColumn(Generic[T]):
     drop: int = 0
     wraps: bool = False
 
-    def cell(self, row: T) -> Cell:
-        """Return the cell of a row."""
+    def build_cell(self, row: T) -> Cell:
+        """Return the cell of a row; a dash for a value that is None or empty."""
         value = self.value(row)
         if isinstance(value, Cell):
             return value
@@ -96,7 +101,7 @@ def render_table(
         wide: whether columns for -o wide are shown.
     """
     shown_columns = [column for column in columns if wide or not column.wide]
-    cells = [[column.cell(row) for column in shown_columns] for row in rows]
+    cells = [[column.build_cell(row) for column in shown_columns] for row in rows]
     if not cells:
         return ""
     heads = [
@@ -196,7 +201,8 @@ def _wrap_last_column(columns: Sequence[TableColumn[T]], rows: Sequence[T], room
     width = room - margin - len(GAP)
     if width < NARROWEST_TEXT:
         return ""
-    texts = [_wrap(last_column.cell(row).content, width) for row in rows]
+    texts = [_wrap(last_column.build_cell(row).content, width) for row in rows]
+    # The value is asked for once for each row, in order.
     first_texts = iter([cell_lines[0] for cell_lines in texts])
     first_lines = replace(last_column, value=lambda _: next(first_texts), narrow=None)
     lines = render_table([*other_columns, first_lines], rows).splitlines(keepends=True)
@@ -221,7 +227,7 @@ def _render_block(columns: Sequence[TableColumn[T]], row: T, room: int) -> str:
     margin = max(len(column.head) for column in columns) + len(GAP)
     lines = []
     for column in columns:
-        cell = _narrow_column(column).cell(row)
+        cell = _narrow_column(column).build_cell(row)
         is_below = max(map(len, cell.content.split()), default=0) > room - margin
         indent = GAP if is_below else " " * margin
         texts = _wrap(cell.content, max(room - len(indent), 1))
@@ -312,7 +318,8 @@ def build_percent_cell(value: int | None) -> Cell:
 def draw_bar(used: int, total: int, width: int = BAR) -> Cell:
     """Return a cell with a bar and a percentage: `[####----------------]  20%`.
 
-    The bar is rounded up, so that it shows a single address, too.
+    The bar is rounded up, so that it shows a single address, too. Its colour changes at the
+    thresholds of a pool's conditions CapacityWarning (70 %) and CapacityExhausted (95 %).
     """
     share = utilization_percent(used, total)
     filled = min(width, -(-width * used // total)) if total else 0
@@ -337,17 +344,17 @@ def show(
     """
     match form:
         case "name":
-            full = (
+            full_names = (
                 (kind if "." in kind else f"{kind}.{names.GROUP}", name)
                 for kind, name in object_names
             )
-            lines = (f"{kind}/{escape_text(name)}\n" for kind, name in full)
-            output = "".join(dict.fromkeys(lines))
+            lines = (f"{kind}/{escape_text(name)}\n" for kind, name in full_names)
+            output = "".join(dict.fromkeys(lines))  # each object once
         case "json":
             output = render_json(document())
         case "yaml":
             output = render_yaml([document()])
-        case _:
+        case _:  # table or wide
             output = as_text()
     click.echo(output, nl=False)
 

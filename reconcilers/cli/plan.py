@@ -31,14 +31,14 @@ from reconcilers.cli.output import (
 )
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.controllerrun import run_controllers
-from reconcilers.cli.planning.outcome import PlannedObjects, collect
+from reconcilers.cli.planning.outcome import PlannedObjects, collect_objects
 from reconcilers.cli.planning.report import (
     BlockChange,
     PoolSupply,
     Size,
     build_document,
     list_changes,
-    render,
+    render_plan,
     was_served,
 )
 from reconcilers.cli.progress import progress
@@ -137,7 +137,7 @@ def work_out(
     platform_views = views.from_manifests(manifests.others, namespace, pools=pools, now=now)
     audit = Audit(manifests, findings, settings=settings, spaces=platform_views.spaces)
     audit.run()
-    audit.references(_make_provider_finder(manifests, namespace))
+    audit.check_references(_make_provider_finder(manifests, namespace))
     for trouble in platform_views.troubles:
         # Only troubles of the input are findings: what requests get is in the outcome.
         if trouble.kind in {HOST_BITS, POOLS_OVERLAP, UNREADABLE}:
@@ -148,7 +148,7 @@ def work_out(
     server = run_controllers(manifests, settings, now)
     if not server.is_at_rest:
         findings.add("warning", "the plan is not complete: controllers still change objects")
-    planned = collect(server)
+    planned = collect_objects(server)
     after = views.from_manifests(
         planned.stored, namespace, pools=replace(pools, readable=planned.pools), now=now
     )
@@ -156,7 +156,7 @@ def work_out(
         manifests,
         planned,
         sizes=sizes,
-        most=settings.pool.max_addresses,
+        max_addresses=settings.pool.max_addresses,
         also_held=(platform_views.held, after.held),
         find_supply=_make_supply_finder(manifests, platform_views, settings.pool.namespaces),
     )
@@ -218,8 +218,8 @@ def _make_supply_finder(
     return find_supply
 
 
-def size(written_size: str) -> Size:
-    """Return the size that a user wrote as `NODES+LB`.
+def parse_size(written_size: str) -> Size:
+    """Return the size of a tenant that a user wrote as `NODES+LB`.
 
     Raises:
         BadParameter: the text is not of that form, or a number is too large.
@@ -244,7 +244,7 @@ def size(written_size: str) -> Size:
 )
 @option(
     "--fit",
-    type=size,
+    type=parse_size,
     multiple=True,
     metavar="NODES+LB",
     help="Count how many more tenants of this size each pool has room for, before and after the"
@@ -279,9 +279,9 @@ def plan(
         outcome = work_out(
             manifests, settings, now=now, findings=findings, sizes=tuple(dict.fromkeys(fit))
         )
-    ours = manifests.every()
-    all_manifests = [*ours, *manifests.others]
-    if not all_manifests and not findings.wrong:
+    own_manifests = manifests.list_own()
+    all_manifests = [*own_manifests, *manifests.others]
+    if not all_manifests and not findings.has_errors:
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
@@ -302,12 +302,14 @@ def plan(
                 *((planned.full_kind, planned.key.name) for planned in others if planned.gets),
             ],
             as_text=lambda: join_tables(
-                render(planned, before, changed=changed, form=output) if manifests.every() else "",
+                render_plan(planned, before, changed=changed, form=output)
+                if own_manifests
+                else "",
                 fit_table(_OTHER_COLUMNS, others, output),
                 _describe_unreadable(outcome.unreadable),
             ),
         )
-    ctx.exit(problems.EXIT_PROBLEM if findings.wrong else 0)
+    ctx.exit(problems.EXIT_PROBLEM if findings.has_errors else 0)
 
 
 def _describe_unreadable(names: Sequence[str]) -> str:

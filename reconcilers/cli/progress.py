@@ -19,8 +19,11 @@ T = TypeVar("T")
 PROGRESS_SECONDS = 1.0
 """Seconds until the first line, and from one line to the next."""
 PROGRESS_BAR = 20
+"""The width of the bar, in characters."""
 CUT = "..."
-TAKEN_BACK = "\r\033[K"
+"""The end of an activity that is cut to the width of the terminal."""
+_ERASE_REST = "\033[K"
+"""Erases the line from the cursor to its end."""
 
 
 @dataclass(slots=True)
@@ -41,13 +44,13 @@ class Work:
     lock: Lock = field(default_factory=Lock)
     """Held by the thread that writes."""
 
-    def take_back(self) -> None:
+    def remove_line(self) -> None:
         """Remove the line from the terminal, if it is there."""
         if self.is_shown:
             self.is_shown = False
-            click.echo(TAKEN_BACK, err=True, nl=False)
+            click.echo(f"\r{_ERASE_REST}", err=True, nl=False)
 
-    def line(self, seconds: float) -> str:
+    def render_line(self, seconds: float) -> str:
         """Return the line of progress, cut to the width of the terminal.
 
         The line has a bar if the steps are counted.
@@ -68,7 +71,9 @@ class Work:
             if len(self.activity) + len(end) <= max_width
             else f"{self.activity[:room]}{CUT}"
         )
-        return f"\r{f'{activity}{end}'[:max_width]}\033[K"
+        # Cut once more: in a very narrow terminal, the end alone may be too long.
+        line = f"{activity}{end}"[:max_width]
+        return f"\r{line}{_ERASE_REST}"
 
 
 _work: ContextVar[Work | None] = ContextVar("work", default=None)
@@ -99,7 +104,7 @@ def hide_progress() -> Iterator[None]:
         yield
         return
     with work.lock:
-        work.take_back()
+        work.remove_line()
         yield
 
 
@@ -133,7 +138,7 @@ def progress(activity: str) -> Iterator[None]:
             seconds += PROGRESS_SECONDS
             with work.lock:
                 work.is_shown = True
-                click.echo(work.line(seconds), err=True, nl=False)
+                click.echo(work.render_line(seconds), err=True, nl=False)
 
     reporter = Thread(target=report, daemon=True)
     reporter.start()
@@ -142,5 +147,5 @@ def progress(activity: str) -> Iterator[None]:
     finally:
         is_over.set()
         reporter.join()
-        work.take_back()
+        work.remove_line()
         _work.reset(token)

@@ -30,8 +30,8 @@ from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import find_namespace, select_object
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
-    in_cluster,
     read_all,
+    run_in_cluster,
 )
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, wrap_line
@@ -214,7 +214,7 @@ def release(
     if not yes and not _is_confirmed(preview.name):
         click.echo("nothing was changed", err=True)
         ctx.exit(EXIT_PROBLEM)
-    changed = in_cluster(
+    changed = run_in_cluster(
         where, "setting the annotation", lambda client: annotate(client, preview, where.namespace)
     )
     if changed is not None:

@@ -18,11 +18,11 @@ from reconcilers.cli import groups
 from reconcilers.cli.flags import GroupedCommand
 from reconcilers.cli.garbage import short_collections
 from reconcilers.cli.managerflags import (
+    build_manager_options,
     configure_logs,
-    last_error_logged,
+    log_last_error,
     log_options,
     manager_options,
-    manager_settings,
 )
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.settingflags import build_settings, setting_options
@@ -51,7 +51,7 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
     a kind whose CRD is not installed, a server that does not answer.
     """
-    with last_error_logged(configure_logs(values)):
+    with log_last_error(configure_logs(values)):
         _run_or_fail(kubeconfig, context, values)
 
 
@@ -63,8 +63,8 @@ def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str,
             because the lease was lost.
     """
     try:
-        chosen = check_names(build_settings(values))
-        options = manager_settings(values, chosen.namespace)
+        settings = check_names(build_settings(values))
+        options = build_manager_options(values, settings.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
         # Checked before anything starts: two options with one address are reported by name.
         check_listeners(
@@ -79,7 +79,7 @@ def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str,
         )
         page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
         with short_collections():
-            anyio.run(_run_controllers, kubeconfig, context, options, chosen, page)
+            anyio.run(_run_controllers, kubeconfig, context, options, settings, page)
     except (ConfigurationError, UnexpectedEnd) as problem:
         raise CommandProblem(str(problem)) from problem
 
@@ -88,7 +88,7 @@ async def _run_controllers(
     kubeconfig: Path | None,
     context: str | None,
     options: ManagerOptions,
-    chosen: Settings,
+    settings: Settings,
     page: tuple[Bind, str] | None,
 ) -> None:
     """Connect to the cluster, and run the manager with all controllers until a signal.
@@ -100,12 +100,13 @@ async def _run_controllers(
     async with open_transport(kubeconfig, context, user_agent=names.COMPONENT) as transport:
         clock = SystemClock()
         manager = Manager(transport, clock=clock, options=options)
-        tenants = assemble(manager, clock, chosen)
+        tenants = assemble(manager, clock, settings)
         if page is not None:
             # Imported here, because by default no page is served.
             from reconcilers.wiring.page import add_page
 
-            add_page(manager, transport, *page, chosen.integration)
+            page_bind, certificate_folder = page
+            add_page(manager, transport, page_bind, certificate_folder, settings.integration)
         try:
             await run_until_signal(manager)
         finally:

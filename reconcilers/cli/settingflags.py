@@ -94,7 +94,7 @@ class Setting:
         for section, beginning, group in _GROUPS:
             if self.section == section and self.name.startswith(beginning):
                 return group
-        if isinstance(self.default, float):
+        if isinstance(self.default, float):  # durations are floats
             return groups.INTERVALS
         return groups.ORPHANS if self.section == "orphans" else groups.POOLS
 

@@ -16,10 +16,10 @@ from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
     build_scope,
-    in_cluster,
     note_empty_namespace,
     read_all,
     report_not_read,
+    run_in_cluster,
 )
 from reconcilers.cli.cluster.statuspage import EXIT_WARNING, build_status_page
 from reconcilers.cli.flags import option
@@ -98,7 +98,7 @@ def status(
     if where.files:
         objects = read_all(where)
     else:
-        objects, controllers, live_findings = in_cluster(
+        objects, controllers, live_findings = run_in_cluster(
             where,
             "reading the cluster's objects",
             lambda client: _read_live(client, where, controller_namespace, tenants=tenants),

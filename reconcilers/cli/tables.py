@@ -26,10 +26,10 @@ from reconcilers.cli.cluster.objects import (
     ReadingScope,
     build_scope,
     read_all,
-    read_shown,
+    read_namespace_objects,
     report_unreadable,
 )
-from reconcilers.cli.cluster.poolnames import namespace_in, selected_pools
+from reconcilers.cli.cluster.poolnames import draw_selected_pools, find_common_namespace
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import (
     STATUS_COLOURS,
@@ -132,11 +132,13 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     moment behind. A pool that hands out prefixes is counted in prefixes, any other in addresses.
     """
     where = build_scope(values)
-    read_from = replace(where, namespace=where.namespace or namespace_in(names))
+    # If all names are of one namespace, only that namespace is read: a user who may read one
+    # namespace alone needs no -n beside NAMESPACE/NAME.
+    read_from = replace(where, namespace=where.namespace or find_common_namespace(names))
 
     def as_text(objects: Objects) -> str:
         """Return the table of the selected pools."""
-        selected = selected_pools(objects.within(where.namespace), names)
+        selected = draw_selected_pools(objects.within(where.namespace), names)
         rows = [PoolRow(pool, family) for pool in selected for family in pool.families]
         return fit_table(_POOLS, rows, output) or "no pools were found\n"
 
@@ -145,7 +147,7 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
         return
     objects = read_all(read_from).within(where.namespace)
     report_unreadable(objects, NETWORK_POOL, where.namespace)
-    pictures = selected_pools(objects, names)
+    pictures = draw_selected_pools(objects, names)
     show(
         output,
         lambda: build_report("PoolList", items=map(build_pool_document, pictures)),
@@ -155,16 +157,21 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
 
 
 def _show_sizes(
-    kind: str, written: Callable[[int], str] = "{:,}".format
+    allocation_type: str, format_number: Callable[[int], str] = "{:,}".format
 ) -> Callable[[Holding], Cell | str | int | None]:
     """Return a function for a column: it shows a tenant's number of addresses for each family.
 
+    The cell is "unknown" if the user may not read the tenant's allocations.
+
     Args:
-        kind: the type of the allocations.
-        written: formats a number.
+        allocation_type: the type of the allocations that are counted.
+        format_number: returns a number as text; by default with separators of thousands.
     """
     return _show_if_known(
-        lambda tenant: Cell(" + ".join(map(written, tenant.sizes(kind))) or "0", right=True)
+        lambda tenant: Cell(
+            " + ".join(map(format_number, tenant.count_by_family(allocation_type))) or "0",
+            right=True,
+        )
     )
 
 
@@ -191,19 +198,22 @@ _TENANTS: Sequence[TableColumn[Holding]] = (
     TableColumn("WAITING", _show_if_known(lambda tenant: tenant.waiting)),
     TableColumn("SERVICES", lambda tenant: tenant.services_waiting, drop=3),
     TableColumn(
-        "READY", lambda tenant: Cell(tenant.worst[0], STATUS_COLOURS.get(tenant.worst[0]))
+        "READY",
+        lambda tenant: Cell(
+            tenant.worst_condition[0], STATUS_COLOURS.get(tenant.worst_condition[0])
+        ),
     ),
     TableColumn(
         "NODE RANGES",
-        _show_if_known(lambda tenant: _join_ranges(tenant.ranges(names.TYPE_NODES))),
+        _show_if_known(lambda tenant: _join_ranges(tenant.list_ranges(names.TYPE_NODES))),
         wide=True,
     ),
     TableColumn(
         "LB RANGES",
-        _show_if_known(lambda tenant: _join_ranges(tenant.ranges(names.TYPE_LOADBALANCER))),
+        _show_if_known(lambda tenant: _join_ranges(tenant.list_ranges(names.TYPE_LOADBALANCER))),
         wide=True,
     ),
-    TableColumn("WHY", lambda holding: Cell(holding.worst[1]), wide=True),
+    TableColumn("WHY", lambda holding: Cell(holding.worst_condition[1]), wide=True),
 )
 
 
@@ -252,7 +262,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
 
 def _build_holding_document(holding: Holding) -> dict[str, Any]:
     """Return the holding of a tenant for programs."""
-    status, why = holding.network
+    status, why = holding.network_ready
     limits = {"notRead": [str(limit) for limit in holding.not_read]} if holding.not_read else {}
     return {
         "namespace": holding.key.namespace,
@@ -262,15 +272,15 @@ def _build_holding_document(holding: Holding) -> dict[str, Any]:
         "reason": why,
         "waiting": None if holding.not_read else holding.waiting,
         "servicesWaiting": holding.services_waiting,
-        "worstStatus": holding.worst[0],
-        "worstMessage": holding.worst[1],
+        "worstStatus": holding.worst_condition[0],
+        "worstMessage": holding.worst_condition[1],
         **limits,
         "allocations": [
             {
                 "name": str(allocation.metadata.key),
                 "pool": str(allocation.pool_key),
                 "type": allocation.spec.type,
-                "role": holding.role(allocation),
+                "role": holding.find_role_of(allocation),
                 "phase": allocation.status.phase,
                 "range": held_range.text
                 if (held_range := statusranges.find_held_range(allocation)) is not None
@@ -349,7 +359,7 @@ def whois(
     parts: one for each range of a pool that overlaps it, free ranges included.
     """
     where = build_scope(values)
-    objects = read_shown(where)
+    objects = read_namespace_objects(where)
     pictures = draw_pools(objects)
     address_answers = [
         answer for address in addresses for answer in find_answers(pictures, address)
@@ -360,11 +370,11 @@ def whois(
         object_names=_list_holder_names(address_answers),
         as_text=lambda: fit_table(_ANSWERS, address_answers, output),
     )
-    known = {answer.asked for answer in address_answers}
-    unknown = [address for address in addresses if address not in known]
-    for address in unknown:
+    answered_addresses = {answer.asked for answer in address_answers}
+    unknown_addresses = [address for address in addresses if address not in answered_addresses]
+    for address in unknown_addresses:
         say("error", _describe_unknown(_describe_addresses(address), where, objects))
-    if unknown:
+    if unknown_addresses:
         ctx.exit(EXIT_PROBLEM)
 
 
@@ -468,6 +478,8 @@ def _build_documents(address_answers: Iterable[PoolAnswer]) -> Iterator[dict[str
 
     The answers about one range differ in their holders only. The document has all holders.
     """
+    # The answers about one range follow each other. A pool is told by its identity here, because
+    # an IPAMPool has a picture for each datacenter, all with one name.
     for _, group in groupby(
         address_answers, lambda answer: (answer.asked, answer.address, id(answer.pool))
     ):

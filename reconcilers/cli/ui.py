@@ -15,7 +15,7 @@ from controller.errors import ConfigurationError
 from controller.pages import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
 from reconcilers.api.resources import TENANT_CLUSTER
-from reconcilers.cli.cluster.objects import ReadingScope, in_cluster, report_not_read
+from reconcilers.cli.cluster.objects import ReadingScope, report_not_read, run_in_cluster
 from reconcilers.cli.flags import option
 from reconcilers.cli.interrupts import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import CommandProblem
@@ -54,7 +54,7 @@ def ui(
     where = ReadingScope(kubeconfig, context, namespace)
     # The cluster is read once before serving: if that fails, the command ends here. If it cannot
     # be read later, the page reports that, and is still served.
-    objects = in_cluster(
+    objects = run_in_cluster(
         where,
         "reading the cluster's objects",
         lambda client: read_objects(client, namespace, required=(TENANT_CLUSTER,)),

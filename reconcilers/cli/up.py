@@ -19,12 +19,12 @@ from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.cli.flags import option
 from reconcilers.cli.interrupts import Interrupted
 from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
-from reconcilers.cli.local.platform import LocalPlatform, LocalTenant, announcement, platform
+from reconcilers.cli.local.platform import LocalPlatform, LocalTenant, describe_start, run_platform
 from reconcilers.cli.local.servers import (
     ApiServer,
     check_kubeconfig,
+    choose_kubeconfig_path,
     collect_less_often,
-    kubeconfig_path,
     run_servers,
     write_kubeconfig,
 )
@@ -69,14 +69,15 @@ def up(
     """
     collect_less_often()
     logs.configure_logs("console", log_level)
-    place = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
-    tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
+    platform_path = choose_kubeconfig_path(kubeconfig, data, _KUBECONFIG)
+    tenant_path = platform_path.with_name(f"{platform_path.stem}-tenant{platform_path.suffix}")
+    paths = (platform_path, tenant_path)
     # Checked before the servers start: a path that must not be overwritten ends the command.
-    for path in (place, tenant_place):
+    for path in paths:
         check_kubeconfig(path)
     samples = documents("samples") if with_samples else []
     try:
-        run_servers(partial(_serve_platform, data, (place, tenant_place), samples, load_balancer))
+        run_servers(partial(_serve_platform, data, paths, samples, load_balancer))
     except Interrupted:
         click.echo("stopped")
 
@@ -95,16 +96,18 @@ async def _serve_platform(
         samples: the manifests to apply.
         provider: the load balancer of tenants, as a TenantCluster names it.
     """
-    click.echo(announcement(provider))
+    click.echo(describe_start(provider))
     cluster = _find_first_cluster(samples, provider) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
     tenants = [LocalTenant(TENANT, cluster)]
-    starting = platform(tenants, SystemClock(), replicas=controllers, data=data, provider=provider)
+    starting = run_platform(
+        tenants, SystemClock(), replicas=controllers, data=data, provider=provider
+    )
     async with starting as running_platform:
         write_kubeconfig(kubeconfig_paths[0], running_platform.management.kubeconfig)
         write_kubeconfig(kubeconfig_paths[1], running_platform.tenants[cluster].kubeconfig)
         with progress("applying samples"):
-            applied = await load(running_platform.management, samples)
+            applied = await apply_samples(running_platform.management, samples)
         click.echo(
             _describe_platform(
                 running_platform, cluster, kubeconfig_paths=kubeconfig_paths, applied=applied
@@ -113,8 +116,11 @@ async def _serve_platform(
         await anyio.sleep_forever()
 
 
-async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
-    """Apply the samples; return how many the server accepted; print a warning for each other."""
+async def apply_samples(server: ApiServer, samples: Sequence[Manifest]) -> int:
+    """Apply the samples, and return how many the server accepted.
+
+    For a sample that is not accepted, and for each warning of the server, print a warning.
+    """
     namespaces = (document["metadata"].get("namespace") for document in samples)
     await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
@@ -152,8 +158,8 @@ def _describe_platform(
     inside = f"{running_platform.balancer.name}; TenantCluster {cluster}"
     return "\n".join(
         [
-            f"platform   {management.url}   {management.what}; {running}",
-            f"tenant     {tenant.url}   {tenant.what}, {inside}",
+            f"platform   {management.url}   {management.description}; {running}",
+            f"tenant     {tenant.url}   {tenant.description}, {inside}",
             "",
             f"  export KUBECONFIG={kubeconfig_paths[0]}",
             "  kubectl get networkpools,ipallocations,tenantclusters -A",
@@ -169,12 +175,13 @@ def _add_last_applied(document: Manifest) -> Manifest:
 
     A later `kubectl apply` then treats the object as if kubectl had applied it before.
     """
+    # kubectl writes the annotations into its note, even if there are none.
     meta = {"annotations": {}, **document["metadata"]}
     last_applied = json.dumps(
         {**document, "metadata": meta}, sort_keys=True, separators=(",", ":")
     )
-    noted = {**meta["annotations"], LAST_APPLIED: f"{last_applied}\n"}
-    return {**document, "metadata": {**meta, "annotations": noted}}
+    annotations = {**meta["annotations"], LAST_APPLIED: f"{last_applied}\n"}
+    return {**document, "metadata": {**meta, "annotations": annotations}}
 
 
 def _find_first_cluster(samples: Sequence[Manifest], provider: str) -> Key | None:

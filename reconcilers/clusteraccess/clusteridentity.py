@@ -98,7 +98,10 @@ def is_of_other_management(obj: Object, management: str) -> bool:
     False if the object names no management cluster, because then no other owner is known. False,
     too, if `management` is empty, because then this management cluster's identity is not known.
     """
-    return management not in {"", find_management_uid(obj)} and find_management_uid(obj) != ""
+    noted_management = find_management_uid(obj)
+    if not noted_management or not management:
+        return False
+    return noted_management != management
 
 
 class TenantGuard(Protocol):

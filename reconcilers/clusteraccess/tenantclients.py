@@ -264,6 +264,10 @@ class TenantClients:
         """Return the connection to a tenant; open one if there is none.
 
         Opening one closes the connections to earlier clusters of the same name.
+
+        Raises:
+            TenantUnavailable: the tenant is paused, or has no usable kubeconfig.
+            ControllerError: the management cluster did not answer.
         """
         self._raise_if_paused(access)
         if connection := self._get_connection(access):

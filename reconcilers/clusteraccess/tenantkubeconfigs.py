@@ -30,7 +30,7 @@ async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
         ControllerError: the management cluster did not answer.
     """
     tried = []
-    for key, entry in list_places(tenant):
+    for key, entry in list_kubeconfig_secrets(tenant):
         secret = await management.find(SECRET, key)
         if secret is not None:
             return _decode_entry(secret, entry)
@@ -64,8 +64,8 @@ def make_strict_opener(settings: TenantSettings) -> OpenTransport:
     return open_transport
 
 
-def list_places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
-    """Yield each Secret that may hold the tenant's kubeconfig, and its entry, in order.
+def list_kubeconfig_secrets(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
+    """Yield the key of each Secret that may hold the tenant's kubeconfig, with the entry's name.
 
     Butler's own Secrets come before those of Cluster API; in each case the tenant's namespace
     comes before that of the TenantCluster.

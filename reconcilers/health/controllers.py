@@ -111,6 +111,7 @@ async def _read_leases(
     There is a warning if no Lease exists, and an error for each Lease without a living holder.
     """
     page = await client.list(LEASES, namespace=namespace)
+    # Each shard has a Lease of its own: the common name, a dash, and the shard.
     leases = [
         lease
         for lease in page.items

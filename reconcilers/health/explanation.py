@@ -244,7 +244,7 @@ def _describe_demand(
         needed = count_addresses(nodes, "node")
         if count:
             needed += f" and {count_addresses(count, 'load-balancer')}, {nodes + count} together"
-        spaces = _build_spaces(pool, objects, None)
+        spaces = _build_spaces(pool, objects)
         free = _describe_supply(pool, spaces, objects)
         if key in waiting:
             needed += f", of which {waiting[key]} wait"
@@ -281,7 +281,7 @@ def _describe_missing_room(
 
 def _describe_free_addresses(pool: NetworkPool, objects: Objects) -> str:
     """Return the free addresses of a pool as text; if it hands out nothing, the reason, too."""
-    return _describe_supply(pool, _build_spaces(pool, objects, None), objects)
+    return _describe_supply(pool, _build_spaces(pool, objects), objects)
 
 
 def _describe_supply(pool: NetworkPool, spaces: Sequence[Space], objects: Objects) -> str:
@@ -364,11 +364,12 @@ def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Ite
     unknown = _describe_unknown_holders(pool.metadata.key, objects)
     if unknown:
         yield f"which block best fit would take now is not known: {unknown}"
-    # The spaces leave this allocation out, so its range lies in a free block.
-    for space in () if unknown else _build_spaces(pool, objects, allocation):
-        for span in held_ranges:
-            if span.family == space.layout.family:
-                yield from _describe_best_fit(span, space)
+    else:
+        # The spaces leave this allocation out, so its range lies in a free block.
+        for space in _build_spaces(pool, objects, without=allocation):
+            for span in held_ranges:
+                if span.family == space.layout.family:
+                    yield from _describe_best_fit(span, space)
     if allocation.releasing:
         yield f"being released: {_describe_reason(allocation)}"
 
@@ -407,6 +408,8 @@ def _describe_pool_choice(allocation: IPAllocation, objects: Objects) -> Iterato
 
 def _describe_best_fit(span: AddressRange, space: Space) -> Iterator[str]:
     """Yield the free block that a range lies in, and how many free blocks have room for it.
+
+    If the range lies in no free block, yield the possible reasons.
 
     Args:
         span: the range that an allocation holds.
@@ -453,7 +456,7 @@ def _describe_queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]
 
 
 def _build_spaces(
-    pool: NetworkPool, objects: Objects, without: IPAllocation | None
+    pool: NetworkPool, objects: Objects, without: IPAllocation | None = None
 ) -> Sequence[Space]:
     """Return the addresses of a pool by family, with its held and promised ranges.
 

@@ -131,6 +131,7 @@ def _list_other_pool_findings(views: Views) -> Iterator[Finding]:
     for pool in views.pictures:
         subject = Subject(pool.name.kind, pool.name.key.namespace, pool.name.key.name)
         part = f" in {pool.part}" if pool.part else ""
+        # A PoolName equals the pair of kind and key.
         if pool.ready == "False" and pool.name not in reported:
             yield Finding(
                 "PoolNotReady", "error", subject=subject, sentence=f"{pool.reason}{part}"
@@ -149,9 +150,10 @@ def _list_other_pool_findings(views: Views) -> Iterator[Finding]:
 def _find_full_pools(
     objects: Objects, largest_free: Mapping[Key, FreeBlocks]
 ) -> Iterator[Finding]:
-    """Yield a finding for each full NetworkPool for which requests of other platforms wait.
+    """Yield a finding for each NetworkPool that has no address for waiting requests.
 
-    A pool is not called full if holders of its addresses could not be read.
+    The requests are those of other platforms. A pool is left out if it does not exist, or if
+    holders of its addresses could not be read: then addresses that look free may be held.
     """
     for key, holders in sorted(objects.integrations.holders.items()):
         pool = objects.pools.get(key)

@@ -195,6 +195,7 @@ def _build_area_state(
     counts = ", ".join(_list_counts(of_area))
     if not_read:
         # The unread objects may have findings, so the state is known only if others have some.
+        # The total is left out, because it does not count the unread objects.
         state: State = find_gravest_state(of_area) if of_area else "unknown"
         return AreaState(
             area, state, "; ".join(filter(None, [counts, f"you may not read {not_read}"]))

@@ -57,7 +57,7 @@ def _find_late_request(
     reason = f"{ready.reason}: {ready.message}" if ready is not None else "not reconciled yet"
     pool = pools.get(allocation.pool_key)
     blocks = largest_free.get(allocation.pool_key)
-    if pool is None or blocks is None:
+    if pool is None or blocks is None:  # the pool is absent, or its free blocks are not known
         sentence = f"waits for NetworkPool {allocation.pool_key}: {reason}"
     else:
         needed = requestedranges.count_requested(allocation, pool)

@@ -75,7 +75,7 @@ def _find_block_faults(
         max_addresses: the largest IPv4 pool, in addresses.
     """
     reserved = [reservation.cidr for reservation in block.reserved]
-    faults = pool_faults(block.cidr, reserved, block.spans())
+    faults = pool_faults(block.cidr, reserved, block.list_declared_spans())
     for fault in faults:
         yield Remark(_locate_in_spec(block_path, block, fault.path), fault.message)
     if faults:

@@ -433,7 +433,9 @@ def _list_covered_parts(before: Iterable[Layout], held_range: AddressRange) -> l
 
 def _locate_ranges(block_path: Path, block: NetworkPoolSpec) -> Path:
     """Return the field that says which addresses a block hands out: its ranges, else its CIDR."""
-    return (*block_path, "tenantAllocation") if block.spans() else (*block_path, "cidr")
+    return (
+        (*block_path, "tenantAllocation") if block.list_declared_spans() else (*block_path, "cidr")
+    )
 
 
 def _build_outside_finding(

@@ -14,7 +14,7 @@ from controller.meta import Key
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressmap.objects import read_objects
 from reconcilers.api import names
-from reconcilers.cli.cluster.objects import in_cluster
+from reconcilers.cli.cluster.objects import run_in_cluster
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.release import Preview, annotate
 from tests.contract.roles import documents
@@ -231,9 +231,9 @@ def write_after_preview(
         tls, headers = plane.tls(), plane.admin_headers()
         with httpx.Client(base_url=plane.url, verify=tls, headers=headers, timeout=30) as http:
             write(http)
-        return in_cluster(*arguments)
+        return run_in_cluster(*arguments)
 
-    monkeypatch.setattr("reconcilers.cli.release.in_cluster", write_first)
+    monkeypatch.setattr("reconcilers.cli.release.run_in_cluster", write_first)
 
 
 def patch(http: httpx.Client, path: str, change: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from reconcilers.api import crd, names
 from reconcilers.api.resources import (
     OWN_KINDS,
 )
-from reconcilers.cli.local.platform import kubeconfig_secret
+from reconcilers.cli.local.platform import build_kubeconfig_secret
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.standin import pools as standin
 from reconcilers.cli.standin.controller import MetalLBStandIn
@@ -210,7 +210,7 @@ async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
         ("shop", tenant_kubeconfig),
         ("away", re.sub(r"(server: https://[^:]+):\d+", r"\1:1", tenant_kubeconfig)),
     ):
-        await stage.create(dict(kubeconfig_secret(Key("team", name), kubeconfig)))
+        await stage.create(dict(build_kubeconfig_secret(Key("team", name), kubeconfig)))
     # An unusable certificate: it is replaced.
     nonsense = {"tls.crt": "eA==", "tls.key": "eA=="}
     unusable = plain("Secret", CERTIFICATES, HOME, type="kubernetes.io/tls", data=nonsense)

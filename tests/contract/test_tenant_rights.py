@@ -23,7 +23,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespaces
-from reconcilers.cli.local.platform import kubeconfig_secret
+from reconcilers.cli.local.platform import build_kubeconfig_secret
 from reconcilers.cli.standin import pools as metallb
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
 from reconcilers.cli.standin.serviceaddresses import addresses
@@ -129,7 +129,7 @@ async def test_the_page_about_cilium_lists_every_right_in_a_tenant_and_no_other(
         await _allow(inside)
         kubeconfig = await proxy.add_user(USER, ["system:authenticated"])
         await make_namespaces(platform, [HOME, WEB.namespace])
-        await apply(platform, kubeconfig_secret(WEB, kubeconfig))
+        await apply(platform, build_kubeconfig_secret(WEB, kubeconfig))
         manager = Manager(await enter(_connect(plane, tmp_path / "own")))
         ways = assemble(manager, SystemClock(), SETTINGS)
         stack.push_async_callback(ways.aclose)

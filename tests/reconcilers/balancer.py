@@ -8,7 +8,7 @@ import msgspec
 from controller.testing import Happened
 from reconcilers.api.services import Service
 from reconcilers.cli.standin.controller import assign_addresses
-from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, configuration
+from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, build_configuration
 from reconcilers.cli.standin.serviceaddresses import addresses
 from tests.reconcilers.server import Json, Server
 
@@ -51,7 +51,7 @@ class Balancer:
         """Look at everything once; pools that are no configuration are left aside."""
         with suppress(InvalidConfig):
             read = [msgspec.convert(o, AddressPool) for o in _all(self.tenant)]
-            self._pools = configuration(read)
+            self._pools = build_configuration(read)
         if self.counts:
             self._count()
         self._serve()

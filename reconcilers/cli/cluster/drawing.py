@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from controller.plaintext import escape_text
-from reconcilers.addressmap.integers import find_power_of_two
+from reconcilers.addressmap.integers import choose_cell_size
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
 from reconcilers.cli.forms import Form
@@ -91,7 +91,7 @@ def _draw_grid(picture: PoolFamily, form: Form) -> str:
     """
     first, size = picture.first_and_size
     columns = _choose_columns(picture, form)
-    per_cell = find_power_of_two(size, columns * ROWS)
+    per_cell = choose_cell_size(size, columns * ROWS)
     cells = _build_cells(picture.inside, first, size=size, per_cell=per_cell)
     begins = range(0, len(cells), columns)
     starts = [picture.format_address(first + index * per_cell) for index in begins]
@@ -186,7 +186,12 @@ def _draw_legend(picture: PoolFamily) -> str:
 
 
 def _draw_legend_entry(style: Style, count: str, words: str) -> str:
-    """Return the lines of a legend entry: letter in its colour, count and words, wrapped."""
+    """Return the lines of a legend entry: letter in its colour, count and words, wrapped.
+
+    Args:
+        count: the number of addresses as text, with spaces around it; empty for no number.
+    """
+    # Further lines begin under the count: after two spaces, the letter, and two spaces.
     lines = output.wrap_to_lines(f"  {style.letter}  {count}{words}", " " * 5)
     painted = paint(style.letter, style.terminal)
     first = lines[0].replace(style.letter, painted, 1)

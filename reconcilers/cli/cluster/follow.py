@@ -8,7 +8,7 @@ import click
 
 from controller.resource import Resource
 from reconcilers.addressmap.objects import REQUIRED, Objects, read_objects
-from reconcilers.cli.cluster.objects import ReadingScope, in_cluster, report_not_read
+from reconcilers.cli.cluster.objects import ReadingScope, report_not_read, run_in_cluster
 from reconcilers.cli.forms import Form
 from reconcilers.cli.interrupts import Interrupted, run_until_interrupted
 
@@ -48,7 +48,7 @@ def follow(
     # This first read ends the command if a required kind cannot be read; informers would retry. It
     # also finds the lists that must not be watched, because the user may not read them.
     reading = "reading the cluster's objects"
-    objects = in_cluster(
+    objects = run_in_cluster(
         where, reading, lambda client: read_objects(client, where.namespace, required)
     )
     report_not_read(objects)

@@ -73,8 +73,12 @@ def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key
         *((IP_ALLOCATION.kind, key) for key in objects.allocations),
         *(full_name for full_name in objects.unreadable if full_name[0] in kinds),
     ]
-    ways = parse_name(name)
-    named_keys = [(kind, key) for kind, key in keys if any(way.selects(kind, key) for way in ways)]
+    meanings = parse_name(name)
+    named_keys = [
+        (kind, key)
+        for kind, key in keys
+        if any(meaning.selects(kind, key) for meaning in meanings)
+    ]
     matching = [(kind, key) for kind, key in named_keys if namespace in {"", key.namespace}]
     if not matching and named_keys:
         elsewhere = ", ".join(f"{kind}/{key}" for kind, key in named_keys)

@@ -85,12 +85,12 @@ def read_cluster(where: ReadingScope, read: Callable[[Any], Awaitable[Objects]])
     Raises:
         CommandProblem: the cluster cannot be read.
     """
-    objects = in_cluster(where, "reading the cluster's objects", read)
+    objects = run_in_cluster(where, "reading the cluster's objects", read)
     report_not_read(objects)
     return objects
 
 
-def read_shown(where: ReadingScope) -> Objects:
+def read_namespace_objects(where: ReadingScope) -> Objects:
     """Return the objects of the namespace of -n, with cluster-scoped pools and all clusters.
 
     Raises:
@@ -160,7 +160,7 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
     )
 
 
-def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitable[R]]) -> R:
+def run_in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitable[R]]) -> R:
     """Return the result of `work` with a client of a cluster.
 
     Args:
@@ -219,9 +219,9 @@ def _read_files(where: ReadingScope) -> Objects:
     for finding in findings:
         if finding.severity != "note":  # skipped kinds are normal in a dump of a cluster
             say(finding.severity, finding.sentence)
-    if findings.wrong:
+    if findings.has_errors:
         click.get_current_context().meta[WRONG_INPUT] = True
-    if not manifests.every() and not manifests.others:
+    if not manifests.list_own() and not manifests.others:
         raise CommandProblem(f"no object of butler-ipam was found in {', '.join(where.files)}")
 
     def index_by_key(manifests: Sequence[ReadManifest[T]]) -> dict[Key, T]:

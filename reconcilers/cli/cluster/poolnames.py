@@ -21,7 +21,7 @@ from reconcilers.pictures.poolpicture import PoolPicture
 from reconcilers.spaces.offers import PoolName
 
 
-def selected_pools(objects: Objects, names: Collection[str]) -> list[PoolPicture]:
+def draw_selected_pools(objects: Objects, names: Collection[str]) -> list[PoolPicture]:
     """Return the pools of a cluster that names select; all pools if there is no name.
 
     Raises:
@@ -67,7 +67,7 @@ def _select_pool(
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
-        candidate_names = ", ".join(map(full_name, candidates))
+        candidate_names = ", ".join(map(format_full_name, candidates))
         raise CommandProblem(
             f"{len(candidates)} pools have the name {name!r}: {candidate_names}; name one of them"
         )
@@ -77,19 +77,19 @@ def _select_pool(
                 f"{pool_name.kind} {pool_name.key} cannot be read; correct or delete what"
                 " `butler-ipam check` reports"
             )
-    pool_names = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
+    pool_names = ", ".join(dict.fromkeys(format_full_name(pool.name) for pool in pools)) or "none"
     near = _find_similar_name(pools, name)
     hint = f"; did you mean {near}? There are" if near else "; there are"
     raise CommandProblem(f"there is no pool {name!r}{hint}: {pool_names}")
 
 
-def namespace_in(names: Collection[str]) -> str:
+def find_common_namespace(names: Collection[str]) -> str:
     """Return the namespace that all names have; empty if they differ, or a name has none."""
-    namespaces = {_namespace_of(name) for name in names}
+    namespaces = {_find_namespace(name) for name in names}
     return namespaces.pop() if len(namespaces) == 1 else ""
 
 
-def _namespace_of(name: str) -> str:
+def _find_namespace(name: str) -> str:
     """Return the namespace in a name that a user wrote; empty if it has none."""
     match name.split("/"):
         case [head, _]:
@@ -109,7 +109,7 @@ def _find_similar_name(pools: Sequence[PoolPicture], name: str) -> str:
     """
     if "/" in name:
         full_names = [
-            form for pool in pools for form in (str(pool.name.key), full_name(pool.name))
+            form for pool in pools for form in (str(pool.name.key), format_full_name(pool.name))
         ]
         matches = get_close_matches(name, full_names, n=1, cutoff=0.9)
     else:
@@ -117,7 +117,7 @@ def _find_similar_name(pools: Sequence[PoolPicture], name: str) -> str:
     return matches[0] if matches else ""
 
 
-def full_name(pool: PoolName) -> str:
+def format_full_name(pool: PoolName) -> str:
     """Return the name that selects a pool alone: `KIND/NAMESPACE/NAME`."""
     return f"{pool.kind}/{pool.key}"
 

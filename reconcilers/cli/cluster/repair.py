@@ -65,7 +65,7 @@ def read_report(path: Path) -> RepairReport:
             findings.error(raw.at(field), f"{format_path(field)}: {fault}")
     for finding in findings:
         say(finding.severity, finding.sentence)
-    if findings.wrong or len(manifests) != 1:
+    if findings.has_errors or len(manifests) != 1:
         raise CommandProblem(
             f"{path} is not one report of `butler-ipam check -o yaml`: correct it, or create"
             " a new report"

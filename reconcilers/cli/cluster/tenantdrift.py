@@ -49,9 +49,9 @@ async def find_tenant_drift(
     guard = AdmitAll(ClusterIdentity(client, clock))
     clients = TenantClients(client, settings, clock=clock, accesses=TenantRecords(), guard=guard)
     drifts: list[Finding] = []
-    asked = 0
+    read_count = 0
     limit = anyio.CapacityLimiter(AT_ONCE)
-    spaces = [
+    pool_cidrs = [
         cidr for pool in objects.pools.values() for cidr in poolgeometry.parse_cidrs(pool.spec)
     ]
 
@@ -62,18 +62,19 @@ async def find_tenant_drift(
         allocation has a range for it. Then the tenant is probably not built yet.
         """
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
-        nonlocal asked
+        nonlocal read_count
         async with limit:
             answer = await _read_tenant(clients, tenant, kinds)
-        asked += 1
-        show_done(asked, len(objects.clusters))
+        read_count += 1
+        show_done(read_count, len(objects.clusters))
         if isinstance(answer, TenantReading):
-            wrong = find_problems(answer, members, spaces)
+            tenant_problems = find_problems(answer, members, pool_cidrs)
             drifts.extend(
-                Finding(kind, grave, subject=subject, sentence=sentence)
-                for kind, grave, sentence in wrong
+                Finding(kind, severity, subject=subject, sentence=sentence)
+                for kind, severity, sentence in tenant_problems
             )
-        elif make_projection(members, 0).entries or not answer.absent:
+        # The position of a cache is of no use here: the allocations come from a list.
+        elif make_projection(members, position=0).entries or not answer.absent:
             sentence = f"could not be asked: {answer.message}"
             drifts.append(Finding("TenantDrift", "warning", subject=subject, sentence=sentence))
 

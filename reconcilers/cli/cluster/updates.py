@@ -24,6 +24,7 @@ from reconcilers.ui.watched import PageInformers
 GATHER_SECONDS = 0.2
 """Seconds to gather changes: they come in groups, and a text in between shows half a group."""
 CLEAR = "\033[H\033[2J\033[3J"
+"""Moves the cursor to the top left, and clears the terminal and its scrollback."""
 
 
 async def write_updates(
@@ -44,17 +45,18 @@ async def write_updates(
     """
     clock, changed, last_page = SystemClock(), anyio.Event(), ""
 
-    def note(_: object) -> None:
+    def wake_loop(_: object) -> None:
         """Wake the loop; `changed` is the event that the loop waits for now."""
         changed.set()
 
     async with open_transport(kubeconfig, context, user_agent="butler-ipam") as transport:
         watched = PageInformers.from_transport(transport, clock, not_read=not_read)
-        watched.on_change(note)
+        watched.on_change(wake_loop)
         others = watched.others
         assert others is not None, "PageInformers.from_transport watches all platforms"
         others.want(inf)  # pools of other platforms are watched as long as the command runs
         async with run_in_background([*(informer.run for informer in watched.kinds), others.run]):
+            # The first text shows all objects, not those that happen to be listed first.
             await watched.wait_read()
             await others.looked.wait()
             while True:
@@ -65,7 +67,8 @@ async def write_updates(
                 except CommandProblem as problem:  # a named pool is gone, and may come again
                     page = f"{escape_lines(problem.format_message())}\n"
                 if page != last_page:
-                    separator = CLEAR if sys.stdout.isatty() else "\n" if last_page else ""
+                    empty_line = "\n" if last_page else ""
+                    separator = CLEAR if sys.stdout.isatty() else empty_line
                     click.echo(separator + page, nl=False)
                     last_page = page
                 await changed.wait()

@@ -2,6 +2,9 @@
 
 The name of a check is its word in the story. A check returns the lines that the demo prints: the
 state of the objects. It raises NotSeenYet if the objects are not in the expected state.
+
+The story calls a check without its view: `of_view` keeps the other arguments, and the step passes
+the view later. The view has the objects of all API servers, kept current by watches.
 """
 
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.cluster.statuspage import build_status_page
-from reconcilers.cli.demo.view import NotSeenYet, PlatformView, existing, of_view
+from reconcilers.cli.demo.view import NotSeenYet, PlatformView, get_existing, of_view
 from reconcilers.cli.local.balancer import is_established
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
@@ -46,7 +49,7 @@ def _require_condition(
 @of_view
 def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     """Check that a pool is Ready, with `used` addresses handed out."""
-    status = view.pool(name).status
+    status = view.get_pool(name).status
     _require_condition(
         f"NetworkPool {name}", status.conditions, condition_type=READY, status="True"
     )
@@ -57,9 +60,9 @@ def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
 
 
 @of_view
-def pool_says(view: PlatformView, name: str, condition: str, status: str) -> list[str]:
+def pool_has_condition(view: PlatformView, name: str, condition: str, status: str) -> list[str]:
     """Check a condition of a pool."""
-    conditions = view.pool(name).status.conditions
+    conditions = view.get_pool(name).status.conditions
     pool_condition = _require_condition(
         f"NetworkPool {name}", conditions, condition_type=condition, status=status
     )
@@ -69,9 +72,9 @@ def pool_says(view: PlatformView, name: str, condition: str, status: str) -> lis
 
 
 @of_view
-def capacity(view: PlatformView, name: str) -> list[str]:
+def has_capacity(view: PlatformView, name: str) -> list[str]:
     """Check that a provider is Ready and its pools have free addresses; return their number."""
-    provider = existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
+    provider = get_existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
     whose, conditions = f"ProviderConfig {name}", provider.status.conditions
     available = _require_condition(
         whose, conditions, condition_type="PoolAvailable", status="True"
@@ -81,7 +84,7 @@ def capacity(view: PlatformView, name: str) -> list[str]:
 
 
 @of_view
-def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> list[str]:
+def shows_status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> list[str]:
     """Check the page and the exit code of `butler-ipam status -n NAMESPACE`.
 
     Args:
@@ -108,7 +111,9 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
 
 
 @of_view
-def event(view: PlatformView, kind: str, name: str, reason: str, saying: str = "") -> list[str]:
+def has_event(
+    view: PlatformView, kind: str, name: str, reason: str, saying: str = ""
+) -> list[str]:
     """Check that there is an event about an object.
 
     Args:
@@ -121,13 +126,13 @@ def event(view: PlatformView, kind: str, name: str, reason: str, saying: str = "
     raise NotSeenYet(f"no event {reason} about {kind} {name} was seen")
 
 
-def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
+def _require_allocated(view: PlatformView, name: str) -> IPAllocation:
     """Return an allocation that has a range.
 
     Raises:
         NotSeenYet: the allocation has no range, or its phase is not Allocated.
     """
-    allocation = view.allocation(name)
+    allocation = view.get_allocation(name)
     if allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None:
         ready = find(allocation.status.conditions, READY)
         why = f": {ready.message}" if ready else ""
@@ -135,7 +140,7 @@ def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
     return allocation
 
 
-def _describe(allocation: IPAllocation) -> str:
+def _describe_range(allocation: IPAllocation) -> str:
     """Return a line with the range of an allocation."""
     status, spec = allocation.status, allocation.spec
     span = f"{status.startAddress}-{status.endAddress}"
@@ -153,16 +158,16 @@ def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> 
         start: the first address of the range; empty to allow any range.
         end: the last address of the range.
     """
-    allocation = _find_allocated(view, name)
+    allocation = _require_allocated(view, name)
     if start and (allocation.status.startAddress, allocation.status.endAddress) != (start, end):
         raise NotSeenYet(f"IPAllocation {name} has {allocation.status.startAddress}")
-    return [_describe(allocation)]
+    return [_describe_range(allocation)]
 
 
 @of_view
 def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str) -> list[str]:
     """Check that an allocation waits or failed, for the reason in its condition."""
-    allocation = view.allocation(name)
+    allocation = view.get_allocation(name)
     ready = _require_condition(
         f"IPAllocation {name}", allocation.status.conditions, condition_type=READY, status="False"
     )
@@ -172,33 +177,32 @@ def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str)
 
 
 @of_view
-def has_both_ranges(view: PlatformView, cluster: Key, balancers: str, nodes: str) -> list[str]:
-    """Check that a cluster has a load-balancer range and a node range.
-
-    Args:
-        balancers: the pool of the load-balancer range.
-        nodes: the pool of the node range.
-    """
-    status, lines = existing(view.clusters, cluster).status, []
-    for field, pool in (("lbAllocationRef", balancers), ("ipAllocationRef", nodes)):
+def has_both_ranges(
+    view: PlatformView, cluster: Key, balancer_pool: str, node_pool: str
+) -> list[str]:
+    """Check that a cluster has a load-balancer range and a node range, each of its pool."""
+    status, lines = get_existing(view.clusters, cluster).status, []
+    for field, pool in (("lbAllocationRef", balancer_pool), ("ipAllocationRef", node_pool)):
         reference = getattr(status, field)
         if reference is None:
             raise NotSeenYet(f"TenantCluster {cluster} has no {field}")
-        allocation = _find_allocated(view, reference.name)
+        allocation = _require_allocated(view, reference.name)
         if allocation.spec.poolRef.name != pool:
             raise NotSeenYet(f"IPAllocation {reference.name} asks {allocation.spec.poolRef.name}")
-        lines.append(_describe(allocation))
+        lines.append(_describe_range(allocation))
     return lines
 
 
 @of_view
-def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "") -> list[str]:
+def has_phase(
+    view: PlatformView, cluster: Key, expected_phase: str, saying: str = ""
+) -> list[str]:
     """Check the phase of a cluster, and the message of its condition Ready.
 
     Args:
         saying: a text that the message must contain.
     """
-    tenant_cluster = existing(view.clusters, cluster)
+    tenant_cluster = get_existing(view.clusters, cluster)
     ready = find(tenant_cluster.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"
     line = f"TenantCluster {cluster} is {tenant_cluster.status.phase}: {message}"
@@ -208,9 +212,11 @@ def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "
 
 
 @of_view
-def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
+def has_condition(
+    view: PlatformView, cluster: Key, condition: str, status: str, reason: str
+) -> list[str]:
     """Check a condition of a cluster, and its reason."""
-    conditions = existing(view.clusters, cluster).status.conditions
+    conditions = get_existing(view.clusters, cluster).status.conditions
     cluster_condition = _require_condition(
         f"TenantCluster {cluster}", conditions, condition_type=condition, status=status
     )
@@ -226,7 +232,7 @@ def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: 
 @of_view
 def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[str]:
     """Check that a cluster lacks a condition; such a condition exists only while it is False."""
-    cluster_condition = find(existing(view.clusters, cluster).status.conditions, condition)
+    cluster_condition = find(get_existing(view.clusters, cluster).status.conditions, condition)
     if cluster_condition is not None:
         raise NotSeenYet(
             f"TenantCluster {cluster}: {condition} is {cluster_condition.status},"
@@ -236,14 +242,14 @@ def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[st
 
 
 @of_view
-def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[str]:
+def has_grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[str]:
     """Check the number of growth allocations of a cluster, and that each has a range.
 
     Args:
         pool: the pool of all of them; empty for any pool.
     """
     growth = [
-        _find_allocated(view, allocation.metadata.name)
+        _require_allocated(view, allocation.metadata.name)
         for allocation in view.allocations
         if allocation.spec.tenantClusterRef.key == cluster
         and allocation.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_GROWTH
@@ -252,7 +258,7 @@ def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[
         raise NotSeenYet(f"TenantCluster {cluster} has {len(growth)} growth allocations")
     if pool and any(allocation.spec.poolRef.name != pool for allocation in growth):
         raise NotSeenYet(f"TenantCluster {cluster} has grown from another pool than {pool}")
-    return [_describe(allocation) for allocation in growth] or [
+    return [_describe_range(allocation) for allocation in growth] or [
         f"TenantCluster {cluster} has not grown again"
     ]
 
@@ -262,7 +268,7 @@ def are_gone(view: PlatformView, *clusters: Key) -> list[str]:
     """Check that clusters and all their allocations are gone."""
     for key in clusters:
         if key in view.clusters:
-            phase(key, "gone")(view)  # no phase is "gone": raises NotSeenYet with the state
+            has_phase(key, "gone")(view)  # no phase is "gone": raises NotSeenYet with the state
     remaining = [
         allocation
         for allocation in view.allocations
@@ -277,6 +283,7 @@ def are_gone(view: PlatformView, *clusters: Key) -> list[str]:
 def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant does not serve MetalLB's kinds."""
     kinds = view.tenants[cluster].kinds
+    # The cache is empty, too, before its first list.
     if len(kinds) or not kinds.synced:
         served_kinds = ", ".join(definition.metadata.name for definition in kinds)
         raise NotSeenYet(f"the tenant {cluster} serves {served_kinds or 'none of them yet'}")
@@ -319,7 +326,7 @@ def is_projected(view: PlatformView, cluster: Key) -> list[str]:
 
 
 @of_view
-def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
+def is_withdrawn(view: PlatformView, cluster: Key) -> list[str]:
     """Check that nothing of ours is left in the tenant."""
     tenant = view.tenants[cluster]
     caches = [tenant.pools, *tenant.advertisements]
@@ -331,7 +338,7 @@ def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
 
 def _find_address(view: PlatformView, cluster: Key, name: str) -> str:
     """Return the address that a Service shows; empty if it shows none."""
-    service = existing(view.tenants[cluster].services, Key("default", name))
+    service = get_existing(view.tenants[cluster].services, Key("default", name))
     return next((ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip), "")
 
 

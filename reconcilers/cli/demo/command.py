@@ -29,13 +29,13 @@ from reconcilers.cli.demo.steps import (
     play,
     serve_silence,
 )
-from reconcilers.cli.demo.story import TENANTS, read_story, story
+from reconcilers.cli.demo.story import TENANTS, build_story, read_story
 from reconcilers.cli.demo.view import PlatformView
 from reconcilers.cli.flags import duration_option, option
 from reconcilers.cli.interrupts import Interrupted
-from reconcilers.cli.local.platform import LocalPlatform, LocalTenant, announcement, platform
+from reconcilers.cli.local.platform import LocalPlatform, LocalTenant, describe_start, run_platform
 from reconcilers.cli.local.servers import (
-    kubeconfig_path,
+    choose_kubeconfig_path,
     run_servers,
     write_kubeconfig,
 )
@@ -91,14 +91,14 @@ def demo(
     log = io.StringIO()
     logs.configure_logs("console", "info", stream=sys.stderr if verbose else log)
     try:
-        way = Way(
-            in_step=wait_for_key if step else no_pause,
-            ends=wait_for_key if shows and terminal else no_pause,
-            shows=shows,
-            looks=step,
+        mode = PlayMode(
+            pause_in_step=wait_for_key if step else no_pause,
+            pause_at_ends=wait_for_key if shows and terminal else no_pause,
+            serves_page=shows,
+            writes_kubeconfig=step,
         )
-        make_steps = partial(story, provider=load_balancer)
-        run_servers(partial(perform, step_timeout, make_steps, way, load_balancer))
+        make_steps = partial(build_story, provider=load_balancer)
+        run_servers(partial(perform, step_timeout, make_steps, mode, load_balancer))
     except DidNotHappen as failure:
         for line in log.getvalue().splitlines()[-LOG_LINES:]:
             click.echo(f"    log: {line}", err=True)
@@ -109,23 +109,24 @@ def demo(
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PlayMode:
     """How a story is played.
 
     Args:
-        in_step: awaited in each step, after its title and text.
-        ends: awaited before the first step and after the last.
-        shows: whether the live page is served.
-        looks: whether there is time to look at the platform with kubectl.
+        pause_in_step: awaited in each step, after its title and text.
+        pause_at_ends: awaited before the first step and after the last.
+        serves_page: whether the live page is served.
+        writes_kubeconfig: whether a kubeconfig is written. With pauses in steps, there is time to
+            look at the platform with kubectl.
     """
 
-    in_step: Pause = no_pause
-    ends: Pause = no_pause
-    shows: bool = False
-    looks: bool = False
+    pause_in_step: Pause = no_pause
+    pause_at_ends: Pause = no_pause
+    serves_page: bool = False
+    writes_kubeconfig: bool = False
 
 
-_AT_ONCE = Way()
+_WITHOUT_PAUSE = PlayMode()
 
 
 async def wait_for_key() -> None:
@@ -144,8 +145,8 @@ async def wait_for_key() -> None:
 
 async def perform(
     step_timeout: float,
-    make_steps: Story = story,
-    way: Way = _AT_ONCE,
+    make_steps: Story = build_story,
+    mode: PlayMode = _WITHOUT_PAUSE,
     provider: str = DEFAULT_LOAD_BALANCER,
 ) -> None:
     """Start the platform, play the story, stop the platform.
@@ -153,7 +154,7 @@ async def perform(
     Args:
         step_timeout: the most seconds to wait for each check.
         make_steps: returns the steps.
-        way: the pauses, and whether the live page is served.
+        mode: the pauses, and whether the live page is served.
         provider: the load balancer of tenants, as a TenantCluster names it.
 
     Raises:
@@ -161,49 +162,49 @@ async def perform(
     """
     clock = SystemClock()
     started_at = clock.monotonic()
-    click.echo(announcement(provider))
+    click.echo(describe_start(provider))
     tenants = TENANTS[provider]
-    running_platform = platform(
+    running_platform = run_platform(
         tenants, clock, settings.REPLICAS, options=settings.ELECTION, provider=provider
     )
     async with running_platform as running:
         click.echo(_describe_platform(running, tenants))
-        if way.looks:
-            place = kubeconfig_path(None, None, "platform.kubeconfig")
-            write_kubeconfig(place, running.management.kubeconfig)
+        if mode.writes_kubeconfig:
+            path = choose_kubeconfig_path(asked_path=None, data=None, name="platform.kubeconfig")
+            write_kubeconfig(path, running.management.kubeconfig)
             click.echo("In another terminal, to look at it between the steps:")
-            click.echo(f"    kubectl --kubeconfig {place} get np,ipa,tc -A\n")
+            click.echo(f"    kubectl --kubeconfig {path} get np,ipa,tc -A\n")
         click.echo(format_paragraph(read_story(provider)["introduction"]))
         view, overlaps = PlatformView(running, clock), OverlapWatch()
         releases = ReleaseWatch(view)
-        view.allocations.subscribe(overlaps.check_change)
-        view.allocations.subscribe(releases.check_change)
+        view.allocations.subscribe(overlaps.record_change)
+        view.allocations.subscribe(releases.queue_release)
         with serve_silence() as silent_url:
             steps = make_steps(overlaps, releases, silent_url)
             tasks = [releases.run, *view.watches]
-            async with run_in_background(tasks), _serve_page(running, clock, way):
-                await way.ends()
+            async with run_in_background(tasks), _serve_page(running, clock, mode):
+                await mode.pause_at_ends()
                 await play(
                     steps,
                     view,
                     clock=clock,
                     echo=click.echo,
                     seconds=step_timeout,
-                    pause=way.in_step,
+                    pause=mode.pause_in_step,
                 )
-                await way.ends()
+                await mode.pause_at_ends()
     duration = clock.monotonic() - started_at
     click.echo(f"\nAll {len(steps)} steps happened, in {duration:.1f} s.\n")
     click.echo(format_paragraph(read_story(provider)["end"]))
 
 
 @asynccontextmanager
-async def _serve_page(running: LocalPlatform, clock: Clock, way: Way) -> AsyncIterator[None]:
+async def _serve_page(running: LocalPlatform, clock: Clock, mode: PlayMode) -> AsyncIterator[None]:
     """Serve the live page of the management cluster during the context, and print its URL.
 
     Do nothing if the story is played without the page.
     """
-    if not way.shows:
+    if not mode.serves_page:
         yield
         return
     async with (
@@ -216,13 +217,13 @@ async def _serve_page(running: LocalPlatform, clock: Clock, way: Way) -> AsyncIt
 
 def _describe_platform(running: LocalPlatform, tenants: Sequence[LocalTenant]) -> str:
     """Return the URLs of the servers, and the times that the demo shortens."""
-    lines = [f"    platform      {running.management.url}   {running.management.what}"]
+    lines = [f"    platform      {running.management.url}   {running.management.description}"]
     for tenant in tenants:
         server = running.tenants[tenant.cluster]
         balancer = (
             running.balancer.name if tenant.has_balancer else f"no {running.balancer.title} yet"
         )
-        lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.what}, {balancer}")
+        lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.description}, {balancer}")
     lines.append("Times are scaled, so that the demo is short:")
     lines += [f"    {line}" for line in settings.describe_scaled_times()]
     return "\n".join(lines) + "\n"

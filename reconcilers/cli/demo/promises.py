@@ -25,7 +25,7 @@ from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, TenantVi
 Span = tuple[int, int]
 
 
-def _span(start: str, end: str) -> Span:
+def _parse_ends(start: str, end: str) -> Span:
     """Return first and last address as numbers."""
     return int(ip_address(start)), int(ip_address(end))
 
@@ -33,10 +33,10 @@ def _span(start: str, end: str) -> Span:
 def _parse_span(allocation: IPAllocation) -> Span | None:
     """Return first and last address of an allocation, as numbers; None if it has no range."""
     start, end = allocation.status.startAddress, allocation.status.endAddress
-    return _span(start, end) if start and end else None
+    return _parse_ends(start, end) if start and end else None
 
 
-def _overlap(span: Span, other: Span) -> bool:
+def _do_overlap(span: Span, other: Span) -> bool:
     """Return whether two spans share an address."""
     return span[0] <= other[1] and other[0] <= span[1]
 
@@ -54,8 +54,8 @@ class OverlapWatch:
         self._held: dict[Key, tuple[str, Span]] = {}
         """The pool and the range of each allocation that has a range now."""
 
-    def check_change(self, change: Change[IPAllocation]) -> None:
-        """Record a change, and each overlap of its range with a range of the same pool."""
+    def record_change(self, change: Change[IPAllocation]) -> None:
+        """Count a change, and record each overlap of its range with a range of the same pool."""
         self.changes += 1
         if change.old is not None:
             self._held.pop(change.old.metadata.key, None)
@@ -64,7 +64,7 @@ class OverlapWatch:
             return
         meta, pool = change.new.metadata, change.new.spec.poolRef.name
         for other, (other_pool, other_span) in self._held.items():
-            if other_pool == pool and _overlap(span, other_span):
+            if other_pool == pool and _do_overlap(span, other_span):
                 self.overlaps.append(f"in pool {pool}, {meta.name} and {other.name} overlap")
         self._held[meta.key] = (pool, span)
         self.handed_out.add((meta.uid, span))
@@ -88,15 +88,15 @@ class ReleaseWatch:
     """Looks into tenants when ranges are released."""
 
     def __init__(self, view: PlatformView) -> None:
-        self.checked = 0
+        self.checked_count = 0
         """The number of released ranges that were looked for in their tenants."""
-        self.found: list[str] = []
+        self.late_ranges: list[str] = []
         """The released ranges that tenants still had, one sentence each."""
         self._view = view
         self._released: deque[IPAllocation] = deque()
         self._arrived = anyio.Event()
 
-    def check_change(self, change: Change[IPAllocation]) -> None:
+    def queue_release(self, change: Change[IPAllocation]) -> None:
         """Queue an allocation for `run` if the change released it and its tenant has a server."""
         old, new = change.old, change.new
         # Ranges of nodes are in no load balancer of the tenant.
@@ -124,10 +124,12 @@ class ReleaseWatch:
         span = _parse_span(allocation)
         tenant = self._view.tenants[allocation.spec.tenantClusterRef.key]
         name = allocation.metadata.name
-        for holder, tenant_span in await _holdings(tenant):
-            if span is not None and _overlap(span, tenant_span):
-                self.found.append(f"{name} was released, and {holder} in the tenant still has it")
-        self.checked += 1
+        for holder, tenant_span in await _list_live_holdings(tenant):
+            if span is not None and _do_overlap(span, tenant_span):
+                self.late_ranges.append(
+                    f"{name} was released, and {holder} in the tenant still has it"
+                )
+        self.checked_count += 1
 
     def check_removed_first(self, _: PlatformView, count: int) -> list[str]:
         """Check that tenants had removed `count` ranges before these were released.
@@ -139,26 +141,28 @@ class ReleaseWatch:
             Broken: a tenant still had a range that was released.
             NotSeenYet: fewer ranges were released so far.
         """
-        if self.found:
-            raise Broken("; ".join(self.found))
-        if self.checked < count:
-            raise NotSeenYet(f"{self.checked} of {count} ranges were looked for in their tenants")
+        if self.late_ranges:
+            raise Broken("; ".join(self.late_ranges))
+        if self.checked_count < count:
+            raise NotSeenYet(
+                f"{self.checked_count} of {count} ranges were looked for in their tenants"
+            )
         return [f"{count} ranges were looked for in their tenants when released: all were gone"]
 
 
-async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
+async def _list_live_holdings(tenant: TenantView) -> list[tuple[str, Span]]:
     """Return each range in a tenant's pools, and each address of its Services, read live.
 
-    Before the range is kind and name of the object that has it.
+    Each entry has kind and name of the object, and then the range that the object has.
     """
     client, kind = tenant.server.client, tenant.pools.resource
     holdings = [
-        (f"{kind.kind} {pool.metadata.name}", _span(*entry.split("-")))
+        (f"{kind.kind} {pool.metadata.name}", _parse_ends(*entry.split("-")))
         for pool in (await client.list(kind)).items
         for entry in tenant.balancer.list_entries(pool)
     ]
     holdings += [
-        (f"Service {service.metadata.name}", _span(ingress.ip, ingress.ip))
+        (f"Service {service.metadata.name}", _parse_ends(ingress.ip, ingress.ip))
         for service in (await client.list(SERVICE)).items
         for ingress in service.status.loadBalancer.ingress
     ]
@@ -205,7 +209,7 @@ def check_pool_free(view: PlatformView, name: str) -> list[str]:
     Raises:
         NotSeenYet: some addresses are not free, or IPAllocations of the pool still exist.
     """
-    pool = view.pool(name)
+    pool = view.get_pool(name)
     status, tenants = pool.status, pool.spec.tenantAllocation
     has_several_ranges = tenants is not None and len(tenants.ranges) > 1
     is_in_one_block = status.largestFreeBlock == status.totalIPs

@@ -21,10 +21,10 @@ from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
-from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, existing, of_view
+from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, get_existing, of_view
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.objects import Manifest, apply, delete
-from reconcilers.cli.local.platform import Replica, kubeconfig_secret
+from reconcilers.cli.local.platform import Replica, build_kubeconfig_secret
 from reconcilers.cli.progress import progress
 
 Action = Callable[[PlatformView], Awaitable[None]]
@@ -95,7 +95,7 @@ async def play(
                     await action(view)
             for check in step.checks:
                 with progress(step.title):
-                    lines = await view.until(check, seconds)
+                    lines = await view.wait_until(check, seconds)
                 for line in lines:
                     echo(f"    {' ' if line.startswith(' ') else '-'} {line}")
         except (NotSeenYet, Broken, ControllerError) as why:
@@ -107,25 +107,27 @@ async def play(
 
 
 @of_view
-async def declare(view: PlatformView, *manifests: Manifest, tenant: Key | None = None) -> None:
+async def apply_manifests(
+    view: PlatformView, *manifests: Manifest, tenant: Key | None = None
+) -> None:
     """Apply manifests to the management cluster, or to a tenant."""
     for manifest in manifests:
-        await apply(view.server(tenant).transport, manifest, DEFAULT_NAMESPACE)
+        await apply(view.get_server(tenant).transport, manifest, DEFAULT_NAMESPACE)
 
 
 @of_view
 async def wait_for(view: PlatformView, check: Check) -> None:
     """Wait for a state that later actions rely on."""
-    await view.until(check)
+    await view.wait_until(check)
 
 
 @of_view
-async def remove(
+async def delete_objects(
     view: PlatformView, resource: Resource[Any], *keys: Key, tenant: Key | None = None
 ) -> None:
     """Delete objects of the management cluster, or of a tenant."""
     for key in keys:
-        await delete(view.server(tenant).client, resource, key)
+        await delete(view.get_server(tenant).client, resource, key)
 
 
 class Stopwatch:
@@ -176,7 +178,7 @@ async def give_kubeconfig(view: PlatformView, cluster: Key, url: str, like: Key)
     """
     original = view.tenants[like].server
     kubeconfig = original.kubeconfig.replace(original.url, url)
-    await apply(view.management.transport, kubeconfig_secret(cluster, kubeconfig))
+    await apply(view.management.transport, build_kubeconfig_secret(cluster, kubeconfig))
 
 
 class LeaderLoss:
@@ -190,9 +192,12 @@ class LeaderLoss:
     def __init__(self) -> None:
         self._pool = Key("", "")
         self._requests: Sequence[Manifest] = ()
-        self._lost, self._served = "", 0
+        self._lost_leader = ""
+        """The name of the replica that was cut off; empty before."""
+        self._served_before_loss = 0
+        """How many requests were served when it was cut off."""
 
-    async def act(self, view: PlatformView, requests: Sequence[Manifest]) -> None:
+    async def lose_leader(self, view: PlatformView, requests: Sequence[Manifest]) -> None:
         """Create half of the requests, cut the leader off while it serves them, create the rest.
 
         Args:
@@ -204,14 +209,14 @@ class LeaderLoss:
         self._pool = Key(DEFAULT_NAMESPACE, requests[0]["spec"]["poolRef"]["name"])
         self._requests = requests
         half = len(self._requests) // 2
-        await declare(*self._requests[:half])(view)
-        await view.until(self._check_begun)
-        leader, next_leader = self._roles(view)
+        await apply_manifests(*self._requests[:half])(view)
+        await view.wait_until(self._check_begun)
+        leader, next_leader = self._find_roles(view)
         # From now on, the API server calls the webhooks of the replica that stays.
-        await webhooks.redirect(view.management.client, await next_leader.webhook_port())
+        await webhooks.redirect(view.management.client, await next_leader.wait_for_webhook_port())
         await leader.cut_off()
-        self._lost, self._served = leader.name, len(self._done(view))
-        await declare(*self._requests[half:])(view)
+        self._lost_leader, self._served_before_loss = leader.name, len(self._list_served(view))
+        await apply_manifests(*self._requests[half:])(view)
 
     def check_served(self, view: PlatformView) -> list[str]:
         """Check that the other replica leads, and that all requests are served.
@@ -219,55 +224,54 @@ class LeaderLoss:
         Raises:
             NotSeenYet: no other replica holds the lease, or requests wait.
         """
-        holder = self._holder(view)
-        if holder in ("", self._lost):
+        holder = self._find_holder(view)
+        if holder in ("", self._lost_leader):
             raise NotSeenYet(f"the lease is still that of {holder or 'no replica'}")
-        served_count, total = len(self._done(view)), len(self._requests)
+        served_count, total = len(self._list_served(view)), len(self._requests)
         if served_count < total:
             raise NotSeenYet(
                 f"{served_count} of {total} IPAllocations of {self._pool.name} are served"
             )
-        circumstances = (
-            f"when it had served {self._served} of {total} requests; {holder} took the lease"
-        )
+        before = f"when it had served {self._served_before_loss} of {total} requests"
+        loss = f"{self._lost_leader} led, and was cut off from the API server {before}"
         return [
-            f"{self._lost} led, and was cut off from the API server {circumstances}",
+            f"{loss}; {holder} took the lease",
             f"NetworkPool {self._pool.name}: all {total} are served",
         ]
 
     def _check_begun(self, view: PlatformView) -> Sequence[str]:
         """Check that a request is served, so that the leader is at work; return no lines."""
-        if not self._done(view):
+        if not self._list_served(view):
             raise NotSeenYet(f"no IPAllocation of {self._pool.name} is served")
         return ()
 
-    def _done(self, view: PlatformView) -> list[IPAllocation]:
+    def _list_served(self, view: PlatformView) -> list[IPAllocation]:
         """Return the served requests of the pool."""
         allocations = [
             allocation for allocation in view.allocations if allocation.pool_key == self._pool
         ]
         return [allocation for allocation in allocations if allocation.status.phase == ALLOCATED]
 
-    def _roles(self, view: PlatformView) -> tuple[Replica, Replica]:
+    def _find_roles(self, view: PlatformView) -> tuple[Replica, Replica]:
         """Return the leading replica and a waiting one; raise NotSeenYet if there are not both."""
-        holder = self._holder(view)
+        holder = self._find_holder(view)
         leader = [replica for replica in view.replicas if replica.name == holder]
         others = [replica for replica in view.replicas if replica.name != holder]
         if not leader or not others:
             raise NotSeenYet(f"the lease is that of {holder or 'no replica'}")
         return leader[0], others[0]
 
-    def _holder(self, view: PlatformView) -> str:
+    def _find_holder(self, view: PlatformView) -> str:
         """Return the name of the replica that holds the lease of the pool's shard; empty for none.
 
         Raises:
             NotSeenYet: the lease does not exist.
         """
         lease = view.replicas[0].options.lease_of(self._pool)
-        return existing(view.leases, lease).spec.holderIdentity or ""
+        return get_existing(view.leases, lease).spec.holderIdentity or ""
 
 
-MOST = 3
+MOST_REASONS = 3
 """The most reasons of one answer that are shown."""
 MERGE = "application/merge-patch+json"
 
@@ -336,17 +340,20 @@ def build_own_object(kind: str, name: str, spec: Manifest) -> Manifest:
 
 
 class _Answers:
-    """Sends attempts in an action, and keeps the answers for the check that shows them."""
+    """Sends attempts in an action, and keeps the answers for the check that shows them.
+
+    The action of a step is `expect_refusals` or `expect_warnings`; its check is `list_lines`.
+    """
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._attempts = attempts
         self._lines: list[str] = []
 
-    async def refuse(self, view: PlatformView) -> None:
+    async def expect_refusals(self, view: PlatformView) -> None:
         """Send each attempt, and keep the answer.
 
         Raises:
-            Broken: the server did not reject an attempt, or for another reason.
+            Broken: the server did not reject an attempt, or rejected it for another reason.
         """
         for attempt in self._attempts:
             try:
@@ -356,22 +363,23 @@ class _Answers:
             else:
                 raise Broken(f"{attempt.description}, and it was not refused")
 
-    async def warn(self, view: PlatformView) -> None:
+    async def expect_warnings(self, view: PlatformView) -> None:
         """Send each attempt, and keep the warnings.
 
         Raises:
-            Broken: the server did not warn about an attempt, or in other words.
+            Broken: the server did not warn about an attempt, or warned in other words.
             ApiError: the server rejected an attempt.
         """
         async with view.management.connect() as transport:
             for attempt in self._attempts:
                 warnings = list[str]()
+                # Only HttpTransport reads the warnings that a server sends with an answer.
                 if isinstance(transport, HttpTransport):
                     transport.on_warning = warnings.append
                 await attempt.send(transport)
                 self._note(attempt, "warned", warnings)
 
-    def lines(self, _: PlatformView) -> Sequence[str]:
+    def list_lines(self, _: PlatformView) -> Sequence[str]:
         """Return the answers of the API server as lines of the story."""
         return self._lines
 
@@ -384,9 +392,9 @@ class _Answers:
         if not any(attempt.words in message for message in messages):
             answer = f"the server's answer: {'; '.join(messages) or 'nothing'}"
             raise Broken(f"{attempt.description}, and {attempt.words!r} is not in {answer}")
-        message_lines = (f"    {outcome}: {message}" for message in messages[:MOST])
+        message_lines = (f"    {outcome}: {message}" for message in messages[:MOST_REASONS])
         self._lines += [attempt.description, *message_lines]
-        if more := len(messages[MOST:]):
+        if more := len(messages[MOST_REASONS:]):
             self._lines.append(f"    and {more} more")
 
 
@@ -402,10 +410,14 @@ def list_reasons(refusal: ApiError) -> list[str]:
 def expect_refusals(title: str, *attempts: Attempt, explanation: str = "") -> StoryStep:
     """Return a step in which the server must reject all attempts."""
     answers = _Answers(attempts)
-    return StoryStep(title, (answers.lines,), actions=(answers.refuse,), explanation=explanation)
+    return StoryStep(
+        title, (answers.list_lines,), actions=(answers.expect_refusals,), explanation=explanation
+    )
 
 
 def expect_warnings(title: str, *attempts: Attempt, explanation: str = "") -> StoryStep:
     """Return a step in which the server must accept all attempts with a warning."""
     answers = _Answers(attempts)
-    return StoryStep(title, (answers.lines,), actions=(answers.warn,), explanation=explanation)
+    return StoryStep(
+        title, (answers.list_lines,), actions=(answers.expect_warnings,), explanation=explanation
+    )

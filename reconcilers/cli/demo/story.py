@@ -30,15 +30,15 @@ from reconcilers.cli.demo.steps import (
     LeaderLoss,
     Stopwatch,
     StoryStep,
+    apply_manifests,
     build_attempt,
-    declare,
+    delete_objects,
     expect_refusals,
     expect_warnings,
     give_kubeconfig,
-    remove,
     wait_for,
 )
-from reconcilers.cli.demo.view import PlatformView, existing, of_view
+from reconcilers.cli.demo.view import PlatformView, get_existing, of_view
 from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import LocalTenant
 from reconcilers.configuration.settings import TenantSettings
@@ -60,13 +60,13 @@ FILES = {DEFAULT_LOAD_BALANCER: "story.yaml", CILIUM: "cilium.yaml"}
 """The file of each story, by the load balancer of its tenants."""
 
 
-def story(
+def build_story(
     overlaps: OverlapWatch,
     releases: ReleaseWatch,
     silent_url: str,
     provider: str = DEFAULT_LOAD_BALANCER,
 ) -> list[StoryStep]:
-    """Return the steps, in order.
+    """Return the steps of the story, in order.
 
     Args:
         overlaps: checks all allocations for overlaps, from the first change on.
@@ -90,17 +90,19 @@ def story(
         ),
     }
     action_makers: dict[str, Callable[..., Action]] = {
-        "apply": declare,
+        "apply": apply_manifests,
         "apply_bundle": _apply_bundle,
-        "apply_in_tenant": lambda tenant, manifest: declare(manifest, tenant=tenant),
-        "apply_service": lambda tenant, name: declare(service(name), tenant=tenant),
-        "delete": lambda kind, *keys: remove(OWN_KINDS[kind], *keys),
+        "apply_in_tenant": lambda tenant, manifest: apply_manifests(manifest, tenant=tenant),
+        "apply_service": lambda tenant, name: apply_manifests(build_service(name), tenant=tenant),
+        "delete": lambda kind, *keys: delete_objects(OWN_KINDS[kind], *keys),
         "delete_all": _delete_all,
-        "delete_service": lambda tenant, name: remove(
+        "delete_service": lambda tenant, name: delete_objects(
             SERVICE, Key("default", name), tenant=tenant
         ),
         "give_kubeconfig_of_silent_server": lambda key: give_kubeconfig(key, silent_url, WEB),
-        "lose_leader": lambda count, request: partial(loss.act, requests=_copies(request, count)),
+        "lose_leader": lambda count, request: partial(
+            loss.lose_leader, requests=_copy_numbered(request, count)
+        ),
         "restore": _restore,
         "start_stopwatch": lambda: watch.start,
         "touch": _touch,
@@ -153,6 +155,7 @@ def _parse_argument(written: Any) -> Any:
 
 def _make_attempt(written: Mapping[str, Any]) -> Attempt:
     """Return the request that an entry below `refused` or `warned` describes."""
+    # An entry has exactly one of these keys.
     [verb] = {"create", "change", "delete"} & written.keys()
     (kind, name), spec = written[verb], written.get("spec", {})
     return build_attempt(
@@ -165,7 +168,7 @@ def _make_attempt(written: Mapping[str, Any]) -> Attempt:
     )
 
 
-def service(name: str) -> Manifest:
+def build_service(name: str) -> Manifest:
     """Return the manifest of a Service of type LoadBalancer."""
     ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
     spec = {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports}
@@ -173,8 +176,8 @@ def service(name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 
 
-def _copies(request: Manifest, count: int) -> list[Manifest]:
-    """Return copies of a manifest, numbered in their names."""
+def _copy_numbered(request: Manifest, count: int) -> list[Manifest]:
+    """Return `count` copies of a manifest, numbered in their names."""
     name = request["metadata"]["name"]
     return [{**request, "metadata": {"name": f"{name}-{n:02}"}} for n in range(count)]
 
@@ -188,7 +191,9 @@ async def _apply_bundle(view: PlatformView) -> None:
     """
     bundle = "\n---\n".join(json.dumps(definition) for definition in view.definitions)
     meta, data = {"name": BUNDLE}, {"metallb.yaml": bundle}
-    await declare({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})(view)
+    await apply_manifests(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+    )(view)
 
 
 @of_view
@@ -196,14 +201,14 @@ async def _delete_all(view: PlatformView, kind: str) -> None:
     """Delete all IPAllocations, NetworkPools or ProviderConfigs."""
     caches = (view.allocations, view.pools, view.providers)
     [cache] = [candidate for candidate in caches if candidate.resource.kind == kind]
-    await remove(OWN_KINDS[kind], *[obj.metadata.key for obj in cache])(view)
+    await delete_objects(OWN_KINDS[kind], *[obj.metadata.key for obj in cache])(view)
 
 
 @of_view
 async def _touch(view: PlatformView, cluster: Key) -> None:
     """Change an annotation of a cluster, so that the controllers reconcile the cluster now."""
     client = view.management.client
-    version = Version.from_object(existing(view.clusters, cluster))
+    version = Version.from_object(get_existing(view.clusters, cluster))
     body = {"metadata": {"annotations": {"example.com/touched": "yes"}}}
     await client.patch(TENANT_CLUSTER, version, body)
 
@@ -216,4 +221,6 @@ async def _restore(view: PlatformView, owner: Key, backup: Manifest) -> None:
         owner: the TenantCluster that the allocation was made for.
     """
     annotations = {names.ANNOTATION_TENANT_UID: view.uids[owner]}
-    await declare({**backup, "metadata": {**backup["metadata"], "annotations": annotations}})(view)
+    await apply_manifests(
+        {**backup, "metadata": {**backup["metadata"], "annotations": annotations}}
+    )(view)

@@ -111,50 +111,50 @@ class PlatformView:
         self._changed.set()
         self._changed = anyio.Event()
 
-    def server(self, tenant: Key | None) -> ApiServer:
+    def get_server(self, tenant: Key | None) -> ApiServer:
         """Return the API server of a tenant; the management cluster's for None."""
         return self.management if tenant is None else self.tenants[tenant].server
 
-    def pool(self, name: str) -> NetworkPool:
+    def get_pool(self, name: str) -> NetworkPool:
         """Return a pool of the platform's namespace.
 
         Raises:
             NotSeenYet: it does not exist.
         """
-        return existing(self.pools, Key(names.DEFAULT_NAMESPACE, name))
+        return get_existing(self.pools, Key(names.DEFAULT_NAMESPACE, name))
 
-    def allocation(self, name: str) -> IPAllocation:
+    def get_allocation(self, name: str) -> IPAllocation:
         """Return an allocation of the platform's namespace.
 
         Raises:
             NotSeenYet: it does not exist.
         """
-        return existing(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
+        return get_existing(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
 
     def now(self) -> float:
         """Return monotonic seconds, to measure how long something takes."""
         return self._clock.monotonic()
 
-    async def until(
-        self, look: Callable[["PlatformView"], Sequence[str]], seconds: float = 30.0
+    async def wait_until(
+        self, check: Callable[["PlatformView"], Sequence[str]], seconds: float = 30.0
     ) -> Sequence[str]:
-        """Call `look` after each change until it does not raise NotSeenYet; return its result.
+        """Call a check after each change until it does not raise NotSeenYet; return its lines.
 
         Raises:
-            NotSeenYet: `look` still raised it after `seconds`.
+            NotSeenYet: the check still raised it after `seconds`.
         """
         while True:
-            # This event is taken before the look, so that a change during the look ends the wait.
+            # This event is taken first, so that a change during the check ends the wait.
             changed = self._changed
             try:
-                return look(self)
+                return check(self)
             except NotSeenYet as why:
                 last_failure = why
             show_progress(f"waiting: {last_failure}")
             wait_began_at = self._clock.monotonic()
             with self._clock.move_on_after(seconds) as waiting:
                 await changed.wait()
-            seconds -= self._clock.monotonic() - wait_began_at
+            seconds -= self._clock.monotonic() - wait_began_at  # what is left for further waits
             if waiting.cancelled_caught:
                 raise last_failure
 
@@ -175,7 +175,7 @@ def of_view(
     return bind_arguments
 
 
-def existing(cache: Cache[T], key: Key) -> T:
+def get_existing(cache: Cache[T], key: Key) -> T:
     """Return the object of a cache.
 
     Raises:

@@ -20,11 +20,12 @@ from controller.loggers import get_logger
 from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
-from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
+from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.loadbalancers.metallb.installation.installer import Applied
 
 PAUSE = 0.1
+"""Seconds between two requests that find out whether a kind is served."""
 
 _log = get_logger(__name__)
 
@@ -118,11 +119,11 @@ class LocalBalancer(ABC):
 
 
 @contextmanager
-def named_failures(title: str, server: ApiServer) -> Iterator[None]:
+def name_tenant_in_failures(title: str, server: ApiServer) -> Iterator[None]:
     """Raise a failure of a load balancer's program as a CommandProblem that names the tenant."""
     try:
         yield
-    except envtest().PlaneError as failure:
+    except import_envtest().PlaneError as failure:
         raise CommandProblem(f"{title} of {server.name}: {failure}") from failure
 
 
@@ -161,11 +162,11 @@ async def wait_listed(
     for spec in (definition["spec"] for definition in definitions):
         for version in spec["versions"]:
             path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-            while version["served"] and not await _answers(transport, path):
+            while version["served"] and not await _is_listed(transport, path):
                 await clock.sleep(PAUSE)
 
 
-async def _answers(transport: Transport, path: str) -> bool:
+async def _is_listed(transport: Transport, path: str) -> bool:
     """Return whether the API server answers a LIST of a kind; an error is logged."""
     try:
         await transport.request("GET", path, query={"limit": "1"})

@@ -18,11 +18,11 @@ from controller.resource import Resource
 from reconcilers.api.tenantaddons import CILIUM
 from reconcilers.cli.local.balancer import (
     LocalBalancer,
-    named_failures,
+    name_tenant_in_failures,
     wait_established,
     wait_listed,
 )
-from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
+from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, make_offer
@@ -95,7 +95,7 @@ class RealLbIpam(StandInLbIpam):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions of the program, and ours of the kinds that announce addresses."""
-        pools: Definitions = await envtest().lbipam_definitions(self._settings)
+        pools: Definitions = await import_envtest().lbipam_definitions(self._settings)
         own_names = {definition["metadata"]["name"] for definition in pools}
         # The program has the definitions of pools. Cilium's other kinds are shipped here.
         others = [
@@ -117,8 +117,8 @@ class RealLbIpam(StandInLbIpam):
         """Run the program until cancelled; it starts once its kinds can be listed."""
         await wait_established(server.transport, clock, definitions)
         await wait_listed(server.transport, clock, definitions)
-        with named_failures(self.title, server):
-            async with envtest().cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
+        with name_tenant_in_failures(self.title, server):
+            async with import_envtest().cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
                 task_status.started()
                 await lbipam.watch()
 
@@ -130,5 +130,5 @@ def find_lbipam() -> LocalBalancer:
         CommandProblem: this installation lacks envtest.
         PlaneError: a variable of the environment names a file that does not exist.
     """
-    settings = envtest().read_settings()
+    settings = import_envtest().read_settings()
     return StandInLbIpam() if settings.lbipam is None else RealLbIpam(settings)

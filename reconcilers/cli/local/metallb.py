@@ -14,11 +14,11 @@ from reconcilers.api.names import METALLB_POOL
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.cli.local.balancer import (
     LocalBalancer,
-    named_failures,
+    name_tenant_in_failures,
     wait_established,
     wait_listed,
 )
-from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
+from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.cli.standin.pools import NAMESPACE, crds
 from reconcilers.loadbalancers.metallb.kinds import (
@@ -89,7 +89,7 @@ class RealMetalLB(StandInMetalLB):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions that belong to the real program."""
-        definitions: Definitions = envtest().metallb_definitions(self._settings)
+        definitions: Definitions = import_envtest().metallb_definitions(self._settings)
         return definitions
 
     @override
@@ -104,8 +104,8 @@ class RealMetalLB(StandInMetalLB):
         """Run the program until cancelled; it starts once its kinds can be listed."""
         await wait_established(server.transport, clock, definitions)
         await wait_listed(server.transport, clock, definitions)
-        with named_failures(self.title, server):
-            run = envtest().metallb_controller(server.kubeconfig, self._settings)
+        with name_tenant_in_failures(self.title, server):
+            run = import_envtest().metallb_controller(server.kubeconfig, self._settings)
             async with run as controller:
                 self._version = controller.version
                 task_status.started()
@@ -119,5 +119,5 @@ def find_metallb() -> LocalBalancer:
         CommandProblem: this installation lacks envtest.
         PlaneError: a variable of the environment names a file that does not exist.
     """
-    settings = envtest().read_settings()
+    settings = import_envtest().read_settings()
     return StandInMetalLB() if settings.metallb is None else RealMetalLB(settings)

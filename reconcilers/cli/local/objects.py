@@ -13,7 +13,9 @@ from controller.resource import Resource
 from controller.transport import Transport
 
 MANAGER = "butler-ipam"
+"""The field manager of objects that are applied."""
 TRIES = 20
+"""How often a deletion is tried if the object changes meanwhile."""
 
 Manifest = Mapping[str, Any]
 
@@ -36,7 +38,8 @@ async def discover_kind(transport: Transport, api_version: str, kind: str) -> Re
     if path_and_scope is None:
         raise UnknownKind(f"the API server does not serve {api_version} {kind}")
     group, _, version = api_version.rpartition("/")
-    return Resource(group, version, kind, path_and_scope[0], Untyped, namespaced=path_and_scope[1])
+    plural, is_namespaced = path_and_scope
+    return Resource(group, version, kind, plural, Untyped, namespaced=is_namespaced)
 
 
 async def apply(transport: Transport, manifest: Manifest, namespace: str = "default") -> Untyped:
@@ -48,8 +51,8 @@ async def apply(transport: Transport, manifest: Manifest, namespace: str = "defa
     """
     resource = await discover_kind(transport, manifest["apiVersion"], manifest["kind"])
     meta = manifest["metadata"]
-    where = (meta.get("namespace") or namespace) if resource.namespaced else ""
-    key = Key(where, meta["name"])
+    own_namespace = (meta.get("namespace") or namespace) if resource.namespaced else ""
+    key = Key(own_namespace, meta["name"])
     return await Client(transport).apply(resource, key, manifest, manager=MANAGER, force=True)
 
 

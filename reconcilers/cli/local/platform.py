@@ -36,8 +36,8 @@ from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespac
 from reconcilers.cli.local.servers import (
     ApiServer,
     Definitions,
-    api_servers,
-    servers_source,
+    describe_server_source,
+    run_api_servers,
 )
 from reconcilers.cli.progress import progress
 from reconcilers.clusteraccess.tenantclients import TenantClients
@@ -88,7 +88,7 @@ class Replica:
             # The story cut it off to lose the lease: this is the expected end.
             _log.warning("a disconnected replica has ended", replica=self.name, why=str(lost))
 
-    async def webhook_port(self) -> int:
+    async def wait_for_webhook_port(self) -> int:
         """Wait until its webhooks listen; return their port."""
         await self._manager.wait_serving()
         port = self._manager.webhook_port
@@ -105,7 +105,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(
+async def run_replica(
     server: ApiServer, clock: Clock, settings: Settings, options: ManagerOptions
 ) -> AsyncIterator[Replica]:
     """Run a replica for the time of the context."""
@@ -154,8 +154,10 @@ class LocalPlatform:
     definitions: Definitions = ()
 
 
-def announcement(provider: str = DEFAULT_LOAD_BALANCER) -> str:
-    """Return lines about the servers that are about to start, because that takes seconds.
+def describe_start(provider: str = DEFAULT_LOAD_BALANCER) -> str:
+    """Return lines about the servers that are about to start; they are printed before.
+
+    The start takes seconds, so the user sees what the command waits for.
 
     Args:
         provider: the load balancer of tenants, as a TenantCluster names it.
@@ -165,13 +167,13 @@ def announcement(provider: str = DEFAULT_LOAD_BALANCER) -> str:
     """
     balancer = BALANCERS[provider]()
     return (
-        f"Starting:\n    API servers   {servers_source()}\n"
+        f"Starting:\n    API servers   {describe_server_source()}\n"
         f"    {balancer.title:13} {balancer.source}, one in each tenant\n"
     )
 
 
 @asynccontextmanager
-async def platform(
+async def run_platform(
     tenants: Sequence[LocalTenant],
     clock: Clock,
     replicas: Mapping[str, Settings],
@@ -197,11 +199,11 @@ async def platform(
     definitions_by_server = {MANAGEMENT: read_definitions()} | {
         tenant.name: definitions if tenant.has_balancer else () for tenant in tenants
     }
-    options = webhooks.with_webhooks(options or ManagerOptions(), namespace)
+    options = webhooks.add_webhooks(options or ManagerOptions(), namespace)
     async with AsyncExitStack() as stack:
         with progress("starting API servers"):
             servers_by_name = await stack.enter_async_context(
-                api_servers(definitions_by_server, data)
+                run_api_servers(definitions_by_server, data)
             )
         management = servers_by_name[MANAGEMENT]
         servers = {tenant.cluster: servers_by_name[tenant.name] for tenant in tenants}
@@ -219,11 +221,11 @@ async def platform(
                 await stack.enter_async_context(serving)
             started = list[Replica]()
             for name, settings in replicas.items():
-                run = replica(
+                run = run_replica(
                     management, clock, settings=settings, options=replace(options, identity=name)
                 )
                 started_replica = await stack.enter_async_context(run)
-                port = await started_replica.webhook_port()
+                port = await started_replica.wait_for_webhook_port()
                 # The first replica serves the webhooks; it runs before the others start.
                 if not started:
                     await webhooks.put_in_force(management, port, clock)
@@ -245,10 +247,10 @@ async def _prepare(
     needed = [namespace, *(key.namespace for key in tenants)]
     await make_namespaces(management.transport, needed)
     for key, server in tenants.items():
-        await apply(management.transport, kubeconfig_secret(key, server.kubeconfig))
+        await apply(management.transport, build_kubeconfig_secret(key, server.kubeconfig))
 
 
-def kubeconfig_secret(cluster: Key, kubeconfig: str) -> Manifest:
+def build_kubeconfig_secret(cluster: Key, kubeconfig: str) -> Manifest:
     """Return the Secret with the kubeconfig by which the controllers reach a tenant."""
     return {
         "apiVersion": "v1",

@@ -47,7 +47,7 @@ def collect_less_often() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def envtest() -> ModuleType:
+def import_envtest() -> ModuleType:
     """Import the package `envtest`, and return it.
 
     Raises:
@@ -63,13 +63,13 @@ def envtest() -> ModuleType:
 
 
 @contextmanager
-def start_problems() -> Iterator[None]:
+def convert_start_problems() -> Iterator[None]:
     """Convert the errors of an API server that does not start to one sentence each.
 
     Raises:
         CommandProblem: the server did not start.
     """
-    envtest_module = envtest()
+    envtest_module = import_envtest()
     try:
         yield
     except (
@@ -88,7 +88,7 @@ def run_servers(work: Callable[[], Awaitable[None]]) -> None:
         Interrupted: Ctrl-C ended the work; a second Ctrl-C ends the process at once.
         CommandProblem: a server did not start or did not answer; the message says which and why.
     """
-    with start_problems():
+    with convert_start_problems():
         run_until_interrupted(work)
 
 
@@ -109,7 +109,7 @@ class ApiServer:
         return Client(self.transport)
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The words for the server in the output."""
         return EMBEDDED if self.kind == "embedded" else f"kube-apiserver {self.version}"
 
@@ -133,7 +133,7 @@ async def _connect(kubeconfig: str) -> AsyncIterator[Transport]:
 
 
 @asynccontextmanager
-async def api_server(
+async def run_api_server(
     name: str, crds: Definitions, data: Path | None = None
 ) -> AsyncIterator[ApiServer]:
     """Start an API server that serves `crds`; it stops with the context.
@@ -145,8 +145,8 @@ async def api_server(
             does not start.
         CommandProblem: a variable leads to a cluster that runs already.
     """
-    _settings()  # called for its CommandProblem
-    control_plane = envtest().ControlPlane
+    _read_settings()  # called only for its exceptions: the result is of no use here
+    control_plane = import_envtest().ControlPlane
     started = control_plane.start(data=data, namespace_controller=True, garbage_collector=True)
     async with started as plane:
         await plane.install_crds(list(crds))
@@ -163,27 +163,27 @@ async def api_server(
             )
 
 
-def servers_source() -> str:
+def describe_server_source() -> str:
     """Return "embedded", or "real" with the programs of the API servers, for the output.
 
     Raises:
         PlaneError: a variable of the environment names a file that does not exist.
         CommandProblem: a variable leads to a cluster that runs already.
     """
-    settings = _settings()
+    settings = _read_settings()
     if settings.kind == "embedded":
         return "embedded"
     programs = (settings.apiserver, settings.etcd, settings.controller_manager)
     return "real: " + ", ".join(str(program) for program in programs if program)
 
 
-def _settings() -> Any:
+def _read_settings() -> Any:
     """Return the settings that envtest reads from the environment.
 
     Raises:
         CommandProblem: a variable leads to a cluster that runs already.
     """
-    settings = envtest().read_settings()
+    settings = import_envtest().read_settings()
     if settings.kind == "existing":
         raise CommandProblem(
             "USE_EXISTING_CLUSTER names one cluster, and this command starts several API"
@@ -193,7 +193,7 @@ def _settings() -> Any:
 
 
 @asynccontextmanager
-async def api_servers(
+async def run_api_servers(
     definitions_by_name: Mapping[str, Definitions], data: Path | None = None
 ) -> AsyncIterator[dict[str, ApiServer]]:
     """Start API servers at the same time, because real ones take seconds; yield them by name.
@@ -206,10 +206,12 @@ async def api_servers(
     show_done(0, len(definitions_by_name))
     ended = anyio.Event()
 
-    async def hold(name: str, crds: Definitions, *, task_status: TaskStatus[None]) -> None:
+    async def run_until_ended(
+        name: str, crds: Definitions, *, task_status: TaskStatus[None]
+    ) -> None:
         """Run one server until the context ends; call `started` once the server answers."""
         with anyio.CancelScope() as scope:
-            async with api_server(name, crds, data / name if data else None) as server:
+            async with run_api_server(name, crds, data / name if data else None) as server:
                 servers[name] = server
                 show_done(len(servers), len(definitions_by_name))
                 # From here on, Ctrl-C does not end the server: its clients end first, and then
@@ -218,22 +220,24 @@ async def api_servers(
                 task_status.started()
                 await ended.wait()
 
-    with ExitStack() as stopping:
-        async with anyio.create_task_group() as holding:
+    with ExitStack() as stack:
+        # The outer group runs the servers. The inner group ends once all of them have started.
+        async with anyio.create_task_group() as running:
             try:
                 async with anyio.create_task_group() as starting:
                     for name, crds in definitions_by_name.items():
-                        starting.start_soon(partial(holding.start, hold, name, crds))
+                        starting.start_soon(partial(running.start, run_until_ended, name, crds))
                 yield servers
             finally:
                 ended.set()
-                stopping.enter_context(progress("stopping API servers"))
+                # The progress is shown until the outer group has ended.
+                stack.enter_context(progress("stopping API servers"))
 
 
 KUBECONFIG_MARK = "# Written by butler-ipam; it is replaced at the next start.\n"
 
 
-def kubeconfig_path(asked_path: Path | None, data: Path | None, name: str) -> Path:
+def choose_kubeconfig_path(asked_path: Path | None, data: Path | None, name: str) -> Path:
     """Return the path of a kubeconfig to write.
 
     1. The path that the user named.
@@ -255,7 +259,7 @@ def kubeconfig_path(asked_path: Path | None, data: Path | None, name: str) -> Pa
 
 
 def check_kubeconfig(path: Path) -> None:
-    """Create the folder of `path`, and raise CommandProblem if `path` must not be written.
+    """Raise CommandProblem if `path` must not be written; create its folder if that is absent.
 
     Raises:
         CommandProblem: the folder cannot be created, or butler-ipam did not write the file that is
@@ -268,6 +272,7 @@ def check_kubeconfig(path: Path) -> None:
                     f"{path} exists and was not written by butler-ipam: name another --kubeconfig,"
                     " or remove it"
                 )
+            # The process that wrote the file holds a lock on it for as long as it lives.
             fcntl.flock(present, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
         try:
@@ -288,6 +293,7 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
         CommandProblem: `check_kubeconfig` forbids the path, or it cannot be written.
     """
     check_kubeconfig(path)
+    # Written beside the path and then moved, so that a reader never sees half a kubeconfig.
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.unlink(missing_ok=True)

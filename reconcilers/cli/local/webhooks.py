@@ -29,6 +29,7 @@ KEY = Key("", NAME)
 PATIENCE = 30.0
 """Seconds until the webhooks are in force, at most."""
 PAUSE = 0.05
+"""Seconds between two requests that find out whether the webhooks are in force."""
 
 _log = get_logger(__name__)
 
@@ -46,8 +47,12 @@ _REFUSED_BY_WEBHOOKS_ALONE: dict[str, Any] = {
 compare addresses; only webhooks refuse it."""
 
 
-def with_webhooks(options: ManagerOptions, namespace: str) -> ManagerOptions:
-    """Return `options` with webhooks at any free port, by a certificate that the manager makes."""
+def add_webhooks(options: ManagerOptions, namespace: str) -> ManagerOptions:
+    """Return `options` with webhooks: at any free port, with a certificate of the manager's own.
+
+    Args:
+        namespace: the namespace of the Secret with the certificate.
+    """
     signed = SelfSigned(namespace, SERVICE, SECRET, validating=[NAME], names=[HOST])
     return replace(options, webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
 
@@ -59,7 +64,9 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
         CommandProblem: the API server does not call the webhooks within PATIENCE.
         ControllerError: the API server rejected the configuration, or did not answer.
     """
-    await apply(server.transport, build_configuration(lambda name: {"url": _url(name, port)}))
+    await apply(
+        server.transport, build_configuration(lambda name: {"url": _build_url(name, port)})
+    )
     obstacle = "no webhook was asked"
     with clock.move_on_after(PATIENCE):
         while obstacle:
@@ -82,14 +89,14 @@ async def redirect(client: Client, port: int) -> None:
     webhooks = [
         {
             **webhook,
-            "clientConfig": {**webhook["clientConfig"], "url": _url(webhook["name"], port)},
+            "clientConfig": {**webhook["clientConfig"], "url": _build_url(webhook["name"], port)},
         }
         for webhook in configuration.webhooks
     ]
     await client.patch(VALIDATING, Version.from_object(configuration), {"webhooks": webhooks})
 
 
-def _url(name: str, port: int) -> str:
+def _build_url(name: str, port: int) -> str:
     """Return the URL of a webhook at a port of this machine."""
     return f"https://{HOST}:{port}{find_path(name)}"
 

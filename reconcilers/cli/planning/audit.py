@@ -68,25 +68,27 @@ class Audit:
         manifests: Sequence[ReadManifest[Any]] = [*self._read.pools, *self._read.providers]
         for manifest in manifests:
             if refusal := refuse_namespace(manifest.key.namespace, namespaces):
-                self._causes(manifest, refusal)
+                self._add_causes(manifest, refusal)
         for pool in self._read.pools:
-            self._pool(pool)
-        self._pools_among_each_other()
+            self._check_pool(pool)
+        self._check_pools_for_sharing()
         pools_by_key = {pool.key: pool.object for pool in self._read.pools}
         for allocation in self._read.allocations:
-            self._allocation(allocation, pools_by_key.get(allocation.object.pool_key))
+            self._check_allocation(allocation, pools_by_key.get(allocation.object.pool_key))
         holders: dict[Key, list[ReadManifest[IPAllocation]]] = {}
         for allocation in self._read.allocations:
             holders.setdefault(allocation.object.pool_key, []).append(allocation)
         for key, layouts in self._layouts.items():
             self._check_held(key, layouts, holders.get(key, ()))
         for provider in self._read.providers:
-            self._causes(provider, providerspecs.review_provider(provider.object))
-            self._provider(provider, pools_by_key)
+            self._add_causes(provider, providerspecs.review_provider(provider.object))
+            self._check_provider(provider, pools_by_key)
         for tenant in self._read.tenants:
-            self._causes(tenant, tenantspecs.review_tenant(tenant.object))
+            self._add_causes(tenant, tenantspecs.review_tenant(tenant.object))
 
-    def references(self, find_provider: Callable[[TenantCluster], ProviderConfig | None]) -> None:
+    def check_references(
+        self, find_provider: Callable[[TenantCluster], ProviderConfig | None]
+    ) -> None:
         """Add an error for each TenantCluster whose ProviderConfig is absent or unreadable.
 
         Args:
@@ -102,61 +104,68 @@ class Audit:
                 unreadable = error.key
             reference = manifest.object.spec.providerConfigRef
             if reference is None and unreadable is not None:
-                absent = self._absent("ProviderConfig", unreadable)
+                absent = self._describe_absent("ProviderConfig", unreadable)
                 problem = f"names no ProviderConfig, and the default may be {absent}"
             elif reference is None:
                 problem = "names no ProviderConfig, and the input has none that is the default"
             else:
                 key = Key(reference.namespace or self._settings.namespace, reference.name)
-                problem = f"names {self._absent('ProviderConfig', key)}"
-            self._error(manifest, ("spec", "providerConfigRef"), problem)
+                problem = f"names {self._describe_absent('ProviderConfig', key)}"
+            self._add_error(manifest, ("spec", "providerConfigRef"), problem)
 
-    def _error(self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str) -> None:
+    def _add_error(
+        self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str
+    ) -> None:
         """Add an error about a field of an object."""
         self._findings.error(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
-    def _warning(self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str) -> None:
+    def _add_warning(
+        self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str
+    ) -> None:
         """Add a warning about a field of an object."""
         self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
-    def _causes(self, manifest: ReadManifest[Any], verdict: Verdict) -> None:
+    def _add_causes(self, manifest: ReadManifest[Any], verdict: Verdict) -> None:
         """Add each cause of a verdict as an error: a webhook would refuse the object for it."""
         for cause in verdict.causes:
-            self._error(manifest, parse_path(cause.field), cause.message)
+            self._add_error(manifest, parse_path(cause.field), cause.message)
 
-    def _absent(self, kind: str, key: Key) -> str:
-        """Return the name of an object, and why it cannot be used: it is absent, or has errors."""
+    def _describe_absent(self, kind: str, key: Key) -> str:
+        """Return the name of an object, and why the plan lacks it: it is absent, or has errors."""
         if (kind, key) in self._read.refused:
             return f"{kind} {key}, which is in the input but wrong, see above"
         return f"{kind} {key}, which is not in the input"
 
-    def _pool(self, manifest: ReadManifest[NetworkPool]) -> None:
+    def _check_pool(self, manifest: ReadManifest[NetworkPool]) -> None:
         """Add the faults of a pool; without faults, note its layouts and add its warnings."""
         spec, limit = manifest.object.spec, self._settings.pool.max_addresses
         faults = poolspecs.find_pool_faults(spec, limit)
         for fault in faults:
-            self._error(manifest, fault.path, fault.message)
+            self._add_error(manifest, fault.path, fault.message)
         if faults:
             return  # the pool has no valid layout to warn about or to compare with
         layouts = self._layouts[manifest.key] = poolgeometry.parse_layouts(spec, limit)
         for warning in poolspecs.list_pool_warnings(spec, layouts):
-            self._warning(manifest, warning.path, warning.message)
+            self._add_warning(manifest, warning.path, warning.message)
 
-    def _pools_among_each_other(self) -> None:
+    def _check_pools_for_sharing(self) -> None:
         """Add a warning for each block of a pool that shares addresses with other pools.
 
         Sharing is right for separate sites and behind NAT, and else a mistake.
         """
         for manifest in self._read.pools:
             layouts = self._layouts.get(manifest.key, ())
+            # Not strict, because a pool with faults has blocks and no layouts.
             for (block_path, _), layout in zip(
                 poolspecs.list_blocks(manifest.object.spec), layouts, strict=False
             ):
                 offers = make_layout_offers(manifest.object, [layout])
                 if sentence := self._spaces.find_sharing(offers).sentence:
-                    self._warning(manifest, (*block_path, "cidr"), sentence)
+                    self._add_warning(manifest, (*block_path, "cidr"), sentence)
 
-    def _allocation(self, manifest: ReadManifest[IPAllocation], pool: NetworkPool | None) -> None:
+    def _check_allocation(
+        self, manifest: ReadManifest[IPAllocation], pool: NetworkPool | None
+    ) -> None:
         """Add the faults of an allocation: its pool, its spec, its range, its size.
 
         The size of an allocation with a range is not checked, because it is served already.
@@ -166,9 +175,9 @@ class Audit:
         """
         allocation = manifest.object
         if pool is None:
-            problem = f"names {self._absent('NetworkPool', allocation.pool_key)}"
-            self._error(manifest, ("spec", "poolRef", "name"), problem)
-        self._causes(manifest, requestspecs.review_request(allocation))
+            problem = f"names {self._describe_absent('NetworkPool', allocation.pool_key)}"
+            self._add_error(manifest, ("spec", "poolRef", "name"), problem)
+        self._add_causes(manifest, requestspecs.review_request(allocation))
         self._check_range(manifest)
         layouts = self._layouts.get(allocation.pool_key)
         if pool is None or layouts is None or statusranges.find_held_range(allocation) is not None:
@@ -179,7 +188,7 @@ class Audit:
             return
         # A request that is too large may fit after an edit of the pool, so that is a warning. A
         # pinned address outside the pool stays outside.
-        add_finding = self._error if allocation.spec.is_pinned else self._warning
+        add_finding = self._add_error if allocation.spec.is_pinned else self._add_warning
         add_finding(manifest, impossible.path, impossible.message)
 
     def _check_range(self, manifest: ReadManifest[IPAllocation]) -> None:
@@ -192,7 +201,7 @@ class Audit:
         if written and statusranges.find_held_range(manifest.object) is None:
             range_text = status.cidr or f"{status.startAddress}-{status.endAddress}"
             problem = f"{range_text!r} is not a range of addresses; it is ignored"
-            self._error(manifest, ("status", "startAddress"), problem)
+            self._add_error(manifest, ("status", "startAddress"), problem)
 
     def _check_held(
         self,
@@ -222,14 +231,14 @@ class Audit:
                     f"{holding.range.text} lies outside what NetworkPool {key} may hand out; it is"
                     " kept, as ranges are never taken away"
                 )
-                self._error(holding.manifest, ("status", "startAddress"), problem)
+                self._add_error(holding.manifest, ("status", "startAddress"), problem)
         overlaps = list(_find_overlaps(held_ranges))
         for holding, earlier in overlaps[:_MANY]:
             problem = (
                 f"{holding.range.text} overlaps {earlier.range.text} of IPAllocation"
                 f" {earlier.manifest.key}; both are kept"
             )
-            self._error(holding.manifest, ("status", "startAddress"), problem)
+            self._add_error(holding.manifest, ("status", "startAddress"), problem)
         if len(overlaps) > _MANY:
             more = len(overlaps) - _MANY
             sentence = count_noun(
@@ -237,7 +246,7 @@ class Audit:
             )
             self._findings.error(f"NetworkPool {key}", sentence)
 
-    def _provider(
+    def _check_provider(
         self, manifest: ReadManifest[ProviderConfig], pools: dict[Key, NetworkPool]
     ) -> None:
         """Add a warning for each pool that a ProviderConfig names and the input lacks."""
@@ -247,8 +256,8 @@ class Audit:
         for name in network.pools_in_order():
             key = Key(manifest.key.namespace, name)
             if key not in pools:
-                problem = f"names {self._absent('NetworkPool', key)}; it is skipped"
-                self._warning(manifest, ("spec", "network", "poolRefs"), problem)
+                problem = f"names {self._describe_absent('NetworkPool', key)}; it is skipped"
+                self._add_warning(manifest, ("spec", "network", "poolRefs"), problem)
 
 
 def _find_overlaps(

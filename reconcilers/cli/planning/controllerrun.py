@@ -118,7 +118,7 @@ async def _store_journals(
 
 
 def _list_clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]:
-    """Return the drafts of the TenantClusters, the oldest first: so they request addresses.
+    """Return the drafts of the TenantClusters, the oldest first: they request in this order.
 
     A draft is an object of the input in the form in which the plan's API server stores it.
     """

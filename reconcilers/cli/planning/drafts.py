@@ -116,20 +116,21 @@ def list_drafts(
 
 def _list_our_drafts(manifests: Manifests) -> Iterator[Draft]:
     """Yield the objects of our kinds, in the order of the input; then the unreadable ones."""
-    for manifest in manifests.every():
+    for manifest in manifests.list_own():
         resource = OWN_KINDS[str(manifest.body["kind"])]
         body = _add_finalizer({**manifest.body, "metadata": _build_metadata(manifest)}, resource)
         yield Draft(
             resource, manifest.key, manifest=manifest.body, body=body, number=manifest.number
         )
-    number = _find_last_number(manifests)
-    for at, ((kind, key), stored) in enumerate(manifests.unreadable_bodies.items(), number + 1):
-        yield Draft(OWN_KINDS[kind], key, manifest=stored, body=stored, number=at)
+    first_number = _find_last_number(manifests) + 1
+    unreadable_bodies = manifests.unreadable_bodies.items()
+    for number, ((kind, key), stored) in enumerate(unreadable_bodies, first_number):
+        yield Draft(OWN_KINDS[kind], key, manifest=stored, body=stored, number=number)
 
 
 def _find_last_number(manifests: Manifests) -> int:
     """Return the number of the last readable object of our kinds in the input."""
-    return max((manifest.number for manifest in manifests.every()), default=0)
+    return max((manifest.number for manifest in manifests.list_own()), default=0)
 
 
 def _build_metadata(manifest: ReadManifest[Any]) -> Body:
@@ -138,7 +139,9 @@ def _build_metadata(manifest: ReadManifest[Any]) -> Body:
     The resourceVersion is kept only if the input has it: the server assigns others.
     """
     version = manifest.body["metadata"].get("resourceVersion")
-    filled = {n: value for n, value in manifest.metadata.items() if n != "resourceVersion"}
+    filled = {
+        name: value for name, value in manifest.metadata.items() if name != "resourceVersion"
+    }
     return filled | ({"resourceVersion": version} if version else {})
 
 
@@ -150,7 +153,9 @@ def _list_platform_drafts(
     for offset, manifest in enumerate(manifests.others, 1):
         resource = platformobjects.resource_of(manifest, integrations)
         meta = {
-            n: value for n, value in (manifest.get("metadata") or {}).items() if value is not None
+            name: value
+            for name, value in (manifest.get("metadata") or {}).items()
+            if value is not None
         }
         if not isinstance(meta.get("name"), str) or not meta["name"]:
             continue  # a server would reject it, and nothing can refer to it

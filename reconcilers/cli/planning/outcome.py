@@ -72,7 +72,7 @@ class PlannedObjects:
     others: Sequence[Body] = ()
     stored: Sequence[Body] = ()
 
-    def pool(self, key: Key) -> NetworkPool | None:
+    def find_pool(self, key: Key) -> NetworkPool | None:
         """Return the NetworkPool with a key; None if it does not exist."""
         return next((pool for pool in self.pools if pool.metadata.key == key), None)
 
@@ -104,7 +104,7 @@ def _list_bodies(
     return [body for *_, body in sorted(numbered, key=lambda entry: entry[:2])]
 
 
-def collect(server: PlanServer) -> PlannedObjects:
+def collect_objects(server: PlanServer) -> PlannedObjects:
     """Return the objects that a run left on its API server."""
     drafts = {(draft.resource.full_name, draft.key): draft for draft in server.drafts}
     platforms = [kind for kind in server.kinds if kind not in OWN_KINDS.values()]
@@ -165,7 +165,9 @@ def _strip_server_fields(body: Body) -> Body:
         for name, value in metadata.get("annotations", {}).items()
         if not (name == names.ANNOTATION_TENANT_UID and value.startswith(UNBORN))
     }
-    rest = {n: value for n, value in metadata.items() if n not in {*hidden, "annotations"}}
+    rest = {
+        name: value for name, value in metadata.items() if name not in {*hidden, "annotations"}
+    }
     return {**body, "metadata": rest | ({"annotations": annotations} if annotations else {})}
 
 
@@ -236,8 +238,9 @@ def _build_tenant_status(before: Body, status: Body) -> Body:
     balancer = _find_condition(status, LOAD_BALANCER_READY)
     if not had_kubeconfig or balancer is None or balancer["reason"] != "KubeconfigMissing":
         return status
-    printed = {n: value for n, value in status.items() if n not in {"phase", "lastTransitionTime"}}
-    printed |= {n: before[n] for n in ("phase", "lastTransitionTime") if n in before}
+    input_fields = ("phase", "lastTransitionTime")
+    printed = {name: value for name, value in status.items() if name not in input_fields}
+    printed |= {name: before[name] for name in input_fields if name in before}
     types = {LOAD_BALANCER_READY, *_OVERALL}
     return {**printed, "conditions": _replace_conditions(before, status, types)}
 

@@ -5,7 +5,6 @@ A *block* is the part of a pool for one address family, as a NetworkPool of its 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, starmap
 from typing import Any, NamedTuple, TypeVar
 
 from allocator import (
@@ -97,7 +96,7 @@ def list_changes(
     read: Manifests,
     planned: PlannedObjects,
     sizes: Sequence[Size],
-    most: int,
+    max_addresses: int,
     *,
     also_held: tuple[HeldByPool, HeldByPool],
     find_supply: Callable[[NetworkPool], PoolSupply],
@@ -108,29 +107,37 @@ def list_changes(
         read: the objects of the input.
         planned: the objects after the plan.
         sizes: the sizes of tenants to count.
-        most: the largest pool that the controllers accept, in addresses.
+        max_addresses: the largest pool that the controllers accept, in addresses.
         also_held: the ranges that requests of other platforms hold, before and after the plan.
         find_supply: returns whether a pool hands out addresses.
     """
-    earlier = _held_by_pool([manifest.object for manifest in read.allocations], also_held[0])
-    later = _held_by_pool(planned.allocations, also_held[1])
-    statuses = {manifest.key: manifest.object for manifest in read.pools}
+    also_held_before, also_held_after = also_held
+    held_before = _collect_held_ranges(
+        [manifest.object for manifest in read.allocations], also_held_before
+    )
+    held_after = _collect_held_ranges(planned.allocations, also_held_after)
+    input_pools = {manifest.key: manifest.object for manifest in read.pools}
+    block_pairs = (
+        pair
+        for pool in planned.pools
+        for pair in zip(input_pools[pool.metadata.key].blocks, pool.blocks, strict=True)
+    )
     pool_changes = []
-    blocks = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in planned.pools)
-    for old_pool, pool in chain.from_iterable(starmap(partial(zip, strict=True), blocks)):
-        supply = find_supply(pool)
-        before = _measure_block(
-            old_pool, earlier, sizes=sizes, most=most, closed=not supply.is_open
+    for input_block, block in block_pairs:
+        supply = find_supply(block)
+        measure = partial(
+            _measure_block, sizes=sizes, max_addresses=max_addresses, closed=not supply.is_open
         )
-        after = _measure_block(pool, later, sizes=sizes, most=most, closed=not supply.is_open)
+        before = measure(input_block, held_before)
+        after = measure(block, held_after)
         if before is not None and after is not None:
             pool_changes.append(
-                BlockChange(pool, before, after=after, unreadable=supply.unreadable)
+                BlockChange(block, before, after=after, unreadable=supply.unreadable)
             )
     return pool_changes
 
 
-def _held_by_pool(allocations: Iterable[IPAllocation], also_held: HeldByPool) -> HeldByPool:
+def _collect_held_ranges(allocations: Iterable[IPAllocation], also_held: HeldByPool) -> HeldByPool:
     """Return the held ranges of each pool: those of allocations, and those in `also_held`."""
     held_by_pool = {key: list(ranges) for key, ranges in also_held.items()}
     for allocation in allocations:
@@ -144,7 +151,7 @@ def _measure_block(
     pool: NetworkPool,
     held_by_pool: HeldByPool,
     sizes: Sequence[Size],
-    most: int,
+    max_addresses: int,
     *,
     closed: bool,
 ) -> PoolStanding | None:
@@ -156,11 +163,11 @@ def _measure_block(
         pool: the block.
         held_by_pool: the held ranges of all pools.
         sizes: the sizes of tenants to count.
-        most: the largest pool that the controllers accept, in addresses.
+        max_addresses: the largest pool that the controllers accept, in addresses.
         closed: whether the pool hands out nothing, so that no tenant fits.
     """
     try:
-        layout = poolgeometry.parse_layout(pool.spec, most)
+        layout = poolgeometry.parse_layout(pool.spec, max_addresses)
     except InvalidPool:
         return None
     promised = ranges_of(STATUS_JOURNALS.read(pool).promises)
@@ -219,7 +226,7 @@ def _build_figures(standing: PoolStanding, *, unreadable: str) -> dict[str, Any]
         for size, count in standing.fits.items()
     ]
     numbers: dict[str, int | None] = {**build_capacity_document(standing.capacity)}
-    if unreadable:
+    if unreadable:  # only the total does not depend on the holders
         numbers = {**dict.fromkeys(numbers), "total": standing.capacity.total}
     return {**numbers, "fits": fits}
 
@@ -227,7 +234,7 @@ def _build_figures(standing: PoolStanding, *, unreadable: str) -> dict[str, Any]
 _COLOURS: Mapping[str | None, str] = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow"}
 
 
-def render(
+def render_plan(
     planned: PlannedObjects,
     before: Mapping[Key, IPAllocation],
     changed: Sequence[BlockChange],
@@ -443,7 +450,7 @@ def _find_count(allocation: IPAllocation, planned: PlannedObjects) -> int | None
         return None
     if pin is not None:
         return pin.size
-    pool = planned.pool(allocation.pool_key)
+    pool = planned.find_pool(allocation.pool_key)
     return (
         requestedranges.count_requested(allocation, pool)
         if pool is not None

@@ -9,6 +9,9 @@ from typing_extensions import override
 
 Severity = Literal["error", "warning", "note"]
 Step = str | int
+"""A step of a path to a field: the name of a field, or the index of an item."""
+_LONGEST_VALUE = 60
+"""The most characters of a value that a message quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Findings(dict[InputFinding, None]):
         self.add("warning", f"{place}: {sentence}")
 
     @property
-    def wrong(self) -> bool:
+    def has_errors(self) -> bool:
         """Whether there is an error among them."""
         return any(finding.severity == "error" for finding in self)
 
@@ -95,4 +98,6 @@ def format_value(value: object) -> str:
     if isinstance(value, Mapping | list):
         return "a list" if isinstance(value, list) else "a mapping"
     representation = repr(value)
-    return representation if len(representation) <= 60 else f"{representation[:60]}..."
+    if len(representation) <= _LONGEST_VALUE:
+        return representation
+    return f"{representation[:_LONGEST_VALUE]}..."

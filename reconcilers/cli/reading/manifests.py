@@ -96,7 +96,7 @@ class Manifests:
         }
         return lists[kind]
 
-    def every(self) -> list[ReadManifest[Any]]:
+    def list_own(self) -> list[ReadManifest[Any]]:
         """Return the objects of all our kinds in the order of the input."""
         manifests = [manifest for kind in OWN_KINDS for manifest in self.of_kind(kind)]
         return sorted(manifests, key=lambda manifest: manifest.number)
@@ -154,7 +154,10 @@ def read_manifests(
             why = describe_unknown_kind(raw.api_version, raw.kind)
             findings.error(raw.place, f"document {raw.place.document}: {why}")
     if skipped_kinds:
-        counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(skipped_kinds.items()))
+        counted = (
+            f"{kind} ({count})" if count > 1 else kind
+            for kind, count in sorted(skipped_kinds.items())
+        )
         findings.add("note", f"skipped, because plan does not need them: {', '.join(counted)}")
     _decode_accepted(accepted.values(), now, manifests=manifests, findings=findings)
     return manifests
@@ -193,23 +196,20 @@ def _accept(
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         return  # without a name, which is among the faults, nothing can refer to it
-    identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
+    key = Key(str(meta.get("namespace") or namespace), meta["name"])
+    identity = raw.kind, key
     # `_is_decodable` notes an object that is stored and cannot be decoded.
-    if validation.faults and not _is_decodable(raw, identity[1], manifests):
+    if validation.faults and not _is_decodable(raw, key, manifests):
         manifests.refused.add(identity)
         return
     first = accepted.get(identity)
     if first is not None:
-        findings.error(
-            raw.place, f"{raw.kind} {identity[1]} is defined twice, first at {first.raw.place}"
-        )
+        findings.error(raw.place, f"{raw.kind} {key} is defined twice, first at {first.raw.place}")
         return
-    metadata = {**validation.kept["metadata"], "namespace": identity[1].namespace}
-    head: Body = {"apiVersion": raw.api_version, "kind": raw.kind}
-    body = head | {"metadata": metadata}
-    accepted[identity] = _Accepted(
-        raw, {**body, **validation.kept, "metadata": metadata}, identity[1]
-    )
+    metadata = {**validation.kept["metadata"], "namespace": key.namespace}
+    # These fields come first when the object is printed, wherever they are in the file.
+    head: Body = {"apiVersion": raw.api_version, "kind": raw.kind, "metadata": metadata}
+    accepted[identity] = _Accepted(raw, {**head, **validation.kept, "metadata": metadata}, key)
 
 
 def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
@@ -252,6 +252,7 @@ def _decode_accepted(
     revision = max(
         (parse_revision(obj.meta("resourceVersion")) or 0 for obj in objects), default=0
     )
+    # RFC 3339 allows `t` and `z` in a time; Python parses `T` and `Z`.
     stamps = [stamp.upper() for obj in objects if (stamp := obj.meta("creationTimestamp"))]
     moment = max([now, *map(datetime.fromisoformat, stamps)])
     known_uids = _find_tenant_uids(objects)
@@ -264,9 +265,12 @@ def _decode_accepted(
             "resourceVersion": str(revision + number),
             "creationTimestamp": moment.isoformat(),
         }
-        metadata = obj.body["metadata"].items()
         # An empty text or 0 counts as absent.
-        filled |= {k: v for k, v in metadata if v or not isinstance(v, str | int)}
+        filled |= {
+            name: value
+            for name, value in obj.body["metadata"].items()
+            if value or not isinstance(value, str | int)
+        }
         resource = OWN_KINDS[obj.raw.kind]
         try:
             typed: Any = msgspec.convert(obj.body | {"metadata": filled}, resource.type)

@@ -30,9 +30,12 @@ MOST_BYTES = 1 << 30
 """The longest text that is read: an endless pipe would take all memory. A full pool of 65,000
 allocations is exported as 150 MB, and the objects in so long a text would take ten times this."""
 _CHUNK = 1 << 20
+"""How many bytes are read at once."""
 
 _WIDE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The bytes with which a text in UTF-16 or UTF-32 begins."""
 _ABSENT = object()
+"""Stands for a field that is absent, because a field may be null."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ Fault = tuple[Path, str]
 """A field, and the part of a sentence that follows its name: "is missing"."""
 
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
+"""By format: the first number that is too large. The smallest number is its negative."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 _WORD = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -87,7 +88,7 @@ def is_time(time: str) -> bool:
     if not _TIME.fullmatch(time):
         return False
     try:
-        datetime.fromisoformat(time.upper())
+        datetime.fromisoformat(time.upper())  # Python parses `T` and `Z` in upper case
     except ValueError:
         return False
     return True
@@ -124,9 +125,9 @@ class Validation:
 
     def __post_init__(self) -> None:
         """Validate the object."""
-        self.kept = self._value(self.body, self.schema, ())
+        self.kept = self._validate_value(self.body, self.schema, ())
 
-    def _value(self, value: Any, schema: Schema, path: Path) -> Any:
+    def _validate_value(self, value: Any, schema: Schema, path: Path) -> Any:
         """Return a value as it would be stored, and note its faults and unknown fields."""
         expected = "amount" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
         if expected is None:
@@ -136,14 +137,14 @@ class Validation:
             self.faults.append((path, misfit))
             return value
         if expected == "object":
-            return self._object(value, schema, path)
+            return self._validate_object(value, schema, path)
         if expected == "array":
-            return self._array(value, schema, path)
+            return self._validate_array(value, schema, path)
         self.faults += [(path, fault) for fault in _find_scalar_faults(value, schema)]
         # The API server stores 1.0 as 1.
         return int(value) if expected == "integer" else value
 
-    def _object(self, value: Mapping[str, Any], schema: Schema, path: Path) -> Any:
+    def _validate_object(self, value: Mapping[str, Any], schema: Schema, path: Path) -> Any:
         """Return a mapping as it would be stored, and note its faults and unknown fields.
 
         A field is validated by its own schema, or by the schema for all values of a map. A field
@@ -157,13 +158,12 @@ class Validation:
         stored_fields = {}
         for name, inner in value.items():
             inner_schema = map_schema if properties is None else properties.get(name)
-            if "propertyNames" in schema and not _compile_pattern(schema["propertyNames"]).search(
-                name
-            ):
-                fault = f"{name!r} {_EXPECTATIONS[schema['propertyNames']]}"
+            name_pattern = schema.get("propertyNames")
+            if name_pattern is not None and not _compile_pattern(name_pattern).search(name):
+                fault = f"{name!r} {_EXPECTATIONS[name_pattern]}"
                 self.faults.append(((*path, name), fault))
             if inner_schema is not None and (properties is None or inner is not None):
-                stored_fields[name] = self._value(inner, inner_schema, (*path, name))
+                stored_fields[name] = self._validate_value(inner, inner_schema, (*path, name))
             elif inner_schema is None and schema.get("x-kubernetes-preserve-unknown-fields"):
                 stored_fields[name] = inner
             elif inner_schema is None:
@@ -173,7 +173,7 @@ class Validation:
             # else: a null in an optional field, which counts as absent
         return stored_fields
 
-    def _array(self, value: list[Any], schema: Schema, path: Path) -> Any:
+    def _validate_array(self, value: list[Any], schema: Schema, path: Path) -> Any:
         """Return a list as it would be stored, and note the faults of its items and its length."""
         length = len(value)
         if length > schema.get("maxItems", length):
@@ -184,7 +184,7 @@ class Validation:
             self.faults.append((path, f"needs at least {count_noun(schema['minItems'], 'item')}"))
         inner = schema.get("items", {})
         stored_items = [
-            self._value(item, inner, (*path, index)) for index, item in enumerate(value)
+            self._validate_value(item, inner, (*path, index)) for index, item in enumerate(value)
         ]
         self.faults += _find_duplicates(stored_items, schema, path)
         return stored_items

@@ -22,7 +22,9 @@ import yaml
 from reconcilers.cli.reading.findings import format_value
 
 MAX_DEPTH = 200
+"""The most lists and mappings around a value."""
 MAX_ALIASED = 100_000
+"""The most values that the aliases of a piece of text stand for."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
@@ -54,6 +56,7 @@ _INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = (
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _LONGEST_NUMBER = 400
+"""The most characters of a number; a longer word counts as a text."""
 
 
 class Malformed(Exception):
@@ -224,41 +227,41 @@ class _Documents:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors = {}
                 root = next(self._events)
-                yield self._line(root), self._value(root)
+                yield self._find_line(root), self._read_value(root)
 
-    def _line(self, event: Any) -> int:
+    def _find_line(self, event: Any) -> int:
         """Return the line of the file at which an event begins."""
         return self._before + int(event.start_mark.line) + 1
 
-    def _value(self, event: Any) -> Any:
+    def _read_value(self, event: Any) -> Any:
         """Return the value that begins with an event, and consume the events up to its end.
 
         If the value has an anchor, note it with its size and height for later aliases. For that,
         `_deepest` and `_count` are measured inside the value, and then joined with the outer ones.
         """
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
-        deepest, count = self._deepest, self._count
-        self._deepest, self._count = self._depth, count + 1
+            return self._resolve_alias(event)
+        outer_deepest, outer_count = self._deepest, self._count
+        self._deepest, self._count = self._depth, outer_count + 1
         if isinstance(event, yaml.ScalarEvent):
             value: Any = self._parse_scalar(event)
         else:
             self._enter(event, 1)
-            value = self._inside(event)
+            value = self._read_collection(event)
             self._depth -= 1
         if event.anchor is not None:  # an anchor that is defined twice has its last value
             height = self._deepest - self._depth
-            self._anchors[event.anchor] = _Anchored(value, self._count - count, height)
-        self._deepest = max(deepest, self._deepest)
+            self._anchors[event.anchor] = _Anchored(value, self._count - outer_count, height)
+        self._deepest = max(outer_deepest, self._deepest)
         return value
 
-    def _alias(self, event: Any) -> Any:
+    def _resolve_alias(self, event: Any) -> Any:
         """Return the value of the anchor that an alias names.
 
         Count size and depth as if the value were written here. Raise Malformed if the anchor is
         unknown, or a limit is exceeded.
         """
-        anchored, line = self._anchors.get(event.anchor), self._line(event)
+        anchored, line = self._anchors.get(event.anchor), self._find_line(event)
         if anchored is None:
             problem = f"the alias *{event.anchor} refers to itself or to nothing before it"
             raise Malformed(line, problem)
@@ -277,7 +280,7 @@ class _Documents:
         self._deepest = max(self._deepest, self._depth)
         if self._depth > MAX_DEPTH:
             problem = f"this is nested more than {MAX_DEPTH} levels deep"
-            raise Malformed(self._line(event), problem)
+            raise Malformed(self._find_line(event), problem)
 
     def _parse_scalar(self, event: Any) -> Scalar:
         """Return the value of a scalar by its tag and quotes; raise Malformed with its line."""
@@ -288,37 +291,37 @@ class _Documents:
         try:
             return _parse_scalar(tag, event.value)
         except Malformed as error:
-            raise Malformed(self._line(event), error.reason) from error
+            raise Malformed(self._find_line(event), error.reason) from error
 
-    def _inside(self, event: Any) -> LinedDict | LinedList:
+    def _read_collection(self, event: Any) -> LinedDict | LinedList:
         """Return the list or mapping that begins with an event.
 
         Raises:
             Malformed: its tag is not that of a list or mapping, or a value in it is malformed.
         """
-        line, is_list = self._line(event), isinstance(event, yaml.SequenceStartEvent)
+        line, is_list = self._find_line(event), isinstance(event, yaml.SequenceStartEvent)
         if event.tag not in {None, f"{_TAG}{'seq' if is_list else 'map'}"}:
             raise Malformed(line, f"the tag {format_value(event.tag)} means nothing to Kubernetes")
         if not is_list:
-            return self._dict(line)
+            return self._read_mapping(line)
         items = LinedList(line)
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._value(item))
-            items.lines.append(self._line(item))
+            items.append(self._read_value(item))
+            items.lines.append(self._find_line(item))
         return items
 
-    def _dict(self, line: int) -> LinedDict:
+    def _read_mapping(self, line: int) -> LinedDict:
         """Return the mapping whose start event was read.
 
         The sources of `<<` are merged last, because the mapping's own keys take precedence.
         """
         mapping, merged = LinedDict(line), []
         while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
-            key, key_line = self._value(key_event), self._line(key_event)
+            key, key_line = self._read_value(key_event), self._find_line(key_event)
             value_event = next(self._events)
-            value = self._value(value_event)
+            value = self._read_value(value_event)
             if _is_merge_key(key_event):
-                merged.append((value, self._line(value_event)))
+                merged.append((value, self._find_line(value_event)))
                 continue
             if key is None or isinstance(key, dict | list):
                 raise Malformed(key_line, "a key must be a string or a number")

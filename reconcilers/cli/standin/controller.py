@@ -31,9 +31,9 @@ from reconcilers.cli.standin.pools import (
     AddressPool,
     InvalidConfig,
     Pool,
-    configuration,
+    build_configuration,
 )
-from reconcilers.cli.standin.serviceaddresses import addresses, age, parse_addresses
+from reconcilers.cli.standin.serviceaddresses import addresses, build_age_key, parse_addresses
 
 COMPONENT = "metallb-stand-in"
 EVERYTHING = Key("", "configuration")
@@ -81,7 +81,7 @@ def assign_addresses(
     First, each Service keeps its valid addresses; if two Services have one address, the older
     keeps it. Then the Services without addresses get free ones.
     """
-    ours = sorted((service for service in services if is_ours(service)), key=age)
+    ours = sorted((service for service in services if is_ours(service)), key=build_age_key)
     taken_addresses: set[AddressRange] = set()
     kept_by_uid: dict[str, ServiceAssignment] = {}
     for service in ours:
@@ -109,21 +109,28 @@ def _find_kept_pool(
     pool = next(
         (pool for pool in pools if all(address in pool for address in shown_addresses)), None
     )
-    if (
-        not shown_addresses
-        or pool is None
-        or _first_annotation(service, WANTED_POOL) not in ("", pool.name)
-    ):
-        return None
+    if not shown_addresses or pool is None:
+        return None  # there are no addresses, or no pool has all of them
+    if _find_first_annotation(service, WANTED_POOL) not in ("", pool.name):
+        return None  # the Service requests another pool
     requested = _parse_requested(service)
-    keeps = requested is not None and (not requested or set(requested) == set(shown_addresses))
-    return pool if keeps else None
+    if requested is None:
+        return None  # the requested addresses cannot be parsed, so the Service gets none
+    return pool if not requested or set(requested) == set(shown_addresses) else None
 
 
-def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
-    """Return the value of the first of `annotations` that the Service has; empty if none."""
-    carried = service.metadata.annotations
-    return next((carried[name] for name in annotations if carried.get(name)), "")
+def _find_first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
+    """Return the value of the first annotation that the Service has and that is not empty.
+
+    Empty if there is none.
+
+    Args:
+        annotations: the names of annotations; the first has precedence.
+    """
+    service_annotations = service.metadata.annotations
+    return next(
+        (service_annotations[name] for name in annotations if service_annotations.get(name)), ""
+    )
 
 
 def _parse_requested(service: Service) -> list[AddressRange] | None:
@@ -131,10 +138,11 @@ def _parse_requested(service: Service) -> list[AddressRange] | None:
 
     None if an address cannot be parsed.
     """
-    requested = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
-    return (
-        parse_addresses(part.strip() for part in requested.split(",")) or None if requested else []
-    )
+    requested = _find_first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
+    if not requested:
+        return []
+    # `parse_addresses` returns nothing if an address cannot be parsed.
+    return parse_addresses(part.strip() for part in requested.split(",")) or None
 
 
 def _assign(
@@ -162,15 +170,16 @@ def _choose(
     Raises:
         CannotServe: there are none.
     """
-    requested, name = _parse_requested(service), _first_annotation(service, WANTED_POOL)
+    requested, name = _parse_requested(service), _find_first_annotation(service, WANTED_POOL)
     if requested is None:
         raise CannotServe("the requested addresses cannot be parsed")
     if name and name not in {pool.name for pool in pools}:
         raise CannotServe(f'unknown pool "{name}"')
     for pool in pools:
-        # If a pool is requested, all other pools are skipped. Else a pool without automatic
-        # assignment is skipped, unless addresses are requested.
-        if pool.name != name if name else not (pool.auto_assign or requested):
+        if name and pool.name != name:
+            continue  # the Service requests another pool
+        # Without automatic assignment, the Service must request the pool or its addresses.
+        if not name and not requested and not pool.auto_assign:
             continue
         if requested:
             if all(address in pool and address not in taken_addresses for address in requested):
@@ -194,7 +203,11 @@ def _find_free_addresses(
     free_addresses = [
         address
         for family in families
-        if (address := next((a for a in pool.addresses(family) if a not in taken_addresses), None))
+        if (
+            address := next(
+                (a for a in pool.list_addresses(family) if a not in taken_addresses), None
+            )
+        )
     ]
     partly = service.spec.ipFamilyPolicy == "PreferDualStack"
     return free_addresses if len(free_addresses) == len(families) or partly else []
@@ -208,8 +221,10 @@ class MetalLBStandIn:
         self._recorder = Recorder(manager.client, clock, COMPONENT)
         self._pools = manager.informer(ADDRESS_POOL).cache
         self._services = manager.informer(SERVICE).cache
-        self._sound: tuple[Pool, ...] = ()
-        self._problems: dict[str, str] = {}
+        self._configuration: tuple[Pool, ...] = ()
+        """The pools of the last valid configuration."""
+        self._recorded_problems: dict[str, str] = {}
+        """The problem that was last recorded as an event, by the Service's uid."""
         self.stale = ""
         """Why the current pools are not in use; empty if they are."""
         manager.add_service("events", self._recorder.run, leader_only=False)
@@ -226,7 +241,7 @@ class MetalLBStandIn:
             ExceptionGroup: the writes that failed.
         """
         self._configure(tuple(self._pools))
-        wanted_assignments = assign_addresses(self._services, self._sound)
+        wanted_assignments = assign_addresses(self._services, self._configuration)
         # A Service that is no longer for MetalLB loses the addresses that it has from here.
         wanted_assignments += [
             ServiceAssignment(service)
@@ -243,7 +258,7 @@ class MetalLBStandIn:
     def _configure(self, declared: Sequence[AddressPool]) -> None:
         """Use the declared pools if they are valid; else report it, and keep the earlier pools."""
         try:
-            self._sound = configuration(declared)
+            self._configuration = build_configuration(declared)
         except InvalidConfig as error:
             if self.stale != str(error):
                 _log.error("configuration refused, keeping the last one", reason=str(error))
@@ -268,13 +283,18 @@ class MetalLBStandIn:
         reader of the status can tell which configuration is in use. A pool that is not in that
         configuration is not written.
         """
-        pool = next((pool for pool in self._sound if pool.name == declared.metadata.name), None)
-        status = (
-            pool.status(a for w in wanted_assignments for a in parse_addresses(w.addresses))
-            if pool
-            else {}
+        pool = next(
+            (pool for pool in self._configuration if pool.name == declared.metadata.name), None
         )
-        if pool is not None and dict(declared.status) != status:
+        if pool is None:
+            return
+        assigned_addresses = (
+            address
+            for assignment in wanted_assignments
+            for address in parse_addresses(assignment.addresses)
+        )
+        status = pool.build_status(assigned_addresses)
+        if dict(declared.status) != status:
             await self._client.patch_status(ADDRESS_POOL, declared, status)
 
     async def _write(self, assignment: ServiceAssignment) -> None:
@@ -285,7 +305,7 @@ class MetalLBStandIn:
         """
         service = assignment.service
         uid = service.metadata.uid
-        if assignment.problem and self._problems.get(uid) != assignment.problem:
+        if assignment.problem and self._recorded_problems.get(uid) != assignment.problem:
             self._record(
                 SERVICE,
                 service,
@@ -293,7 +313,7 @@ class MetalLBStandIn:
                 reason="AllocationFailed",
                 message=assignment.problem,
             )
-        self._problems[uid] = assignment.problem
+        self._recorded_problems[uid] = assignment.problem
         if addresses(service) != assignment.addresses:
             service = await self._set_status(service, assignment)
         if service.metadata.annotations.get(ALLOCATED_FROM, "") != assignment.pool:

@@ -25,7 +25,7 @@ from controller.meta import Key, Version
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import Watch
 from reconcilers.api.services import LOAD_BALANCER, SERVICE, Service
-from reconcilers.cli.standin.serviceaddresses import addresses, age, parse_addresses
+from reconcilers.cli.standin.serviceaddresses import addresses, build_age_key, parse_addresses
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_TOTAL,
@@ -65,7 +65,7 @@ class ReadPool:
     conflict: str = ""
 
     @property
-    def gives(self) -> bool:
+    def is_giving(self) -> bool:
         """Whether Services get new addresses from it."""
         return not self.declared.spec.disabled and not self.conflict
 
@@ -81,28 +81,28 @@ class ReadPool:
 def read_pools(declared: Iterable[CiliumPool]) -> list[ReadPool]:
     """Return pools by age, the oldest first; if two overlap, the younger has the conflict.
 
-    A pool with a conflict causes none in younger pools.
+    A pool with a conflict gives no addresses, so it causes no conflict in younger pools.
     """
     pools: list[ReadPool] = []
-    for pool in sorted(declared, key=_pool_age):
+    for pool in sorted(declared, key=_build_pool_age_key):
         spans = tuple(block.span for block in pool.blocks if block.span is not None)
         rivals = [
             older.declared.metadata.name
             for older in pools
-            if not older.conflict and _overlap(older.spans, spans)
+            if not older.conflict and _do_overlap(older.spans, spans)
         ]
         conflict = f"it overlaps CiliumLoadBalancerIPPool {rivals[0]}" if rivals else ""
         pools.append(ReadPool(pool, spans, conflict))
     return pools
 
 
-def _pool_age(pool: CiliumPool) -> tuple[str, str]:
+def _build_pool_age_key(pool: CiliumPool) -> tuple[str, str]:
     """Return a sort key of a pool: the oldest first."""
     created = pool.metadata.creationTimestamp
     return (created.isoformat() if created else "", pool.metadata.name)
 
 
-def _overlap(spans: Iterable[AddressRange], others: Sequence[AddressRange]) -> bool:
+def _do_overlap(spans: Iterable[AddressRange], others: Sequence[AddressRange]) -> bool:
     """Return whether any of the spans shares an address with any of the others."""
     return any(span.overlaps(other) for span in spans for other in others)
 
@@ -111,7 +111,9 @@ def choose_addresses(
     services: Iterable[Service], pools: Sequence[ReadPool]
 ) -> list[tuple[Service, tuple[str, ...]]]:
     """Return the addresses of each Service that LB-IPAM serves, the oldest Service first."""
-    served_services = sorted((service for service in services if is_served(service)), key=age)
+    served_services = sorted(
+        (service for service in services if is_served(service)), key=build_age_key
+    )
     taken_addresses: set[AddressRange] = set()
     # All Services keep their addresses before any Service gets a new one. Else a Service could get
     # an address that a younger Service has.
@@ -134,7 +136,9 @@ def choose_addresses(
         added = (
             []
             if service.metadata.deletionTimestamp
-            else _add(service, shown_addresses, pools=pools, taken_addresses=taken_addresses)
+            else _choose_new_addresses(
+                service, shown_addresses, pools=pools, taken_addresses=taken_addresses
+            )
         )
         taken_addresses.update(added)
         texts = tuple(address.start_text for address in [*shown_addresses, *added])
@@ -152,14 +156,17 @@ def is_served(service: Service) -> bool:
 
 
 def _parse_requested(service: Service) -> list[AddressRange]:
-    """Return the addresses that a Service asks for; empty if none, or if one cannot be parsed."""
-    carried = service.metadata.annotations
-    asked = next((carried[name] for name in WANTED_ADDRESSES if carried.get(name)), "")
-    asked = asked or service.spec.loadBalancerIP
-    return parse_addresses(part.strip() for part in asked.split(",")) if asked else []
+    """Return the addresses that a Service requests; empty if none, or if one cannot be parsed.
+
+    The first annotation of WANTED_ADDRESSES that is not empty counts, else spec.loadBalancerIP.
+    """
+    annotations = service.metadata.annotations
+    requested = next((annotations[name] for name in WANTED_ADDRESSES if annotations.get(name)), "")
+    requested = requested or service.spec.loadBalancerIP
+    return parse_addresses(part.strip() for part in requested.split(",")) if requested else []
 
 
-def _add(
+def _choose_new_addresses(
     service: Service,
     shown_addresses: Sequence[AddressRange],
     pools: Iterable[ReadPool],
@@ -170,26 +177,28 @@ def _add(
     If a Service requests addresses, it gets the free addresses among them. Else it gets one
     address of each family in which it keeps no address.
     """
-    giving = [pool for pool in pools if pool.gives and pool.selects(service)]
+    giving = [pool for pool in pools if pool.is_giving and pool.selects(service)]
     if requested := _parse_requested(service):
         return [
             address
             for address in requested
             if address not in taken_addresses and any(address in pool for pool in giving)
         ]
-    families = {address.family for address in shown_addresses}
+    kept_families = {address.family for address in shown_addresses}
     added = []
     for family in service.spec.ipFamilies or ("IPv4",):
         number = int(family.removeprefix("IPv"))
         free = (
-            address for address in _addresses_of(giving, number) if address not in taken_addresses
+            address
+            for address in _list_addresses(giving, number)
+            if address not in taken_addresses
         )
-        if number not in families and (address := next(free, None)) is not None:
+        if number not in kept_families and (address := next(free, None)) is not None:
             added.append(address)
     return added
 
 
-def _addresses_of(pools: Iterable[ReadPool], family: int) -> Iterator[AddressRange]:
+def _list_addresses(pools: Iterable[ReadPool], family: int) -> Iterator[AddressRange]:
     """Yield the addresses of pools in a family, in the order in which Services get them."""
     for pool in pools:
         for span in pool.spans:

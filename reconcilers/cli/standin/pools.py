@@ -71,7 +71,7 @@ class Pool:
         """Return whether the pool has an address."""
         return any(entry.contains(address) for entry in self.entries.values())
 
-    def status(self, assigned: Iterable[AddressRange]) -> dict[str, int]:
+    def build_status(self, assigned: Iterable[AddressRange]) -> dict[str, int]:
         """Return the status: the assigned and available addresses, as MetalLB counts them.
 
         Args:
@@ -86,7 +86,7 @@ class Pool:
             counts |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
         return counts
 
-    def addresses(self, family: str) -> Iterator[AddressRange]:
+    def list_addresses(self, family: str) -> Iterator[AddressRange]:
         """Yield the addresses of IPv4 or IPv6 in the order they are handed out."""
         for entry in self.entries.values():
             if family == f"IPv{entry.family}":
@@ -94,7 +94,7 @@ class Pool:
                     yield AddressRange(number, number, entry.family)
 
 
-def configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
+def build_configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
     """Return the declared pools as a configuration, in the order of their names.
 
     Raises:

@@ -11,7 +11,7 @@ def addresses(service: Service) -> tuple[str, ...]:
     return tuple(ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip)
 
 
-def age(service: Service) -> tuple[str, str]:
+def build_age_key(service: Service) -> tuple[str, str]:
     """Return a sort key of a Service: the oldest first."""
     created = service.metadata.creationTimestamp
     return (created.isoformat() if created else "", str(service.metadata.key))

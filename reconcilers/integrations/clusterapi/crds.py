@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from controller.scaffold.definitions import Column
 from controller.scaffold.schemas import Schema
-from reconcilers.api.crd import CrdKind, definition
+from reconcilers.api.crd import CrdKind, build_crd
 from reconcilers.integrations.clusterapi.api import (
     GROUP,
     MOVE_HIERARCHY_LABEL,
@@ -59,4 +59,4 @@ and moves objects of kinds with the second label."""
 
 def crds() -> Iterator[Schema]:
     """Yield the CustomResourceDefinition of each kind of pool."""
-    yield from map(definition, KINDS)
+    yield from map(build_crd, KINDS)

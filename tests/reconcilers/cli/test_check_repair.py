@@ -16,7 +16,7 @@ from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SECRET, TENANT_CLUSTER
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.servers import ApiServer, api_server
+from reconcilers.cli.local.servers import ApiServer, run_api_server
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.reconcilers.cli.commandline import run_beside
@@ -32,7 +32,7 @@ def encode(data: bytes) -> str:
 @asynccontextmanager
 async def site(folder: Path) -> AsyncIterator[tuple[ApiServer, str]]:
     """Start a server with one pool; give it, and the flag that leads there."""
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, [HOME])
         await Client(server.transport).create(
             NETWORK_POOL, HOME, {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
@@ -139,7 +139,7 @@ async def test_questions_are_answered_by_a_cluster(tmp_path: Path) -> None:
 
 
 async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) -> None:
-    async with api_server("bare", []) as bare:
+    async with run_api_server("bare", []) as bare:
         path = tmp_path / "kubeconfig"
         path.write_text(bare.kubeconfig)
         done = await run_beside("pools", f"--kubeconfig={path}")
@@ -150,7 +150,7 @@ async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) 
 @asynccontextmanager
 async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
     """Start a server that is its own tenant, with MetalLB's kinds; a cluster holds one range."""
-    async with api_server("management", [*crds(), *metallb_crds()]) as server:
+    async with run_api_server("management", [*crds(), *metallb_crds()]) as server:
         await make_namespaces(server.transport, [HOME, "team", METALLB])
         client = Client(server.transport)
         pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}

@@ -13,7 +13,7 @@ import pytest
 
 from reconcilers.api.crd import crds
 from reconcilers.cli.completion import main
-from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.main import COMMANDS
 from reconcilers.integrations.clusterapi.crds import crds as pool_crds
 from tests.reconcilers.cli.test_claims import ip_pool
@@ -131,7 +131,7 @@ def test_contexts_are_offered_from_the_kubeconfig(
 async def test_pools_and_namespaces_are_offered_from_the_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_pool(server)
         config = kubeconfig(server, tmp_path)
 
@@ -149,7 +149,7 @@ async def test_pools_and_namespaces_are_offered_from_the_cluster(
 async def test_pools_of_every_kind_are_offered_by_name_and_by_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with api_server("management", [*crds(), *pool_crds()]) as server:
+    async with run_api_server("management", [*crds(), *pool_crds()]) as server:
         await make_pool(server)
         for kind, name in (("inclusterippools", "machines"), ("inclusterippools", "lab")):
             body = ip_pool(name, "10.0.0.10") | {"metadata": {"name": name}}

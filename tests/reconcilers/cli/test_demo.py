@@ -26,21 +26,21 @@ from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
     DidNotHappen,
     StoryStep,
+    apply_manifests,
     build_attempt,
     build_own_object,
-    declare,
+    delete_objects,
     expect_refusals,
     expect_warnings,
     list_reasons,
     play,
-    remove,
 )
-from reconcilers.cli.demo.story import WEB, story
+from reconcilers.cli.demo.story import WEB, build_story
 from reconcilers.cli.demo.view import Broken, PlatformView
 from reconcilers.cli.interrupts import find_sole_failure
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import LocalPlatform
-from reconcilers.cli.local.servers import ApiServer, api_server
+from reconcilers.cli.local.servers import ApiServer, run_api_server
 from reconcilers.ipallocation.release import Released
 from reconcilers.loadbalancers.metallb.projection import TenantMetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
@@ -182,7 +182,7 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
 
 
 def test_every_step_explains_itself_to_who_has_never_seen_it() -> None:
-    steps = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
+    steps = build_story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
     assert len(steps) == 28
     for step in steps:
         assert len(step.explanation.split()) >= 15, step.title
@@ -205,9 +205,9 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
         leaving = StoryStep(
             "The tenant goes",
             (lambda view: releases.check_removed_first(view, 1),),
-            (remove(TENANT_CLUSTER, WEB),),
+            (delete_objects(TENANT_CLUSTER, WEB),),
         )
-        return [*story(OverlapWatch(), releases, url)[:4], leaving]
+        return [*build_story(OverlapWatch(), releases, url)[:4], leaving]
 
     with pytest.raises(ExceptionGroup) as failure:
         await perform(30.0, short)
@@ -230,7 +230,7 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
         view.allocations.subscribe(note)
 
     def short(*_: object) -> list[StoryStep]:
-        steps = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
+        steps = build_story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
         waiting = [step for step in steps if step.title.startswith("Two requests have to wait")]
         return [StoryStep("The test watches", (), (watch,)), *waiting]
 
@@ -244,9 +244,9 @@ async def test_what_the_server_refuses_is_reported() -> None:
     refused = StoryStep(
         "Nonsense is declared",
         (),
-        (declare(build_own_object("NetworkPool", "x", {"cidr": "nonsense"})),),
+        (apply_manifests(build_own_object("NetworkPool", "x", {"cidr": "nonsense"})),),
     )
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         view = PlatformView(LocalPlatform(server, {}), clock)
         await _namespace(view)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
@@ -310,7 +310,7 @@ def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
 
 @asynccontextmanager
 async def _with_crds() -> AsyncIterator[PlatformView]:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         view = PlatformView(LocalPlatform(server, {}), SystemClock())
         await _namespace(view)
         yield view
@@ -326,9 +326,9 @@ def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
         _holding("one", "10.0.0.1", "10.0.0.4"),
         _holding("other", "10.0.0.4", "10.0.0.6"),
     )
-    watch.check_change(Change(None, holding))
-    watch.check_change(Change(None, other))
-    watch.check_change(Change(other, None))
+    watch.record_change(Change(None, holding))
+    watch.record_change(Change(None, other))
+    watch.record_change(Change(other, None))
     with pytest.raises(Broken, match="other and one overlap"):
         watch.check_no_overlaps(PlatformView.__new__(PlatformView))
 
@@ -339,9 +339,9 @@ def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
         _holding("one", "10.0.0.1", "10.0.0.4"),
         _holding("other", "10.0.0.4", "10.0.0.6"),
     )
-    watch.check_change(Change(None, holding))
-    watch.check_change(Change(holding, None))
-    watch.check_change(Change(None, other))
+    watch.record_change(Change(None, holding))
+    watch.record_change(Change(holding, None))
+    watch.record_change(Change(None, other))
     assert watch.overlaps == []
     assert len(watch.handed_out) == 2
 

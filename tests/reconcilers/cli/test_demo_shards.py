@@ -8,7 +8,7 @@ from reconcilers.cli.demo import settings
 from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import StoryStep
-from reconcilers.cli.demo.story import story
+from reconcilers.cli.demo.story import build_story
 from reconcilers.cli.demo.view import NotSeenYet, PlatformView
 
 SHARDS = 4
@@ -34,7 +34,7 @@ async def test_a_replica_that_is_lost_in_a_burst_is_replaced_where_replicas_shar
     monkeypatch.setattr(settings, "ELECTION", replace(settings.ELECTION, shards=SHARDS))
 
     def short(overlaps: OverlapWatch, releases: ReleaseWatch, url: str) -> list[StoryStep]:
-        steps = story(overlaps, releases, url)
+        steps = build_story(overlaps, releases, url)
         [loss] = [step for step in steps if step.title.startswith("The leader is cut off")]
         shared = StoryStep("Both replicas hold shards", (both_work,))
         never = StoryStep("No two ranges overlapped", (overlaps.check_no_overlaps,))

@@ -11,7 +11,7 @@ from controller.manager import Manager
 from controller.meta import Key, Version
 from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.balancer import wait_established
-from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
 from reconcilers.cli.standin.serviceaddresses import addresses
 from reconcilers.loadbalancers.cilium.pools import (
@@ -29,7 +29,7 @@ from tests.polling import until
 async def _tenant() -> AsyncIterator[Client]:
     """Run the stand-in in a tenant of its own; return a client of the tenant."""
     clock = SystemClock()
-    async with api_server("tenant", cilium_crds()) as server:
+    async with run_api_server("tenant", cilium_crds()) as server:
         await wait_established(server.transport, clock, cilium_crds())
         manager = Manager(server.transport, clock=clock)
         LbIpamStandIn(manager, clock)

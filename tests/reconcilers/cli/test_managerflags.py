@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from controller.options import ManagerOptions, SelfSigned
 from reconcilers.cli.flags import name_variable
 from reconcilers.cli.managerflags import (
+    build_manager_options,
     log_options,
     manager_options,
-    manager_settings,
 )
 from reconcilers.cli.run import run
 from reconcilers.cli.settingflags import list_settings, setting_options
@@ -61,7 +61,7 @@ def options(*arguments: str, **variables: str) -> ManagerOptions:
     @log_options
     @setting_options
     def command(**values: Any) -> None:
-        used_options.append(manager_settings(values, "home"))
+        used_options.append(build_manager_options(values, "home"))
 
     done = CliRunner().invoke(command, arguments, env=variables, catch_exceptions=False)
     assert done.exit_code == 0, done.output

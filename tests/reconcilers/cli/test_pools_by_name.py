@@ -11,7 +11,7 @@ import yaml
 from reconcilers.api import crd
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.kindwords import list_kind_words
-from reconcilers.cli.cluster.poolnames import namespace_in
+from reconcilers.cli.cluster.poolnames import find_common_namespace
 from tests.reconcilers.cli.commandline import Outcome, holding
 from tests.reconcilers.cli.test_claims import address, ask_command, body, claim, ip_pool
 from tests.reconcilers.cli.test_claims_map import of_page
@@ -241,11 +241,11 @@ def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
 
 
 def test_the_namespace_that_all_names_say_is_read_if_not_all_may_be() -> None:
-    assert namespace_in(["site/lab", "NetworkPool/site/other"]) == "site"
-    assert namespace_in(["site/lab", "elsewhere/lab"]) == ""
-    assert namespace_in(["networkpool.butler.butlerlabs.dev/lab"]) == ""
-    assert namespace_in(["site/lab", "lab"]) == ""
-    assert namespace_in([]) == ""
+    assert find_common_namespace(["site/lab", "NetworkPool/site/other"]) == "site"
+    assert find_common_namespace(["site/lab", "elsewhere/lab"]) == ""
+    assert find_common_namespace(["networkpool.butler.butlerlabs.dev/lab"]) == ""
+    assert find_common_namespace(["site/lab", "lab"]) == ""
+    assert find_common_namespace([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_the_kind_of_a_pool_is_named_as_kubectl_takes_and_prints_it(
 ) -> None:
     for name in (f"{kind}/machines", f"{kind}/b/machines"):
         assert titles(ask_command(tmp_path, f"map {name}", *NAMESAKES)) == [title]
-        assert namespace_in([name]) in {"", "b"}
+        assert find_common_namespace([name]) in {"", "b"}
 
 
 def test_short_names_of_kinds_are_those_of_the_definitions() -> None:

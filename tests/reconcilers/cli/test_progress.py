@@ -14,10 +14,10 @@ from controller.clock import SystemClock
 from manifests import documents
 from reconcilers.cli import progress as module
 from reconcilers.cli.demo.story import WEB
-from reconcilers.cli.local.platform import LocalTenant, platform
+from reconcilers.cli.local.platform import LocalTenant, run_platform
 from reconcilers.cli.problems import say
 from reconcilers.cli.progress import Work, count_progress, progress, show_done, show_progress
-from reconcilers.cli.up import load
+from reconcilers.cli.up import apply_samples
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import ask, make_holder
@@ -99,7 +99,7 @@ def test_a_line_never_breaks_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    line = Work("a sentence that is much longer than the terminal is wide", 1, 2).line(3.0)
+    line = Work("a sentence that is much longer than the terminal is wide", 1, 2).render_line(3.0)
     bar = line.removeprefix("\r").removesuffix("\033[K")
     assert len(bar) == columns - 1
     assert columns < 60 or bar.endswith("... [##########----------] 1 of 2 ... 3 s")
@@ -161,12 +161,12 @@ def test_commands_that_work_on_much_say_what_they_do(
 
 async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:
     clock = SystemClock()
-    async with platform([LocalTenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
+    async with run_platform([LocalTenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
         starting, controllers = works
         assert (starting.activity, starting.done, starting.of) == ("starting API servers", 2, 2)
         assert controllers.activity == "starting MetalLB and the controllers"
         with progress("applying samples"):
             samples = documents("samples")[:3]
-            assert await load(whole.management, samples) == 3
+            assert await apply_samples(whole.management, samples) == 3
         assert (works[-1].done, works[-1].of) == (2, 3)
     assert works[-1].activity == "stopping API servers"

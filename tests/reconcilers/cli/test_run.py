@@ -21,7 +21,7 @@ from envtest import ControlPlane
 from reconcilers.api.crd import crds
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.servers import ApiServer, api_server
+from reconcilers.cli.local.servers import ApiServer, run_api_server
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
 from reconcilers.cli.settingflags import build_settings, list_settings
@@ -209,7 +209,7 @@ def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_not_refused() 
 
 
 async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         where = server.url.removeprefix("https://")
         done = await call("run", kubeconfig(server, tmp_path), f"--metrics-bind-address={where}")
     assert done.returncode == 1
@@ -218,7 +218,7 @@ async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
 
 
 async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         async with start("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
             for name in ("networkpool", "ipallocation", "tenantcluster", "providerconfig"):
@@ -229,7 +229,7 @@ async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
 
 
 async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         async with start("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
             await running.until("Starting workers")
@@ -241,7 +241,7 @@ async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
 
 
 async def test_shards_without_leader_election_are_refused_with_a_sentence(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         done = await call(
             *("run", kubeconfig(server, tmp_path), *PORTS_OFF),
             *("--shards=4", "--log-format=console"),
@@ -253,7 +253,7 @@ async def test_shards_without_leader_election_are_refused_with_a_sentence(tmp_pa
 
 @pytest.mark.slow
 async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         arguments = ("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST, "--shards=4")
         async with start(*arguments) as first, start(*arguments):
@@ -338,7 +338,7 @@ async def _readyz(where: str) -> tuple[int, str]:
 
 
 async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         argument = kubeconfig(server, tmp_path)
     async with start("run", argument, *PORTS_OFF) as running:
         await running.until("list/watch failed, retrying.*networkpools")
@@ -350,7 +350,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
     tmp_path: Path,
 ) -> None:
     port, probes = _free_port(), f"127.0.0.1:{_free_port()}"
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         await server.client.create(VALIDATING, "", _registration(port))
         async with start(

@@ -13,7 +13,7 @@ from allocator import AddressRange
 from controller.clock import SystemClock
 from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.objects import apply
-from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.standin.pools import crds
 from reconcilers.loadbalancers.metallb.installation.bundle import parse_bundle
 from tests.polling import SECONDS
@@ -72,7 +72,7 @@ async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
     [config] = objects(SAMPLES / "95-metallb-bundle.yaml")
     bundle = parse_bundle(config["data"])
     assert [str(manifest) for manifest in bundle.manifests[:1]] == ["Namespace metallb-system"]
-    async with api_server("tenant", []) as server:
+    async with run_api_server("tenant", []) as server:
         for manifest in bundle.manifests:
             await apply(server.transport, manifest.body)
         with anyio.fail_after(SECONDS):

@@ -17,7 +17,7 @@ from controller.transport import Transport
 from reconcilers.api.services import SERVICE, Service
 from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.objects import apply, delete, make_namespaces
-from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.standin.controller import ALLOCATED_FROM, MetalLBStandIn
 from reconcilers.cli.standin.pools import ADDRESS_POOL, NAMESPACE, crds
 from reconcilers.cli.standin.serviceaddresses import addresses
@@ -67,7 +67,7 @@ class Tenant:
 
 @asynccontextmanager
 async def a_tenant() -> AsyncIterator[Tenant]:
-    async with api_server("tenant", crds()) as server:
+    async with run_api_server("tenant", crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         tenant = Tenant(server.transport)
         async with run_in_background([tenant.manager.run]):
@@ -127,7 +127,7 @@ async def test_a_configuration_that_overlaps_is_not_put_in_force() -> None:
 
 
 async def test_a_pool_without_addresses_is_refused_at_once() -> None:
-    async with api_server("tenant", crds()) as server:
+    async with run_api_server("tenant", crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         with pytest.raises(Invalid, match=r"spec\.addresses"):
             await apply(server.transport, pool())
@@ -148,7 +148,7 @@ async def test_a_service_that_is_no_load_balancer_any_more_frees_its_address() -
 
 async def test_where_metallb_comes_later_the_stand_in_begins_later() -> None:
     clock = SystemClock()
-    async with api_server("tenant", []) as server:
+    async with run_api_server("tenant", []) as server:
         event = anyio.Event()
 
         async def wait() -> None:

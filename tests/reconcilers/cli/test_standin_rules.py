@@ -23,7 +23,7 @@ from reconcilers.cli.standin.pools import (
     InvalidConfig,
     Pool,
     StandInPoolSpec,
-    configuration,
+    build_configuration,
 )
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,25 +80,25 @@ def test_a_pool_that_metallb_refuses_is_refused_and_the_entry_is_named(
     addresses: list[str], complaint: str
 ) -> None:
     with pytest.raises(InvalidConfig, match="default-pool") as refused:
-        configuration([declare_pool(*addresses)])
+        build_configuration([declare_pool(*addresses)])
     assert complaint in str(refused.value)
 
 
 def test_overlap_between_pools_is_refused_too() -> None:
     with pytest.raises(InvalidConfig, match='in pool "b" overlaps'):
-        configuration(
+        build_configuration(
             [declare_pool("10.0.0.0/8", name="a"), declare_pool("10.0.0.0/16", name="b")]
         )
 
 
 def test_a_pool_outside_of_metallbs_namespace_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="must be created in metallb-system"):
-        configuration([declare_pool("10.0.0.0/24", namespace="default")])
+        build_configuration([declare_pool("10.0.0.0/24", namespace="default")])
 
 
 def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
-    (pool,) = configuration([declare_pool("10.0.0.9/30", "10.0.1.1 - 10.0.1.2")])
-    assert [address.start_text for address in pool.addresses("IPv4")] == [
+    (pool,) = build_configuration([declare_pool("10.0.0.9/30", "10.0.1.1 - 10.0.1.2")])
+    assert [address.start_text for address in pool.list_addresses("IPv4")] == [
         "10.0.0.8",
         "10.0.0.9",
         "10.0.0.10",
@@ -109,7 +109,7 @@ def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
 
 
 def test_the_first_free_address_goes_to_the_oldest_service() -> None:
-    pools = configuration([declare_pool("10.0.0.5-10.0.0.6", "10.0.0.1-10.0.0.1")])
+    pools = build_configuration([declare_pool("10.0.0.5-10.0.0.6", "10.0.0.1-10.0.0.1")])
     young = service("a")
     metadata = replace(young.metadata, creationTimestamp=datetime.now(UTC))
     young = structs.replace(young, metadata=metadata)
@@ -122,14 +122,14 @@ def test_the_first_free_address_goes_to_the_oldest_service() -> None:
 
 
 def test_a_service_keeps_its_address_though_an_earlier_one_is_free() -> None:
-    pools = configuration([declare_pool("10.0.0.1-10.0.0.9")])
+    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.9")])
     given_addresses = given_to([service("new"), service("old", "10.0.0.7")], pools)
     assert given_addresses["old"].addresses == ("10.0.0.7",)
     assert given_addresses["new"].addresses == ("10.0.0.1",)
 
 
 def test_an_address_that_left_the_pools_is_replaced() -> None:
-    pools = configuration([declare_pool("10.0.0.1-10.0.0.9")])
+    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.9")])
     assert given_to([service("a", "10.9.9.9")], pools)["a"].addresses == ("10.0.0.1",)
 
 
@@ -140,14 +140,14 @@ def test_without_pools_every_service_loses_its_address() -> None:
 
 
 def test_a_full_pool_that_a_service_asks_for_is_named() -> None:
-    pools = configuration([declare_pool("10.0.0.1-10.0.0.1", name="lab")])
+    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.1", name="lab")])
     asking = service("b", annotations={"metallb.io/address-pool": "lab"})
     assignment = given_to([service("a", "10.0.0.1"), asking], pools)["b"]
     assert assignment.problem.endswith("no available IPs in pool lab")
 
 
 def test_other_classes_and_types_are_left_alone() -> None:
-    pools = configuration([declare_pool("10.0.0.0/24")])
+    pools = build_configuration([declare_pool("10.0.0.0/24")])
     other = service("a", spec=ServiceSpec(type="LoadBalancer", loadBalancerClass="cilium.io/lb"))
     internal = service("b", spec=ServiceSpec(type="ClusterIP"))
     assert assign_addresses([other, internal], pools) == []
@@ -158,7 +158,7 @@ def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
         declare_pool("10.0.0.1-10.0.0.1"),
         spec=StandInPoolSpec(("10.0.0.1-10.0.0.1",), autoAssign=False),
     )
-    pools = configuration([reserved])
+    pools = build_configuration([reserved])
     asked = service("a", annotations={"metallb.io/address-pool": "default-pool"})
     given_addresses = given_to([asked, service("b")], pools)
     assert given_addresses["a"].addresses == ("10.0.0.1",)
@@ -166,7 +166,7 @@ def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
 
 
 def test_an_address_asked_for_by_name_is_given_or_nothing_is() -> None:
-    pools = configuration([declare_pool("10.0.0.1-10.0.0.9")])
+    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.9")])
     wish = {"metallb.io/loadBalancerIPs": "10.0.0.4"}
     given_addresses = given_to(
         [service("a", annotations=wish), service("b", annotations=wish)], pools
@@ -179,13 +179,13 @@ def test_an_address_asked_for_by_name_is_given_or_nothing_is() -> None:
 def test_a_pool_that_does_not_exist_is_named() -> None:
     wish = {"metallb.universe.tf/address-pool": "nope"}
     given_addresses = given_to(
-        [service("a", annotations=wish)], configuration([declare_pool("10.0.0.0/24")])
+        [service("a", annotations=wish)], build_configuration([declare_pool("10.0.0.0/24")])
     )
     assert 'unknown pool "nope"' in given_addresses["a"].problem
 
 
 def test_both_families_of_a_service_come_from_one_pool() -> None:
-    pools = configuration(
+    pools = build_configuration(
         [
             declare_pool("10.0.0.0/30", name="a"),
             declare_pool("10.1.0.0/30", "fc00::/126", name="b"),
@@ -203,7 +203,7 @@ def test_both_families_of_a_service_come_from_one_pool() -> None:
     st.integers(1, 10),
 )
 def test_no_address_is_ever_given_twice(shown_addresses: list[str], size: int) -> None:
-    pools = configuration([declare_pool(f"10.0.0.1-10.0.0.{size}")])
+    pools = build_configuration([declare_pool(f"10.0.0.1-10.0.0.{size}")])
     services = [service(f"s{n}", address) for n, address in enumerate(shown_addresses)]
     all_assignments = assign_addresses([*services, service("fresh")], pools)
     assigned_addresses = [

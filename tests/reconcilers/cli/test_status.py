@@ -18,7 +18,7 @@ from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.cluster.findingnames import list_subject_names
-from reconcilers.cli.cluster.objects import ReadingScope, in_cluster
+from reconcilers.cli.cluster.objects import ReadingScope, run_in_cluster
 from reconcilers.cli.cluster.statuspage import build_status_page
 from reconcilers.health.pools import FreeBlocks, list_pool_findings
 from reconcilers.integrations.core.scopedlists import NotRead
@@ -392,7 +392,7 @@ def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
 
     huge = _Huge()
     monkeypatch.setattr("controller.config.open_transport", connect_to_nothing)
-    assert in_cluster(ReadingScope(), "reading", read) is huge
+    assert run_in_cluster(ReadingScope(), "reading", read) is huge
     assert huge.texts == 0
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconcilers.api.crd import crds
 from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.interrupts import run_until_interrupted
-from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.local.servers import run_api_server
 from reconcilers.networkpool.picture import make_picture
 from tests.controller.test_execplugin import runs, waiting
 from tests.polling import SECONDS, make_awaitable, until
@@ -150,7 +150,7 @@ def test_force_color_colours_what_is_piped(
 
 
 async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_pool(server)
         config = kubeconfig(server, tmp_path)
         async with (

@@ -13,7 +13,7 @@ import pytest
 from controller.codec import encode
 from reconcilers.api.crd import crds
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.servers import ApiServer, api_server
+from reconcilers.cli.local.servers import ApiServer, run_api_server
 from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import find_installed_command, start
@@ -53,7 +53,7 @@ async def first_message(url: str, token: str) -> dict[str, Any]:
 
 
 async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -> None:
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_pool(server)
         arguments = ("ui", kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
         async with start(*arguments, program=find_installed_command) as running:
@@ -65,7 +65,7 @@ async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -
 
 async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
     """401 without a token, 403 without the right, and everything with both."""
-    async with api_server("management", crds()) as server:
+    async with run_api_server("management", crds()) as server:
         await make_pool(server)
         tokens = [await service_account(server, name) for name in ("viewer", "other")]
         await let_read(server, "viewer")

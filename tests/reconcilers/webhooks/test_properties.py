@@ -91,7 +91,7 @@ def oracle(spec: NetworkPoolSpec) -> set[int] | None:
     except InvalidPool:
         return None
     network = ip_network(spec.cidr, strict=False)
-    spans = spec.spans() or ((str(network[0]), str(network[-1])),)
+    spans = spec.list_declared_spans() or ((str(network[0]), str(network[-1])),)
     handed = {
         number
         for start, end in spans
@@ -121,7 +121,7 @@ def situation(
     tenant = None
     if spec.tenantAllocation is not None:
         in_ranges = bool(spec.tenantAllocation.ranges)
-        tenant = _tenant([*spec.spans()], in_ranges)
+        tenant = _tenant([*spec.list_declared_spans()], in_ranges)
     pool = make.pool(
         cidr=spec.cidr, reserved=reserved, tenant=tenant, status={"assignments": promises}
     )
@@ -190,7 +190,7 @@ def test_no_row_of_accepted_edits_leaves_an_allocation_outside(
         candidate = make.pool(
             cidr=edit.spec.cidr,
             reserved=[reserved_range.cidr for reserved_range in edit.spec.reserved],
-            tenant=_tenant([*edit.spec.spans()], in_ranges=True),
+            tenant=_tenant([*edit.spec.list_declared_spans()], in_ranges=True),
             status={
                 "assignments": [
                     make.list_promise(assignment) for assignment in pool.status.assignments
