@@ -402,7 +402,11 @@ class Cache(Generic[T]):
         replaced: bool,
         size: int,
     ) -> Iterator[None]:
-        """Replace all delivered objects by those of a list, `size` of them at each step."""
+        """Replace all delivered objects by those of a list, `size` of them at each step.
+
+        In the steps before that, the index functions are called with the listed objects, which
+        shows whether these can be indexed. `replace_in_slices` has the rules.
+        """
         listed = _Listed[T](revision, dict(unreadable or {}))
         for batch in batches(items):
             for item in batch:

@@ -247,9 +247,10 @@ async def _load_kubeconfigs(
     """
     documents = _read_kubeconfigs(paths)
     where = os.pathsep.join(map(str, paths))
-    chosen = _choose_context(documents, context, where)
-    name = _index_entries(documents, "context")[chosen].get("user")
-    user = _index_entries(documents, "user").get(str(name), {})
+    context_name = _choose_context(documents, context, where)
+    user_name = _index_entries(documents, "context")[context_name].get("user")
+    # Empty if the context names no user, which plain HTTP does not need.
+    user = _index_entries(documents, "user").get(str(user_name), {})
     config = import_kubeconfig_reader()
     reader = config.kube_config
     configuration = reader.Configuration()
@@ -267,16 +268,15 @@ async def _load_kubeconfigs(
             )
             # The loader must not run the plugin again or prefer other credentials to the plugin's.
             for field_name in ("exec", "token", "tokenFile", "username", "password"):
-                merged["users"].get_with_name(name)["user"].value.pop(field_name, None)
+                merged["users"].get_with_name(user_name)["user"].value.pop(field_name, None)
         elif user.get("token") and user.get("tokenFile"):
             # The loader takes `token`; kubectl takes it only while the file cannot be read.
-            ignored_field = (
-                "token" if _has_token(_find_token_file(paths, documents, name)) else "tokenFile"
-            )
-            merged["users"].get_with_name(name)["user"].value.pop(ignored_field)
+            token_file = _find_token_file(paths, documents, user_name)
+            ignored_field = "token" if _has_token(token_file) else "tokenFile"
+            merged["users"].get_with_name(user_name)["user"].value.pop(ignored_field)
         loader = reader.KubeConfigLoader(
             merged,
-            active_context=chosen,
+            active_context=context_name,
             config_base_path=None,  # each file's own folder
             temp_file_path=_create_private_directory(),
         )
@@ -289,7 +289,7 @@ async def _load_kubeconfigs(
                     plugin_answer,
                     file_key_name=None,  # the answer never names a file
                     data_key_name=answer_field,
-                    base64_file_content=False,
+                    base64_file_content=False,  # the answer has PEM texts
                     temp_file_path=_create_private_directory(),
                 ).as_file()
                 for answer_field in ("clientCertificateData", "clientKeyData")
@@ -302,7 +302,7 @@ async def _load_kubeconfigs(
         raise ConfigurationError(
             f"kubeconfig {where} cannot be used: {type(error).__name__}: {error}"
         ) from error
-    _check_user(user, configuration, where=where, name=name)
+    _check_user(user, configuration, where=where, name=user_name)
     return configuration
 
 
