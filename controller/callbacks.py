@@ -28,6 +28,8 @@ class UnexpectedError(RuntimeError):
 def function_name(function: object) -> str:
     """Return the module and the qualified name of a function, for messages.
 
+    A partial has the name of its function, and an object with `__call__` that of its type.
+
     Args:
         function: a function, a method, a partial of one, or an object with `__call__`.
     """

@@ -380,7 +380,7 @@ class Client:
         }
         if propagation:
             options["propagationPolicy"] = propagation
-        if self._dry_run:
+        if self.is_dry_run:
             options["dryRun"] = ["All"]  # the server reads no query when there is a body
         path = resource.path(at.key)
         with _name_request_in_errors("delete", resource, at.key):

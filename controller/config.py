@@ -337,8 +337,8 @@ def _choose_context(documents: _Documents, context: str | None, where: str) -> s
     """
     contexts = _index_entries(documents, "context")
     all_names = ", ".join(contexts) or "none"
-    current = (document.get("current-context") for document in documents)
-    name = str(context or next(filter(None, current), ""))
+    current_names = (document.get("current-context") for document in documents)
+    name = str(context or next(filter(None, current_names), ""))
     if not name:
         raise ConfigurationError(
             f"kubeconfig {where} has no current-context; name one of these: {all_names}"
@@ -353,8 +353,7 @@ def _choose_context(documents: _Documents, context: str | None, where: str) -> s
     if parts is None:
         raise ConfigurationError(
             f"kubeconfig {where}: the server of cluster {contexts[name]['cluster']!r} is not a"
-            f" URL of"
-            f" a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
+            f" URL of a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
         )
     # Plain HTTP (kubectl proxy, for example) needs no user; but a user that is named must exist.
     if parts.scheme == "https" or contexts[name].get("user"):

@@ -77,7 +77,10 @@ class Deadline:
         return cast("R", result)
 
     async def _cancel_late(self, task: "asyncio.Task[object]") -> None:
-        """Cancel the code when its time is over, and again after growing delays."""
+        """Cancel the code when its time is over, and again after growing delays.
+
+        `run` ends this task when the code has ended.
+        """
         await self._clock.sleep(self._seconds)
         if self._cancel(task):
             self._on_passed()

@@ -292,9 +292,9 @@ class Recorder:
                     await self._write_count(key, series)
 
     async def _wait_for_work(self) -> None:
-        """Wait until an event is recorded or the count of a series has to be written."""
+        """Wait until an event is recorded, or until it is time to look at a series again."""
         due = self._looks.earliest
-        if due is None:
+        if due is None:  # there is no series
             await self._work_added.wait()
             return
         with self._clock.move_on_after(due - self._clock.monotonic()):

@@ -311,8 +311,8 @@ class Informer(Generic[T]):
         key is delivered again after half a minute.
 
         Args:
-            handler: is called.
-            replayed: as for `add_handler`.
+            handler: is called with a key.
+            replayed: False to leave out the keys of objects that are unreadable now.
 
         Raises:
             TypeError: the handler is async or cannot be called.

@@ -392,6 +392,8 @@ class ShardWork:
     async def end(self, shard: int, grace_seconds: float = 0.0) -> None:
         """Begin no more work for a shard; return once all its work has ended.
 
+        The controllers then forget the keys of the shard.
+
         Args:
             grace_seconds: how long running reconciliations may go on before they are cancelled.
         """
@@ -403,7 +405,7 @@ class ShardWork:
                 job.partition.cancel(shard)
         if shard == LEADING_SHARD:
             await self._services.end()
-        await self._wait_idle(shard)
+        await self._wait_idle(shard)  # a cancelled reconciliation may take time to end
         for job in tuple(self._jobs):
             if job.partition is not None:
                 job.partition.forget(shard)

@@ -63,7 +63,7 @@ def create_stream_query(revision: str) -> dict[str, str]:
     """
     return {
         "sendInitialEvents": "true",
-        "resourceVersionMatch": "NotOlderThan",
+        "resourceVersionMatch": "NotOlderThan",  # the server requires it for initial events
         "resourceVersion": revision,
     }
 
