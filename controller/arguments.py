@@ -80,6 +80,14 @@ def check_argument(
         )
 
 
+_SCOPE_HINTS = {
+    "namespace": "; pass a NamespaceSet as namespaces=",
+    "labels": "; write_selector makes it of a label selector in object form",
+    "fields": ", as in metadata.name=web",
+}
+"""How a part of a scope is written instead, for the message of `check_scope`."""
+
+
 def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: str) -> None:
     """Raise TypeError if a part of a scope is no text, such as a selector in object form.
 
@@ -91,11 +99,7 @@ def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: st
     for name, value in scope.items():
         if isinstance(value, str):
             continue
-        hint = (
-            "; pass a NamespaceSet as namespaces="
-            if name == "namespace"
-            else "; write_selector makes it of a label selector in object form"
-        )
+        hint = _SCOPE_HINTS.get(name, "")
         raise TypeError(
             f"{caller} of {resource.full_name}: {name} must be text, not"
             f" {describe_value(value)}{hint}"

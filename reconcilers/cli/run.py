@@ -106,7 +106,13 @@ async def _run_controllers(
             from reconcilers.wiring.page import add_page
 
             page_bind, certificate_folder = page
-            add_page(manager, transport, page_bind, certificate_folder, settings.integration)
+            add_page(
+                manager,
+                transport,
+                bind=page_bind,
+                cert_dir=certificate_folder,
+                integrations=settings.integration,
+            )
         try:
             await run_until_signal(manager)
         finally:

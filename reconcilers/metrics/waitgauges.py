@@ -58,14 +58,13 @@ def _make_waiting_cluster_gauges(
         requests = _list_requests_without_allocation(cluster)
         # A cluster counts once for a pool and a reason, even with several requests.
         by_reason.update({request.reason for request in requests})
-        candidates = {
-            (key, request.reason): (now - request.since).total_seconds() if request.since else 0.0
-            for request in requests
-            for key in _list_candidate_pools(request, pools)
-        }
-        by_pool.update(candidates.keys())
-        for (key, _), seconds in candidates.items():
-            oldest[key] = max(oldest[key], seconds)
+        candidates = [
+            (key, request) for request in requests for key in _list_candidate_pools(request, pools)
+        ]
+        by_pool.update({(key, request.reason) for key, request in candidates})
+        for key, request in candidates:
+            if request.since is not None:
+                oldest[key] = max(oldest[key], (now - request.since).total_seconds())
     total = GaugeMetricFamily(
         "butler_tenant_clusters_waiting",
         "TenantClusters that wait for addresses without an IPAllocation, by reason.",

@@ -178,6 +178,8 @@ def test_a_set_of_namespaces_in_the_wrong_place_is_named(manager: Manager) -> No
 def test_a_selector_in_object_form_is_named(manager: Manager) -> None:
     with pytest.raises(TypeError, match=r"labels must be text, not \{'a': 'b'\}; write_selector"):
         manager.informer(WIDGETS, labels={"a": "b"})  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"fields must be text, .*, as in metadata\.name=web"):
+        manager.informer(WIDGETS, fields={"a": "b"})  # type: ignore[call-overload]
 
 
 async def test_an_informer_in_place_of_the_kind_of_a_child_is_named(manager: Manager) -> None:

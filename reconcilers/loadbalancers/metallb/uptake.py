@@ -249,6 +249,8 @@ def describe_unusable(pools: Mapping[str, IPAddressPool]) -> str:
     # Sorted by their first address: if any two ranges overlap, two neighbours do.
     for (family, _, last, name), (next_family, first, _, next_name) in pairwise(sorted(extents)):
         if family == next_family and first <= last:
+            if name == next_name:
+                return f"IPAddressPool {truncate(name, _LONGEST)} has entries that overlap"
             both = " and ".join(truncate(pool, _LONGEST) for pool in sorted((name, next_name)))
             return f"IPAddressPools {both} overlap"
     return ""

@@ -1,9 +1,11 @@
 """Clusters that find no pool make no IPAllocation, and are counted and told all the same."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from controller.errors import NoAnswer
 from controller.manager import Manager
+from reconcilers.metrics.waitgauges import make_waiting_metrics
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
 from tests.reconcilers.platform import Platform
@@ -65,6 +67,31 @@ async def test_clusters_without_an_allocation_are_counted_in_the_pool_that_they_
             if event["reason"] == "PoolExhausted" and event["type"] == "Warning"
         ]
         assert sorted(set(events)) == sorted(waiting)
+
+
+def test_the_oldest_of_several_requests_of_a_cluster_tells_how_long_it_waits() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    waiting = [
+        {
+            "type": purpose,
+            "role": "initial",
+            "reason": "PoolExhausted",
+            "addresses": 5,
+            "namespace": make.NAMESPACE,
+            "pools": ["lab"],
+            "since": (now - timedelta(seconds=seconds)).isoformat(),
+        }
+        for purpose, seconds in (("nodes", 90), ("loadbalancer", 10))
+    ]
+    cluster = make.tenant("a", status={"network": {"waiting": waiting}})
+    metrics = make_waiting_metrics([cluster], [make.pool()], waiting_allocations=[], now=now)
+    [age] = [
+        sample.value
+        for metric in metrics
+        for sample in metric.samples
+        if sample.name == "butler_network_pool_oldest_waiting_tenant_cluster_seconds"
+    ]
+    assert age == 90
 
 
 async def test_what_waits_for_a_pool_of_two_families_is_counted_for_the_family_that_it_needs() -> (

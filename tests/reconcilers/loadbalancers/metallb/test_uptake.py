@@ -169,6 +169,10 @@ class TestWhatMetalLBCannotUse:
         pools = {"a": _pool("10.0.0.0-10.0.0.9"), "b": _pool("10.0.1.0/24", "10.0.0.9/32")}
         assert describe_unusable(pools) == "IPAddressPools a and b overlap"
 
+    def test_a_pool_whose_entries_overlap_is_named_once(self) -> None:
+        pools = {"a": _pool("10.0.0.0-10.0.0.9", "10.0.0.9/32")}
+        assert describe_unusable(pools) == "IPAddressPool a has entries that overlap"
+
     def test_an_entry_that_is_no_range_is_named(self) -> None:
         assert describe_unusable({"a": _pool("10.0.0.9-10.0.0.1")}).startswith(
             "IPAddressPool a has '10.0"
