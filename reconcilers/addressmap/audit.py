@@ -203,7 +203,7 @@ def _find_takeover_effects(objects: Objects) -> Iterator[Finding]:
                 sentence=sentence,
                 choices=("none", "delete"),
             )
-    if objects.limits_of(IP_ALLOCATION):
+    if objects.find_unread_lists(IP_ALLOCATION):
         return  # a cluster may have addresses that the user may not read
     for cluster, sentence in adoption.find_newly_served(*read_objects, objects.providers):
         yield Finding(

@@ -75,12 +75,12 @@ class Objects:
         """The lists of all kinds that the user may not read; addresses held there look free."""
         return (*self.not_read, *self.integrations.not_read)
 
-    def limits_of(self, resource: Resource[Any], namespace: str = "") -> Sequence[NotRead]:
-        """Return the lists of a kind that the user may not read.
+    def find_unread_lists(self, resource: Resource[Any], namespace: str = "") -> Sequence[NotRead]:
+        """Return the lists of a kind that the user may not read; empty if all could be read.
 
         Args:
             resource: the kind.
-            namespace: the namespace; empty for all.
+            namespace: the namespace that must be known; empty for all namespaces.
         """
         return limits_in(namespace, {resource.full_name}, self.all_not_read)
 
@@ -90,9 +90,9 @@ class Objects:
         True if it could not be decoded, or if the user may not read the list of its kind.
         """
         is_unreadable = (resource.kind, key) in self.unreadable
-        return is_unreadable or bool(self.limits_of(resource, key.namespace))
+        return is_unreadable or bool(self.find_unread_lists(resource, key.namespace))
 
-    def unreadable_of(self, resource: Resource[Any]) -> dict[Key, str]:
+    def find_unreadable(self, resource: Resource[Any]) -> dict[Key, str]:
         """Return why objects of a kind could not be decoded, by key."""
         return {
             key: reason for (kind, key), reason in self.unreadable.items() if kind == resource.kind
@@ -126,7 +126,7 @@ class Objects:
             integrations=self.integrations.within({"", namespace}),
         )
 
-    def of_tenants(self, namespace: str) -> "Objects":
+    def select_tenants(self, namespace: str) -> "Objects":
         """Return all objects, with only the TenantClusters of a namespace; empty for all."""
         if not namespace:
             return self
@@ -135,7 +135,7 @@ class Objects:
         }
         return replace(self, clusters=clusters)
 
-    def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
+    def group_by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return each cluster with the allocations that name it, all by namespace and name."""
         allocations_by_tenant: dict[Key, list[IPAllocation]] = {
             key: [] for key in sorted(self.clusters)

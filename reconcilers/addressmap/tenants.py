@@ -149,7 +149,7 @@ def list_holdings(objects: Objects) -> list[Holding]:
         is_existing = tenant is not None and not is_foreign(allocation, tenant)
         members.setdefault((key, is_existing), []).append(allocation)
     missing = NO_OBJECT if objects.owners_known else NOT_READ
-    not_read = objects.limits_of(IP_ALLOCATION)
+    not_read = objects.find_unread_lists(IP_ALLOCATION)
     ordered = sorted(members, key=lambda member: (member[0], not member[1]))
     holdings = []
     for key, is_existing in ordered:

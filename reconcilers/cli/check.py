@@ -152,19 +152,19 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
         tenants: whether --tenants asks to compare the load balancers of tenants.
     """
     checks = {
-        "NetworkPools": objects.limits_of(NETWORK_POOL, namespace),
+        "NetworkPools": objects.find_unread_lists(NETWORK_POOL, namespace),
         "overlaps and labels of IPAllocations, and the figures of NetworkPools": (
-            objects.limits_of(IP_ALLOCATION, namespace)
+            objects.find_unread_lists(IP_ALLOCATION, namespace)
         ),
-        "IPAllocations whose TenantCluster is gone": objects.limits_of(TENANT_CLUSTER)
-        or objects.limits_of(IP_ALLOCATION, namespace),
+        "IPAllocations whose TenantCluster is gone": objects.find_unread_lists(TENANT_CLUSTER)
+        or objects.find_unread_lists(IP_ALLOCATION, namespace),
         "references to ProviderConfigs and NetworkPools": objects.not_read,
         "what refers to objects of other platforms that you may not read, and the figures of their"
         " pools": objects.integrations.not_read,
         "overlaps with pools that you may not read": [
             limit
             for kind in (pool_kinds() if objects.all_not_read else ())
-            for limit in objects.limits_of(kind)
+            for limit in objects.find_unread_lists(kind)
         ],
         "load balancers of tenants without an IPAllocation that you may read": (
             objects.not_read if tenants else ()

@@ -44,7 +44,7 @@ class Freezer:
         self._cpu_time_at_start = 0.0
         self._thawed_at = monotonic()
 
-    def note(self, phase: str, info: Mapping[str, int]) -> None:
+    def handle_collection(self, phase: str, info: Mapping[str, int]) -> None:
         """Handle the start or the end of a collection; a callback for `gc.callbacks`.
 
         Args:
@@ -73,13 +73,13 @@ def short_collections() -> Iterator[None]:
     All present objects are frozen: modules and classes stay for the life of the process. Later,
     all objects that are left after a long collection are frozen. At the end, all is thawed.
     """
-    note, thresholds = Freezer().note, gc.get_threshold()
+    handle_collection, thresholds = Freezer().handle_collection, gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
-    gc.callbacks.append(note)
+    gc.callbacks.append(handle_collection)
     try:
         yield
     finally:
-        gc.callbacks.remove(note)
+        gc.callbacks.remove(handle_collection)
         gc.set_threshold(*thresholds)
         gc.unfreeze()

@@ -133,7 +133,7 @@ def work_out(
     """
     namespace = settings.namespace
     given_pools = [manifest.object for manifest in manifests.pools]
-    pools = NetworkPools(given_pools, manifests.unreadable_of("NetworkPool").keys())
+    pools = NetworkPools(given_pools, manifests.find_unreadable("NetworkPool").keys())
     platform_views = views.from_manifests(manifests.others, namespace, pools=pools, now=now)
     audit = Audit(manifests, findings, settings=settings, spaces=platform_views.spaces)
     audit.run()
@@ -179,7 +179,7 @@ def _make_provider_finder(
     manifests: Manifests, namespace: str
 ) -> Callable[[TenantCluster], ProviderConfig | None]:
     """Return a function that finds the ProviderConfig of a TenantCluster in the input."""
-    failures = manifests.unreadable_of(PROVIDER_CONFIG.kind)
+    failures = manifests.find_unreadable(PROVIDER_CONFIG.kind)
     unreadable = {(PROVIDER_CONFIG.kind, key): failure for key, failure in failures.items()}
     configs = [manifest.object for manifest in manifests.providers]
     cache = fill_cache(PROVIDER_CONFIG, configs, unreadable)
@@ -202,7 +202,7 @@ def _make_supply_finder(
        because the figures of the pool are not known.
     """
     allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-    allocations.replace([], 0, manifests.unreadable_of(IP_ALLOCATION.kind))
+    allocations.replace([], 0, manifests.find_unreadable(IP_ALLOCATION.kind))
 
     def find_supply(pool: NetworkPool) -> PoolSupply:
         """Return the supply of a pool."""

@@ -33,13 +33,13 @@ class Work:
     Args:
         activity: a few words, such as `reading files`.
         done: the number of finished steps.
-        of: the number of all steps; 0 if it is not known.
+        total: the number of all steps; 0 if it is not known.
         is_shown: whether the line is on the terminal.
     """
 
     activity: str
     done: int = 0
-    of: int = 0
+    total: int = 0
     is_shown: bool = False
     lock: Lock = field(default_factory=Lock)
     """Held by the thread that writes."""
@@ -59,9 +59,9 @@ class Work:
             seconds: how long the work has taken so far.
         """
         bar = ""
-        if self.of:
-            filled = PROGRESS_BAR * self.done // self.of
-            bar = f" [{'#' * filled}{'-' * (PROGRESS_BAR - filled)}] {self.done} of {self.of}"
+        if self.total:
+            filled = PROGRESS_BAR * self.done // self.total
+            bar = f" [{'#' * filled}{'-' * (PROGRESS_BAR - filled)}] {self.done} of {self.total}"
         end = f"{bar} ... {seconds:.0f} s"
         # A line that the terminal breaks into two could not be removed.
         max_width = shutil.get_terminal_size().columns - 1
@@ -79,11 +79,11 @@ class Work:
 _work: ContextVar[Work | None] = ContextVar("work", default=None)
 
 
-def show_done(done: int, of: int) -> None:
+def show_done(done: int, total: int) -> None:
     """Show how many steps of the work inside `progress` are done; do nothing outside of it."""
     work = _work.get()
     if work is not None:
-        work.done, work.of = done, of
+        work.done, work.total = done, total
 
 
 def show_progress(activity: str) -> None:

@@ -236,7 +236,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
     """
     network = tenant.status.network
     shown_ranges = network.ranges if network is not None else ()
-    if objects.limits_of(IP_ALLOCATION):
+    if objects.find_unread_lists(IP_ALLOCATION):
         return [
             Release(
                 f"{span.namespace}/{span.allocation}",
@@ -317,7 +317,7 @@ def _describe_ownerless(allocation: IPAllocation, objects: Objects) -> str:
         return (
             f"IPAllocation {key}: its TenantCluster {owner} cannot be read: {reason}; correct it"
         )
-    if objects.limits_of(TENANT_CLUSTER, owner.namespace):
+    if objects.find_unread_lists(TENANT_CLUSTER, owner.namespace):
         return (
             f"IPAllocation {key}: you may not read its TenantCluster {owner}; let an administrator"
             f" bind ClusterRole {EDITOR_ROLE} in namespace {owner.namespace}"

@@ -394,7 +394,7 @@ def _describe_unknown(address: str, where: ReadingScope, objects: Objects) -> st
     else:
         searched = "" if readable else " of any namespace"
     sentence = f"no pool{readable}{searched} contains {address}"
-    unreadable = [f"NetworkPool {key}" for key in sorted(objects.unreadable_of(NETWORK_POOL))]
+    unreadable = [f"NetworkPool {key}" for key in sorted(objects.find_unreadable(NETWORK_POOL))]
     if unreadable:
         sentence += f"; {name_with_count(unreadable)} cannot be read and may contain it"
     if readable:

@@ -116,7 +116,7 @@ def _explain_tenant_lines(tenant: TenantCluster, objects: Objects) -> Iterator[s
     ]
     for allocation in sorted(members, key=lambda member: member.metadata.key):
         yield f"IPAllocation {allocation.metadata.key}: {_describe_state(allocation)}"
-    if objects.limits_of(IP_ALLOCATION):
+    if objects.find_unread_lists(IP_ALLOCATION):
         # The user may not read all allocations, so the status of the cluster stands in for them.
         read_keys = {member.metadata.key for member in members}
         yield from _describe_reported_ranges(tenant, read_keys)
@@ -168,7 +168,7 @@ def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
     """Return why a cluster has no ProviderConfig: not allowed to read, none named, or absent."""
     provider_key = find_provider_key(tenant, names.DEFAULT_NAMESPACE, objects.platform_default.key)
     key = provider_key or _DEFAULT_PROVIDER
-    if objects.limits_of(PROVIDER_CONFIG, key.namespace):
+    if objects.find_unread_lists(PROVIDER_CONFIG, key.namespace):
         provider = (
             f"ProviderConfig {provider_key}"
             if provider_key
@@ -204,7 +204,7 @@ def _find_provider(
 
 def find_unreadable_members(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:
     """Return the allocations that cannot be decoded and may belong to a cluster."""
-    allocations = objects.unreadable_of(IP_ALLOCATION)
+    allocations = objects.find_unreadable(IP_ALLOCATION)
     return select_unreadable_members(allocations, tenant.metadata.key, tenant.metadata.uid)
 
 
@@ -312,8 +312,10 @@ def _describe_free_space(space: Space) -> str:
 def _describe_unknown_holders(pool: Key, objects: Objects) -> str:
     """Return a text that names unread holders of a pool's addresses; empty if all were read."""
     not_read = list_not_read(objects, pool)
+    if not not_read:
+        return ""
     names = name_with_count(list(map(str, not_read)), "; ")
-    return f"not all that may hold some is read ({names})" if not_read else ""
+    return f"not all that may hold some is read ({names})"
 
 
 def _describe_state(allocation: IPAllocation) -> str:
@@ -433,7 +435,7 @@ def _describe_best_fit(span: AddressRange, space: Space) -> Iterator[str]:
 def _list_free_blocks(space: Space) -> list[AddressRange]:
     """Return the free blocks of a space, ascending."""
     family = space.layout.family
-    _, _, _, free_spans = space.state()
+    _layout, _held, _overlaps, free_spans = space.state()
     return [AddressRange(first, last, family) for first, last in free_spans]
 
 

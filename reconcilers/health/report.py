@@ -157,9 +157,9 @@ def list_area_states(
         namespace: the namespace that the states are about; empty for all.
     """
     others = {pool.name for pool in objects.integrations.pictures}
-    clusters = len(objects.clusters) + len(objects.unreadable_of(TENANT_CLUSTER))
-    allocations = len(objects.allocations) + len(objects.unreadable_of(IP_ALLOCATION))
-    pools = len(objects.pools) + len(objects.unreadable_of(NETWORK_POOL))
+    clusters = len(objects.clusters) + len(objects.find_unreadable(TENANT_CLUSTER))
+    allocations = len(objects.allocations) + len(objects.find_unreadable(IP_ALLOCATION))
+    pools = len(objects.pools) + len(objects.find_unreadable(NETWORK_POOL))
     totals = {
         "addresses": count_noun(clusters, "TenantCluster"),
         "requests": count_noun(allocations, "IPAllocation"),
@@ -168,7 +168,7 @@ def list_area_states(
     }
     areas = [area for area, _ in AREAS if area != "controllers"]
     not_read = {
-        area: ", ".join(map(str, objects.limits_of(kind, namespace)))
+        area: ", ".join(map(str, objects.find_unread_lists(kind, namespace)))
         for area, kind in _KIND_BY_AREA.items()
     }
     states = [

@@ -31,6 +31,9 @@ WIDE = 128
 NARROWEST = 8
 """Cells in a row of a picture: COLUMNS usually, WIDE with -o wide, NARROWEST at least."""
 ROWS = 32
+"""The most rows of a picture."""
+COUNT_WIDTH = 12
+"""The least width of the counts in a legend, in characters, so that most legends are alike."""
 PARTLY = Style("o", "blue", fill="", dark="", words="a cell of which some addresses are held")
 _ORDER = {state: place for place, state in enumerate(AddressState)}
 """The place of each state in AddressState: the lower, the graver."""
@@ -177,7 +180,7 @@ def _paint_row(cells: list[Style]) -> str:
 def _draw_legend(picture: PoolFamily) -> str:
     """Return a line for each state that occurs: its letter, its number of addresses, its words."""
     counts = picture.count_states()
-    width = max(12, len(f"{max(counts.values()):,}"))
+    width = max(COUNT_WIDTH, len(f"{max(counts.values()):,}"))
     return "".join(
         _draw_legend_entry(style, f"{counts[state]:>{width},}  ", style.words)
         for state, style in STYLES.items()

@@ -98,7 +98,7 @@ def _describe_unknown(name: str, objects: Objects, namespace: str) -> str:
     where = f" in namespace {namespace}" if namespace else ""
     unknown = f"there is no TenantCluster and no IPAllocation {name!r}{where}"
     searched = namespace or find_namespace(name)
-    limits = [str(limit) for kind in KINDS for limit in objects.limits_of(kind, searched)]
+    limits = [str(limit) for kind in KINDS for limit in objects.find_unread_lists(kind, searched)]
     if limits:
         return f"{unknown} that you may read; you may not read {', '.join(limits)}"
     pool = next((key for key in objects.pools if name in {key.name, str(key)}), None)

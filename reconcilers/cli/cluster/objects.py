@@ -120,7 +120,7 @@ def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str)
     """
     keys = [
         str(key)
-        for key in sorted(objects.unreadable_of(resource))
+        for key in sorted(objects.find_unreadable(resource))
         if namespace in {"", key.namespace}
     ]
     if keys and objects.live:
@@ -143,7 +143,7 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
         objects: what was read.
         namespace: the namespace; empty for all, which is not reported.
     """
-    selected = objects.within(namespace).of_tenants(namespace)
+    selected = objects.within(namespace).select_tenants(namespace)
     kinds = (
         selected.pools,
         selected.providers,
@@ -244,7 +244,7 @@ def _read_files(where: ReadingScope) -> Objects:
         integrations=views.from_manifests(
             manifests.others,
             _default_namespace(where),
-            pools=NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
+            pools=NetworkPools([*pools.values()], manifests.find_unreadable("NetworkPool").keys()),
             now=datetime.now(UTC),
         ),
         platform_default=PlatformDefault(

@@ -27,7 +27,9 @@ def draw_selected_pools(objects: Objects, names: Collection[str]) -> list[PoolPi
     Raises:
         CommandProblem: a name selects no pool, several pools, or one that cannot be read.
     """
-    unreadable = [PoolName(NETWORK_POOL.kind, key) for key in objects.unreadable_of(NETWORK_POOL)]
+    unreadable = [
+        PoolName(NETWORK_POOL.kind, key) for key in objects.find_unreadable(NETWORK_POOL)
+    ]
     unreadable += [
         PoolName(trouble.subject, trouble.key)
         for trouble in objects.integrations.troubles

@@ -76,7 +76,7 @@ def build_status_page(
     """
     about_objects = select_findings(namespace, list_status_findings(objects, datetime.now(UTC)))
     findings = sorted([*about_objects, *more], key=order_finding)
-    selected = objects.within(namespace).of_tenants(namespace)
+    selected = objects.within(namespace).select_tenants(namespace)
     return StatusPage(
         list_area_states(selected, findings, controllers=controllers, namespace=namespace),
         findings,

@@ -80,7 +80,7 @@ async def find_tenant_drift(
 
     try:
         async with anyio.create_task_group() as group:
-            for tenant, members in objects.by_tenant():
+            for tenant, members in objects.group_by_tenant():
                 # A tenant without allocations may still have ranges of earlier allocations. If the
                 # user may not read all objects, allocations may exist that were not read.
                 may_hold = tenant.projection_begun and not objects.not_read

@@ -179,13 +179,15 @@ def check_sums(view: PlatformView) -> Sequence[str]:
     parts = []
     for pool in sorted(view.pools, key=lambda pool: pool.metadata.name):
         name, status = pool.metadata.name, pool.status
-        of_pool = (
+        pool_allocations = (
             allocation
             for allocation in view.allocations
             if allocation.pool_key == pool.metadata.key
         )
         used = sum(
-            span[1] - span[0] + 1 for allocation in of_pool if (span := _parse_span(allocation))
+            span[1] - span[0] + 1
+            for allocation in pool_allocations
+            if (span := _parse_span(allocation))
         )
         if status.allocatedIPs != used or used + status.availableIPs != status.totalIPs:
             raise NotSeenYet(

@@ -72,7 +72,8 @@ class Findings(dict[InputFinding, None]):
 def format_path(path: tuple[Step, ...]) -> str:
     """Return a field's path in the form of Kubernetes: `spec.reserved[0].cidr`.
 
-    A key with dots or slashes, such as that of a label, is written in brackets.
+    A step is written plainly if it is an identifier, or has a dash and no dot. Any other step is
+    written in brackets: an index, or a label's key with a domain.
     """
     joined = ""
     for step in path:

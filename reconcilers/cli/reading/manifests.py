@@ -82,7 +82,7 @@ class Manifests:
     unreadable_bodies: dict[tuple[str, Key], Body] = field(default_factory=dict)
     """The objects in `unreadable`, as they are stored."""
 
-    def unreadable_of(self, kind: str) -> dict[Key, str]:
+    def find_unreadable(self, kind: str) -> dict[Key, str]:
         """Return why objects of one of our kinds are unreadable, by key."""
         return {key: why for (of_kind, key), why in self.unreadable.items() if of_kind == kind}
 

@@ -109,6 +109,8 @@ def describe_unknown_kind(api_version: str, kind: str) -> str:
             f" {names.API_VERSION}"
         )
     groups = [group] if group == names.GROUP else [*OTHER_KINDS]
+    # Of the groups with a kind of one name, the first one in OTHER_KINDS counts. Our own kinds,
+    # their plurals and their short names come before all of them.
     known = {
         name.lower(): name for known_group in reversed(groups) for name in OTHER_KINDS[known_group]
     }

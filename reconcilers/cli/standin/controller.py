@@ -266,7 +266,7 @@ class MetalLBStandIn:
                     self._record(
                         ADDRESS_POOL,
                         pool,
-                        kind="Warning",
+                        event_type="Warning",
                         reason="InvalidConfiguration",
                         message=str(error),
                     )
@@ -309,7 +309,7 @@ class MetalLBStandIn:
             self._record(
                 SERVICE,
                 service,
-                kind="Warning",
+                event_type="Warning",
                 reason="AllocationFailed",
                 message=assignment.problem,
             )
@@ -328,20 +328,24 @@ class MetalLBStandIn:
         """
         if addresses(service):
             lost = f"{', '.join(addresses(service))} is not in a pool any more"
-            self._record(SERVICE, service, kind="Normal", reason="ClearAssignment", message=lost)
+            self._record(
+                SERVICE, service, event_type="Normal", reason="ClearAssignment", message=lost
+            )
         if assignment.addresses:
             message = f"Assigned IP [{', '.join(assignment.addresses)}]"
-            self._record(SERVICE, service, kind="Normal", reason="IPAllocated", message=message)
+            self._record(
+                SERVICE, service, event_type="Normal", reason="IPAllocated", message=message
+            )
         ingress = [{"ip": address} for address in assignment.addresses] or None
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
         at = Version.from_object(service)
         return await self._client.patch(SERVICE, at, status, subresource="status")
 
     def _record(
-        self, resource: Any, about: Object, kind: EventType, reason: str, message: str
+        self, resource: Any, about: Object, event_type: EventType, reason: str, message: str
     ) -> None:
-        """Record an event about an object; `kind` is Normal or Warning."""
-        self._recorder.record(resource, about, kind, reason, message, action="Assign")
+        """Record an event about an object; `event_type` is Normal or Warning."""
+        self._recorder.record(resource, about, event_type, reason, message, action="Assign")
 
 
 async def _try(write: Callable[[], Awaitable[None]]) -> ControllerError | None:

@@ -82,7 +82,7 @@ class Pool:
         for family in (4, 6):
             used = sum(address.family == family for address in assigned_here)
             spans = (entry for entry in self.entries.values() if entry.family == family)
-            size, _ = compute_metallb_counts(spans)
+            size, _ = compute_metallb_counts(spans)  # as MetalLB 0.16.2 and newer count
             counts |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
         return counts
 

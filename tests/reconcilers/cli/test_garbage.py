@@ -21,7 +21,7 @@ def _collect(seconds: float, generation: int = 2) -> int:
     times = iter((10.0, 10.0 + seconds))
     freezer = Freezer(lambda: next(times))
     for phase in ("start", "stop"):
-        freezer.note(phase, {"generation": generation})
+        freezer.handle_collection(phase, {"generation": generation})
     return gc.get_freeze_count()
 
 
@@ -61,6 +61,6 @@ def test_a_frozen_cycle_that_fell_out_of_use_is_freed_after_the_next_thaw() -> N
     freezer = Freezer(lambda: 0.0, lambda: next(times))
     for expected in (True, False):
         for phase in ("start", "stop"):
-            freezer.note(phase, {"generation": 2})
+            freezer.handle_collection(phase, {"generation": 2})
         gc.collect()
         assert (reference() is not None) is expected

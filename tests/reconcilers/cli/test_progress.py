@@ -156,17 +156,17 @@ def test_commands_that_work_on_much_say_what_they_do(
     assert outcome.out, outcome.err
     assert [work.activity for work in works] == expected
     if "drawing" in expected and "--svg" not in command:  # which is of one pool
-        assert {work.of for work in works} == {0, 2}
+        assert {work.total for work in works} == {0, 2}
 
 
 async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:
     clock = SystemClock()
     async with run_platform([LocalTenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
         starting, controllers = works
-        assert (starting.activity, starting.done, starting.of) == ("starting API servers", 2, 2)
+        assert (starting.activity, starting.done, starting.total) == ("starting API servers", 2, 2)
         assert controllers.activity == "starting MetalLB and the controllers"
         with progress("applying samples"):
             samples = documents("samples")[:3]
             assert await apply_samples(whole.management, samples) == 3
-        assert (works[-1].done, works[-1].of) == (2, 3)
+        assert (works[-1].done, works[-1].total) == (2, 3)
     assert works[-1].activity == "stopping API servers"
