@@ -27,12 +27,12 @@ class _AnnotationWrites(JournalWrites[Object, Object, object, object]):
     def describe_write(
         self, pool: Object, reading: object, choice: Allotment[Object, object]
     ) -> PoolWrite:
-        """Return a write without other fields; it is due only for the journal."""
+        """Return a write of the journal alone; it is due only if the journal has to be written."""
         return _JOURNAL_ALONE
 
     @override
     def note_written(self, before: Object, after: Object) -> None:
-        """Record nothing: events follow from statuses and requests."""
+        """Record nothing: only the journal has changed, and no event is about journals."""
 
     @override
     async def block_not_stored(self, pool: Object, after: float, *, is_new: bool) -> Outcome:

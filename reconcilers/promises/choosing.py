@@ -275,12 +275,17 @@ def choose(
     """Choose ranges for the askers that wait without an open promise, the oldest first.
 
     Args:
-        holdings: what is held of the pool, and which askers wait; in a trial (`exclude_ranges`).
+        holdings: what is held of the pool, and which askers wait. They must be in a trial, such as
+            `exclude_ranges`, because the choice takes ranges of them.
         askers: of each kind of requests that is served.
         promises: the open promises of the pool.
         room: the most to promise, in the unit of `count`.
         limits: which askers may get a promise.
         count: returns how much of `room` the ranges of one promise need.
+
+    Returns:
+        The grants and the refusals. `more` is True if an eligible asker is left over because there
+        is no room, or if a tenant has to wait for its share.
     """
     askers_by_kind = {askers_of_kind.kind: askers_of_kind for askers_of_kind in askers}
     promised_uids = {promise.uid for promise in promises}
@@ -301,7 +306,7 @@ def choose(
         asker = turn.asker
         tenant = limits.tenant_of(holder)
         verdict = eligibility.judge(asker.metadata, tenant)
-        if verdict is ShareVerdict.TENANT_WAITS:
+        if verdict is ShareVerdict.TENANT_WAITS:  # the verdict is the same for all its askers
             turns.leave_out_tenant()
         if verdict is not ShareVerdict.ELIGIBLE:
             continue
@@ -325,7 +330,7 @@ def choose(
             if is_shown:
                 turns.leave_out(until_granted=refused.until_granted)
             continue
-        if chosen is None:  # its kind passes over it
+        if chosen is None:  # the taker passes over the asker, without a refusal
             continue
         room -= count(chosen.ranges)
         grants.append(Grant(holder, asker, ranges=chosen.ranges, choice=chosen.choice))

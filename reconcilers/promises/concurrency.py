@@ -10,7 +10,7 @@ from controller.errors import ControllerError
 
 ResultT = TypeVar("ResultT")
 NO_TURNS = nullcontext()
-"""For callers whose limit of requests at once is theirs alone."""
+"""No limit besides `width`: for a caller that shares its `width` with no other call."""
 
 
 async def run_concurrently(
@@ -22,7 +22,7 @@ async def run_concurrently(
 
     A task group alone would cancel the other requests at the first failure. It would also raise an
     exception group, from which callers cannot read whether to retry, as they can from a
-    ControllerError.
+    ControllerError. Any other exception cancels the other requests.
 
     Args:
         work: functions that send one request each.
@@ -49,6 +49,7 @@ async def run_concurrently(
                     failures.append(error)  # raised below, once the other requests were tried
 
     async with anyio.create_task_group() as group:
+        # At most `width` workers, and no more workers than requests.
         for _ in work[:width]:
             group.start_soon(send_until_none_is_left)
     if failures:

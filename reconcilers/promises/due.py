@@ -68,10 +68,14 @@ class DuePromises:
         self._rejected[identity] = now
 
     def next_in(self, promises: Sequence[Promise], now: float) -> float | None:
-        """Return after how many seconds a pass should write one of these open promises.
+        """Return after how many seconds a pass should write one of these; None without promises.
 
-        None without promises. A promise that is due already is one that this pass could not write,
-        so it is tried again after RETRY.
+        The pass that asks has just written what it could. So a promise that is still due is one
+        that it could not write, and is tried again after RETRY.
+
+        Args:
+            promises: open promises of the journal.
+            now: monotonic seconds.
         """
         waits = [self._seconds_until_due(promise, now) for promise in promises]
         return min((wait if wait > 0 else RETRY for wait in waits), default=None)
@@ -84,5 +88,6 @@ class DuePromises:
             return self._rejected[identity] + self._resync - now
         if identity in self._own:
             return 0.0
-        # The replica that made the promise gets time to write it.
+        # The replica that made the promise gets time to write it. A promise that `due` was not
+        # called with yet counts as first seen now.
         return self._first_seen.get(identity, now) + self._patience - now

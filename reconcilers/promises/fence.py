@@ -104,17 +104,23 @@ class Fence(Generic[RequestT]):
             return None
 
     async def _read_changed(self, request: RequestT) -> RequestT | None:
-        """Read a request whose voiding write was a conflict; return None if it is gone.
+        """Read a request that has changed or is gone, as its voiding write showed.
+
+        Returns:
+            The request at its new version; None if it is gone.
 
         Raises:
-            ControllerError: it still has the version that was to be voided. An admission webhook
-                may have denied the write with the status code of a conflict.
+            ControllerError: the request still has the version that was to be voided. An admission
+                webhook may have denied the write with the status code of a conflict.
         """
         key = request.metadata.key
-        current = await self.client.find(self.resource, key)
-        if current is not None and current.metadata.revision == request.metadata.revision:
+        live_request = await self.client.find(self.resource, key)
+        if (
+            live_request is not None
+            and live_request.metadata.revision == request.metadata.revision
+        ):
             raise ControllerError(
                 f"{self.resource.kind} {key} was not voided: its write was refused as a conflict,"
                 " although its version is still the same"
             )
-        return current
+        return live_request

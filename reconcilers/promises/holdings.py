@@ -211,7 +211,7 @@ class Holdings:
             self.waiting_count -= 1
         if old.outside is not None:
             self._outside[old.outside] -= 1
-            if not self._outside[old.outside]:
+            if not self._outside[old.outside]:  # `outside_count` counts the keys
                 del self._outside[old.outside]
         if old.foreign is not None:
             del self._foreign[bisect_left(self._foreign, (old.foreign, holder))]
@@ -243,7 +243,10 @@ class Holdings:
             yield
 
     def _ranges(self, space: str) -> Iterator[AddressRange]:
-        """Yield the ranges that are held of one space, each as often as it has holders."""
+        """Yield the ranges that are held of one space, each as often as it has holders.
+
+        A Space counts the holders of a range: the range is free once each of them released it.
+        """
         for facts in self._facts.values():
             for part in facts.ranges:
                 if part.space == space:
@@ -291,6 +294,7 @@ class Holdings:
     @property
     def oldest_wait(self) -> datetime | None:
         """Since when the oldest asker has waited; None if none waits."""
+        # The first place of a row is its oldest, and a place begins with its time.
         return min((places[0][0] for places in self.queue.values()), default=None)
 
     @property
@@ -357,7 +361,8 @@ def differences(kept: Holdings, read: Holdings) -> list[str]:
 
     A part is the name of a holder, or the name of something derived, such as "queue".
     """
-    # A pass may have laid out the kept holdings by the pool's spec; the reread ones are new.
+    # A pass may have laid out the kept holdings by the pool's spec. Spaces can be compared only if
+    # both sides have the same layouts.
     read.lay_out(kept.layouts)
     kept_state, read_state = kept.state(), read.state(kept.derived)
     parts = [

@@ -99,7 +99,11 @@ class Promise:
         return int(self.resourceVersion)
 
     def in_space(self, space: str = "") -> tuple[AddressRange, ...]:
-        """Return the promised ranges of one space."""
+        """Return the promised ranges of one space.
+
+        Args:
+            space: the name of the space; empty for a pool without named spaces.
+        """
         return tuple(part.range for part in self.ranges if part.space == space)
 
 
@@ -381,7 +385,8 @@ class AnnotatedJournal:
         """Return the JSON merge patch that writes the journal of a pool.
 
         Args:
-            journal: it must have a revision, unless the pool has several kinds of requests.
+            journal: it must have a revision of the first kind of requests. Only in a pool with
+                several kinds that kind may lack it, because each kind has a fence of its own.
         """
         return {
             "metadata": {"annotations": {ANNOTATION: self._encode(pool.metadata.uid, journal)}}
@@ -412,10 +417,17 @@ class AnnotatedJournal:
             )
             for promise in journal.promises
         ]
-        numbers = {name: str(revision) for name, revision in journal.revisions.items()}
-        first, effects = numbers.pop(self.kind, ""), numbers.pop(self.effects, "")
-        assert first or self.others, "only a fence writes a journal, and gives it a revision"
-        stored = _Stored(uid, first, promises=promises, effects=effects, others=numbers)
+        other_revisions = {name: str(revision) for name, revision in journal.revisions.items()}
+        first_revision = other_revisions.pop(self.kind, "")
+        effects_revision = other_revisions.pop(self.effects, "")
+        assert first_revision or self.others, "the first write is a fence, which gives a revision"
+        stored = _Stored(
+            uid,
+            first_revision,
+            promises=promises,
+            effects=effects_revision,
+            others=other_revisions,
+        )
         return msgspec.json.encode(stored.with_checksum()).decode()
 
     def _parse(self, stored: _StoredPromise) -> Promise | None:

@@ -208,7 +208,7 @@ async def void_refused(
             memory.due.note_rejected(entry.promise.identity, now)
             if void_result is WriteResult.REFUSED:
                 memory.shares.note_stuck(entry.promise)
-            else:
+            else:  # the request has another version or is gone, so the promise is void
                 memory.shares.defer(entry.request.metadata, now, entry.retry_after)
         updated_results.append(entry)
     return updated_results

@@ -183,7 +183,10 @@ class PoolWriteRefused(ControllerError):
 
 @contextmanager
 def writing_pool() -> Iterator[None]:
-    """Raise PoolWriteRefused if the write of a pool in this block is refused for good."""
+    """Raise PoolWriteRefused if the write of a pool in this block is refused for good.
+
+    Any other error of the write is raised as it is.
+    """
     try:
         yield
     except ApiError as error:
@@ -453,8 +456,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
-                reported = self._kind.journal_writes.shown_wait(pool)
-                if self._waits.note_wait(key, behind.reason, reported):
+                shown_reason = self._kind.journal_writes.shown_wait(pool)
+                # Waits are usual for a moment: only a long one is reported in the status.
+                if self._waits.note_wait(key, behind.reason, shown_reason):
                     await self._kind.journal_writes.report_wait(pool, behind, self._waits)
                 return Again(behind.after)
             except (Conflict, NotFound):
@@ -483,6 +487,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             return outcome
         except PoolWriteRefused as refused:
             await self._kind.report_pool_refused(pool, refused.error)
+            # The API server's answer, as for any failed write: the key is retried with back-off.
             raise refused.error from None
         except JournalNotStored as not_stored:
             stored, after, is_new = not_stored.pool, not_stored.after, not_stored.is_new
@@ -500,13 +505,14 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         return Blocked(unreadable.reason, resync if later is None else min(later, resync))
 
     async def _pass(self, pool: PoolT) -> Outcome:
-        """Pass over one pool.
+        """Pass over one pool; return how the pass ends, with the time of the next pass.
 
         Raises:
             Behind: a cache has to catch up first.
             Conflict: the pool was written meanwhile.
             JournalNotStored: the server does not store the journal, as far as is known.
             NotFound: it was deleted meanwhile.
+            PoolWriteRefused: the server refuses a write of the pool for good.
             UnreadableHoldings: what an object that cannot be decoded holds of it is unknown.
         """
         kind = self._kind

@@ -90,7 +90,10 @@ class Turns(Iterator[P]):
 
     def __init__(self, rows: Mapping[Row, list[P]]) -> None:
         # A line is a row with its places and a number, by which equal places can be sorted.
-        lines = (_Line.from_row(number, *row) for number, row in enumerate(rows.items()))
+        lines = (
+            _Line.from_row(number, *row_and_places)
+            for number, row_and_places in enumerate(rows.items())
+        )
         self._heads = [(line.places[0], line.number, 0, line) for line in lines]
         """A heap of each line's next place, the line's number, the place's index, and the line."""
         heapify(self._heads)
@@ -107,7 +110,7 @@ class Turns(Iterator[P]):
 
     @override
     def __next__(self) -> P:
-        """Return the next place that is not left out."""
+        """Return the next place that is not left out; raise StopIteration after the last one."""
         if self._last is not None:
             # The line continues only now, because the caller may have left it out meanwhile.
             _, index, line = self._last
@@ -117,7 +120,7 @@ class Turns(Iterator[P]):
             place, _, index, line = heappop(self._heads)
             if line.tenant in self._tenants or line.answer in self._answers:
                 continue  # the line is not pushed again, so the walk is done with it
-            if line.answer in self._answers_until_granted:
+            if line.answer in self._answers_until_granted:  # `resume_paused` pushes it again
                 self._paused.append(line)
                 continue
             self._last = place, index, line
@@ -141,7 +144,10 @@ class Turns(Iterator[P]):
             self._tenants.add(tenant)
 
     def resume_paused(self) -> None:
-        """Resume the rows that wait for a grant, at their places after the last returned place."""
+        """Resume the rows that wait for a grant, at their places after the last returned place.
+
+        Earlier places of these rows stay left out: the walk never goes back.
+        """
         assert self._last is not None, "a place was returned before"
         self._answers_until_granted.clear()
         paused, self._paused = self._paused, []

@@ -46,7 +46,8 @@ class Behind(Exception):
 class ListUnderWay(Behind):
     """A LIST for other pools is under way, which began before this pool was read.
 
-    So it may lack what was written before that. The next LIST serves this pool.
+    That LIST may lack an object that was written after it began and before the pool was read. The
+    next LIST serves this pool.
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,10 @@ class CacheWait:
         self._listed[pool] = highest_revision(objects)
 
     def has_read_list(self, cache: Cache[ObjectT], pool: Hashable) -> bool:
-        """Return whether a cache has read what the last LIST showed of a pool."""
+        """Return whether a cache has read what the last LIST showed of a pool.
+
+        True if no LIST is noted.
+        """
         return cache.position >= self._listed.get(pool, 0)
 
     def has_read(self, cache: Cache[ObjectT], revision: int, pool: Hashable) -> bool:

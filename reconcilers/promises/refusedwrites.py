@@ -54,8 +54,8 @@ class RefusedWrites:
             write: sends the write.
 
         Returns:
-            What `write` returns; None if the object is not written, because it has moved on or
-            because the API server refuses the write for good.
+            What `write` returns. None if the object is not written: the write is not due yet, the
+            object has moved on, or the API server refuses the write for good.
 
         Raises:
             ControllerError: it is unknown whether the object is written.

@@ -77,6 +77,9 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
             pool: as it was read. Its next write has this version as precondition, so no other
                 replica promises anything meanwhile.
             reading: for which `needs_fence` returned True.
+
+        Returns:
+            How far readers have to read from now on, and the requests as the fence left them.
         """
         ...
 
@@ -93,6 +96,9 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
             pool: as it was written last.
             reading: of the pool.
             granted: promises to requests of this kind, which may be none.
+
+        Returns:
+            The result of the write of each promise.
         """
         ...
 
@@ -162,16 +168,16 @@ class ServedRequests(Generic[PoolT_contra, Request_co, ReadingT_contra]):
         """
         # The new promises are in `due` as well. Here they have the request that was chosen for,
         # which a reading need not have: it may have been created by this pass.
-        new = _list_granted(self._kind.request_resource, granted)
-        identities = {promise.identity for promise, _ in new}
+        new_promises = _list_granted(self._kind.request_resource, granted)
+        new_identities = {promise.identity for promise, _ in new_promises}
         earlier = [
             (promise, request)
             for promise in due
             if promise.kind == self.request_kind
-            and promise.identity not in identities
+            and promise.identity not in new_identities
             and (request := self._kind.find_request(reading, promise)) is not None
         ]
-        written = await self._kind.keep(pool, reading, [*earlier, *new])
+        written = await self._kind.keep(pool, reading, [*earlier, *new_promises])
         return await void_refused(
             written, partial(self._kind.void_refused, pool), memory=memory, clock=clock
         )

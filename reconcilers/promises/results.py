@@ -77,7 +77,8 @@ def raise_unless_voided(error: ControllerError) -> None:
     """
     if WriteResult.of_error(error) is WriteResult.SETTLED:
         return
-    # A webhook denied the write with one of these status codes.
+    # A webhook denied the write with one of these status codes. The error itself would make the
+    # pass start over at once, and be denied again.
     if isinstance(error, Conflict | NotFound):
         not_voided = ControllerError(f"a promise was not voided: {error}")
         not_voided.request = error.request

@@ -89,7 +89,10 @@ class CreatedEffects:
     def find_revision(self, promise: Promise) -> int | None:
         """Return the resourceVersion of the object of a promise.
 
-        0 if there is none; None if it is not known whether there is one.
+        The caches or LISTs decide. If they show no object, an earlier single read decides.
+
+        Returns:
+            0 if the earlier read found no object; None if there was no earlier read.
         """
         revision = self.find(promise)
         return self.known.get(promise.identity) if revision is None else revision
@@ -118,9 +121,12 @@ def settle(
 
     A promise is over if its uid is seen at a higher resourceVersion, in whatever state, or if the
     requests were read as far as the promised version and the uid is absent. A request that cannot
-    be decoded exists: its promise stays open. The revision of the kind rises to the highest
-    resourceVersion of the requests that settled a promise. It does not rise to the position: that
-    is the number of a bookmark or a LIST, and a reader that saw the objects need not have seen it.
+    be decoded exists: its promise stays open. So does a promise for which it is not known whether
+    its effect exists.
+
+    The revision of the kind rises to the highest resourceVersion of the requests that settled a
+    promise. It does not rise to the position, which may come from a bookmark or a LIST: a reader
+    may have read all of these objects without having reached that number.
 
     Args:
         journal: as it is stored.
@@ -141,13 +147,15 @@ def settle(
             request = None  # recreated under the same name: the promised one is gone
         is_read = requests.position >= promise.revision and promise.key not in requests.unreadable
         is_over = is_read if request is None else request.metadata.revision > promise.revision
-        created_at = effects.find_revision(promise) if is_over and effects is not None else 0
-        if not is_over or created_at is None:
+        effect_revision = effects.find_revision(promise) if is_over and effects is not None else 0
+        # An effect of which it is not known whether it exists may hold the ranges.
+        if not is_over or effect_revision is None:
             still_open.append(promise)
             continue
-        # A kind without revision gets it by a fence: nothing else gives memory.
+        # Only a fence gives a kind its first revision, because only a fence voids promises that
+        # the journal does not record. So a revision is raised here, never added.
         if kind in revisions and request is not None:
             revisions[kind] = max(revisions[kind], request.metadata.revision)
         if effects is not None and effects.kind in revisions:
-            revisions[effects.kind] = max(revisions[effects.kind], created_at)
+            revisions[effects.kind] = max(revisions[effects.kind], effect_revision)
     return Journal(revisions, tuple(still_open))

@@ -31,7 +31,7 @@ One object that refuses every write must not keep the others of its namespace wa
 """
 
 TenantOf = Callable[[Holder], Tenant | None]
-"""Returns the tenant of a request; None for none."""
+"""Returns the tenant of a request; None if the request belongs to no tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Eligibility:
         """Whether a tenant waits that may get more as soon as open promises are written."""
 
     def judge(self, meta: ObjectMeta, tenant: Tenant | None) -> ShareVerdict:
-        """Return whether a request that waits may get a promise.
+        """Return the verdict on a request that waits: whether it may get a promise.
 
         A tenant that has to wait for its share sets `has_waiting_tenant`.
 
@@ -99,12 +99,13 @@ class Eligibility:
             return ShareVerdict.TENANT_WAITS
         # The other half of the journal is for tenants without an open promise.
         if tenant is not None and self._open[tenant] and self._is_half_full(self._open_count):
-            # If stuck promises alone fill that half, the next pass cannot promise more either.
-            is_stuck = self._stuck.get(tenant) and self._is_half_full(sum(self._stuck.values()))
-            self.has_waiting_tenant |= not is_stuck
+            # This tenant has a stuck promise, and stuck promises alone fill that half: the next
+            # pass cannot promise more to the tenant either.
+            is_hopeless = self._stuck.get(tenant) and self._is_half_full(sum(self._stuck.values()))
+            self.has_waiting_tenant |= not is_hopeless
             return ShareVerdict.TENANT_WAITS
         deferral = self._deferrals.get(meta.uid)
-        # The same spec: a write would be rejected as before.
+        # Of another generation the spec is another, so the write may succeed.
         if deferral is not None and deferral.generation == meta.generation:
             return ShareVerdict.DEFERRED
         return ShareVerdict.ELIGIBLE

@@ -16,14 +16,15 @@ class StatusWrite:
 
 
 def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
-    """Return the last write of an object's status by another controller; None if none wrote it.
+    """Return the last write of an object's status by another controller; None if there was none.
 
     A write by `kubectl` does not count: it is one edit by a person. If that edit wipes a journal,
-    the fence handles it.
+    the pool voids its earlier promises (fence.py). A write by the controller that lists the
+    addresses of the platform does not count either. A write whose time is unusable is skipped.
 
     Args:
         meta: the object's metadata.
-        ours: our field manager; if that is not known, no manager counts as foreign.
+        ours: our field manager; empty if it is not known. Then the result is None.
     """
     writes = [
         StatusWrite(written_at, writer.manager)

@@ -78,7 +78,10 @@ class UnreadableHolders(UnreadableHoldings):
 
 
 def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
-    """Return a sentence for each of the first few objects, and the number of the others."""
+    """Return a sentence for each of the first few objects, and the number of the others.
+
+    The parts are separated by semicolons.
+    """
     return name_with_count(list(map(str, objects)), "; ")
 
 
@@ -86,7 +89,8 @@ def is_terminating(failure: str) -> bool:
     """Return whether an object that cannot be decoded is being deleted; False if not known.
 
     Args:
-        failure: why it cannot be decoded; a DecodeFailure if its metadata can.
+        failure: why it cannot be decoded. It is a DecodeFailure, a text with the decoded parts, if
+            some part of the object can be decoded.
     """
     metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
     return metadata is not None and metadata.terminating
@@ -99,7 +103,7 @@ def check_holders(
     """Raise if objects that cannot be decoded may hold addresses of a pool.
 
     Args:
-        unreadable: by kind, the objects that cannot be decoded, with the reason.
+        unreadable: by kind and key, why an object cannot be decoded.
         may_concern: returns whether an object with this key and outline may hold addresses of the
             pool; the outline is None if it cannot be decoded either.
 
@@ -135,6 +139,7 @@ def outline_of(failure: str) -> Object | None:
     """Return the outline of an object that cannot be decoded; None if it has none either.
 
     Args:
-        failure: why the object cannot be decoded; a DecodeFailure if it may have an outline.
+        failure: why the object cannot be decoded. Only a DecodeFailure, a text with the decoded
+            parts, can have an outline.
     """
     return failure.outline if isinstance(failure, DecodeFailure) else None

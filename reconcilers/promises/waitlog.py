@@ -1,4 +1,4 @@
-"""Reports pools that allocate nothing for long, because a pass has to wait for a cache mostly.
+"""Reports pools that allocate nothing for long, mostly because a pass has to wait for a cache.
 
 A pass that cannot know yet what is held of a pool is retried after a moment, which is usual at the
 start and after a change. A pool that still waits after ten seconds is reported, once a minute.
@@ -17,9 +17,9 @@ from controller.loggers import get_logger
 from controller.meta import Key
 
 PATIENCE_SECONDS = 10.0
-"""How long a pool waits before that is reported."""
+"""Seconds that a pool waits before the wait is reported."""
 REPEAT_SECONDS = 60.0
-"""Between two log lines about the wait of one pool."""
+"""Seconds between two log lines about the wait of one pool."""
 
 log = get_logger(__name__)
 
@@ -55,7 +55,7 @@ class WaitLog:
         self._waits: dict[Key, _Wait] = {}
 
     def note_wait(self, key: Key, reason: str, shown_reason: str = "") -> bool:
-        """Note that a pass over a pool waits, and log a warning if it has for long.
+        """Note that a pass over a pool waits; if it has for long, log a warning once a minute.
 
         Args:
             key: of the pool.
@@ -100,13 +100,14 @@ class WaitLog:
         # If our report has vanished, another replica served the pool; it would vanish again.
         if not shown_reason:
             return not wait.reported
-        # Our own report may be overwritten. Before our first one, so may a report that is older
-        # than the wait; later the same words may be a new report of a replica that restarted.
+        # After our first report only our latest one may be overwritten. Before it, the report from
+        # before the wait may be overwritten. The same words could later be a new report of a
+        # replica that restarted, so they are not compared any more.
         return shown_reason == (wait.reported or wait.shown_before)
 
     def note_reported(self, key: Key, message: str) -> None:
         """Note that this replica has written what a pool waits for into its status."""
-        if key in self._waits:
+        if key in self._waits:  # the pool may have been forgotten during the write
             self._waits[key].reported = message
 
     def note_pass(self, key: Key) -> None:
