@@ -81,17 +81,17 @@ class TenantAccess:
 class TenantAccesses(Protocol):
     """Keeps what a process remembers of the access to each tenant."""
 
-    def access_to(self, tenant: TenantCluster) -> TenantAccess:
+    def get_access(self, tenant: TenantCluster) -> TenantAccess:
         """Return the access to a tenant; create it at the first use."""
         ...
 
-    def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
+    def list_accesses(self) -> Iterable[tuple[Key, TenantAccess]]:
         """Return all accesses, each with namespace and name of its TenantCluster.
 
         Several have the same name while a deleted cluster of that name still has allocations.
         """
         ...
 
-    def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
+    def find_accesses_by_name(self, key: Key) -> Iterable[TenantAccess]:
         """Return the accesses to the TenantClusters of one namespace and name."""
         ...

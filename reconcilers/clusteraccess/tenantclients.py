@@ -113,7 +113,7 @@ class TenantClients:
             Conflict: a write in the context met another version.
             ControllerError: the management cluster did not answer.
         """
-        access = self._accesses.access_to(tenant)
+        access = self._accesses.get_access(tenant)
         # The guard reads this identity again, from memory. If it were read there first, an error
         # of the management cluster would count as a failure of the tenant.
         await self.read_management_identity()
@@ -163,7 +163,7 @@ class TenantClients:
 
     def is_refused(self, tenant: TenantCluster) -> bool:
         """Return whether the guard refused the tenant's cluster at the last use of a client."""
-        return self._accesses.access_to(tenant).is_refused
+        return self._accesses.get_access(tenant).is_refused
 
     def find_identity(self, tenant: TenantCluster) -> str | None:
         """Return the identity of the cluster behind a tenant's client.
@@ -171,12 +171,12 @@ class TenantClients:
         None if no client is kept, or the identity was not read yet; empty if the tenant does not
         allow to read it.
         """
-        connection = self._accesses.access_to(tenant).connection
+        connection = self._accesses.get_access(tenant).connection
         return connection.identity.known if connection is not None else None
 
     def list_open(self) -> list[Key]:
         """Return namespace and name of each TenantCluster for which a client is kept."""
-        accesses = self._accesses.accesses_by_name()
+        accesses = self._accesses.list_accesses()
         return list(dict.fromkeys(key for key, access in accesses if access.connection))
 
     async def close(self, key: Key) -> None:
@@ -184,7 +184,7 @@ class TenantClients:
 
         Their pauses and refusals end, too: the next use reads the Secret again.
         """
-        for access in list(self._accesses.accesses_of_name(key)):
+        for access in list(self._accesses.find_accesses_by_name(key)):
             access.is_refused, access.silence = False, None
             await self._disconnect(access)
 
@@ -272,7 +272,7 @@ class TenantClients:
         self._raise_if_paused(access)
         if connection := self._get_connection(access):
             return connection
-        for earlier in list(self._accesses.accesses_of_name(tenant.metadata.key)):
+        for earlier in list(self._accesses.find_accesses_by_name(tenant.metadata.key)):
             if earlier is not access:
                 await self._disconnect(earlier)
         kubeconfig = await self.read_kubeconfig(tenant)

@@ -127,16 +127,16 @@ class TenantRecords(TenantAccesses):
             record.end_work()
 
     @override
-    def access_to(self, tenant: TenantCluster) -> TenantAccess:
+    def get_access(self, tenant: TenantCluster) -> TenantAccess:
         """Return the access to a cluster's tenant; create it, with a record, at the first use."""
         return self.get_or_create(tenant).access
 
     @override
-    def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
+    def list_accesses(self) -> Iterable[tuple[Key, TenantAccess]]:
         """Return the name and the access of each cluster with a record."""
         return [(record.key, record.access) for record in self]
 
     @override
-    def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
+    def find_accesses_by_name(self, key: Key) -> Iterable[TenantAccess]:
         """Return the accesses of all clusters of one name: the present one and vanished ones."""
         return [record.access for record in self.list_by_name(key)]
