@@ -29,10 +29,11 @@ def parse_first_pin(allocation: IPAllocation) -> AddressRange | None:
 
 
 def count_requested(allocation: IPAllocation, pool: NetworkPool) -> int:
-    """Return how many addresses an allocation asks for of each family that is not pinned.
+    """Return how many addresses an allocation asks for of each family.
 
     1. With a prefix length: the size of such a block; 0 if an address of the family is shorter.
-    2. With ipFamilyPolicy and a pinned range: as many as the pinned range has.
+    2. With a pinned range: as many as the pinned range has, so that a request has as many
+       addresses of each family.
     3. Else the count in the spec, or the pool's default for the type.
     """
     spec, prefix = allocation.spec, allocation.spec.prefixLength
@@ -40,14 +41,9 @@ def count_requested(allocation: IPAllocation, pool: NetworkPool) -> int:
         is_ipv6 = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else pool.spec.family == 6
         address_bits = 128 if is_ipv6 else 32
         return 1 << address_bits - prefix if prefix <= address_bits else 0
-    # Without ipFamilyPolicy there is one family, and a pinned range of it needs no count.
-    if spec.ipFamilyPolicy:
-        last_pin = (spec.pinnedRange, *spec.pinnedRanges)[-1]  # None if no range is pinned
-        pinned_range = (
-            addresstexts.parse_ends(last_pin.startAddress, last_pin.endAddress)
-            if last_pin is not None
-            else None
-        )
+    pins = [pin for pin in (spec.pinnedRange, *spec.pinnedRanges) if pin is not None]
+    if pins:
+        pinned_range = addresstexts.parse_ends(pins[-1].startAddress, pins[-1].endAddress)
         if pinned_range is not None:
             return pinned_range.size
     return spec.count or pool.spec.default_count(spec.type)

@@ -111,7 +111,7 @@ async def repair(
         subject = entry.subject
         finding = current_by_subject.get((entry.kind, subject.kind, subject.uid))
         if finding is None:
-            yield Outcome(subject, f"{entry.kind} no longer has this finding; nothing was done")
+            yield Outcome(subject, f"it no longer has the finding {entry.kind}; nothing was done")
         elif entry.action not in finding.choices:
             choices = ", ".join(finding.choices)
             refusal = f"{entry.action} is not an action for {entry.kind}: write one of {choices}"

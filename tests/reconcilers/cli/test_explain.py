@@ -131,6 +131,14 @@ def test_the_record_of_the_choice_is_shown(tmp_path: Path) -> None:
     assert f"recorded when it was chosen: {message}" in lines
 
 
+def test_a_request_for_named_addresses_needs_as_many_as_it_names(tmp_path: Path) -> None:
+    body = allocation("first", 8)
+    del body["spec"]["count"]
+    body["spec"]["pinnedRange"] = {"startAddress": "10.40.0.9", "endAddress": "10.40.0.11"}
+    lines = _lines(tmp_path, "first", pool(cidr="10.40.0.0/29"), body)
+    assert "needs 3 addresses in a row of NetworkPool butler-system/lab" in lines
+
+
 def test_a_request_that_waits_is_told_what_it_needs_and_who_is_before_it(tmp_path: Path) -> None:
     first, second = allocation("first", 100), allocation("second", 70)
     first["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
