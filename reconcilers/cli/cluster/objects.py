@@ -139,24 +139,30 @@ def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str)
 def note_empty_namespace(objects: Objects, namespace: str) -> None:
     """Print a note if the namespace of -n has no objects: its name may be misspelled.
 
+    Of an integration, its pools count, and what is wrong with its other objects.
+
     Args:
         objects: what was read.
         namespace: the namespace; empty for all, which is not reported.
     """
     selected = objects.within(namespace).select_tenants(namespace)
+    # Pools in no namespace say nothing about the name.
+    integrations = objects.integrations.within({namespace})
     kinds = (
         selected.pools,
         selected.providers,
         selected.clusters,
         selected.allocations,
         selected.unreadable,
+        integrations.pictures,
+        integrations.troubles,
     )
     if not namespace or any(kinds) or objects.not_read:
         return  # all namespaces, or objects in it, or perhaps some that the user may not read
     say(
         "note",
         f"namespace {namespace} has no NetworkPool, ProviderConfig, TenantCluster or"
-        " IPAllocation; check its name",
+        " IPAllocation, and no pool of an integration; check its name",
     )
 
 

@@ -304,6 +304,17 @@ def test_a_namespace_without_objects_is_named_because_it_may_be_misspelled(
         assert "check its name" not in ask(tmp_path, command, *arguments, objects=objects).err
 
 
+@pytest.mark.parametrize("command", ["status", "check"])
+def test_a_namespace_with_pools_of_an_integration_is_not_called_empty(
+    tmp_path: Path, command: str
+) -> None:
+    objects = (ip_pool("p", "10.0.0.1-10.0.0.9"),)
+    namespace = objects[0]["metadata"]["namespace"]
+    assert "check its name" not in ask(tmp_path, command, "-n", namespace, objects=objects).err
+    outcome = ask(tmp_path, command, "-n", "tema", objects=objects)
+    assert "and no pool of an integration; check its name" in " ".join(outcome.err.split())
+
+
 def test_the_page_for_people_has_the_areas_first_and_then_the_findings(tmp_path: Path) -> None:
     lines = ask(tmp_path, "status", objects=(_pool(), _waiting("one"))).out.splitlines()
     assert lines[0].split() == ["AREA", "STATE", "SUMMARY"]
