@@ -5,12 +5,13 @@ All reconcilers ask this module before they serve a claim. So a paused claim is 
 another object changed.
 
 The *facts* of a claim are what the claim and its IPAddress hold of a pool, and whether it waits.
+They also say whether it is left alone, so that thousands of paused claims cost a pass nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from typing_extensions import override
 
@@ -39,6 +40,7 @@ from reconcilers.integrations.clusterapi.clusterstates import (
     ClusterState,
     find_cluster_state,
     find_labelled_cluster,
+    has_changed_pause,
     may_be_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import (
@@ -48,6 +50,7 @@ from reconcilers.integrations.clusterapi.statuses import (
     waits,
 )
 from reconcilers.integrations.core.claimreading import ClaimFields
+from reconcilers.integrations.core.clusterpauses import ClusterPauses
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Holder, Tenant
@@ -74,6 +77,7 @@ def read_journal(pool: ServedPool) -> Journal:
 
 _BY_NAME = {(kind.group, kind.kind): kind for kind in KINDS}
 CLUSTER_INDEX = "cluster"
+PoolNameT = TypeVar("PoolNameT")
 
 
 def kind_of(ref: PoolRef) -> Resource[ServedPool] | None:
@@ -167,7 +171,11 @@ def make_holder(obj: IPAddressClaim | IPAddress) -> Holder:
 
 
 def compute_claim_facts(
-    claim: IPAddressClaim | None, address: IPAddress | None, space: ClaimSpace
+    claim: IPAddressClaim | None,
+    address: IPAddress | None,
+    space: ClaimSpace,
+    *,
+    is_stopped: bool = False,
 ) -> Facts | None:
     """Return the facts of a claim and the IPAddress of its name for a pool; None if both are None.
 
@@ -175,6 +183,7 @@ def compute_claim_facts(
         claim: the claim, if it names the pool.
         address: the IPAddress, if it names the pool, whichever controller made it.
         space: in which spaces of the pool addresses lie.
+        is_stopped: whether the claim must not be served now.
     """
     if claim is None and address is None:
         return None
@@ -204,6 +213,7 @@ def compute_claim_facts(
         row,
         is_in_use=address is not None,
         outside=outside,
+        is_stopped=is_stopped and place is not None,
     )
 
 
@@ -386,6 +396,29 @@ class ClaimCaches:
         is_absent_at_end = state is ClusterState.ABSENT and claim.metadata.terminating
         is_served = state is ClusterState.SERVED or is_absent_at_end
         return ClaimStanding.SERVE if is_served else ClaimStanding.STOP
+
+    def is_stopped(self, claim: IPAddressClaim) -> bool:
+        """Return whether controllers leave a claim alone now."""
+        return self.find_standing(claim) is ClaimStanding.STOP
+
+    def list_pauses(
+        self, pools: Callable[[IPAddressClaim], Iterable[PoolNameT]]
+    ) -> Sequence[ClusterPauses[PoolNameT, Cluster, IPAddressClaim]]:
+        """Return the source of pauses of claims: Clusters, if they are served.
+
+        Args:
+            pools: returns the pools that a claim names, as the holdings identify them.
+        """
+        if self.clusters is None:
+            return ()
+
+        def claims_of(cluster: Key) -> Iterable[IPAddressClaim]:
+            return self.claims.by_index(CLUSTER_INDEX, str(cluster))
+
+        pauses = ClusterPauses(
+            self.clusters, has_changed_pause, claims_of=claims_of, pools=pools, holder=make_holder
+        )
+        return (pauses,)
 
     def why_stopped(self, claim: IPAddressClaim) -> str:
         """Return why a claim without address is not served; empty if it is served.

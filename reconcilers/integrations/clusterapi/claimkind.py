@@ -23,7 +23,6 @@ from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimCaches,
     ClaimPool,
-    ClaimStanding,
     ServedPool,
 )
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
@@ -89,7 +88,7 @@ class ContractClaims(Generic[PoolT]):
                 clock=parts.clock,
                 settings=parts.settings,
             ),
-            is_served=lambda claim: parts.caches.find_standing(claim) is ClaimStanding.SERVE,
+            is_served=lambda claim: not parts.caches.is_stopped(claim),
         )
         """The claims, for the passes over pools."""
 

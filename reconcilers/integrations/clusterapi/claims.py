@@ -57,7 +57,6 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
-    ClaimStanding,
     ServedPool,
     get_gateway,
     kind_of,
@@ -155,7 +154,7 @@ class ClaimReconciler:
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
         # `clusterctl move` removes finalizers itself, and the address lives on elsewhere.
         moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
-        if kind is None or moves or self._caches.find_standing(claim) is ClaimStanding.STOP:
+        if kind is None or moves or self._caches.is_stopped(claim):
             return SETTLED
         if claim.metadata.terminating:
             return await self._reconcile_deleted(claim)

@@ -17,7 +17,6 @@ from reconcilers.integrations.clusterapi.answers import (
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
-    ClaimStanding,
     ServedPool,
     make_holder,
 )
@@ -109,9 +108,6 @@ class ClaimTaker:
             Refused: the claim gets no address; the message says why.
         """
         key = claim.metadata.key
-        # Something is paused, or the claim's Cluster is missing: neither promise nor refusal.
-        if self._caches.find_standing(claim) is ClaimStanding.STOP:
-            return None
         # The IPAddress of the claim's name may hold an address that this pass would not know.
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")

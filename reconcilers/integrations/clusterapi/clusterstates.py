@@ -2,7 +2,7 @@
 
 from enum import Enum, auto
 
-from controller.cache import Cache
+from controller.cache import Cache, Change
 from controller.meta import Key, Object
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, Cluster
 
@@ -45,6 +45,12 @@ def may_be_paused(clusters: Cache[Cluster] | None, key: Key | None) -> bool:
         key: of the Cluster; None for an object without Cluster.
     """
     return find_cluster_state(clusters, key) in {ClusterState.PAUSED, ClusterState.UNREADABLE}
+
+
+def has_changed_pause(change: Change[Cluster]) -> bool:
+    """Return whether a Cluster came, went, was paused or unpaused."""
+    old, new = change.old, change.new
+    return old is None or new is None or old.paused != new.paused
 
 
 def find_labelled_cluster(obj: Object) -> Key | None:

@@ -112,10 +112,11 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     @property
     @override
     def sources(self) -> Sequence[HolderSource[Key, None]]:
-        """The caches of claims and IPAddresses, as sources of the holdings of NetworkPools."""
+        """Claims, IPAddresses and Clusters, as sources of the holdings of NetworkPools."""
         return [
             _make_holder_source(self._caches.claims),
             _make_holder_source(self._caches.addresses),
+            *self._caches.list_pauses(list_named_pools),
         ]
 
     @override

@@ -7,7 +7,7 @@ A *promise* is an entry of a pool's journal: an address that the pool reserves f
 *facts* of a claim are what the claim and its IPAddress hold of a pool, and whether it waits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -29,7 +29,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.promises.holdings import CHECK_SECONDS, Facts
+from reconcilers.promises.holdings import CHECK_SECONDS, Facts, HolderSource
 from reconcilers.promises.journal import Promise
 
 Reader = ClaimReader[ClaimPool, ClaimSpace]
@@ -43,10 +43,14 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
     Args:
         claims: all IPAddressClaims.
         addresses: all IPAddresses.
+        pauses: what pauses claims, besides the claims themselves.
+        is_stopped: returns whether a claim must not be served now.
     """
 
     claims: Cache[IPAddressClaim]
     addresses: Cache[IPAddress]
+    pauses: Sequence[HolderSource[ClaimPool, object]]
+    is_stopped: Callable[[IPAddressClaim], bool]
 
     @property
     @override
@@ -55,8 +59,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def pools_of_address(self, address: IPAddress) -> Iterable[ClaimPool]:
-        pool = find_pool_name(address)
-        return () if pool is None else (pool,)
+        return list_pools(address)
 
     @override
     def addresses_of_pool(self, pool: ClaimPool, space: ClaimSpace) -> Iterable[IPAddress]:
@@ -66,6 +69,10 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
     def addresses_of(self, claim: Key) -> Sequence[IPAddress]:
         address = self.addresses.get(claim)
         return () if address is None else (address,)
+
+    @override
+    def list_pause_sources(self) -> Sequence[HolderSource[ClaimPool, object]]:
+        return self.pauses
 
     @override
     def find_address(self, addresses: Iterable[IPAddress], promise: Promise) -> IPAddress | None:
@@ -89,13 +96,25 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         """Return the facts of a claim and its IPAddress; None if neither names the pool."""
         # Claim and IPAddress of one name can name different pools. Each counts for its own pool.
         address = next((address for address in addresses if find_pool_name(address) == pool), None)
-        is_of_pool = claim is not None and find_pool_name(claim) == pool
-        return compute_claim_facts(claim if is_of_pool else None, address, space)
+        asker = claim if claim is not None and find_pool_name(claim) == pool else None
+        is_stopped = asker is not None and self.is_stopped(asker)
+        return compute_claim_facts(asker, address, space, is_stopped=is_stopped)
+
+
+def list_pools(obj: IPAddressClaim | IPAddress) -> Iterable[ClaimPool]:
+    """Return the pool that a claim or an IPAddress names; empty for a kind not served here."""
+    pool = find_pool_name(obj)
+    return () if pool is None else (pool,)
 
 
 def source_of(caches: ClaimCaches) -> ContractSource:
     """Return the source from which a reader gets IPAddressClaims and their IPAddresses."""
-    return ContractSource(caches.claims, caches.addresses)
+    return ContractSource(
+        caches.claims,
+        caches.addresses,
+        pauses=caches.list_pauses(list_pools),
+        is_stopped=caches.is_stopped,
+    )
 
 
 def make_reader(

@@ -26,6 +26,7 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     space_name,
 )
+from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
 from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
@@ -183,12 +184,6 @@ def concerns_claim(change: Change[IPAddressClaim]) -> bool:
     if old is None or new is None or metadata_changed(change):
         return True
     return read_record(old) is not None and read_record(new) is None
-
-
-def has_changed_pause(change: Change[Cluster]) -> bool:
-    """Return whether a Cluster came, went, was paused or unpaused."""
-    old, new = change.old, change.new
-    return old is None or new is None or old.paused != new.paused
 
 
 def has_changed_serving(change: Change[Object]) -> bool:

@@ -171,6 +171,10 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
         """Return the IPAddresses in the cache that are for a claim."""
 
     @abstractmethod
+    def list_pause_sources(self) -> Sequence[HolderSource[PoolT, object]]:
+        """Return the sources of what pauses claims, besides the claims themselves."""
+
+    @abstractmethod
     def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
         """Return the IPAddress that was created, or adopted, for a promise; None if none was.
 
@@ -887,14 +891,14 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
             yield from source.list_holders(pool, space)
 
     def list_holder_sources(self) -> Sequence[HolderSource[PoolT, SpaceT]]:
-        """Return the two caches, of claims and IPAddresses, as sources of holdings."""
+        """Return claims, IPAddresses and what pauses claims, as sources of holdings."""
         return _sources_of_holdings(self._source)
 
 
 def _sources_of_holdings(
     source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
-) -> tuple[HolderSource[PoolT, SpaceT], HolderSource[PoolT, SpaceT]]:
-    """Return two sources of holdings: the cache of claims, and the cache of IPAddresses."""
+) -> Sequence[HolderSource[PoolT, SpaceT]]:
+    """Return the sources of holdings: claims, IPAddresses, and what pauses claims."""
 
     def claims_of(pool: PoolT, _: SpaceT) -> Iterable[ClaimT]:
         """Return the cached claims that name a pool."""
@@ -918,6 +922,7 @@ def _sources_of_holdings(
             pools=source.pools_of_address,
             holder=lambda address, _: holder_of_address(source, address),
         ),
+        *source.list_pause_sources(),
     )
 
 

@@ -22,9 +22,11 @@ from reconcilers.integrations.clusterapi.clusterstates import (
     ClusterState,
     find_cluster_state,
     find_labelled_cluster,
+    has_changed_pause,
     may_be_paused,
 )
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
+from reconcilers.integrations.core.clusterpauses import ClusterPauses
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import find_prefixes, parse_name
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
@@ -36,7 +38,7 @@ from reconcilers.integrations.metal3.sides import (
     EitherAddress,
     EitherClaim,
 )
-from reconcilers.promises.holdings import Facts
+from reconcilers.promises.holdings import Facts, HolderSource
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
 
@@ -111,12 +113,14 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         claims: its claims, with `make_claim_indexes`.
         addresses: its IPAddresses, with `make_address_indexes`.
         pools: all IPPools, with POOL_INDEXES.
+        clusters: all Clusters; None where the kind is not served, so that none exists.
     """
 
     side: ClaimSide[ClaimT, AddressT]
     claims: Cache[ClaimT]
     addresses: Cache[AddressT]
     pools: Cache[Metal3Pool]
+    clusters: Cache[Cluster] | None
 
     @property
     @override
@@ -147,6 +151,26 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         return list(self.addresses.by_index(CLAIM_INDEX, str(claim)))
 
     @override
+    def list_pause_sources(self) -> Sequence[HolderSource[Key, object]]:
+        if self.clusters is None:
+            return ()
+
+        def claims_of(cluster: Key) -> Iterable[ClaimT]:
+            return self.claims.by_index(CLUSTER_INDEX, str(cluster))
+
+        def pools(claim: ClaimT) -> Iterable[Key]:
+            pool = self.side.pool_of_claim(claim)
+            return () if pool is None else (pool,)
+
+        def holder(claim: ClaimT) -> Holder:
+            return Holder(self.claim_kind, claim.metadata.key)
+
+        pauses = ClusterPauses(
+            self.clusters, has_changed_pause, claims_of=claims_of, pools=pools, holder=holder
+        )
+        return (pauses,)
+
+    @override
     def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
         """Return the IPAddress with a promised address that the claim owns; None without one."""
         [part] = promise.ranges  # a claim gets one address
@@ -162,7 +186,10 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         self, pool: Key, space: EntrySpace, claim: ClaimT | None, addresses: Sequence[AddressT]
     ) -> Facts | None:
         """Return the facts of a claim and its IPAddresses for a pool; None if there are none."""
-        return compute_facts(self.side, pool, space=space, claim=claim, addresses=addresses)
+        facts = compute_facts(self.side, pool, space=space, claim=claim, addresses=addresses)
+        if facts is None or facts.place is None or claim is None:
+            return facts
+        return facts._replace(is_stopped=bool(why_claim_stops(self.clusters, claim)))
 
     def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:
         """Return these caches in the form in which a reader has sources of several kinds."""
@@ -188,6 +215,21 @@ _CLUSTER_STOPS: Mapping[ClusterState, str] = {
     ClusterState.UNREADABLE: "Cluster {} cannot be read; correct it",
 }
 """Why a pool hands out nothing, by the state of its Cluster."""
+
+
+def why_claim_stops(clusters: Cache[Cluster] | None, claim: EitherClaim) -> str:
+    """Return why nothing is done about a claim; empty if it is served.
+
+    A claim whose Cluster does not exist is served: it may be used without a Cluster.
+
+    Args:
+        clusters: all Clusters; None where the kind is not served, so that none exists.
+    """
+    if is_paused(claim.metadata.annotations):
+        return "the claim is paused by its annotation"
+    cluster = cluster_of(claim)
+    state = find_cluster_state(clusters, cluster)
+    return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,15 +276,8 @@ class Metal3Caches:
         return is_paused(pool.metadata.annotations) or may_be_paused(self.clusters, pool.cluster)
 
     def why_claim_stops(self, claim: EitherClaim) -> str:
-        """Return why nothing is done about a claim; empty if it is served.
-
-        A claim whose Cluster does not exist is served: it may be used without a Cluster.
-        """
-        if is_paused(claim.metadata.annotations):
-            return "the claim is paused by its annotation"
-        cluster = cluster_of(claim)
-        state = find_cluster_state(self.clusters, cluster)
-        return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
+        """Return why nothing is done about a claim; empty if it is served."""
+        return why_claim_stops(self.clusters, claim)
 
     def is_address_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
         """Return whether an IPAddress without claim is left alone due to a pause."""

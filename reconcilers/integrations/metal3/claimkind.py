@@ -195,7 +195,6 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
         self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], unavailable: TakenAddresses
     ) -> ServedAskers[ClaimT]:
         taker = EntryTaker(
-            self._parts.caches,
             self._caches.side,
             pool=pool,
             space=reading.space,

@@ -180,6 +180,7 @@ def _fill_side_caches(
         objects.cache(side.claims, indexes=make_claim_indexes(side)),
         addresses=objects.cache(side.addresses, indexes=make_address_indexes(side)),
         pools=pools,
+        clusters=None,
     )
 
 

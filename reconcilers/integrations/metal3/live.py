@@ -52,7 +52,9 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         of_addresses = source.informer(side.addresses, make_address_indexes(side))
         watched.append(watch_holders(of_claims, POOLS.kind, side.pool_of_claim))
         watched.append(watch_holders(of_addresses, POOLS.kind, side.pool_of_address))
-        return SideCaches(side, of_claims.cache, addresses=of_addresses.cache, pools=pools.cache)
+        return SideCaches(
+            side, of_claims.cache, addresses=of_addresses.cache, pools=pools.cache, clusters=None
+        )
 
     side_caches: list[EitherCaches] = [watch(Metal3Side())]
     if (contract := find_contract_side(pick_contract_kinds(served_kinds))) is not None:

@@ -124,7 +124,11 @@ class Metal3(Integration[ServedMetal3Kinds]):
             claims = extension.informer(side.claims, indexes=make_claim_indexes(side))
             addresses = extension.informer(side.addresses, indexes=make_address_indexes(side))
             side_caches = SideCaches(
-                side, claims.cache, addresses=addresses.cache, pools=pools.cache
+                side,
+                claims.cache,
+                addresses=addresses.cache,
+                pools=pools.cache,
+                clusters=None if clusters is None else clusters.cache,
             )
             return SideInformers(side_caches, claims, addresses)
 

@@ -27,7 +27,6 @@ from reconcilers.integrations.metal3.api import (
     Metal3Pool,
     describe_invalid,
 )
-from reconcilers.integrations.metal3.caches import Metal3Caches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
 from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 from reconcilers.promises.choosing import Refused, Taken
@@ -64,7 +63,6 @@ class EntryTaker(Generic[ClaimT, AddressT]):
     """Takes addresses of one pool for claims of one kind, on one reading of the pool.
 
     Args:
-        caches: the caches, to find out whether a claim is paused.
         side: the kind of the claims.
         pool: as it was read.
         space: what it may hand out.
@@ -76,7 +74,6 @@ class EntryTaker(Generic[ClaimT, AddressT]):
 
     def __init__(  # noqa: PLR0913 - what was read, and the pool
         self,
-        caches: Metal3Caches,
         side: ClaimSide[ClaimT, AddressT],
         pool: Metal3Pool,
         space: EntrySpace,
@@ -88,7 +85,6 @@ class EntryTaker(Generic[ClaimT, AddressT]):
     ) -> None:
         self.kind = side.claim_kind
         self.find = view.find
-        self._caches = caches
         self._side = side
         self._pool = pool.metadata.key
         self._space = space
@@ -104,14 +100,11 @@ class EntryTaker(Generic[ClaimT, AddressT]):
     def take(self, asker: ClaimT) -> Taken | None:
         """Take the address to promise to a claim; None if the claim must not be served now.
 
-        None means that the claim or its Cluster is paused, or that its IPAddress may still be
-        created or deleted by others.
+        None means that its IPAddress may still be created or deleted by others.
 
         Raises:
             Refused: the pool has no address for the claim; the message says why.
         """
-        if self._caches.why_claim_stops(asker):
-            return None  # the claim or its Cluster is paused
         addresses = self._list_addresses_of(asker)
         if addresses:
             adopted = self._choose_existing(asker, addresses)

@@ -12,7 +12,8 @@ from controller.informer import Informer
 from controller.meta import Key
 from controller.triggers import Trigger, Watch, to_self
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.watched import has_changed_pause, has_changed_serving
+from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
+from reconcilers.integrations.clusterapi.watched import has_changed_serving
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool

@@ -58,6 +58,7 @@ from tests.reconcilers.simulation.adapter import (
 from tests.reconcilers.simulation.model import (
     ADDRESSES,
     CLAIMS,
+    CLUSTERS,
     METAL3_ADDRESSES,
     METAL3_CLAIMS,
     METAL3_POOLS,
@@ -73,12 +74,18 @@ KINDS = {METAL3_CLAIMS: "IPClaim", CLAIMS: "IPAddressClaim"}
 class IPPoolReplica(Process):
     """A process that serves the claims of IPPools."""
 
+    clusters: ClassVar[bool] = False
+    """Whether Clusters are served."""
+
     @override
     def _set_up(self) -> Sequence[Worker]:
         version = clusterapi.CONTRACT_VERSIONS[0]
         contract = ContractSide(clusterapi.claims(version), clusterapi.addresses(version))
         pools: Cache[Any] = Cache(POOLS, indexes=POOL_INDEXES)
         self.pools = self._feed(METAL3_POOLS, pools)
+        clusters = Cache(clusterapi.clusters(version)) if self.clusters else None
+        if clusters is not None:
+            self._feed(CLUSTERS, clusters)
 
         def make_caches(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
             return SideCaches(
@@ -86,11 +93,12 @@ class IPPoolReplica(Process):
                 Cache(side.claims, indexes=make_claim_indexes(side)),
                 addresses=Cache(side.addresses, indexes=make_address_indexes(side)),
                 pools=pools,
+                clusters=clusters,
             )
 
         both: Sequence[EitherCaches] = (make_caches(Metal3Side()), make_caches(contract))
         sides = {side.claim_kind: side for side in both}
-        caches = Metal3Caches(pools, sides, None)
+        caches = Metal3Caches(pools, sides, clusters)
         client, clock, settings = self._client(), self.clock, self.settings
         reader = Metal3Reader(
             client,

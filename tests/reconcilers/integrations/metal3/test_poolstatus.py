@@ -36,7 +36,13 @@ def make_caches() -> Metal3Caches:
     for cache in (pools, claims, addresses):
         cast("Cache[Any]", cache).replace([], 0)
     return Metal3Caches(
-        pools, {side.claim_kind: SideCaches(side, claims, addresses=addresses, pools=pools)}, None
+        pools,
+        {
+            side.claim_kind: SideCaches(
+                side, claims, addresses=addresses, pools=pools, clusters=None
+            )
+        },
+        None,
     )
 
 
