@@ -5,6 +5,7 @@ python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
 python -m tests.reconcilers.simulation claims 42 --force
 python -m tests.reconcilers.simulation clusters 42
 python -m tests.reconcilers.simulation shared 42
+python -m tests.reconcilers.simulation ippools 42 --switches
 python -m tests.reconcilers.simulation networks 42
 python -m tests.reconcilers.simulation kkp 42
 python -m tests.reconcilers.simulation tenants 42
@@ -28,7 +29,7 @@ from tests.reconcilers.simulation.kkp import Kkp
 from tests.reconcilers.simulation.memorytenancy import MemoryTenancy
 from tests.reconcilers.simulation.networkpools import NetworkPools
 from tests.reconcilers.simulation.networks import Networks
-from tests.reconcilers.simulation.plans import RESTING, Plan
+from tests.reconcilers.simulation.plans import RESTING, SWITCHED, Plan
 from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import (
@@ -91,6 +92,9 @@ def main() -> int:
         help="the balancer shows nothing and is waited for; its kinds come and go",
     )
     parser.add_argument("--edits", action="store_true", help="people change the pools of Cilium")
+    parser.add_argument(
+        "--switches", action="store_true", help="the integration is switched off and on again"
+    )
     asked = parser.parse_args()
     with always_checked() as differences:
         failed = _play_seeds(asked)
@@ -104,8 +108,9 @@ def _play_seeds(asked: argparse.Namespace) -> int:
     failed, refusals = 0, 0.06 if asked.refusals else 0.0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if adapter := _ADAPTERS.get(asked.model):
+            plan = SWITCHED if asked.switches else Plan()
             plan = replace(
-                RESTING if adapter is ClusterClaims else Plan(),
+                RESTING if adapter is ClusterClaims else plan,
                 replicas=asked.replicas,
                 force=asked.force,
                 shards=asked.shards,

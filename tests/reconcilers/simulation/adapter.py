@@ -268,6 +268,8 @@ class Adapter(ABC):
         self.model = model
         self.random = rnd
         self.plan = plan
+        self.is_abandoned = False
+        """Whether no process has the integration, so that another controller may do its work."""
 
     # Objects.
 
@@ -296,6 +298,10 @@ class Adapter(ABC):
     @abstractmethod
     def make_replica(self, world: World) -> Process:
         """Return a process that serves the pools; it has read nothing yet."""
+
+    def make_replica_without_integration(self, world: World) -> Process:
+        """Return a process whose integration is switched off; it has read nothing yet."""
+        raise NotImplementedError(f"{type(self).__name__} is not played with `switches`")
 
     def pick(self, plural: str) -> str | None:
         """Return the name of an object of a kind, None if there is none."""

@@ -56,6 +56,12 @@ class Run:
             shards=plan.shards,
         )
         self.replicas: list[Process] = []
+        self.is_switched_on = True
+        """Whether processes that begin from now on have the integration."""
+        self.switched_on: list[bool] = []
+        """By replica: whether it has the integration."""
+        self.switches = 0
+        """How often the integration was switched off or on again."""
         self.requests = 0
         self.moves = 0
         self.shared = 0
@@ -77,6 +83,7 @@ class Run:
         for name in SPANS:
             self.adapter.make_pool(name)
         self.replicas = [self._replica(stale=False) for _ in range(self.plan.replicas)]
+        self.switched_on = [True] * self.plan.replicas
         for shard in range(self.plan.shards):
             self.random.choice(self.replicas).gain(shard)
         async with anyio.create_task_group() as group:
@@ -106,6 +113,9 @@ class Run:
             if self.random.random() < self.plan.moves:
                 self._move(self.random.randrange(self.plan.shards))
                 return
+        if self.plan.switches and self.random.random() < self.plan.switches:
+            self._switch()
+            return
         if self.plan.refusals and self.random.random() < self.plan.refusals:
             self.refused.change(self.random.choice(NAMES), self.random)
             return
@@ -118,7 +128,7 @@ class Run:
         elif dice < busy + self.plan.disturbances:
             self._disturb()
         elif dice < busy + 0.03 + self.plan.disturbances:
-            self.clock._elapsed += self.random.choice((50, 800, 3000)) * 1_000_000
+            self.clock._elapsed += self.random.choice(self.plan.pauses) * 1_000_000
         elif dice < 0.62 and self.flights:
             self._fly()
         else:
@@ -151,10 +161,23 @@ class Run:
             flight.land(lost=self.plan.lost and self.random.random() < 0.05)
 
     def _restart(self) -> None:
-        place = self.random.randrange(len(self.replicas))
+        self._replace_replica(self.random.randrange(len(self.replicas)), stale=self.plan.stale)
+
+    def _replace_replica(self, place: int, *, stale: bool) -> None:
+        """Let a process die, and another one begin in its place."""
         self.replicas[place].die()
         self.cancelled += self.replicas[place].cancelled
-        self.replicas[place] = self._replica(stale=self.plan.stale)
+        self.replicas[place] = self._replica(stale=stale)
+        self.switched_on[place] = self.is_switched_on
+        self.adapter.is_abandoned = not any(self.switched_on)
+
+    def _switch(self) -> None:
+        """Switch the integration off, or on again; half of the processes restart at once."""
+        self.switches += 1
+        self.is_switched_on = not self.is_switched_on
+        for place in range(len(self.replicas)):
+            if self.random.random() < 0.5:
+                self._replace_replica(place, stale=self.plan.stale)
 
     # What people do, and the laws do not forbid.
 
@@ -170,10 +193,12 @@ class Run:
         events: dict[str, list[Event]] = {
             "resets": [partial(self._reset, plural) for plural in adapter.requests],
             "touches": [partial(self._touch, plural) for plural in adapter.requests],
-            "pool_cycles": [self._cycle_pool, self._replace_pool],
+            "pool_cycles": [self._cycle_pool],
             "wipes": [partial(self._wipe, memory) for memory in adapter.memories],
             "restores": [partial(self._restore, memory) for memory in adapter.memories],
         }
+        if not self.plan.switches:  # a new pool has no journal; see SWITCHED
+            events["pool_cycles"].append(self._replace_pool)
         for field, further in adapter.events().items():
             events.setdefault(field, []).extend(further)
         return [event for field in events if getattr(self.plan, field) for event in events[field]]
@@ -219,7 +244,9 @@ class Run:
             self.model.edit(self.adapter.pools, "p", memory.forgotten())
 
     def _replica(self, *, stale: bool) -> Process:
-        replica = self.adapter.make_replica(self.world)
+        adapter, is_on = self.adapter, self.is_switched_on
+        make = adapter.make_replica if is_on else adapter.make_replica_without_integration
+        replica = make(self.world)
         replica.boot(stale=stale)
         return replica
 
@@ -269,6 +296,10 @@ class Run:
         return None
 
     def _prepare_calm(self) -> None:
+        self.is_switched_on = True
+        for place, is_on in enumerate(self.switched_on):
+            if not is_on:
+                self._replace_replica(place, stale=False)
         self.judge.paused = True
         self.adapter.prepare_calm()
         self.judge.paused = False

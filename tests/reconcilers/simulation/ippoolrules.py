@@ -10,6 +10,7 @@ from reconcilers.integrations.core import claimkind, claimreading
 from reconcilers.integrations.metal3 import pools
 from reconcilers.integrations.metal3.caches import EitherCaches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace
+from reconcilers.integrations.metal3.sides import ClaimSide
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.holdings import Facts
 from tests.reconcilers.simulation.journalrules import (
@@ -41,6 +42,11 @@ def claims_written_blindly(mp: Patch) -> None:
 def dropped_at_once(mp: Patch) -> None:
     """The next write of the journal forgets what was promised before."""
     promises_dropped_at_once(mp, claimreading)
+
+
+def names_in_the_way_are_ours(mp: Patch) -> None:
+    """The IPAddress of a promise counts as the claim's, whichever claim has it by now."""
+    mp.setattr(ClaimSide, "is_of", lambda self, address, claim: True)
 
 
 def kinds_do_not_see_each_other(mp: Patch) -> None:

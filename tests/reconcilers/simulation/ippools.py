@@ -12,7 +12,9 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.metal3.api import (
+    ADDRESS_FINALIZER,
     CLAIM_FINALIZER,
+    CONTRACT_ADDRESS_FINALIZER,
     CONTRACT_CLAIM_FINALIZER,
     GROUP,
     JOURNALS,
@@ -53,6 +55,7 @@ from tests.reconcilers.simulation.adapter import (
     Need,
     StoredPromise,
     _with_metadata,
+    in_order,
     span_addresses,
 )
 from tests.reconcilers.simulation.model import (
@@ -64,10 +67,16 @@ from tests.reconcilers.simulation.model import (
     METAL3_POOLS,
     Json,
 )
-from tests.reconcilers.simulation.replica import Process, Worker, World
+from tests.reconcilers.simulation.replica import IdleProcess, Process, Worker, World
 from tests.reconcilers.simulation.wire import Flight
 
 ADDRESSES_OF = {METAL3_CLAIMS: METAL3_ADDRESSES, CLAIMS: ADDRESSES}
+REFERENCES = {METAL3_CLAIMS: "address", CLAIMS: "addressRef"}
+"""The field of a claim's status that names its IPAddress."""
+ADDRESS_FINALIZERS = {
+    METAL3_CLAIMS: ADDRESS_FINALIZER,
+    CLAIMS: CONTRACT_ADDRESS_FINALIZER,
+}
 KINDS = {METAL3_CLAIMS: "IPClaim", CLAIMS: "IPAddressClaim"}
 
 
@@ -206,6 +215,10 @@ class IPPools(Adapter):
         return IPPoolReplica(world)
 
     @override
+    def make_replica_without_integration(self, world: World) -> Process:
+        return IdleProcess(world)
+
+    @override
     def make_pool(self, name: str) -> None:
         if self.model.get(METAL3_POOLS, name):
             return
@@ -262,7 +275,115 @@ class IPPools(Adapter):
 
     @override
     def events(self) -> Mapping[str, Sequence[Event]]:
-        return {"touches": (self._make_by_hand,), "force": (self._take_address,)}
+        return {
+            "touches": (self._make_by_hand,),
+            "force": (self._take_address,),
+            "switches": (self._serve_elsewhere, self._serve_elsewhere, self._release_elsewhere),
+        }
+
+    def _serve_elsewhere(self) -> None:
+        """Let metal3's own controller serve a claim, once no process of ours does."""
+        plural = self.random.choice(self.requests)
+        waiting = [
+            claim["metadata"]["name"]
+            for claim in self.model.of(plural)
+            if "deletionTimestamp" not in claim["metadata"] and not address_name(claim)
+        ]
+        if self.is_abandoned and waiting:
+            is_killed = self.random.random() < 0.2
+            self.serve_elsewhere(plural, self.random.choice(waiting), is_killed=is_killed)
+
+    def serve_elsewhere(
+        self,
+        plural: str,
+        name: str,
+        *,
+        choice: frozenset[Address] | None = None,
+        is_killed: bool = False,
+    ) -> None:
+        """Serve a claim as metal3's own controller does, which knows of no promise.
+
+        Args:
+            plural: the kind of the claim.
+            name: of the claim, which waits.
+            choice: the addresses from which it chooses; None for all of the pool.
+            is_killed: whether the controller dies before it writes the claim's status.
+        """
+        claim = self.model.objects[plural, name]
+        pool = self.model.get(METAL3_POOLS, pool_of(claim))
+        offered = self.list_offered(claim) if choice is None else choice
+        free = in_order(offered - self.list_taken())
+        existing = self._addresses_of(plural, name)
+        shown_addresses = super().list_taken()
+        is_shared = any(address_in(address) in shown_addresses for address in existing)
+        is_offered = pool is not None and "deletionTimestamp" not in pool["metadata"]
+        # A person may have created an IPAddress with the address of another claim.
+        if pool is None or not is_offered or is_shared or not (existing or free):
+            return
+        finalizers = {"finalizers": [self.finalizers[plural]]}
+        self.model.edit(plural, name, {"metadata": finalizers})
+        names = [address["metadata"]["name"] for address in existing]
+        if not names:
+            names = [self._create_elsewhere(plural, claim, pool=pool, address=str(free[0][1]))]
+        if not is_killed:
+            self.model.edit(plural, name, {"status": {REFERENCES[plural]: {"name": names[0]}}})
+
+    def _addresses_of(self, plural: str, claim: str) -> list[Json]:
+        """Return the IPAddresses that name a claim."""
+        return [
+            address
+            for address in self.model.of(ADDRESSES_OF[plural])
+            if (address["spec"].get("claim") or address["spec"].get("claimRef"))["name"] == claim
+        ]
+
+    def _create_elsewhere(self, plural: str, claim: Json, pool: Json, address: str) -> str:
+        """Create the IPAddress of a claim as metal3's controller does; return its name."""
+        side, reference = ADDRESSES_OF[plural], claim["metadata"]
+        name = f"{pool['metadata']['name']}-{address.replace('.', '-')}"
+        owners = [
+            {
+                "apiVersion": f"{GROUP}/v1alpha1",
+                "kind": "IPPool",
+                "name": pool["metadata"]["name"],
+                "uid": pool["metadata"]["uid"],
+            },
+            {
+                "apiVersion": claim["apiVersion"],
+                "kind": claim["kind"],
+                "name": reference["name"],
+                "uid": reference["uid"],
+            },
+        ]
+        spec: Json = {"address": address, "prefix": 24}
+        if plural == METAL3_CLAIMS:
+            spec |= {"pool": {"name": pool_of(claim)}, "claim": {"name": reference["name"]}}
+        else:
+            spec |= {
+                "poolRef": claim["spec"]["poolRef"],
+                "claimRef": {"name": reference["name"]},
+            }
+        metadata = {
+            "name": name,
+            "finalizers": [ADDRESS_FINALIZERS[plural]],
+            "ownerReferences": owners,
+        }
+        self.model.create(side, {"metadata": metadata, "spec": spec})
+        return name
+
+    def _release_elsewhere(self) -> None:
+        """Let metal3's own controller release a claim that is being deleted."""
+        plural = self.random.choice(self.requests)
+        released = [
+            claim["metadata"]["name"]
+            for claim in self.model.of(plural)
+            if "deletionTimestamp" in claim["metadata"]
+        ]
+        if not self.is_abandoned or not released:
+            return
+        name = self.random.choice(released)
+        for address in self._addresses_of(plural, name):
+            self.model.vanish(ADDRESSES_OF[plural], address["metadata"]["name"])
+        self.model.vanish(plural, name)
 
     def _make_by_hand(self) -> None:
         """Create an IPAddress for a claim, even if another claim has the address."""
@@ -404,6 +525,11 @@ class IPPools(Adapter):
             if self._is_served(claim) and is_missing:
                 return f"{self.full_name(claim)} names an IPAddress that is not there"
         return None
+
+
+def address_in(address: Json) -> Address:
+    """Return the address of an IPAddress."""
+    return "", ip_address(address["spec"]["address"])
 
 
 def plural_of(claim: Json) -> str:

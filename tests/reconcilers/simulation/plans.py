@@ -19,6 +19,8 @@ class Plan:
     """How often a request is made or deleted, of all steps."""
     lateness: float = 0.06
     """How often a sender gives up on a request that runs later."""
+    pauses: tuple[int, ...] = (50, 800, 3000)
+    """How many milliseconds pass between two steps, now and then."""
     others: float = 0.25
     """How many of the requests are for the other, smaller pool."""
     lost: bool = True
@@ -40,10 +42,26 @@ class Plan:
     """How often the server begins or stops to refuse the writes of one request, of all steps."""
     lasting_refusals: bool = False
     """Whether the refusals outlast the storm by some resyncs, in which writes are counted."""
+    switches: float = 0.0
+    """How often the integration is switched off or on again, of all steps: each process restarts
+    with the new flag, one sooner and one later."""
     families: bool = False
     """Whether the larger pool has a second family, or gets one, and requests ask for either."""
 
 
+SWITCHED = Plan(
+    steps=600,
+    switches=0.006,
+    users=0.08,
+    disturbances=0.03,
+    pauses=(50, 3000, 20_000, 61_000),
+    wipes=False,
+)
+"""The integration goes and comes back. A pool that loses its journal meanwhile is left out: the
+journal alone tells a process without the integration that others hold addresses, and the
+documentation says to remove it only once none is held."""
+STEADILY_SWITCHED = replace(SWITCHED, resets=False, pool_cycles=False, restores=False, others=0.0)
+"""The integration goes and comes back, and little else happens."""
 QUIET = Plan(
     calm=False, resets=False, touches=False, pool_cycles=False, wipes=False, restores=False
 )

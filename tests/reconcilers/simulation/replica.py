@@ -15,6 +15,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 from msgspec import structs
+from typing_extensions import override
 
 from controller.cache import Cache
 from controller.client import Client
@@ -313,3 +314,15 @@ class Process(Passes, ABC):
             on_deleted=mark_deleted,
             field_manager=names.FIELD_MANAGER,
         )
+
+
+class IdleProcess(Process):
+    """A process that serves no pools of the kind."""
+
+    @override
+    def _set_up(self) -> Sequence[Worker]:
+        return ()
+
+    @override
+    def work(self, group: TaskGroup) -> None:
+        """Do nothing."""

@@ -31,7 +31,11 @@ from tests.reconcilers.simulation.adapter import (
 )
 from tests.reconcilers.simulation.claims import ClaimReplica, Claims
 from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS, Json
-from tests.reconcilers.simulation.networkpools import NetworkPools, OpenGate
+from tests.reconcilers.simulation.networkpools import (
+    NetworkPoolReplica,
+    NetworkPools,
+    OpenGate,
+)
 from tests.reconcilers.simulation.replica import Process, Worker, World
 
 
@@ -101,6 +105,10 @@ class SharedPools(NetworkPools, Claims):
     @override
     def make_replica(self, world: World) -> Process:
         return SharedReplica(world)
+
+    @override
+    def make_replica_without_integration(self, world: World) -> Process:
+        return NetworkPoolReplica(world)
 
     @override
     def use(self) -> None:

@@ -4,16 +4,20 @@
 """
 
 from functools import partial
+from typing import ClassVar
 
 import pytest
 
 from tests.numbers import Note
 from tests.reconcilers.simulation import ippoolrules as rules
+from tests.reconcilers.simulation.adapter import Adapter
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.ippools import IPPools
-from tests.reconcilers.simulation.plans import LAGGING, Plan
+from tests.reconcilers.simulation.model import METAL3_CLAIMS, METAL3_POOLS
+from tests.reconcilers.simulation.plans import LAGGING, SWITCHED, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
-from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.stage import Stage, play_scene
+from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 
 SWITCHES = {
@@ -72,3 +76,46 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
 ) -> None:
     switch = SWITCHES[number]
     check(switch, lambda seed: Run(IPPools, seed, switch.plan).play(), record_property)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_claims_keep_their_addresses_while_metal3s_own_controller_takes_over_and_returns(
+    part: int,
+) -> None:
+    check_part(
+        partial(Run, IPPools, plan=SWITCHED), SEEDS // 2, part=part, again="ippools {} --switches"
+    )
+
+
+class IPPoolStage(Stage):
+    """A model with IPPool p of three addresses, its memory, and no replica at work yet."""
+
+    kind: ClassVar[type[Adapter]] = IPPools
+
+
+async def _promised_address_given_elsewhere(stage: IPPoolStage) -> str | None:
+    """A promise to a is open as the integration goes; metal3's controller gives its address to b.
+
+    Then the integration is switched on again, and its processes find the promise.
+    """
+    stage.ask("a")
+    await stage.pool(stage.replica(), stage.gives_to("a"))
+    stage.ask("b")
+    was_paused, stage.judge.paused = stage.judge.paused, True
+    [promise] = stage.adapter.promises(stage.model.objects[METAL3_POOLS, "p"])
+    stage.adapter.serve_elsewhere(METAL3_CLAIMS, "b", choice=promise.addresses)
+    stage.judge.paused = was_paused
+    await stage.serve(stage.replica())
+    stage.arrive()
+    return stage.problem
+
+
+def test_a_promised_address_that_metal3s_controller_gave_to_another_claim_is_not_given_again() -> (
+    None
+):
+    check_scene(
+        rules.names_in_the_way_are_ours,
+        lambda: play_scene(_promised_address_given_elsewhere, IPPoolStage),
+        BOTH_HAVE,
+    )

@@ -5,17 +5,18 @@ from functools import partial
 
 import pytest
 
+from tests.numbers import Note
 from tests.reconcilers.simulation import sharedrules as rules
 from tests.reconcilers.simulation import sharedscenes as scenes
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claimrules import (
     created_addresses_unread,
 )
-from tests.reconcilers.simulation.plans import Plan
+from tests.reconcilers.simulation.plans import STEADILY_SWITCHED, SWITCHED, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded_integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.stage import Scene, play_scene
-from tests.reconcilers.simulation.switch import check_scene
+from tests.reconcilers.simulation.switch import Switch, check, check_scene
 
 SCENES = {
     "a lost journal is fenced before allocations are served": (
@@ -85,6 +86,30 @@ def test_claims_and_allocations_of_one_pool_never_share_an_address_and_what_fits
 ) -> None:
     again = f"shared {{}} {options}"
     check_part(partial(Run, SharedPools, plan=plan), SEEDS // (2 * share), part=part, again=again)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_claims_and_allocations_share_no_address_while_the_integration_goes_and_comes_back(
+    part: int,
+) -> None:
+    again = "shared {} --switches"
+    check_part(partial(Run, SharedPools, plan=SWITCHED), SEEDS // 2, part=part, again=again)
+
+
+@pytest.mark.slow
+def test_what_the_journal_says_of_claims_is_believed_by_processes_without_the_integration(
+    record_property: Note,
+) -> None:
+    """Else a pool whose claims nobody reads gives their addresses to allocations."""
+    switch = Switch(
+        "what claims have is taken though the integration is off",
+        rules.entry_ignored_without_integration,
+        sign="both have",
+        plan=STEADILY_SWITCHED,
+        seed=8,
+    )
+    check(switch, lambda seed: Run(SharedPools, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("rule", SCENES)
