@@ -32,7 +32,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 THEIRS = "ipam-validating-webhook-configuration"
 CAPI = "cluster.x-k8s.io"
-CHECKED = {"make_awaitable-by": "metal3"}
+CHECKED = {"checked-by": "metal3"}
 """The label of a namespace whose objects metal3's webhooks check."""
 LABELS = {f"{CAPI}/cluster-name": "c", "metal3.io/data-name": "machine-0"}
 ENTRIES = (
@@ -69,7 +69,7 @@ def owners(body: Body) -> list[Body]:
     ]
 
 
-async def wait_for_refusal(lab: Metal3Lab, kind: str, name: str) -> Body:
+async def get_existing(lab: Metal3Lab, kind: str, name: str) -> Body:
     """Return an object that has to be there."""
     body = await lab.find(kind, name)
     assert body is not None, f"{kind} {name}"
@@ -99,13 +99,13 @@ async def test_objects_have_every_string_that_metal3s_manager_goes_by(
         f"{CAPI}/cluster-name": "c",
         f"{CAPI}/provider": "ipam-metal3",
     }
-    assert owners(pool) == [reference(await wait_for_refusal(lab, "Cluster", "c"))]
+    assert owners(pool) == [reference(await get_existing(lab, "Cluster", "c"))]
     assert status(pool)["lastUpdated"]
     assert set(status(pool)) == {"indexes", "lastUpdated"}
     for number, (name, address) in enumerate(address_by_claim.items()):
-        claim = await wait_for_refusal(lab, kind, name)
+        claim = await get_existing(lab, kind, name)
         assert claim["metadata"]["finalizers"] == [FINALIZERS[kind]]
-        body = await wait_for_refusal(lab, ADDRESS_KINDS[kind], canonical_name(address))
+        body = await get_existing(lab, ADDRESS_KINDS[kind], canonical_name(address))
         assert address_name(claim) == body["metadata"]["name"]
         assert body["metadata"]["finalizers"] == [FINALIZERS[ADDRESS_KINDS[kind]]]
         assert body["metadata"]["labels"] == {**LABELS, "number": str(number)}
@@ -191,7 +191,7 @@ async def test_metal3s_manager_would_renumber_nobody_and_go_on_with_what_was_beg
     with frozen(server.process):
         await lab.claim("new", "p")
         await lab.delete("IPClaim", "c")
-        pool = await wait_for_refusal(lab, "IPPool", "p")
+        pool = await get_existing(lab, "IPPool", "p")
         claims = [claim for kind in CLAIM_KINDS for claim in await lab.items(kind)]
         addresses = [item for kind in CLAIM_KINDS for item in await lab.items(ADDRESS_KINDS[kind])]
         deeds = set(play_pass(pool, claims, addresses))
@@ -262,7 +262,7 @@ async def test_a_takeover_beside_webhooks_that_nobody_answers_waits_and_says_why
             await lab.waits("b")
         else:
             await lab.until(kind, "b", lambda claim: webhook in problem(claim))
-            assert address_name(await wait_for_refusal(lab, kind, "b")) == ""
+            assert address_name(await get_existing(lab, kind, "b")) == ""
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     assert await lab.wait_until_served("b", kind) == "10.0.0.2"
 
