@@ -385,10 +385,10 @@ class Reflector(Generic[T]):
             initial: the events that the stream delivered.
             error: the error that ended the stream.
         """
-        # In place of a stream of the newest state. Before the first list, the state of the
-        # server's watch cache may do, as after Empty; later only the newest state does.
-        newest = "" if self._cache.synced else self._first_listing.revision
-        listing = Listing(initial.revision or newest)
+        # A stream at "" wants the newest state. Before the first list, its LIST may read what the
+        # first LIST would without streams; later it has to read the newest state, too.
+        fallback = "" if self._cache.synced else self._first_listing.revision
+        listing = Listing(initial.revision or fallback)
         if isinstance(error, errors.SilentWatch | errors.BadRequest | errors.Invalid):
             # The server lacks the feature, or a proxy drops the bookmark: neither will change.
             self._streams = False

@@ -215,7 +215,10 @@ def _list_stack_lines(awaitable: Any) -> Iterator[str]:
 
 
 def _get_frame_and_awaited(awaitable: Any) -> tuple[FrameType | None, Any]:
-    """Return the frame of a coroutine or generator, and its awaited object; None if unknown."""
+    """Return the frame of a coroutine or generator, and the object that it awaits.
+
+    Each is None if it is unknown; both are None for any other object, such as a future.
+    """
     for frame_name, awaited_name in (
         ("cr_frame", "cr_await"),  # a coroutine
         ("gi_frame", "gi_yieldfrom"),  # a generator

@@ -291,6 +291,7 @@ def _parse_pem(entry: Mapping[str, Any], name: str) -> str:
     """
     value = entry.get(name, "")
     try:
+        # The base64 may be wrapped into lines. A value that is no text has no `split`.
         pem = base64.b64decode("".join(value.split()), validate=True).decode("ascii")
     except (AttributeError, binascii.Error, ValueError) as error:
         raise ConfigurationError(f"the kubeconfig's {name} is not PEM in base64") from error

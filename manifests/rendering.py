@@ -160,13 +160,13 @@ def _render_rbac() -> str:
         if name not in {"service-account.yaml", "people.yaml"}
         for document in _read_documents(f"rbac/{name}")
     ]
-    # Each section after the first begins with a separator, because it follows other documents.
     people_roles = [_render_template(document) for document in _read_documents("rbac/people.yaml")]
     shard_roles = [
         _render_template(document)
         for name in ("role.yaml", "role-binding.yaml")
         for document in _read_documents(f"shards/{name}")
     ]
+    # Each section after the first begins with a separator, because it follows other documents.
     return (
         _render_if(".Values.rbac.create", controller_roles)
         + _render_if(

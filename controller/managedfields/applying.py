@@ -167,32 +167,30 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         ApplyConflict: fields belong to others.
         PatchError: 400 or 500 if the applied object is not one of this type.
     """
-    version_and_kind = _check_version_and_kind(
+    api_version, kind_name = _check_version_and_kind(
         applied, kind or (_read_version_and_kind(live) if live else None)
     )
     # An object that is created is merged into the JSON of its empty Go struct (FieldModel.zero).
     base = (
-        live
-        if live is not None
-        else {"apiVersion": version_and_kind[0], "kind": version_and_kind[1], **fields.zero}
+        live if live is not None else {"apiVersion": api_version, "kind": kind_name, **fields.zero}
     )
     try:
         managed = entries.decode_entries((base.get("metadata") or {}).get("managedFields"))
     except ValueError as error:
         raise internal(f"failed to decode managed fields: {error}") from None
     request = _ApplyRequest(
-        TrackedWrite(fields, version_and_kind[0], subresource=subresource, versions=versions),
+        TrackedWrite(fields, api_version, subresource=subresource, versions=versions),
         base,
         applied,
     )
     owner = entries.create_manager(
-        manager, APPLY, api_version=version_and_kind[0], subresource=subresource
+        manager, APPLY, api_version=api_version, subresource=subresource
     )
     if not managed:
         # Without entries, nobody owns the present fields, and an apply would never conflict.
         managed = request.create_first_entries(
             entries.create_manager(
-                FIRST, UPDATE, api_version=version_and_kind[0], subresource=subresource
+                FIRST, UPDATE, api_version=api_version, subresource=subresource
             ),
             now,
         )

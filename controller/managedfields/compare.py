@@ -237,7 +237,10 @@ def _list_claimed_fields(node: Node, value: Any) -> Fields | None:
 
 
 def _list_claimed_members(atom: MapNode, value: Any) -> Fields | None:
-    """Return the applier's fields of an object whose members have owners of their own."""
+    """Return the applier's fields of an object whose members have owners of their own.
+
+    None if it has no such field.
+    """
     out: Fields = {}
     for name, inner in value.items() if isinstance(value, dict) else ():
         claimed = _list_claimed_fields(atom.child(name), inner)
@@ -250,7 +253,10 @@ def _list_claimed_members(atom: MapNode, value: Any) -> Fields | None:
 
 
 def _list_claimed_items(atom: ListNode, value: Any) -> Fields | None:
-    """Return the applier's fields of a list whose items have owners of their own."""
+    """Return the applier's fields of a list whose items have owners of their own.
+
+    None if it has no such field.
+    """
     out: Fields = {}
     for element, items in group_by_element(atom, value if isinstance(value, list) else []).items():
         # Items that occur several times are owned together, as a whole.

@@ -35,4 +35,6 @@ def json_kind(value: Any) -> str:
         return "number"
     if isinstance(value, str):
         return "string"
-    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "null"
+    if isinstance(value, dict):
+        return "object"
+    return "array" if isinstance(value, list) else "null"

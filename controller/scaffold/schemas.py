@@ -223,12 +223,11 @@ def _resolve_references(
     path: str,
     parents: tuple[str, ...],
 ) -> tuple[Schema, tuple[str, ...]]:
-    """Return a schema without `anyOf`, `$ref` and `const`, and its `parents`.
+    """Return a schema without `anyOf`, `$ref` and `const`, and the references that lead to it.
 
-    The returned parents are the argument and the references that were resolved here.
-
-    A structural schema has none of the three. What stands beside a reference, a description for
-    example, overrides what the referenced schema says.
+    A structural schema has none of the three keywords. What stands beside a reference, a
+    description for example, overrides what the referenced schema says. The returned references are
+    `parents` and those that were resolved here.
 
     Args:
         schema: of a type or a field.

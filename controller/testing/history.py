@@ -217,7 +217,7 @@ def _encode_event(happened: Happened, selected: Selected) -> bytes:
     was_selected = happened.old is not None and selected(happened.old)
     if happened.new is not None and selected(happened.new):
         return _encode_line("MODIFIED" if was_selected else "ADDED", happened.new)
-    if not was_selected or happened.old is None:
+    if not was_selected or happened.old is None:  # the latter only for the type checker
         return b""
     return _encode_line("DELETED", _copy_at_revision(happened.old, happened.revision))
 

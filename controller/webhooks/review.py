@@ -174,7 +174,7 @@ class Review:
         """The uid of the request."""
         return str(self.fields["uid"])
 
-    def request(self, of: type[T]) -> AdmissionRequest[T]:
+    def create_request(self, of: type[T]) -> AdmissionRequest[T]:
         """Return the request with its objects decoded to the type `of`; bytes stay as they are.
 
         Raises:

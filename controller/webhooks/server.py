@@ -15,7 +15,7 @@ from controller.clock import Clock
 from controller.httpserver import serve_app
 from controller.pages import Bind
 from controller.webhooks.served import Served, WebhookFamilies, WebhookMetrics
-from controller.webhooks.webhook import DeadlineExceeded, handler_timeout
+from controller.webhooks.webhook import DeadlineExceeded, compute_handler_seconds
 
 MAX_BYTES = 7 * 1024 * 1024
 """Bytes of the largest request: two objects of 3 MiB, the most that the API server accepts in one
@@ -57,6 +57,7 @@ class WebhookServer:
         app = web.Application(client_max_size=MAX_BYTES)
         for webhook in webhooks:
             handle = self._create_handler(webhook, WebhookMetrics(self._families, webhook.path))
+            # Any method, as in controller-runtime: the API server sends only POST.
             app.router.add_route("*", webhook.path, handle)
         async with serve_app(
             app,
@@ -91,7 +92,7 @@ class WebhookServer:
         Raises:
             DeadlineExceeded: the body was not sent in time, or the webhook took too long.
         """
-        seconds = handler_timeout(request.query.get("timeout", ""), DEFAULT_SECONDS)
+        seconds = compute_handler_seconds(request.query.get("timeout", ""), DEFAULT_SECONDS)
         begun = self._clock.monotonic()
         try:
             with self._clock.move_on_after(seconds) as reading:

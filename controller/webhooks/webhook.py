@@ -112,7 +112,7 @@ class Webhook(Generic[T]):
         """
         try:
             review = decode_review(body)
-            request = review.request(self.type)
+            request = review.create_request(self.type)
         except BadReview as error:
             log.warning("Bad admission request", webhook=self.path, error=str(error))
             message = str(error)
@@ -182,6 +182,7 @@ class Webhook(Generic[T]):
             "webhook": self.path,
             "requestID": review.uid,
             "operation": review.fields["operation"],
+            # The core group is empty, and has no dot before it.
             "resource": f"{resource.resource}.{resource.group}".rstrip("."),
             "namespace": review.fields["namespace"],
             "name": review.fields["name"],
@@ -202,7 +203,7 @@ def encode_refusal(message: str, code: int, *, uid: str = "", api_version: str =
     return encode_review(Denied(message, reason, code), uid, about=None, api_version=api_version)
 
 
-def handler_timeout(value: str, default: float) -> float:
+def compute_handler_seconds(value: str, default: float) -> float:
     """Return how many seconds a handler may take: nine tenths of the API server's timeout.
 
     The rest is for the way of the answer to the API server. Timeouts in configurations are from 1
