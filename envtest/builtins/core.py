@@ -4,7 +4,6 @@ import base64
 import re
 from collections.abc import Iterator
 from itertools import chain, permutations
-from typing import Any
 
 from typing_extensions import override
 
@@ -69,10 +68,9 @@ class NamespaceRules(BuiltinRules):
         if name == "status":
             keep_status(body, old)
             return
-        # `finalize` changes the spec alone, which has the finalizers.
-        spec: dict[str, Any] = dict(body.get("spec") or {})
+        # `finalize` changes the spec alone, which has the finalizers. A missing one is empty.
+        body["spec"] = dict(body.get("spec") or {})
         keep_only(body, old, "spec")
-        body["spec"] = spec
 
     @override
     def field_value(self, body: Body, field: str) -> str:

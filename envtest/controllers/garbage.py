@@ -76,8 +76,11 @@ class GarbageCollector:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        # By uid.
         self._nodes: dict[str, _Node] = {}
+        # Uid of an owner, which need not exist -> the uids of the objects that name it.
         self._dependents: dict[str, set[str]] = {}
+        # The uids of the objects to process next.
         self._queue: set[str] = set()
         # The uids of dependent and owner for which an event was recorded.
         self._reported_owners: set[tuple[str, str]] = set()
@@ -190,18 +193,15 @@ class GarbageCollector:
 
         Otherwise owners in a circle would wait for one another forever.
         """
-        if any(
-            FOREGROUND in dependent.meta.finalizers for dependent in self._list_dependents(node)
-        ):
-            self._change_metadata(
-                node,
-                lambda meta: meta.update(
-                    ownerReferences=[
-                        {**reference, "blockOwnerDeletion": False}
-                        for reference in meta["ownerReferences"]
-                    ]
-                ),
-            )
+
+        def change(meta: dict[str, Any]) -> None:
+            """Let none of the owner references block its owner, in place."""
+            for reference in meta["ownerReferences"]:
+                reference["blockOwnerDeletion"] = False
+
+        dependents = self._list_dependents(node)
+        if any(FOREGROUND in dependent.meta.finalizers for dependent in dependents):
+            self._change_metadata(node, change)
 
     def _delete_in_foreground(self, node: _Node) -> None:
         """Delete dependents; remove the finalizer of the owner once none of them blocks it."""
@@ -302,9 +302,10 @@ class GarbageCollector:
                 for reference in meta.get("ownerReferences", ())
                 if reference["uid"] != owner
             ]
-            meta["ownerReferences"] = remaining
-            if not remaining:
-                del meta["ownerReferences"]
+            if remaining:
+                meta["ownerReferences"] = remaining
+            else:
+                meta.pop("ownerReferences", None)
 
         self._change_metadata(node, change)
 

@@ -68,6 +68,7 @@ class Proxy(RunningControlPlane):
     """
 
     def __init__(self, plane: RunningControlPlane, seed: int) -> None:
+        # The URL is known once the proxy listens.
         super().__init__("")
         self.kind = plane.kind
         self.controllers = plane.controllers

@@ -161,7 +161,7 @@ def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: 
         node: the node of its schema.
         path: its path, with keys of maps between marks.
         struct: the name of the struct around it, for the error.
-        unknown: the list of unknown fields.
+        unknown: a list to which the paths of unknown fields are added.
 
     Raises:
         TypedError: the value has the wrong type.
@@ -191,7 +191,18 @@ def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: 
 def _decode_members(
     value: dict[str, Any] | list[Any], node: TypedNode, path: str, struct: str, unknown: list[str]
 ) -> Any:
-    """Return the decoded values of a map or items of an array; nulls become zero values."""
+    """Return the decoded values of a map or items of an array; nulls become zero values.
+
+    Args:
+        value: the map or array.
+        node: the node of its schema.
+        path: its path, with keys of maps between marks.
+        struct: the name of the struct around it, for errors.
+        unknown: a list to which the paths of unknown fields are added.
+
+    Raises:
+        TypedError: a value has the wrong type.
+    """
     element_node = node.item()
     zero = _build_zero(element_node)
     if isinstance(value, dict):

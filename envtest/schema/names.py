@@ -82,6 +82,7 @@ def qualified_name_errors(qualified_name: str) -> list[str]:
     """Return the errors of a qualified name: a label key, annotation key or finalizer."""
     prefix, slash, name = qualified_name.rpartition("/")
     if "/" in prefix:
+        # There is more than one slash.
         prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         return [f"a valid label key {_QUALIFIED_RULE} {prefixed}"]
     errors: list[str] = []

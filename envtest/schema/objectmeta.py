@@ -182,6 +182,7 @@ def _coerce_field(value: dict[str, Any], name: str, go_type: str, prefix: str) -
         raise _build_mismatch(item, location, go_type)
     if go_type == "bool" and not isinstance(item, bool):
         raise _build_mismatch(item, location, go_type)
+    # Of the wrong values, Go's message quotes only a number with a fraction.
     if go_type == "int64" and (isinstance(item, bool) or not isinstance(item, int)):
         raise _build_mismatch(item, location, go_type, shows_value=isinstance(item, float))
     if go_type == "time":

@@ -160,6 +160,7 @@ class DefaultNode:
         self._nullable = frozenset(
             name for name, child in properties.items() if child.get("nullable")
         )
+        # Name and default of a property, and whether the default also takes the place of null.
         self._defaults = tuple(
             (name, child["default"], not child.get("nullable"))
             for name, child in properties.items()

@@ -320,6 +320,7 @@ def _build_error(rule: ValidationRule, rule_value: _RuleValue, detail: str) -> F
     if rule.field_path:
         path = f"{path}.{rule.field_path}" if path else rule.field_path
     path = path or NO_FIELD
+    # As in the real server, the message does not quote whole objects and lists.
     value = OMITTED if isinstance(rule_value.value, dict | list) else rule_value.value
     if rule.reason == "FieldValueForbidden":
         return forbidden(path, detail)

@@ -83,8 +83,8 @@ class Definitions:
     def _take_step(self, stored: Stored) -> bool:
         """Take the first step that a CRD needs; return whether the CRD was written.
 
-        Steps: clean up a terminating CRD; decide about its names; set the approval and
-        establish it; serve it. The last step writes nothing.
+        Steps: clean up a terminating CRD; decide about its names; set its approval; establish it;
+        serve it. The last step writes nothing.
         """
         live = self._resource.load(stored)
         # The steps change this copy. managedFields are computed from its differences to `live`.

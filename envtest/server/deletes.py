@@ -169,7 +169,7 @@ def remove(
         options: DeleteOptions, of which propagationPolicy and dryRun are used.
 
     Returns:
-        The object marked as terminating; None if it is gone.
+        The object marked as terminating; None if it is gone, or would be without the dry run.
     """
     body = resource.load(stored)
     # Kinds that mark the deletion themselves have no propagation at their first deletion.

@@ -163,7 +163,8 @@ def _fit_patched(
     Args:
         resource: the kind of the object.
         decoded: the patched object; it is decoded in place.
-        live: the object before the patch; empty if parts of it need not be compared.
+        live: the object before the patch, whose managedFields are not decoded again if they are
+            the same Python object in the patched one; empty if they cannot be.
         quoted: returns the patched object as it was before decoding, which refusals quote.
     """
     try:

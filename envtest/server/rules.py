@@ -143,8 +143,8 @@ class Rules(ABC):
     ) -> list[FieldError]:
         """Return the errors of an update.
 
-        Errors that the stored object has as well may become warnings, which are added to
-        `warnings` (ratcheting validation).
+        In a kind that overrides this, errors that the stored object has as well may become
+        warnings, which are added to `warnings` (ratcheting validation).
         """
         return self.check_update(body, old, subresource)
 

@@ -125,7 +125,7 @@ class Disk:
         with self._undo_failed_writes():
             cursor = self._database.cursor()
             cursor.execute("BEGIN IMMEDIATE")
-            cursor.executemany(_FORGET, ((place, *row) for row in versions))
+            cursor.executemany(_FORGET, ((place, key, revision) for key, revision in versions))
             cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
             # The newest version may be among the dropped ones, so its revision is stored apart.
             cursor.execute(_SET, (self._highest, "revision"))

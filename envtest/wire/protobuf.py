@@ -262,6 +262,7 @@ def _decode_varint(data: bytes, offset: int) -> tuple[int, int]:
     # that another byte follows.
     value = data[offset]
     if value < 0x80:
+        # Most numbers have one byte.
         return value, offset + 1
     value = shift = 0
     while True:
