@@ -49,6 +49,14 @@ def find_pool_changes(new: Metal3PoolSpec, old: Metal3PoolSpec) -> Iterator[Caus
         yield _invalid_value("spec.allocationStrategy", new.allocationStrategy, message)
 
 
+def find_pool_warnings(spec: Metal3PoolSpec) -> Iterator[str]:
+    """Yield a warning for each entry of a pool that is allowed and hands out nothing."""
+    for index, entry in enumerate(spec.pools):
+        has_fault = any(_find_entry_faults("", entry, is_random=False))
+        if not has_fault and parse_span(entry) is None:
+            yield f"spec.pools[{index}]: the entry has no address, so it hands out nothing"
+
+
 def can_lose_addresses(new: Metal3PoolSpec, old: Metal3PoolSpec | None) -> bool:
     """Return whether a new spec lacks an address that an entry of the old one had.
 

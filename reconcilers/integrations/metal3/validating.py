@@ -49,7 +49,7 @@ class Metal3PoolValidator:
         self._spaces = spaces
 
     async def review_creation(self, new: Metal3Pool) -> Verdict:
-        """Validate a new pool; addresses that other pools hand out, too, are only a warning."""
+        """Validate a new pool; useless entries and overlapping pools are only warnings."""
         return self._check_spec(new, is_new=True)
 
     async def review_update(self, new: Metal3Pool, old: Metal3Pool | None) -> Verdict:
@@ -79,8 +79,8 @@ class Metal3PoolValidator:
         return NOTHING
 
     def _check_spec(self, new: Metal3Pool, *, is_new: bool) -> Verdict:
-        """Return the faults of a pool, with a warning if other pools share its addresses."""
-        warnings: list[str] = []
+        """Return the faults of a pool; warnings: useless entries, and pools that overlap."""
+        warnings = [*rules.find_pool_warnings(new.spec)]
         if sentence := self._spaces.find_sharing(make_offers(new)).sentence:
             warnings.append(f"spec.pools: {sentence}")
         return Verdict.from_causes(rules.find_pool_faults(new.spec, is_new=is_new), warnings)

@@ -1,4 +1,4 @@
-"""Edits of IPPools while IPAddresses that may be theirs cannot be decoded."""
+"""Edits of IPPools while IPAddresses cannot be decoded, and entries that hand out nothing."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,14 @@ from controller.resource import Resource
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.metal3.api import ADDRESSES, GROUP, KINDS, POOL, Metal3Pool
+from reconcilers.integrations.metal3.api import (
+    ADDRESSES,
+    GROUP,
+    KINDS,
+    POOL,
+    Metal3Pool,
+    PoolEntry,
+)
 from reconcilers.integrations.metal3.validating import Metal3PoolValidator
 from reconcilers.spaces.index import SpaceIndex
 
@@ -51,3 +58,26 @@ async def test_a_pool_loses_no_addresses_while_its_addresses_cannot_all_be_read(
     assert widened.allowed
     other = await validator.review_update(pool("q", "10.0.0.5"), pool("q", "10.0.0.9"))
     assert other.allowed
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"end": "10.0.0.9"},
+        {"start": "10.0.1.1", "subnet": "10.0.0.0/24"},
+        {"start": "10.0.0.1", "end": "fd00::1"},
+    ],
+)
+async def test_an_entry_that_hands_out_nothing_is_a_warning(fields: dict[str, str]) -> None:
+    fake = FakeApi(VirtualClock())
+    validator = Metal3PoolValidator(Client(fake), SpaceIndex())
+    useful = pool("p", "10.0.0.9")
+    entries = (*useful.spec.pools, msgspec.convert(fields, PoolEntry))
+    verdict = await validator.review_creation(
+        replace(useful, spec=replace(useful.spec, pools=entries))
+    )
+    assert verdict.allowed
+    assert verdict.warnings == (
+        "spec.pools[1]: the entry has no address, so it hands out nothing",
+    )
+    assert (await validator.review_creation(useful)).warnings == ()
