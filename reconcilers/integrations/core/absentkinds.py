@@ -13,6 +13,7 @@ from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.promises.reading import Behind
 
 UNKNOWN_RETRY = 0.5
+"""Seconds until a pass over a pool that waits for this is tried again."""
 ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
 """Seconds for which the entries of kinds in a journal must stay the same; then they are absent."""
 
@@ -42,8 +43,8 @@ class AbsentKinds:
             Behind: another replica may serve the kinds.
         """
         now = self._clock.monotonic()
-        known, since = self._entries.get(pool, (entry, now))
-        since = since if known == entry else now
+        last_entry, since = self._entries.get(pool, (entry, now))
+        since = since if last_entry == entry else now
         self._entries[pool] = entry, since
         if now - since < ABSENCE_SECONDS:
             raise Behind(

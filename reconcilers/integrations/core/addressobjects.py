@@ -82,8 +82,9 @@ class AddressObjects(Generic[T]):
             fields: the fields of the log line about the old IPAddress.
         """
         await self.remove(address, fields)
-        created, _ = await self.create(body)
-        return created
+        # If the old IPAddress still exists, `create` returns it.
+        new_or_old_address, _ = await self.create(body)
+        return new_or_old_address
 
     async def remove(self, address: T, fields: Mapping[str, str]) -> None:
         """Delete an IPAddress at the version that was read, then remove our finalizer.
@@ -132,30 +133,42 @@ def missing_metadata(
         is_stale: returns whether an owner that is not among `owners` is removed.
     """
     patch = dict[str, Any]()
+    # The API server rejects a new finalizer on an object that is being deleted.
     if finalizer not in meta.finalizers and not meta.terminating:
         patch["finalizers"] = [*meta.finalizers, finalizer]
-    missing = list(owners)
+    missing_owners = list(owners)
     references: list[OwnerReference] = []
     for reference in meta.ownerReferences:
-        same = next(
-            (ours for ours in missing if owner_identity(ours) == owner_identity(reference)), None
+        required_owner = next(
+            (
+                owner
+                for owner in missing_owners
+                if owner_identity(owner) == owner_identity(reference)
+            ),
+            None,
         )
-        if same is not None:
-            missing.remove(same)
-            references.append(reference if _says(reference, same) else same)
+        if required_owner is not None:
+            missing_owners.remove(required_owner)
+            references.append(reference if _says(reference, required_owner) else required_owner)
         elif not is_stale(reference):
             references.append(reference)
-    references += missing
+    references += missing_owners
+    # A JSON merge patch replaces a list as a whole, so it names the owners that stay, too.
     if tuple(references) != meta.ownerReferences:
         patch["ownerReferences"] = [copied_owner(reference) for reference in references]
-    different = {name: value for name, value in labels.items() if meta.labels.get(name) != value}
-    if different:
-        patch["labels"] = different
+    changed_labels = {
+        name: value for name, value in labels.items() if meta.labels.get(name) != value
+    }
+    if changed_labels:
+        patch["labels"] = changed_labels
     return patch
 
 
 def _says(reference: OwnerReference, ours: OwnerReference) -> bool:
-    """Return whether a reference has the uid of ours, and each flag that ours sets."""
+    """Return whether a reference has the uid of ours, and each flag that ours sets.
+
+    A flag of ours that is None is not required, so the reference may have any value.
+    """
     return (
         reference.uid == ours.uid
         and ours.controller in {None, reference.controller}

@@ -44,17 +44,21 @@ class ClaimEvents(Generic[ClaimT]):
     ) -> None:
         """Record events for the claims that one pass over a pool wrote, by reason.
 
+        The claims of one reason get an event each, or one event about the pool if they are many.
+
         Args:
             pool: that the claims name.
             written: the claims that were written.
         """
         by_reason: dict[str, list[Reported[ClaimT]]] = {}
         for report in written:
-            by_reason.setdefault(report[1].reason, []).append(report)
+            by_reason.setdefault(report[1].reason, []).append(report)  # [1]: the condition
         for reason, reports in by_reason.items():
+            # One reason stands for success or for a problem, so the first report tells for all.
             type_: EventType = "Normal" if reports[0][1].status else "Warning"
-            name = Key(pool_kind.kind, str(pool.metadata.key))
-            if self._may_record_each(name, len(reports)):
+            # Pools of two kinds may have one key, so the window is named by kind and key.
+            window_name = Key(pool_kind.kind, str(pool.metadata.key))
+            if self._may_record_each(window_name, len(reports)):
                 for claim, finding in reports:
                     self._recorder.record(
                         self._kind, claim, type_, reason, finding.message, action=ACTION
@@ -65,7 +69,12 @@ class ClaimEvents(Generic[ClaimT]):
                 self._recorder.record(pool_kind, pool, type_, reason, note, action=ACTION)
 
     def _may_record_each(self, pool: Key, count: int) -> bool:
-        """Return whether each of `count` claims may get its own event; count them if so."""
+        """Return whether each of `count` claims may get its own event; count them if so.
+
+        Args:
+            pool: the kind of the pool, and its key as one text.
+            count: the number of claims with one reason.
+        """
         if (
             count > MOST_SINGLE
             or sum(self._single.list_recent(pool)) + count > MOST_SINGLE_PER_MINUTE

@@ -88,6 +88,7 @@ class ClaimKind(
     @property
     @override
     def request_resource(self) -> Resource[ClaimT]:
+        """The kind of the claims."""
         return self._statuses.claims
 
     @override
@@ -99,6 +100,7 @@ class ClaimKind(
 
     @override
     async def void_earlier(self, pool: PoolT, reading: ClaimsReading[SpaceT]) -> Fenced:
+        """Void every promise to claims; `reading` is not used, because the fence sends LISTs."""
         return await self.void_all(pool)
 
     async def void_all(self, pool: PoolT) -> Fenced:
@@ -132,6 +134,7 @@ class ClaimKind(
     async def void_refused(
         self, pool: PoolT, refused: Sequence[Kept[ClaimT]]
     ) -> Sequence[WriteResult]:
+        """Void promises whose write was refused for good; return the results, in order."""
         return await self.writes.void_refused(refused, pool)
 
     async def refuse_waiting(self, pool: PoolT, why: str) -> float | None:
@@ -174,7 +177,7 @@ class ClaimKind(
         """
         name, reader = self._name_pool(pool), self._reader
         reader.check_cached(name)
-        if count := reader.count(name):
+        if count := reader.count(name):  # the deletion waits anyway, so no LIST is sent
             return count
         return await reader.count_blockers(
             self._source, name, journal=journal, fence=self.writes.fence

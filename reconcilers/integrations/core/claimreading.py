@@ -257,7 +257,7 @@ async def list_addresses(
         ControllerError: the LIST failed.
     """
     page = await client.list(kind, namespace=fields.namespace_of(pool))
-    check_readable(fields, pool, {}, page.unreadable)
+    check_readable(fields, pool, {}, page.unreadable)  # no claims were read
     return [address for address in page.items if fields.pool_of_address(address) == pool]
 
 
@@ -305,9 +305,9 @@ def lacks_memory(
     """
     if not has_memory(source, journal):
         return True
-    effects_read = view.effects.position if view.effects is not None else 0
+    addresses_position = view.effects.position if view.effects is not None else 0
     has_read_claims = view.position >= journal.revisions[source.claim_kind]
-    return not has_read_claims or effects_read < journal.revisions[source.address_kind]
+    return not has_read_claims or addresses_position < journal.revisions[source.address_kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,7 +521,10 @@ class ClaimReader(Generic[PoolT, SpaceT]):
                 created[promise.identity] = revision
 
     def _note_shown(self, pool: PoolT, journal: Journal) -> None:
-        """Note which IPAddresses of a journal's promises the caches show; forget dropped ones."""
+        """Note the IPAddresses of a journal's promises; forget promises that the journal dropped.
+
+        An IPAddress that the caches do not show stays as it was noted before.
+        """
         known, created = self._created.get(pool, {}), dict[Identity, int]()
         for promise in journal.promises:
             source = self._sources.get(promise.kind)
@@ -580,7 +583,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         """
         kind, namespace = source.claims.resource, source.fields.namespace_of(pool)
         page = await self._client.list(kind, namespace=namespace)
-        check_readable(source.fields, pool, page.unreadable, {})
+        check_readable(source.fields, pool, page.unreadable, {})  # no IPAddresses were read
         return page.revision, [
             claim for claim in page.items if source.fields.pool_of_claim(claim) == pool
         ]
@@ -641,16 +644,19 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             ControllerError: a request failed.
         """
         revision, claims = await self.list_claims(source, pool)
-        open_to = {promise.uid for promise in journal.promises}
+        promised_uids = {promise.uid for promise in journal.promises}
         # If the LIST ends before the journal's revision, the journal is of another history of
         # etcd and may lack promises. Then every waiting claim may have one.
-        is_known = has_memory(source, journal) and revision >= journal.revisions[source.claim_kind]
-        risky = [
+        has_all_promises = (
+            has_memory(source, journal) and revision >= journal.revisions[source.claim_kind]
+        )
+        claims_to_void = [
             claim
             for claim in claims
-            if source.fields.waits(claim) and (not is_known or claim.metadata.uid in open_to)
+            if source.fields.waits(claim)
+            and (not has_all_promises or claim.metadata.uid in promised_uids)
         ]
-        await fence.void_earlier(risky)
+        await fence.void_earlier(claims_to_void)
         # After the fence each promise is void, or was kept and its IPAddress exists.
         addresses = await list_addresses(
             self._client, source.fields, kind=source.addresses.resource, pool=pool
@@ -719,6 +725,7 @@ class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
     def facts(self, pool: PoolT, space: SpaceT) -> Iterator[tuple[Holder, Facts]]:
         """Yield the holders of a pool, each with its facts."""
         source = self.source
+        # IPAddresses may name a claim that is gone: it is a holder as well.
         for key in dict.fromkeys([*self.claims, *self.by_claim]):
             addresses = self.addresses_of(key)
             facts = source.facts_of(pool, space, claim=self.claims.get(key), addresses=addresses)
@@ -763,6 +770,7 @@ async def _list_source(
         ControllerError: a LIST failed.
     """
     namespace = source.fields.namespace_of(pool)
+    # Claims first: the IPAddress of a promise that is over in the first LIST is in the second.
     claims = await client.list(source.claims.resource, namespace=namespace)
     addresses = await client.list(source.addresses.resource, namespace=namespace)
     check_readable(source.fields, pool, claims.unreadable, addresses.unreadable)
@@ -839,11 +847,14 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         Raises:
             Behind: a cache lags, and the pass waits for it before it sends LISTs.
         """
-        claims, addresses = ((kind, pool) for kind in (self.claim_kind, self.address_kind))
+        # Each cache is waited for by itself, so a wait is named by kind and pool.
+        claims_wait, addresses_wait = (
+            (kind, pool) for kind in (self.claim_kind, self.address_kind)
+        )
         revisions, source = journal.revisions, self._source
         return wait.has_read(
-            source.claims, revisions.get(self.claim_kind, 0), claims
-        ) and wait.has_read(source.addresses, revisions.get(self.address_kind, 0), addresses)
+            source.claims, revisions.get(self.claim_kind, 0), claims_wait
+        ) and wait.has_read(source.addresses, revisions.get(self.address_kind, 0), addresses_wait)
 
     def make_view(
         self, holdings: Holdings, known: Mapping[Identity, int]

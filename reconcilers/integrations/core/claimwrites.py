@@ -158,19 +158,19 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
 
         async def keep_promise(promise: Promise, claim: ClaimT) -> Kept[ClaimT]:
             """Write the IPAddress, then the claim; return the result of the first failed write."""
-            kept = partial(Kept, promise, claim)
+            make_kept = partial(Kept, promise, claim)
             try:
                 address = await self._ensure_address(claim, promise, pool, space)
             except AddressInTheWay as error:
                 # The promise is voided soon. The next choice takes the IPAddress into account.
-                return kept(WriteResult.REFUSED, str(error), retry_after=RETRY)
+                return make_kept(WriteResult.REFUSED, str(error), retry_after=RETRY)
             except ControllerError as error:
-                return kept(result_beside_promise(error), str(error))
+                return make_kept(result_beside_promise(error), str(error))
             status = self._statuses.status_of_grant(claim, address, self._clock.now())
             try:
                 written = await self._client.patch_status(self._claims, claim, status)
             except ControllerError as error:
-                return kept(WriteResult.of_error(error), str(error))
+                return make_kept(WriteResult.of_error(error), str(error))
             sentence = self._statuses.describe_grant(claim, address)
             reports.append(
                 (
@@ -178,7 +178,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
                     ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=sentence),
                 )
             )
-            return kept(WriteResult.WRITTEN)
+            return make_kept(WriteResult.WRITTEN)
 
         work = [partial(keep_promise, promise, claim) for promise, claim in granted]
         results = await run_concurrently(work, self._width)

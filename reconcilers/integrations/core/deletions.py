@@ -36,5 +36,7 @@ async def delete_with_finalizer(
         if remaining is not None:
             await remove_finalizer(client, resource, remaining, finalizer)
     except NotFound as error:
+        # A 404 with another reason means that the kind is not served. Then it is unknown whether
+        # the object still exists.
         if error.reason != "NotFound":
             raise

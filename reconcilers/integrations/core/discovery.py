@@ -41,7 +41,9 @@ DEFINITIONS = Resource(
 SETTLING_SECONDS = 10.0
 """How long discovery is polled after a definition changed: it shows a kind a little later."""
 POLL_SECONDS = 0.5
+"""Seconds between two looks while discovery is polled after such a change."""
 RETRY_SECONDS = 2.0
+"""Seconds until discovery is tried again after it failed."""
 LOOK_AGAIN_SECONDS = 30.0
 """Seconds between two looks while a kind that the integration needs is not served."""
 
@@ -131,14 +133,19 @@ class Discovery(Generic[S]):
         self._clock = clock
         self._doubt = doubt
         self._is_absent = False
+        """Whether the last answer was that a kind which the integration needs is absent."""
         self._is_doubted = False
+        """Whether that answer is doubted."""
         self._unknown = ""
+        """The last error of discovery, after which the served kinds are not known; else empty."""
         self._definitions = manager.informer(DEFINITIONS)
         self._changed = anyio.Event()
+        """Set when a definition of the groups changes."""
         self._poll_until = 0.0
+        """Until when (monotonic seconds) discovery is polled."""
 
     def check(self, name: str) -> Check:
-        """Return a readiness check that fails while it is not known what is served."""
+        """Return a readiness check that fails from an error of discovery until the next answer."""
         problem = "it is not known which kinds are served"
         return Check(name, lambda: Failing(problem, self._unknown) if self._unknown else None)
 
@@ -162,6 +169,7 @@ class Discovery(Generic[S]):
         # The first list of definitions is no change: the look at the start covers it.
         if definition is None or change.initial:
             return
+        # The name of a definition is `plural.group`.
         if definition.metadata.name.partition(".")[2] in self._groups:
             self._poll_until = self._clock.monotonic() + SETTLING_SECONDS
             self._note_doubt()
@@ -196,6 +204,7 @@ class Discovery(Generic[S]):
                 if other_kinds != kinds:
                     return other_kinds
                 await self._clock.sleep(POLL_SECONDS)
+            # `doubt` made the owner forget the last answer, so it needs the answer once more.
             if self._is_doubted:
                 return kinds
             self._changed = anyio.Event()
@@ -205,10 +214,11 @@ class Discovery(Generic[S]):
             with self._clock.move_on_after(LOOK_AGAIN_SECONDS) as scope:
                 await self._changed.wait()
             if scope.cancelled_caught:
-                self._poll_until = self._clock.monotonic() + POLL_SECONDS  # one look
+                # Long enough for one look in the loop above.
+                self._poll_until = self._clock.monotonic() + POLL_SECONDS
 
     async def _ask_until_answered(self) -> S:
-        """Return the served kinds, once the API server answers."""
+        """Return the served kinds; ask every RETRY_SECONDS until the API server answers."""
         while True:
             try:
                 kinds = await self._find_served()

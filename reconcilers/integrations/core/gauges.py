@@ -85,6 +85,10 @@ class PoolGauges(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
+        """Yield a metric family for each of GAUGES, and one for the age of the oldest request.
+
+        The age is 0.0 for a pool if no request waits, or if it is not known since when.
+        """
         pools = list(self._list_figures())
         for name, description, value in GAUGES:
             family = self._gauge(name, description)
@@ -96,6 +100,7 @@ class PoolGauges(Collector):
         now = self._clock.now()
         for figures in pools:
             since = figures.waiting_since
+            # The time comes from another clock, so it may be ahead of ours.
             age = max(0.0, (now - since).total_seconds()) if since is not None else 0.0
             oldest.add_metric(self._label(figures), age)
         yield oldest
@@ -142,7 +147,7 @@ def with_gauges(
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     """Return a function that runs `run`, with `gauges` registered as long as it runs."""
 
-    async def running() -> None:
+    async def run_registered() -> None:
         """Register the metrics, run, and unregister them at the end."""
         registry.register(gauges)
         try:
@@ -150,4 +155,4 @@ def with_gauges(
         finally:
             registry.unregister(gauges)
 
-    return running
+    return run_registered

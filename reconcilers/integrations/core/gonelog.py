@@ -62,17 +62,25 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
         )
 
     def _describe_claim(self, gone: ClaimT) -> Mapping[str, str] | None:
-        """Return the fields of a claim's line; None while an IPAddress has its address."""
+        """Return the fields of the line about a claim that is gone.
+
+        None if no address became free, or if its address is not ours.
+        """
         key, addresses = self._lines.recorded_address(gone), self._source.addresses
-        if key is None or not self._source.fields.holds(gone):
+        if key is None or not self._source.fields.holds(gone):  # the claim had no address
             return None
+        # The IPAddress still has the address. Its own line follows when it is gone, too.
         if key in addresses or key in addresses.unreadable:
             return None
         return self._lines.describe_claim(gone)
 
     def _describe_address(self, gone: AddressT) -> Mapping[str, str] | None:
-        """Return the fields of an IPAddress's line; None while a claim keeps its address."""
+        """Return the fields of the line about an IPAddress that is gone.
+
+        None while its claim keeps the address or may keep it, or if the address is not ours.
+        """
         key, claims = self._source.fields.claim_of_address(gone), self._source.claims
+        # A claim that cannot be decoded may record the address.
         if key is not None and key in claims.unreadable:
             return None
         claim = None if key is None else claims.get(key)
@@ -85,4 +93,5 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
         # A claim that is being deleted without an address never gets one.
         if claim.metadata.terminating and not self._source.fields.holds(claim):
             return False
+        # A claim without a record may still get the address by a promise.
         return self._lines.recorded_address(claim) in {None, address}

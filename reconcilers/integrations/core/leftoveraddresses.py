@@ -21,6 +21,7 @@ from reconcilers.promises.refusedwrites import RefusedWrites
 PATIENCE_SECONDS = 60.0
 """For how long nothing must name a left-over IPAddress before it is deleted."""
 RETRY = 1.0
+"""The fewest seconds between two calls about one IPAddress."""
 
 AddressT = TypeVar("AddressT", bound=Object)
 
@@ -59,6 +60,7 @@ class LeftoverAddresses(Generic[AddressT]):
         wait = max(since + PATIENCE_SECONDS - now, self._refused.wait_of(meta) or 0.0)
         if wait <= 0 and await is_unnamed():
             await self._refused.attempt(meta, remove)
+            # 0.0 after a deletion, and if the IPAddress has changed: the next call looks again.
             wait = self._refused.wait_of(meta) or 0.0
         return max(wait, RETRY)
 

@@ -37,7 +37,7 @@ class WatchedResource(Generic[Object_co]):
 
     def list_concerned_pools(self) -> Iterator[PoolName]:
         """Yield the pools that the cached objects concern, once per object."""
-        for obj in self.informer.cache:
+        for obj in self.informer.cache:  # as if the object had just been created
             yield from self._list_pools(Change(None, obj))
 
     def subscribe(self, notify: Callable[[Collection[PoolName]], None]) -> None:
@@ -126,7 +126,7 @@ def watch_holders(
 
 
 def names_of(kind: str, pools: Iterable[Object]) -> list[PoolName]:
-    """Return the pools of a kind, by namespace and name."""
+    """Return the names of pools of a kind, sorted by namespace and name."""
     return [PoolName(kind, key) for key in sorted(pool.metadata.key for pool in pools)]
 
 

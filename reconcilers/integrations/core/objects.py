@@ -71,9 +71,14 @@ def fill_cache(
         **more: further arguments of the cache, such as its indexes.
     """
     listed = list(objects)
-    of_kind = {key: why for (kind, key), why in unreadable.items() if kind == resource.kind}
+    unreadable_of_kind = {
+        key: why for (kind, key), why in unreadable.items() if kind == resource.kind
+    }
     cache = Cache(resource, **more)
-    cache.replace(listed, max((obj.metadata.revision for obj in listed), default=0), of_kind)
+    # The highest resourceVersion of the objects stands for that of the LIST, which is not given.
+    cache.replace(
+        listed, max((obj.metadata.revision for obj in listed), default=0), unreadable_of_kind
+    )
     return cache
 
 
@@ -92,13 +97,13 @@ def decode_failure(
         metadata: the metadata of the manifest, with the fields that a server fills in.
         error: why the manifest could not be converted.
     """
-    outline = decoded = None
+    outline = decoded_metadata = None
     # If one of the conversions fails, the parts after it stay None.
     with suppress(msgspec.ValidationError):
-        decoded = msgspec.convert(metadata, ObjectMeta)
+        decoded_metadata = msgspec.convert(metadata, ObjectMeta)
         if resource.outline is not None:
             outline = msgspec.convert({**body, "metadata": metadata}, resource.outline)
-    return DecodeFailure(str(error), outline, decoded)
+    return DecodeFailure(str(error), outline, decoded_metadata)
 
 
 async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> ObjectsByKind:
@@ -222,13 +227,16 @@ def from_bodies(
         meta["namespace"] = (metadata.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
         try:
-            typed = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
+            obj = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:
             objects.unreadable[resource.kind, key] = decode_failure(
                 resource, body, metadata=meta, error=error
             )
             continue
-        objects.by_kind.setdefault(resource.kind, []).append(typed)
-        placed = {**metadata, "namespace": key.namespace} if resource.namespaced else metadata
-        objects.bodies[resource.kind, key] = {**body, "metadata": placed}
+        objects.by_kind.setdefault(resource.kind, []).append(obj)
+        # The manifest as the user wrote it, but with its namespace: no uid, version or time.
+        own_metadata = (
+            {**metadata, "namespace": key.namespace} if resource.namespaced else metadata
+        )
+        objects.bodies[resource.kind, key] = {**body, "metadata": own_metadata}
     return objects

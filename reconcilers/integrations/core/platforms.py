@@ -181,11 +181,14 @@ class Platform(ABC):
         )
 
     def fill_defaults(self, body: Body) -> Body:
-        """Return a manifest with the fields that other controllers of the platform fill in."""
+        """Return a manifest with the fields that other controllers of the platform fill in.
+
+        By default it is unchanged.
+        """
         return body
 
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
-        """Return kind and manifest of each object that is implied by manifests."""
+        """Return kind and manifest of each object that manifests imply; none by default."""
         del bodies
         return ()
 
@@ -206,7 +209,7 @@ class Platform(ABC):
     def validators(
         self, client: "Client", spaces: "SpaceIndex"
     ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
-        """Return the kinds that webhooks validate, each with its validator.
+        """Return the kinds that webhooks validate, each with its validator; none by default.
 
         Args:
             client: for reads from the server.

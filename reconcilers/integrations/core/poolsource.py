@@ -100,7 +100,8 @@ class PoolSource:
         if not served_kinds:
             self._spaces.settle(self._kinds)  # a kind that is not served has no pools
             return None
-        self._spaces.expect(self._kinds)
+        self._spaces.expect(self._kinds)  # until `_settle`
+        # Other informers of the same kinds, those of the controllers, have metrics.
         extension = self._manager.extension(measured=False)
         informers = [extension.informer(kind) for kind in self._resources if kind in served_kinds]
         return partial(self._follow, extension, informers)
@@ -130,9 +131,9 @@ class PoolSource:
             with self._clock.move_on_after(LOOK_SECONDS):
                 for informer in informers:
                     await informer.wait_synced()
-        refused = [informer for informer in informers if not informer.cache.synced]
-        self._spaces.settle(self._kinds, compared=not refused)
-        for informer in refused:
+        forbidden_informers = [informer for informer in informers if not informer.cache.synced]
+        self._spaces.settle(self._kinds, compared=not forbidden_informers)
+        for informer in forbidden_informers:
             _log.warning(
                 "Pools may not be listed, so other pools are not compared with them",
                 resource=informer.resource.full_name,

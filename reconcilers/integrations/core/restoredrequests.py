@@ -21,7 +21,10 @@ RequestT = TypeVar("RequestT", bound=Object)
 
 
 def seconds_of_restore(address: ObjectMeta, now: datetime) -> float:
-    """Return how many more seconds an IPAddress without claim waits for a restored claim."""
+    """Return how many more seconds an IPAddress without claim waits for a restored claim.
+
+    0.0 if it has waited long enough, or if its age is unknown or negative.
+    """
     if address.creationTimestamp is None:
         return 0.0
     age = (now - address.creationTimestamp).total_seconds()
@@ -97,6 +100,7 @@ class RestoredRequests(Generic[RequestT]):
         if old is not None and (new is None or not self._waits(new)):
             self._arrivals.pop(old.metadata.uid, None)
         is_new = old is None or new is None or old.metadata.uid != new.metadata.uid
+        # `waits` requires our finalizer: only a restore creates a request that has it already.
         if new is not None and is_new and not change.initial and self._waits(new):
             arrival = _Arrival(self._clock.monotonic(), frozenset(self._spaces(new)))
             self._arrivals[new.metadata.uid] = arrival

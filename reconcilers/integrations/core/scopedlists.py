@@ -37,6 +37,7 @@ class NotRead:
 
     @override
     def __str__(self) -> str:
+        """Return the kind; if one of its namespaces may be read, name that namespace as well."""
         if not self.except_namespace:
             return self.kind
         return f"{self.kind} of other namespaces than {self.except_namespace}"
@@ -47,6 +48,7 @@ def describe_limits(not_read: Iterable[NotRead]) -> str:
     kinds_by_namespace: dict[str, list[str]] = {}
     for limit in not_read:
         kinds_by_namespace.setdefault(limit.except_namespace, []).append(limit.kind)
+    # The kinds with one readable namespace are joined, and written like one kind.
     return "; ".join(
         str(NotRead(", ".join(dict.fromkeys(kinds)), namespace))
         for namespace, kinds in kinds_by_namespace.items()
@@ -85,6 +87,7 @@ def readable_namespace(resource: Resource[Object], not_read: Iterable[NotRead]) 
     """Return the namespace in which a kind may be read; empty for all, None for nowhere."""
     for limit in not_read:
         if limit.kind == resource.full_name:
+            # No namespace is excepted from the limit: the kind may be read nowhere.
             return limit.except_namespace or None
     return ""
 

@@ -102,7 +102,7 @@ class Integration(ABC, Generic[S]):
         """Forget the served kinds and the caches of controllers: nothing updates them any more.
 
         It is called when the controllers have ended. It is also called when none run because a
-        kind was absent, and the kind may be served by now.
+        kind was absent, and the kind may be served by now. By default there is nothing to forget.
         """
 
     @abstractmethod
@@ -138,9 +138,10 @@ class AllKindsIntegration(Integration[bool]):
     async def _find_served(self) -> bool:
         """Return whether all kinds are served."""
         look = ServedKindsLook(self._manager.client)
-        first_served = [await look.first_served([kind]) for kind in self.kinds]
+        # A look asks for all kinds, also after one that is absent (see `ServedKindsLook`).
+        served_versions = [await look.first_served([kind]) for kind in self.kinds]
         look.check_complete()
-        return all(first_served)
+        return all(served_versions)
 
     @override
     def _suffices(self, are_served: bool) -> bool:

@@ -39,7 +39,9 @@ def unknown_pool(subject: str, key: Key, pool: PoolName, seen: Object | None = N
 def list_extent_troubles(
     pool: PoolName, extents: Iterable[Extent], advice: str = ""
 ) -> Iterator[Trouble]:
-    """Yield a trouble for each address of a pool that several objects hold, or that is outside.
+    """Yield a trouble for each range of a pool that several objects hold, or that is outside.
+
+    The trouble is one of the last holder; its sentence names the first address of the range.
 
     Args:
         extents: the ranges of the pool, with their states and holders.
@@ -50,14 +52,24 @@ def list_extent_troubles(
         # A free or reserved range.
         if not extent.holders:
             continue
-        *others, last = extent.holders
+        *other_holders, last_holder = extent.holders
         address = extent.range.start_text
         if extent.state is AddressState.OVERLAP:
-            names = ", ".join(other.text for other in others)
+            names = ", ".join(holder.text for holder in other_holders)
             sentence = f"holds {address} of {pool.kind} {pool.key}, which {names} has, too{advice}"
-            yield Trouble(OVERLAP, "error", subject=last.kind, key=last.key, sentence=sentence)
+            yield Trouble(
+                OVERLAP,
+                "error",
+                subject=last_holder.kind,
+                key=last_holder.key,
+                sentence=sentence,
+            )
         elif extent.state is AddressState.STRAY:
             sentence = f"holds {address}, which {pool.kind} {pool.key} does not hand out"
             yield Trouble(
-                "OutOfRange", "warning", subject=last.kind, key=last.key, sentence=sentence
+                "OutOfRange",
+                "warning",
+                subject=last_holder.kind,
+                key=last_holder.key,
+                sentence=sentence,
             )

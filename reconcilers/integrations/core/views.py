@@ -88,6 +88,7 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
         for offer in spaces.get_offers(pool) if pool.kind != NETWORK_POOL.kind else ():
             if sentence := overlap_sentence(spaces, [offer]):
                 where = f"datacenter {offer.part}: " if offer.part else ""
+                # A PoolName is kind and key: the subject of the trouble.
                 yield Trouble(POOLS_OVERLAP, "warning", *pool, f"{where}{sentence}")
 
 
@@ -154,7 +155,9 @@ class Views:
     unreadable: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
 
     def within(self, namespaces: Collection[str]) -> "Views":
-        """Return the views without the pools and objects of other namespaces.
+        """Return the views without the pictures, troubles and holders of other namespaces.
+
+        The other fields stay as they are.
 
         Args:
             namespaces: those to keep; the empty one is that of cluster-scoped objects.

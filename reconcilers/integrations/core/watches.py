@@ -22,6 +22,8 @@ def watch_pools(
     A change of overlaps has low priority, because it only changes a condition of the pool. Passes
     that hand out addresses come first.
 
+    A pool that cannot be decoded is enqueued all the same, by its key.
+
     Args:
         overlaps: announces pools whose overlaps with other pools have changed.
         gather: seconds that a change waits, so that one pass handles several changes. A change of
@@ -48,7 +50,7 @@ def watch_by_key(
 
 
 def metadata_changed(change: Change[T]) -> bool:
-    """Return whether an object was created or deleted, or changed in its metadata.
+    """Return whether an object was created, deleted or recreated, or changed in its metadata.
 
     The resourceVersion does not count: it changes with every write, also of the status.
     """
