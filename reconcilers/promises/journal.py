@@ -347,6 +347,7 @@ class AnnotatedJournal:
         revision of the first kind may be empty, but only in such a pool.
         """
         revision = parse_revision(stored.revision)
+        # Not a number, or empty in a pool with one kind of requests.
         if revision is None and (stored.revision or not self.others):
             return None
         revisions = {} if revision is None else {self.kind: revision}

@@ -500,9 +500,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             self._unreadable[key] = why
             kind = self.resource.kind
             log.error("A pool hands out nothing", kind=kind, name=str(key), reason=why)
-        later = await self._kind.report_unreadable(pool, unreadable)
+        wait = await self._kind.report_unreadable(pool, unreadable)
         resync = self._settings.resync
-        return Blocked(unreadable.reason, resync if later is None else min(later, resync))
+        return Blocked(unreadable.reason, resync if wait is None else min(wait, resync))
 
     async def _pass(self, pool: PoolT) -> Outcome:
         """Pass over one pool; return how the pass ends, with the time of the next pass.

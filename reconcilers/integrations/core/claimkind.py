@@ -60,7 +60,8 @@ class ClaimKind(
         reader: reads the claims. Its space type can be more general than that of the pools.
         statuses: makes the statuses of claims.
         writes: writes claims and their IPAddresses.
-        is_served: returns whether a claim may be served now, because nothing paused it.
+        is_served: returns whether a claim may be served now. It may not while the claim or its
+            Cluster is paused, for example.
     """
 
     def __init__(  # noqa: PLR0913 - what is read and written, and what the kind adds
@@ -147,6 +148,9 @@ class ClaimKind(
 
     def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[ClaimT]]:
         """Return a refusal for each claim that waits for a pool which serves no claim.
+
+        A claim that may not be served now is left out, because nothing is written to it: it is
+        paused, for example.
 
         Args:
             why: why the pool serves no claim, for the message.

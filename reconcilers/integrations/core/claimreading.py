@@ -443,8 +443,10 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         self, pool: PoolT, holdings: Holdings
     ) -> Mapping[str, ClaimSpaceView[Object, Object]]:
         """Return the view of each kind of claims, by its full name, from the caches."""
-        known = self._created.get(pool, {})
-        return {kind: source.make_view(holdings, known) for kind, source in self._sources.items()}
+        created = self._created.get(pool, {})
+        return {
+            kind: source.make_view(holdings, created) for kind, source in self._sources.items()
+        }
 
     def make_cached_view(
         self,
@@ -517,7 +519,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         for promise in promises:
             source = self._sources[promise.kind]
             revision = source.find_revision(promise)
-            if revision is not None:
+            if revision is not None:  # the cache shows the IPAddress already
                 created[promise.identity] = revision
 
     def _note_shown(self, pool: PoolT, journal: Journal) -> None:
@@ -525,17 +527,19 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
         An IPAddress that the caches do not show stays as it was noted before.
         """
-        known, created = self._created.get(pool, {}), dict[Identity, int]()
+        noted_before, noted_now = self._created.get(pool, {}), dict[Identity, int]()
         for promise in journal.promises:
             source = self._sources.get(promise.kind)
             # A promise to a request of another kind, such as an IPAllocation, has no IPAddress.
             if source is None:
                 continue
             cached_revision = source.find_revision(promise)
-            revision = known.get(promise.identity) if cached_revision is None else cached_revision
+            revision = (
+                noted_before.get(promise.identity) if cached_revision is None else cached_revision
+            )
             if revision is not None:
-                created[promise.identity] = revision
-        self._created[pool] = created
+                noted_now[promise.identity] = revision
+        self._created[pool] = noted_now
 
     async def read_lists(
         self, pool: PoolT, space: SpaceT, journal: Journal
@@ -557,6 +561,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         holdings = Holdings(space.layouts, facts)
         views: dict[str, ClaimSpaceView[Object, Object]] = {}
         for kind, listed in lists.items():
+            # The view shares `created`, so it also shows the entries that are added below.
             view = listed.view(holdings, created)
             self._wait.note_list((kind, pool), listed.list_claims(pool))
             self._wait.note_list((listed.address_kind, pool), listed.list_addresses(pool))
@@ -825,7 +830,8 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
             claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
             return source.facts_of(pool, space, claim=claim, addresses=addresses)
         address = source.addresses.get(holder.key)
-        # The IPAddress is gone, or belongs to a claim by now, which is then the holder.
+        # The IPAddress is gone, or belongs to a claim by now, which is then the holder. So nothing
+        # stands for this holder any more.
         if address is None or source.fields.claim_of_address(address) is not None:
             return source.facts_of(pool, space, claim=None, addresses=[])
         return source.facts_of(pool, space, claim=None, addresses=[address])

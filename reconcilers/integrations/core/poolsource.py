@@ -144,6 +144,6 @@ class PoolSource:
 
 
 def _is_forbidden(informer: Informer[Object]) -> bool:
-    """Return whether the API server forbids to read a kind."""
+    """Return whether the API server forbids to read a kind, as the last error's cause shows."""
     error = informer.last_error
     return error is not None and isinstance(error.__cause__, Forbidden)

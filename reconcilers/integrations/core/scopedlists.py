@@ -129,10 +129,12 @@ class ScopedLists:
         return page
 
     async def list_allowed(self, resource: Resource[T]) -> "Page[T] | None":
-        """Return the objects of a kind, as `list_required` does.
+        """Return the objects of a kind: of all namespaces, or of the one that may be read.
+
+        In the second case the limit is noted in `not_read`.
 
         Returns:
-            None if the user may not read the kind; that is noted in `not_read`.
+            None if the user may not read the kind at all; that is noted in `not_read`, too.
 
         Raises:
             ControllerError: a request failed, other than a LIST that is forbidden to the user.
