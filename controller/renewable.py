@@ -181,7 +181,9 @@ class RenewableTransport(Transport):
             current.is_retired = True
             raise
         except Unauthorized:
-            current.is_retired = self._clock.monotonic() - current.opened_at >= RENEWAL_SECONDS
+            # `renew` may have retired the connection while the request was under way.
+            is_old = self._clock.monotonic() - current.opened_at >= RENEWAL_SECONDS
+            current.is_retired = current.is_retired or is_old
             raise
         finally:
             current.requests -= 1

@@ -274,6 +274,8 @@ def _parse_token(user: Mapping[str, Any]) -> str:
         ConfigurationError: the token cannot be sent in a header.
     """
     value = user.get("token", "")
+    if value in _ABSENT:
+        return ""
     token = value.strip() if isinstance(value, str) else "\n"  # other types fail the check below
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
@@ -290,6 +292,8 @@ def _parse_pem(entry: Mapping[str, Any], name: str) -> str:
         ConfigurationError: the value is not PEM in base64.
     """
     value = entry.get(name, "")
+    if value in _ABSENT:
+        return ""
     try:
         # The base64 may be wrapped into lines. A value that is no text has no `split`.
         pem = base64.b64decode("".join(value.split()), validate=True).decode("ascii")

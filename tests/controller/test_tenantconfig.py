@@ -68,6 +68,14 @@ def test_a_token_is_text_even_if_it_looks_like_a_number() -> None:
     assert parse_kubeconfig(document).token == "0123"
 
 
+@pytest.mark.parametrize("absent", [b"null", b"~", b""])
+def test_a_field_without_value_is_absent(absent: bytes) -> None:
+    document = kubeconfig(user={"token": "VALUE"}).replace(b"VALUE", absent)
+    assert parse_kubeconfig(document).token == ""
+    authority = kubeconfig({"certificate-authority-data": "VALUE"}).replace(b"VALUE", absent)
+    assert parse_kubeconfig(authority).authority == ""
+
+
 def test_a_single_context_needs_no_current_one() -> None:
     nameless = kubeconfig().replace(b"current-context: one", b"current-context: null")
     assert parse_kubeconfig(nameless).server
