@@ -28,7 +28,7 @@ from envtest.patching import json_patch
 from envtest.schema import MalformedMetadata, MalformedObject
 from envtest.server.api import Api
 from envtest.server.call import AuthorizedCall
-from envtest.server.failures import StatusError, bad_request
+from envtest.server.failures import StatusError, bad_request, internal_error
 
 _NO_SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 
@@ -129,9 +129,7 @@ class Webhooks:
         except CallFailed as error:
             if hook.ignores_failures:
                 return None
-            raise _build_internal_error(
-                f"failed calling webhook {quote(hook.name)}: {error}"
-            ) from None
+            raise internal_error(f"failed calling webhook {quote(hook.name)}: {error}") from None
         # A header cannot contain control characters.
         attributes.call.warnings += [
             warning for warning in response.warnings if warning.isprintable() and warning
@@ -157,12 +155,12 @@ def _apply_patch(
     try:
         patched = json_patch(original, operations)
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-            raise _build_internal_error("the patched object has no metadata")
+            raise internal_error("the patched object has no metadata")
         if any(patched.get(name) != original.get(name) for name in ("apiVersion", "kind")):
-            raise _build_internal_error("a webhook may not change apiVersion and kind")
+            raise internal_error("a webhook may not change apiVersion and kind")
         webhook_resource.rules.decode(patched)
     except (PatchError, TypedError, MalformedObject, MalformedMetadata) as error:
-        raise _build_internal_error(str(error)) from None
+        raise internal_error(str(error)) from None
     webhook_resource.rules.default(patched)
     return convert_version(patched, webhook_resource, request_resource) or {}
 
@@ -178,13 +176,3 @@ def _build_denial(hook: Hook, status: Mapping[str, Any]) -> StatusError:
     status_code = code if isinstance(code, int) and code > 400 else 400
     status_details = details if isinstance(details, dict) else None
     return StatusError(status_code, explanation, reason, details=status_details)
-
-
-def _build_internal_error(message: str) -> StatusError:
-    """Return the real server's InternalError."""
-    return StatusError(
-        500,
-        f"Internal error occurred: {message}",
-        "InternalError",
-        details={"causes": [{"message": message}]},
-    )

@@ -22,7 +22,7 @@ from envtest.schema.errors import (
     not_supported,
 )
 from envtest.schema.names import label_errors, qualified_name_errors
-from envtest.server import objectmeta
+from envtest.server import failures, objectmeta
 from envtest.server.objectmeta import Body
 from envtest.storage import Store
 
@@ -109,7 +109,11 @@ class ServiceRules(BuiltinRules):
         return [*problems, *_validate_status(body)]
 
     def _allocate(self, body: Body) -> None:
-        """Set the cluster addresses and node ports that a service lacks, in place."""
+        """Set the cluster addresses and node ports that a service lacks, in place.
+
+        Raises:
+            StatusError: no address or no node port is left, in the words of the real server.
+        """
         spec = body["spec"]
         # It stands for a DNS name, and has neither addresses nor node ports.
         if spec["type"] == "ExternalName":
@@ -117,7 +121,10 @@ class ServiceRules(BuiltinRules):
         used_addresses, used_ports = self._collect_used(body)
         if not spec.get("clusterIP"):
             hosts = (str(host) for host in self._network.hosts())
-            spec["clusterIP"] = next(host for host in hosts if host not in used_addresses)
+            unused_hosts = (host for host in hosts if host not in used_addresses)
+            spec["clusterIP"] = next(unused_hosts, None)
+            if spec["clusterIP"] is None:
+                raise failures.internal_error("failed to allocate a serviceIP: range is full")
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
         # As in the real server, a headless service without selector accepts both families.
         accepts_both_families = spec["clusterIP"] == "None" and not spec.get("selector")
@@ -131,9 +138,10 @@ class ServiceRules(BuiltinRules):
             return
         for port in spec.get("ports", ()):
             if not port.get("nodePort"):
-                port["nodePort"] = next(
-                    number for number in NODE_PORTS if number not in used_ports
-                )
+                unused_ports = (number for number in NODE_PORTS if number not in used_ports)
+                port["nodePort"] = next(unused_ports, None)
+                if port["nodePort"] is None:
+                    raise failures.internal_error("failed to allocate a nodePort: range is full")
             used_ports.add(port["nodePort"])
 
     def _collect_used(self, body: Body) -> tuple[set[str], set[int]]:

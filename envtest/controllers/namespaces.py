@@ -38,12 +38,12 @@ class NamespaceController:
             await anyio.lowlevel.checkpoint()
 
     def _list_terminating(self) -> list[str]:
-        """Return the names of terminating namespaces, found without decoding the objects."""
+        """Return the names of terminating namespaces."""
         table = self._api.table(self._namespaces)
         names = []
         for key in table.scan():
             stored = table.get(key)
-            if stored is not None and b'"deletionTimestamp"' in stored.body:
+            if stored is not None and _is_terminating(stored.body):
                 names.append(key)
         return names
 
@@ -57,7 +57,7 @@ class NamespaceController:
             for key in list(table.scan(f"{name}/")):
                 stored = table.get(key)
                 # Objects that are terminating already are left to their finalizers.
-                if stored is not None and b'"deletionTimestamp"' not in stored.body:
+                if stored is not None and not _is_terminating(stored.body):
                     remove(
                         self._api,
                         resource,
@@ -111,8 +111,7 @@ class NamespaceController:
             return
         body = self._namespaces.load(stored)
         finalizers = body.get("spec", {}).get("finalizers") or []
-        # The namespace was found by a search in its bytes, which may have these words elsewhere.
-        if "deletionTimestamp" not in body["metadata"] or _FINALIZER not in finalizers:
+        if _FINALIZER not in finalizers:
             return
         body["spec"]["finalizers"] = [
             finalizer for finalizer in finalizers if finalizer != _FINALIZER
@@ -122,6 +121,29 @@ class NamespaceController:
         else:
             stored_form = self._namespaces.to_stored_form(body)
             self._api.store.write(self._namespaces.place, name, stored_form)
+
+
+class _Deletion(msgspec.Struct):
+    """What is decoded of an object's metadata."""
+
+    deletionTimestamp: str | None = None
+
+
+class _Terminating(msgspec.Struct):
+    """An object, of which only the deletion is decoded."""
+
+    metadata: _Deletion
+
+
+_decoder = msgspec.json.Decoder(_Terminating)
+
+
+def _is_terminating(body: bytes) -> bool:
+    """Return whether a stored object has a deletionTimestamp in its metadata."""
+    # The search is quick and spares most objects the decoding. A label may have the same name.
+    if b'"deletionTimestamp"' not in body:
+        return False
+    return _decoder.decode(body).metadata.deletionTimestamp is not None
 
 
 def _build_conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iterator[Body]:

@@ -211,5 +211,15 @@ def too_large(limit: int) -> StatusError:
 
 
 def internal(message: str) -> StatusError:
-    """Return 500 without a reason, as the real server does."""
+    """Return 500 without a reason, as the real server answers a failure in its own parts."""
     return StatusError(500, message)
+
+
+def internal_error(message: str) -> StatusError:
+    """Return 500 with the reason InternalError: a request that the server could not complete."""
+    return StatusError(
+        500,
+        f"Internal error occurred: {message}",
+        "InternalError",
+        details={"causes": [{"message": message}]},
+    )

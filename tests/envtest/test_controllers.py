@@ -77,6 +77,20 @@ async def test_a_deleted_namespace_goes_with_what_is_in_it() -> None:
         assert (await http.get(inside)).json()["items"] == []
 
 
+async def test_a_label_with_the_name_of_a_field_deletes_nothing_and_hinders_no_deletion() -> None:
+    labels = {"deletionTimestamp": "x"}
+    async with cluster(namespace_controller=True) as http:
+        for name in ("kept", "gone"):
+            body = {"metadata": {"name": name, "labels": labels}}
+            await http.post("/api/v1/namespaces", json=body)
+            path = f"/api/v1/namespaces/{name}/configmaps"
+            await http.post(path, json={"metadata": {"name": "c", "labels": labels}})
+        await http.delete("/api/v1/namespaces/gone")
+        await becomes(http, "/api/v1/namespaces/gone", is_gone)
+
+        assert (await http.get("/api/v1/namespaces/kept/configmaps/c")).status_code == 200
+
+
 async def test_a_namespace_waits_for_finalizers_in_it() -> None:
     async with cluster(namespace_controller=True) as http:
         await http.post("/api/v1/namespaces", json={"metadata": {"name": "tmp"}})

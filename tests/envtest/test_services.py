@@ -5,6 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
+from envtest.builtins.services import NODE_PORTS
+
 SERVICES = "/api/v1/namespaces/default/services"
 HTTP = {"port": 80}
 
@@ -87,6 +89,18 @@ async def create_load_balancer(http: httpx.AsyncClient, **spec: Any) -> None:
 async def patch_service(http: httpx.AsyncClient, path: str, body: Any) -> httpx.Response:
     merge = {"Content-Type": "application/merge-patch+json"}
     return await http.patch(f"{SERVICES}/{path}", json=body, headers=merge)
+
+
+async def test_a_service_that_needs_more_node_ports_than_there_are_is_refused(
+    http: httpx.AsyncClient,
+) -> None:
+    ports = [{"port": number, "name": f"p{number}"} for number in range(1, len(NODE_PORTS) + 2)]
+    body = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
+    answer = await http.post(SERVICES, json=body)
+    assert answer.status_code == 500
+    message = "Internal error occurred: failed to allocate a nodePort: range is full"
+    assert answer.json()["message"] == message
+    assert (await http.get(f"{SERVICES}/s")).status_code == 404
 
 
 async def test_what_is_no_address_in_a_status_is_refused(http: httpx.AsyncClient) -> None:
