@@ -6,9 +6,10 @@ integration needs is not served, they are also looked up every half minute: kind
 API server have no definition that could change.
 
 Until the first answer it is unknown which addresses objects of these kinds hold. So no address is
-handed out that they might hold, and the process is not ready. The answer that a kind is absent is
-*doubted* once a definition changes or discovery fails: objects of the kind may be created before
-the next answer.
+handed out that they might hold. While the last look has failed, the process is not ready.
+
+The answer that a kind is absent is *doubted* once a definition changes or discovery fails: objects
+of the kind may be created before the next answer.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable

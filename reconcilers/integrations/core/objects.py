@@ -33,13 +33,11 @@ class ObjectsByKind:
     Args:
         by_kind: the objects by kind. A kind that the user may not read has no entry.
         unreadable: the objects that could not be decoded: by kind and key, the reason.
-        bodies: the manifests of the objects, by kind and key; empty if a cluster was read.
         not_read: the kinds that the user may not read, in all namespaces or in all but one.
     """
 
     by_kind: dict[str, list[Any]] = field(default_factory=dict)
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
-    bodies: dict[tuple[str, Key], Mapping[str, Any]] = field(default_factory=dict)
     not_read: Sequence[NotRead] = ()
 
     @property
@@ -234,9 +232,4 @@ def from_bodies(
             )
             continue
         objects.by_kind.setdefault(resource.kind, []).append(obj)
-        # The manifest as the user wrote it, but with its namespace: no uid, version or time.
-        own_metadata = (
-            {**metadata, "namespace": key.namespace} if resource.namespaced else metadata
-        )
-        objects.bodies[resource.kind, key] = {**body, "metadata": own_metadata}
     return objects
