@@ -265,6 +265,7 @@ def make_tenant_finder(view: AllocationsView, pool: Key, claims: PoolClaims | No
     """
 
     def find_tenant(holder: Holder) -> Tenant | None:
+        """Return the tenant of an allocation or a claim; None if the request does not exist."""
         if holder.kind != KIND:  # a claim
             return None if claims is None else claims.find_tenant(pool, holder)
         allocation = view.find(holder)

@@ -153,12 +153,12 @@ def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
     new = None if change.new is None else (change.new.pool_key, compute_facts(change.new, ours))
     if old is not None and new is not None and old != new:
         return True
-    facts = new or old
+    facts = new or old  # of a deleted allocation, those that it had
     if facts is None:
         return False
-    _, allocation_facts_now = facts
-    is_waiting = allocation_facts_now.place is not None
+    _, latest_facts = facts
+    is_waiting = latest_facts.place is not None
     if old is None or new is None:
-        has_foreign_write = allocation_facts_now.foreign is not None
-        return bool(allocation_facts_now.ranges) or is_waiting or has_foreign_write
+        has_foreign_write = latest_facts.foreign is not None
+        return bool(latest_facts.ranges) or is_waiting or has_foreign_write
     return is_waiting

@@ -188,7 +188,7 @@ class OrphanCollector:
                     await self._suspend(
                         pool, describe_suspension(len(gone_owners), owner_count, allowed)
                     )
-                return
+                return  # nothing is deleted until people decide
         self._logged.end(key, _LIMIT)
         if pool is not None:
             await self._resume(pool)

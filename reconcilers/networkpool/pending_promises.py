@@ -136,6 +136,7 @@ class AllocationWriter:
         """
 
         async def void(allocation: IPAllocation) -> IPAllocation:
+            """Write a status that gives the allocation another version; return that version."""
             status = render_voiding(allocation, now)
             return await self._client.patch_status(IP_ALLOCATION, allocation, status)
 

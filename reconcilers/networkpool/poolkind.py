@@ -195,6 +195,7 @@ class NetworkPoolKind(
 
     @override
     def forget(self, pool: Key) -> None:
+        """Drop what is remembered of a pool that is gone."""
         self._allocations.forget(pool)
         self._foreign.forget(pool)
         self._claims.forget(pool)

@@ -242,7 +242,7 @@ def make_degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -
         pool.spec.default_count(kind) for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
     )
     degraded = [capacity for capacity in capacities if _is_degraded(capacity, usual)]
-    capacity = (*degraded, capacities[0])[0]
+    capacity = degraded[0] if degraded else capacities[0]
     free = (
         f"{count_noun(capacity.available, 'IP is', 'IPs are')} free, the largest free block has"
         f" {capacity.largest_free}"

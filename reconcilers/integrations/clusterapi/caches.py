@@ -220,7 +220,8 @@ def compute_claim_facts(
 def find_claim_tenant(claim: IPAddressClaim, space: ClaimSpace) -> Tenant:
     """Return the tenant that a claim counts for, as the pool shares between tenants.
 
-    That is the claim's Cluster for spaces with Cluster tenants, else the claim's namespace.
+    That is the claim's Cluster for spaces with Cluster tenants, else the claim's namespace. All
+    claims without a Cluster are one tenant.
     """
     if not space.has_cluster_tenants:
         return Tenant(api.CLAIM_KIND, claim.metadata.namespace)
@@ -271,6 +272,7 @@ class ContractFields(ClaimFields[ClaimPool, IPAddressClaim, IPAddress]):
 
     @override
     def pool_of_outline(self, outline: Object) -> ClaimPool | None:
+        """Return the pool that an undecodable claim or IPAddress names; None for other kinds."""
         assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
         return find_pool_name(outline)
 

@@ -77,6 +77,7 @@ class ClaimGauges(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
+        """Yield all metrics; none on a replica that does not show them."""
         if self._is_leading():
             yield from self._collect_pool_metrics()
             yield from self._collect_claim_metrics()

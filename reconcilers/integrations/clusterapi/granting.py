@@ -62,6 +62,7 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
     def status_of_problem(
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
+        """Return the patch of a claim's status that shows a problem in condition Ready."""
         finding = make_ready_finding(claim, self._caches, problem)
         return render_ready(claim, finding, version=self.claims.version, now=now)
 
@@ -69,6 +70,7 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
     def status_of_grant(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
+        """Return the patch of a claim's status that names its IPAddress, with Ready as True."""
         return render_granted(claim, address, version=self.claims.version, now=now)
 
     @override

@@ -151,6 +151,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     async def read_lists(self, pool: NetworkPool, journal: Journal) -> ContractView:
+        """Return the claims of a pool, and their IPAddresses, by LISTs that begin now."""
         key = _make_pool_name(pool.metadata.key)
         reading = await self._parts.reader.read_lists(key, FAMILY_SPACES, journal)
         return reading.view_of(CONTRACT_FIELDS)
@@ -169,6 +170,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         *,
         closed: str,
     ) -> ServedAskers[IPAddressClaim]:
+        """Return the claims that wait for a pool, with the taker that chooses their addresses."""
         claims_reading = _make_claims_reading(pool, reading)
         return self._claims.serve_askers(
             pool, settled, claims_reading, closed=closed, observed=reading.observed
@@ -364,6 +366,7 @@ class DiscoveredClaims(ClaimService):
 
     @override
     def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone, or that another replica works on from now on."""
         self._absent.forget(pool)
         if self.pool_claims is not None:
             self.pool_claims.forget(pool)

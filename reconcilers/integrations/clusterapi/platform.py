@@ -1,4 +1,7 @@
-"""The integration with Cluster API: its interface to the code outside of this package."""
+"""The integration with Cluster API: its interface to the code outside of this package.
+
+Its methods import the modules that they use: a process that needs none of them loads none.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -72,6 +75,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+        """Return the offers of a pool of claims: the addresses that it hands out."""
         from reconcilers.integrations.clusterapi.offers import make_offers
 
         assert isinstance(pool, Pool), kind.kind
@@ -79,6 +83,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     async def read(self, lists: ScopedLists) -> ObjectsByKind:
+        """Read all objects of Cluster API's kinds that the user may read."""
         from reconcilers.integrations.clusterapi.objects import read
 
         return await read(lists)
@@ -87,6 +92,7 @@ class ClusterApiPlatform(Platform):
     def from_manifests(
         self, bodies: Sequence[Body], namespace: str, now: datetime
     ) -> ObjectsByKind:
+        """Return the objects of Cluster API's kinds among manifests, created `now`."""
         from reconcilers.integrations.clusterapi.objects import from_bodies
 
         return from_bodies(bodies, namespace, now)
@@ -97,6 +103,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
+        """Return the pictures of pools of claims, and their troubles."""
         from reconcilers.integrations.clusterapi.auditing import audit
         from reconcilers.integrations.clusterapi.contents import list_contents
         from reconcilers.integrations.clusterapi.objects import fill_caches
@@ -111,6 +118,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        """Return the outcomes of claims that waited: new addresses, or why they got none."""
         from reconcilers.integrations.clusterapi.objects import fill_caches
         from reconcilers.integrations.clusterapi.outcomes import list_outcomes
 
@@ -122,12 +130,14 @@ class ClusterApiPlatform(Platform):
     def make_live(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
+        """Return live views of pools of claims; None if a kind that they need is not served."""
         from reconcilers.integrations.clusterapi.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+        """Add the controllers of claims; return what NetworkPools have to know of claims."""
         from reconcilers.integrations.clusterapi.serving import ClusterApi
         from reconcilers.integrations.core.sharing import HoldersBeside
 
@@ -136,6 +146,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     async def remove(self, client: "Client", kind: str, at: Version) -> None:
+        """Delete a claim or an IPAddress that a person wants deleted, unless it has changed."""
         from reconcilers.integrations.clusterapi.objects import remove
 
         await remove(client, kind, at)
@@ -144,12 +155,14 @@ class ClusterApiPlatform(Platform):
     def validators(
         self, client: "Client", spaces: SpaceIndex
     ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
+        """Return the kinds that webhooks validate, each with its validator."""
         from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 
         return [(kind, ClusterApiPoolValidator(client, kind, spaces)) for kind in POOLS]
 
     @override
     def find_lister(self, settings: Settings) -> ListHoldings | None:
+        """Return the lister of the addresses that claims hold of NetworkPools."""
         from reconcilers.integrations.clusterapi.heldranges import list_holdings
 
         return list_holdings

@@ -160,6 +160,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
     async def read(
         self, pool: PoolT, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ContractReading:
+        """Read the claims and IPAddresses of a pool at least as far as its journal says."""
         space = parse_geometry(pool)
         reading = await self._parts.reader.at_least(self._claims.name_of(pool), space, journal)
         return ClaimsReading(space, reading.holdings, reading.views)

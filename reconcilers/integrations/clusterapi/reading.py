@@ -59,6 +59,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def pools_of_address(self, address: IPAddress) -> Iterable[ClaimPool]:
+        """Return the pool that an IPAddress names; empty for a kind that is not served here."""
         return list_pools(address)
 
     @override
@@ -67,6 +68,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def addresses_of(self, claim: Key) -> Sequence[IPAddress]:
+        """Return the IPAddress of a claim's name, the only one that can be the claim's."""
         address = self.addresses.get(claim)
         return () if address is None else (address,)
 

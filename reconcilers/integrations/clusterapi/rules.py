@@ -51,7 +51,10 @@ def find_faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
 def find_immutable_edits(
     new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec
 ) -> list[Cause]:
-    """Return the causes to reject an edit of immutable fields."""
+    """Return the causes to reject an edit of immutable fields.
+
+    The only one is the length of the prefixes that a prefix pool hands out.
+    """
     if not isinstance(new, PrefixPoolSpec) or not isinstance(old, PrefixPoolSpec):
         return []
     length = new.allocationPrefixLength

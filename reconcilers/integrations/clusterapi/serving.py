@@ -122,6 +122,11 @@ class ClusterApi(Integration[Served]):
 
     @override
     async def _find_served(self) -> Served:
+        """Ask the API server which kinds it serves.
+
+        Raises:
+            DiscoveryIncomplete: it is unknown whether one of the kinds is served.
+        """
         look = ServedKindsLook(self._manager.client)
         served_kinds = Served(
             await find_contract_kinds(look),

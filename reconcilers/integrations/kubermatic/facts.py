@@ -76,7 +76,9 @@ def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSp
         return False
     if not space.prefixes:
         return content.count >= space.block_count
-    return content.prefix_length() == BITS[space.family] - space.shift
+    # A prefix of another length than the pool's is replaced.
+    pool_prefix_length = BITS[space.family] - space.shift
+    return content.prefix_length() == pool_prefix_length
 
 
 def compute_facts(

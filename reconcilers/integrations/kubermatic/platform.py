@@ -1,4 +1,7 @@
-"""The integration with KKP: its interface to the code outside of this package."""
+"""The integration with KKP: its interface to the code outside of this package.
+
+Its methods import the modules that they use: a process that needs none of them loads none.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -49,6 +52,7 @@ class KubermaticPlatform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+        """Return the offers of an IPAMPool: the addresses that it hands out."""
         from reconcilers.integrations.kubermatic.offers import make_offers
 
         assert isinstance(pool, IPAMPool), kind.kind
@@ -56,6 +60,7 @@ class KubermaticPlatform(Platform):
 
     @override
     def fill_defaults(self, body: Body) -> Body:
+        """Return the manifest of a Cluster with its namespace; other manifests unchanged."""
         if not is_of(body, [CLUSTERS]):
             return body
         from reconcilers.integrations.kubermatic.reading import fill_defaults
@@ -64,6 +69,7 @@ class KubermaticPlatform(Platform):
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
+        """Return the pictures of IPAMPools, and their troubles."""
         objects = all_objects.of(self.name)
         from reconcilers.integrations.kubermatic.auditing import audit
         from reconcilers.integrations.kubermatic.contents import list_contents
@@ -77,6 +83,7 @@ class KubermaticPlatform(Platform):
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        """Return the outcomes of Clusters that waited: new addresses, or why they got none."""
         from reconcilers.integrations.kubermatic.outcomes import list_outcomes
         from reconcilers.integrations.kubermatic.reading import fill_caches
 
@@ -86,12 +93,14 @@ class KubermaticPlatform(Platform):
     def make_live(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
+        """Return live views of IPAMPools; None if a kind that they need is not served."""
         from reconcilers.integrations.kubermatic.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+        """Add the controllers; return what NetworkPools must keep clear of if KKP is observed."""
         from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 
         if not parts.settings.kubermatic.observe:
@@ -108,6 +117,7 @@ class KubermaticPlatform(Platform):
     def validators(
         self, client: "Client", spaces: SpaceIndex
     ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
+        """Return the kinds that webhooks validate, each with its validator."""
         from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 
         return [(POOLS, IPAMPoolValidator(client, spaces))]

@@ -185,6 +185,7 @@ class Pools(
 
     @override
     def forget(self, pool: Key) -> None:
+        """Drop what is remembered of a pool that is gone."""
         self._reports.forget_pool(pool.name)
         self._reader.forget(pool.name)
         self._kept.forget(pool.name)
@@ -209,6 +210,7 @@ class Pools(
     async def read(
         self, pool: IPAMPool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> KkpView:
+        """Read the allocations of a pool as far as its journal says."""
         revision = journal.revisions.get(JOURNALS.kind, 0)
         return await self._reader.read_up_to(pool.metadata.name, revision)
 
@@ -227,6 +229,7 @@ class Pools(
 
     @override
     async def void_earlier(self, pool: IPAMPool, reading: KkpView) -> Fenced:
+        """Write each allocation not being deleted once: earlier promises to it are void."""
         view = await self._reader.list_live(pool.metadata.name)
         allocations = await self._allocations.fence.void_earlier(view.list_allocations())
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
@@ -235,6 +238,7 @@ class Pools(
     def choose(
         self, pool: IPAMPool, journal: Journal, reading: KkpView, limits: Limits
     ) -> PoolAllotment:
+        """Choose addresses for Clusters; promise them to those that have an allocation."""
         decided = self._decide(pool, journal, view=reading, limits=limits)
         existing = {
             grant.cluster.metadata.key: grant.allocation

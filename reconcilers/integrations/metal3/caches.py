@@ -57,10 +57,13 @@ CLUSTER_INDEX = "cluster"
 def make_claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[ClaimT]]:
     """Return the indexes of a cache of claims."""
 
-    def spaces(claim: ClaimT) -> Iterable[str]:
+    def list_spaces(claim: ClaimT) -> Iterable[str]:
         return index_values_of(side.pool_of_claim(claim))
 
-    return {SPACE_INDEX: spaces, CLUSTER_INDEX: lambda claim: index_values_of(cluster_of(claim))}
+    return {
+        SPACE_INDEX: list_spaces,
+        CLUSTER_INDEX: lambda claim: index_values_of(cluster_of(claim)),
+    }
 
 
 def make_address_indexes(
@@ -139,6 +142,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     @override
     def addresses_of_pool(self, pool: Key, space: EntrySpace) -> Iterable[AddressT]:
+        """Return the IPAddresses that name a pool or have a name that it could need, each once."""
         prefix = Key(pool.namespace, space.name_prefix)
         addresses = [
             *self.addresses.by_index(SPACE_INDEX, str(pool)),

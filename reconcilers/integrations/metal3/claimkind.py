@@ -175,6 +175,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
     async def refuse(
         self, pool: Metal3Pool, refusals: Iterable[AskerRefusal[EitherClaim]]
     ) -> float | None:
+        """Write the refusals of claims of this kind; those of other kinds are left out."""
         of_kind = refusals_of(self._caches.side.claims.type, refusals)
         return await self._requests.writes.refuse(of_kind, pool)
 
@@ -194,6 +195,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
     def serve_askers(
         self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], unavailable: TakenAddresses
     ) -> ServedAskers[ClaimT]:
+        """Return the object that takes addresses of a pool for claims of this kind."""
         taker = EntryTaker(
             self._caches.side,
             pool=pool,

@@ -61,7 +61,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     Args:
         client: for the requests.
         caches: all caches of this integration.
-        side: the caches of one kind of claims and of its IPAddresses.
+        side_caches: the caches of one kind of claims and of its IPAddresses.
         reader: reads what a pool's claims hold.
         recorder: takes the events.
         clock: the time.
@@ -71,7 +71,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         self,
         client: Client,
         caches: Metal3Caches,
-        side: SideCaches[ClaimT, AddressT],
+        side_caches: SideCaches[ClaimT, AddressT],
         reader: Metal3Reader,
         *,
         recorder: Recorder,
@@ -79,18 +79,18 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     ) -> None:
         self._client = client
         self._caches = caches
-        self._side_caches = side
-        self._side = side.side
-        self._addresses = AddressWrites(client, side, caches.logged)
+        self._side_caches = side_caches
+        self._side = side_caches.side
+        self._addresses = AddressWrites(client, side_caches, caches.logged)
         self._reader = reader
         self._clock = clock
         self._spaces = PoolSpaces()
         self._events = StateEvents(recorder, ACTION)
         self._refused = RefusedWrites(clock, REFUSED_SECONDS)
-        self._leftovers = LeftoverAddresses(side.addresses, clock)
-        lines = Metal3GoneLines(caches, side.side, self._spaces)
+        self._leftovers = LeftoverAddresses(side_caches.addresses, clock)
+        lines = Metal3GoneLines(caches, side_caches.side, self._spaces)
         # It subscribes to the caches, which keep it: it logs what goes without a release by us.
-        GoneAddresses(side, lines, logged=caches.logged)
+        GoneAddresses(side_caches, lines, logged=caches.logged)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddresses that name it."""

@@ -34,19 +34,22 @@ def make_picture(contents: IPPoolContents) -> PoolPicture:
     """Return the picture of a pool."""
     pool = contents.pool
     families = _build_families(contents)
-    why = "it is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
-    why = "it is being deleted" if pool.metadata.terminating else why
+    why_not_ready = ""
+    if pool.metadata.terminating:
+        why_not_ready = "it is being deleted"
+    elif is_paused(pool.metadata.annotations):
+        why_not_ready = "it is paused by its annotation"
     if not families:  # a picture has at least one family, here one that says what is wrong
         offers = describe_entries(pool.spec)
         families = [PoolFamily(offers, offers, fault=NOTHING)]
-        why = NOTHING
+        why_not_ready = NOTHING
     return PoolPicture(
         PoolName(POOLS.kind, pool.metadata.key),
         POOLS.group,
         families=families,
         waiting=order_requests(_list_requests(contents)),
-        ready="False" if why else "True",
-        reason=why,
+        ready="False" if why_not_ready else "True",
+        reason=why_not_ready,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 

@@ -1,4 +1,7 @@
-"""The integration with metal3: its interface to the code outside of this package."""
+"""The integration with metal3: its interface to the code outside of this package.
+
+Its methods import the modules that they use: a process that needs none of them loads none.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -51,6 +54,7 @@ class Metal3Platform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+        """Return the offers of an IPPool: the addresses that it hands out."""
         from reconcilers.integrations.metal3.offers import make_offers
 
         assert isinstance(pool, Metal3Pool), kind.kind
@@ -62,6 +66,7 @@ class Metal3Platform(Platform):
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
+        """Return the pictures of IPPools, and their troubles."""
         objects = all_objects.of(self.name)
         from reconcilers.integrations.metal3.auditing import audit
         from reconcilers.integrations.metal3.contents import fill_caches, list_contents
@@ -76,26 +81,26 @@ class Metal3Platform(Platform):
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        """Return the outcomes of claims that waited: new addresses, or why they got none."""
         from reconcilers.integrations.metal3.contents import fill_caches
         from reconcilers.integrations.metal3.outcomes import list_outcomes
 
-        return list_outcomes(
-            *(
-                fill_caches(all_objects.of(self.name), all_objects.of(CLUSTER_API))
-                for all_objects in (before, after)
-            )
-        )
+        caches_before = fill_caches(before.of(self.name), before.of(CLUSTER_API))
+        caches_after = fill_caches(after.of(self.name), after.of(CLUSTER_API))
+        return list_outcomes(caches_before, caches_after)
 
     @override
     def make_live(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
+        """Return live views of IPPools; None if a kind that they need is not served."""
         from reconcilers.integrations.metal3.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+        """Add the controllers. Nothing is shared with NetworkPools."""
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.metal3.serving import Metal3
 
@@ -106,6 +111,7 @@ class Metal3Platform(Platform):
     def validators(
         self, client: "Client", spaces: SpaceIndex
     ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
+        """Return the kinds that webhooks validate, each with its validator."""
         from reconcilers.integrations.metal3.validating import list_validators
 
         return list_validators(client, spaces)

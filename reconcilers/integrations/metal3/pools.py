@@ -156,6 +156,7 @@ class Metal3Pools(
 
     @override
     def forget(self, pool: Key) -> None:
+        """Drop what is remembered of a pool that is gone."""
         self._parts.reader.forget(pool)
         self._spaces.forget(pool)
         self._indexes.forget(pool)
@@ -188,6 +189,11 @@ class Metal3Pools(
     def request_kinds(
         self, pool: Metal3Pool
     ) -> Sequence[ServedRequests[Metal3Pool, EitherClaim, ClaimsReading[EntrySpace]]]:
+        """Return the kinds of claims that are served.
+
+        Raises:
+            Behind: claims of a kind that is not served here may hold addresses of the pool.
+        """
         self._served.check(pool.metadata.key, JOURNALS.read(pool))
         return [kind.served_requests for kind in self._served.kinds]
 
@@ -199,6 +205,7 @@ class Metal3Pools(
     async def read(
         self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ClaimsReading[EntrySpace]:
+        """Read the claims and IPAddresses of a pool at least as far as its journal says."""
         space = self._spaces.get_space(pool)
         return await self._parts.reader.at_least(pool.metadata.key, space, journal)
 
@@ -210,6 +217,7 @@ class Metal3Pools(
         reading: ClaimsReading[EntrySpace],
         limits: Limits,
     ) -> Metal3Choice:
+        """Choose addresses for claims of all kinds, or refuse claims."""
         settled = reading.settle(journal)
         room = min(self._parts.settings.batch, JOURNALS.room(settled))
         promised = [
@@ -217,6 +225,8 @@ class Metal3Pools(
             for promise in settled.promises
             for part in promise.ranges
         ]
+        # `promised` keeps addresses out of the free space of their entries. `unavailable` has the
+        # addresses that are in no entry's free space, too, and grows while claims are served.
         unavailable = TakenAddresses(settled.promises)
         askers = [kind.serve_askers(pool, reading, unavailable) for kind in self._served.kinds]
         return choose_claims(settled, reading, askers, promised=promised, room=room, limits=limits)

@@ -78,6 +78,11 @@ class Metal3(Integration[ServedMetal3Kinds]):
 
     @override
     async def _find_served(self) -> ServedMetal3Kinds:
+        """Ask the API server which kinds it serves.
+
+        Raises:
+            DiscoveryIncomplete: it is unknown whether one of the kinds is served.
+        """
         look = ServedKindsLook(self._manager.client)
         resources: Sequence[Resource[Object]] = KINDS
         are_served = [await look.first_served([kind]) is not None for kind in resources]
@@ -168,7 +173,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
         ) -> Callable[[Key], Awaitable[Outcome]]:
             """Return the pass over a claim of one kind."""
             reconciler = Metal3ClaimReconciler(
-                client, caches, side=side, reader=reader, recorder=recorder, clock=clock
+                client, caches, side_caches=side, reader=reader, recorder=recorder, clock=clock
             )
             return reconciler.reconcile
 

@@ -236,17 +236,20 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
 
     @override
     def pool_of_address(self, address: Metal3Address) -> Key | None:
+        """Return the pool that an IPAddress names; None if it names none."""
         name = address.spec.pool.name
         return Key(address.metadata.namespace, name) if name else None
 
     @override
     def pool_of_outline(self, outline: Object) -> Key | None:
+        """Return the pool that an undecodable claim or IPAddress names; None if it names none."""
         assert isinstance(outline, Metal3Outline), "both kinds have this type for outlines"
         name = outline.spec.pool.name
         return Key(outline.metadata.namespace, name) if name else None
 
     @override
     def claim_of_address(self, address: Metal3Address) -> Key | None:
+        """Return the claim that an IPAddress names; None if it names none."""
         name = address.spec.claim.name
         return Key(address.metadata.namespace, name) if name else None
 
@@ -280,6 +283,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
     def status_of_grant(
         self, claim: Metal3Claim, address: Metal3Address, now: datetime
     ) -> Mapping[str, Any]:
+        """Return the patch that names the IPAddress and removes an earlier errorMessage."""
         meta = address.metadata
         reference = {"name": meta.name, "namespace": meta.namespace}
         return {"address": reference, "errorMessage": None}
@@ -288,6 +292,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
     def correction(
         self, claim: Metal3Claim, address: Metal3Address, now: datetime
     ) -> Mapping[str, Any]:
+        """Return the patch that removes an errorMessage; empty if the claim shows none."""
         return {"errorMessage": None} if claim.status.errorMessage else {}
 
     @override
@@ -305,6 +310,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
     def spec_of(
         self, claim: Metal3Claim, pool: Key, address: AddressRange, settings: AddressSettings
     ) -> Mapping[str, Any]:
+        """Return the spec of a new IPAddress, without settings that the pool does not have."""
         meta = claim.metadata
         spec: dict[str, Any] = {
             "address": canonical_text(address),
@@ -321,6 +327,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
 
     @override
     def find_settings(self, address: Metal3Address) -> AddressSettings:
+        """Return the gateway, prefix and DNS servers of an IPAddress."""
         spec = address.spec
         return AddressSettings(spec.prefix, spec.gateway, spec.dnsServers)
 
@@ -341,11 +348,13 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
 
     @override
     def pool_of_outline(self, outline: Object) -> Key | None:
+        """Return the IPPool that an undecodable object names; None if it names something else."""
         assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
         return find_pool_by_pool_ref(outline.spec.poolRef, outline.metadata.namespace)
 
     @override
     def claim_of_address(self, address: IPAddress) -> Key | None:
+        """Return the claim that an IPAddress names; None if it names none."""
         name = address.spec.claimRef.name
         return Key(address.metadata.namespace, name) if name else None
 
@@ -359,11 +368,13 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
 
     @override
     def error_of(self, claim: IPAddressClaim) -> str:
+        """Return the message of condition Ready unless Ready is True; empty without condition."""
         status, _, message = read_shown_reason(claim)
         return "" if status == TRUE else message
 
     @override
     def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
+        """Return whether condition Ready shows a problem already."""
         return shows(
             claim, ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
         )
@@ -372,6 +383,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
     def status_of_problem(
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
+        """Return the patch of a claim's status that shows a problem in condition Ready."""
         finding = ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
         return render_ready(claim, finding, version=self.claims.version, now=now)
 
@@ -379,12 +391,14 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
     def status_of_grant(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
+        """Return the patch of a claim's status that names its IPAddress, with Ready as True."""
         return render_granted(claim, address, version=self.claims.version, now=now)
 
     @override
     def correction(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
+        """Return the patch that makes Ready True again; empty if it is True."""
         status, _, _ = read_shown_reason(claim)
         return {} if status == TRUE else self.status_of_grant(claim, address, now)
 
@@ -400,6 +414,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
     def spec_of(
         self, claim: IPAddressClaim, pool: Key, address: AddressRange, settings: AddressSettings
     ) -> Mapping[str, Any]:
+        """Return the spec of a new IPAddress; without gateway if the pool has none."""
         spec: dict[str, Any] = {
             "address": canonical_text(address),
             "prefix": settings.prefix,

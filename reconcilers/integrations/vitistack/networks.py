@@ -192,6 +192,7 @@ class Networks(
 
     @override
     def forget(self, pool: Key) -> None:
+        """Drop what is remembered of a network that is gone."""
         self._events.end(NETWORKS, pool)
         self._reader.forget(pool)
 
@@ -205,9 +206,10 @@ class Networks(
         problem = find_problem(pool, pool.metadata.name)
         if find_static(pool) is not None and problem is None:
             return pool, None
-        self._report_problem(
-            pool, problem if problem and problem.reason == INVALID_RANGE else None
-        )
+        # Only an invalid range has to be corrected on the network, so only it is an event there.
+        is_invalid = problem is not None and problem.reason == INVALID_RANGE
+        self._report_problem(pool, problem if is_invalid else None)
+        # A network that is being deleted offers no addresses, so it shares none.
         if not pool.metadata.terminating:
             await self._statuses.write_overlaps(pool)
         return pool, SETTLED
@@ -226,6 +228,7 @@ class Networks(
     async def read(
         self, pool: NetworkNamespace, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> NetworkReading:
+        """Read the IPAllocations of a network as far as its journal says."""
         static = find_static(pool)
         assert static is not None, "prepare ends the pass over other networks"
         space = parse_space(static)
@@ -243,6 +246,7 @@ class Networks(
 
     @override
     async def void_earlier(self, pool: NetworkNamespace, reading: NetworkReading) -> Fenced:
+        """Write each waiting IPAllocation once, so that earlier promises to it are void."""
         listed, _ = await self._reader.list_live(pool.metadata.key)
         allocations = await self._writer.fence.void_earlier([*listed.values()])
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
@@ -251,6 +255,7 @@ class Networks(
     def choose(
         self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
     ) -> NetworkChoice:
+        """Choose addresses for IPAllocations; `confirm` repeats a choice that grants some."""
         shown_addresses = self._shown.list_in_network(pool.metadata.key)
         return self._choose(
             pool, journal, reading=reading, limits=limits, shown_texts=shown_addresses

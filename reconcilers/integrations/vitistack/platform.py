@@ -1,4 +1,7 @@
-"""The integration with vitistack: its interface to the code outside of this package."""
+"""The integration with vitistack: its interface to the code outside of this package.
+
+Its methods import the modules that they use: a process that needs none of them loads none.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -34,6 +37,7 @@ class VitistackPlatform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+        """Return the offers of a network: the addresses that it hands out."""
         from reconcilers.integrations.vitistack.offers import make_offers
 
         assert isinstance(pool, NetworkNamespace), kind.kind
@@ -41,6 +45,7 @@ class VitistackPlatform(Platform):
 
     @override
     def fill_defaults(self, body: Body) -> Body:
+        """Return the manifest of a network with its phase; other manifests unchanged."""
         if not is_of(body, [NETWORKS]):
             return body
         from reconcilers.integrations.vitistack.caches import fill_defaults
@@ -49,6 +54,7 @@ class VitistackPlatform(Platform):
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
+        """Return the pictures of networks, and their troubles."""
         objects = all_objects.of(self.name)
         from reconcilers.integrations.vitistack.auditing import audit
         from reconcilers.integrations.vitistack.caches import fill_caches
@@ -67,6 +73,7 @@ class VitistackPlatform(Platform):
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        """Return the outcomes of waiting IPAllocations: new addresses, or why they got none."""
         from reconcilers.integrations.vitistack.caches import fill_caches
         from reconcilers.integrations.vitistack.outcomes import list_outcomes
 
@@ -76,12 +83,14 @@ class VitistackPlatform(Platform):
     def make_live(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
+        """Return live views of networks; None if a kind that they need is not served."""
         from reconcilers.integrations.vitistack.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+        """Add the controllers. Nothing is shared with NetworkPools."""
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.vitistack.serving import Vitistack
 

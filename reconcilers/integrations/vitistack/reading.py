@@ -271,6 +271,7 @@ def _list_shown_unheld(
     """Return the addresses of a machine that none of its IPAllocations holds.
 
     An IPAllocation of another network than the machine's holds nothing of the machine's network.
+    A machine that names no network may be in any: there, all its IPAllocations count.
 
     Args:
         configuration: of the machine.

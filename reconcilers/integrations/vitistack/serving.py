@@ -50,6 +50,7 @@ class Vitistack(AllKindsIntegration):
 
     @override
     def _work(self) -> Work:
+        """Set up caches, three controllers and metrics; return the work that runs them."""
         provider, settings = self._settings.vitistack, self._settings.pool
         self._log.info("Serving IPAllocations of vitistack", provider=provider.provider)
         extension = self._manager.extension()

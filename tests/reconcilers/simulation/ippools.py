@@ -130,7 +130,12 @@ class IPPoolReplica(Process):
 
         def make_passes(side: SideCaches[ClaimT, AddressT], /) -> Sequence[Any]:
             reconciler = Metal3ClaimReconciler(
-                client, caches, side=side, reader=reader, recorder=self.recorder, clock=clock
+                client,
+                caches,
+                side_caches=side,
+                reader=reader,
+                recorder=self.recorder,
+                clock=clock,
             )
             return reconciler.reconcile, _of_address(side, reconciler)
 
