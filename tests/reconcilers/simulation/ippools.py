@@ -292,7 +292,10 @@ class IPPools(Adapter):
         waiting = [
             claim["metadata"]["name"]
             for claim in self.model.of(plural)
-            if "deletionTimestamp" not in claim["metadata"] and not address_name(claim)
+            if "deletionTimestamp" not in claim["metadata"]
+            and not address_name(claim)
+            # metal3's controller never serves a claim that has an error.
+            and not (claim.get("status") or {}).get("errorMessage")
         ]
         if self.is_abandoned and waiting:
             is_killed = self.random.random() < 0.2
