@@ -5,6 +5,9 @@ itself would fail until they are served, and `/readyz` would fail with it. A new
 created each time the kinds it needs are served. It shares the connection, the clock and the
 metrics of its manager, and may use informers of the manager besides its own.
 
+Its informers begin with the newest state of the server. While no extension ran, others may have
+worked on its kinds, and a state of the server's watch cache could lack their last writes.
+
 Its controllers can be divided by shards like the manager's controllers. The service that runs the
 extension must then run in every replica.
 """
@@ -79,7 +82,9 @@ class Extension:
         # The metrics that read gauges from informers and queues, until `run` ends.
         self._watched: list[InformerMetrics | QueueMetrics] = []
         create_metrics = self._create_informer_metrics if measured else UnmeasuredInformer
-        own_informers = Informers(transport, clock, streams=streams, metrics=create_metrics)
+        own_informers = Informers(
+            transport, clock, streams=streams, metrics=create_metrics, begins_newest=True
+        )
         self._informers = own_informers
         self._jobs: dict[str, ControllerJob] = {}
         self._sharded_jobs = jobs

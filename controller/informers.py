@@ -32,6 +32,8 @@ class Informers:
         clock: for delays and deadlines.
         streams: whether lists may be read as initial events of watches.
         metrics: returns the metrics of the informers of a kind, given its full name.
+        begins_newest: whether all informers read the newest state first. Otherwise only those of a
+            set of namespaces do, and others may begin with a state of the server's watch cache.
     """
 
     def __init__(
@@ -41,10 +43,12 @@ class Informers:
         *,
         streams: bool,
         metrics: Callable[[str], InformerMetrics],
+        begins_newest: bool = False,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._streams = streams
+        self._begins_newest = begins_newest
         self._create_metrics = metrics
         self._metrics: dict[str, InformerMetrics] = {}
         # By the full name of the kind, then by place.
@@ -170,7 +174,7 @@ class Informers:
             fields=scope.fields,
             indexes=indexes,
             streams=self._streams,
-            begins_newest=begins_newest,
+            begins_newest=begins_newest or self._begins_newest,
             observer=self._get_or_create_metrics(resource.full_name),
         )
 

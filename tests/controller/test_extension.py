@@ -14,7 +14,11 @@ from controller.testing import FakeApi
 from controller.triggers import KeyWatch, Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.sharing import Link
+from tests.controller.store import Store
+from tests.controller.test_returning_namespaces import Stale
 from tests.controller.widgets import WIDGETS
+
+WIDGETS_PATH = "/apis/example.com/v1/widgets"
 
 
 def gauges(manager: Manager) -> dict[str, float]:
@@ -138,3 +142,20 @@ async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_whil
         link.forbidden.add("widgets")
         group.cancel_scope.cancel()
     assert "widgets" not in ready()
+
+
+async def test_an_extension_begins_with_what_others_wrote_while_it_did_not_run() -> None:
+    clock, store = VirtualClock(), Store()
+    transport = Stale(store)
+    manager = Manager(transport, clock=clock)
+    transport.freeze(WIDGETS_PATH)
+    path = "/apis/example.com/v1/namespaces/a/widgets/one"
+    store.put(path, {"metadata": {"name": "one", "namespace": "a"}})
+    transport.watches_stalled = True
+    extension = manager.extension()
+    widgets = extension.informer(WIDGETS)
+    async with anyio.create_task_group() as group:
+        group.start_soon(extension.run)
+        await clock.advance(1)
+        assert widgets.cache.get(Key("a", "one")) is not None
+        group.cancel_scope.cancel()

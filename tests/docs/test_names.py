@@ -48,7 +48,10 @@ FOREIGN = {
     *("ValidatingWebhookConfiguration", "ServiceMonitor", "NodePort", "PostgreSQL"),
 }
 """Words in CamelCase that are others': kinds of Kubernetes and of MetalLB."""
-OTHERS = ("--set", "--take-ownership", "--prefix", "--replicas", "--lb-class", "--watched")
+OTHERS = (
+    *("--set", "--take-ownership", "--prefix", "--replicas", "--switches", "--lb-class"),
+    "--watched",
+)
 """Flags of Helm, kubectl, the simulation, MetalLB and the scaffold that sentences name."""
 
 

@@ -29,7 +29,7 @@ from tests.reconcilers.simulation.kkp import Kkp
 from tests.reconcilers.simulation.memorytenancy import MemoryTenancy
 from tests.reconcilers.simulation.networkpools import NetworkPools
 from tests.reconcilers.simulation.networks import Networks
-from tests.reconcilers.simulation.plans import RESTING, SWITCHED, Plan
+from tests.reconcilers.simulation.plans import RESTING, SWITCHED, SWITCHED_BESIDE_OTHERS, Plan
 from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import (
@@ -108,7 +108,8 @@ def _play_seeds(asked: argparse.Namespace) -> int:
     failed, refusals = 0, 0.06 if asked.refusals else 0.0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if adapter := _ADAPTERS.get(asked.model):
-            plan = SWITCHED if asked.switches else Plan()
+            switched = SWITCHED_BESIDE_OTHERS if adapter is IPPools else SWITCHED
+            plan = switched if asked.switches else Plan()
             plan = replace(
                 RESTING if adapter is ClusterClaims else plan,
                 replicas=asked.replicas,

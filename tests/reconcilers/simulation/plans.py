@@ -60,6 +60,9 @@ SWITCHED = Plan(
 """The integration goes and comes back. A pool that loses its journal meanwhile is left out: the
 journal alone tells a process without the integration that others hold addresses, and the
 documentation says to remove it only once none is held."""
+SWITCHED_BESIDE_OTHERS = replace(SWITCHED, stale=False)
+"""The integration goes and comes back, and another controller serves its kinds meanwhile.
+A process begins with the newest lists, as the informers of each integration do."""
 STEADILY_SWITCHED = replace(SWITCHED, resets=False, pool_cycles=False, restores=False, others=0.0)
 """The integration goes and comes back, and little else happens."""
 QUIET = Plan(

@@ -79,6 +79,11 @@ class Feed:
         newest = index == len(self._history) and not stale
         self.list_at(index, self._model.revision if newest else past)
 
+    def list_past(self, revision: int) -> None:
+        """Begin with a list of the state at a revision, as a watch cache that lags gives it."""
+        index = sum(event.revision <= revision for event in self._history)
+        self.list_at(index, revision)
+
     @property
     def behind(self) -> int:
         """How many events are still to come."""
@@ -150,6 +155,11 @@ class Passes:
         """List all kinds, as a fresh process does; a stale list may show any past."""
         for feed in self._feeds:
             feed.boot(self._rnd, stale=stale)
+
+    def list_past(self, revision: int) -> None:
+        """List all kinds as they were at a revision."""
+        for feed in self._feeds:
+            feed.list_past(revision)
 
     def read(self, often: float, *, all_of_it: bool = False) -> None:
         """Deliver some of what the caches have not seen yet."""

@@ -4,7 +4,7 @@
 """
 
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.reconcilers.simulation.adapter import Adapter
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.ippools import IPPools
 from tests.reconcilers.simulation.model import METAL3_CLAIMS, METAL3_POOLS
-from tests.reconcilers.simulation.plans import LAGGING, SWITCHED, Plan
+from tests.reconcilers.simulation.plans import LAGGING, SWITCHED_BESIDE_OTHERS, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import Stage, play_scene
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
@@ -83,15 +83,27 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
 def test_claims_keep_their_addresses_while_metal3s_own_controller_takes_over_and_returns(
     part: int,
 ) -> None:
-    check_part(
-        partial(Run, IPPools, plan=SWITCHED), SEEDS // 2, part=part, again="ippools {} --switches"
-    )
+    play = partial(Run, IPPools, plan=SWITCHED_BESIDE_OTHERS)
+    check_part(play, SEEDS // 2, part=part, again="ippools {} --switches")
 
 
 class IPPoolStage(Stage):
     """A model with IPPool p of three addresses, its memory, and no replica at work yet."""
 
     kind: ClassVar[type[Adapter]] = IPPools
+    begins_newest: ClassVar[bool] = True
+    """Whether a process begins with the newest lists, and not with those of a watch cache."""
+
+    def begin_process(self, past: int) -> Any:
+        """Return a replica of a process that has just begun.
+
+        Args:
+            past: the revision of the server's watch cache, which lags.
+        """
+        replica = self.replica()
+        if not self.begins_newest:
+            replica.list_past(past)
+        return replica
 
 
 async def _promised_address_given_elsewhere(stage: IPPoolStage) -> str | None:
@@ -118,4 +130,32 @@ def test_a_promised_address_that_metal3s_controller_gave_to_another_claim_is_not
         rules.names_in_the_way_are_ours,
         lambda: play_scene(_promised_address_given_elsewhere, IPPoolStage),
         BOTH_HAVE,
+    )
+
+
+async def _address_given_elsewhere_before_the_first_list(stage: IPPoolStage) -> str | None:
+    """While the integration is off, metal3's controller serves b; then c is served by us."""
+    stage.ask("a")
+    await stage.drop_settled(stage.replica())
+    stage.ask("c")
+    past = stage.model.revision
+    stage.ask("b")
+    was_paused, stage.judge.paused = stage.judge.paused, True
+    stage.adapter.serve_elsewhere(METAL3_CLAIMS, "b")
+    stage.judge.paused = was_paused
+    process = stage.begin_process(past)
+    for _ in range(3):  # its caches lag as the lists did
+        await stage.pool(process)
+    return stage.problem
+
+
+def test_an_address_that_metal3s_controller_gave_before_the_first_list_is_not_given_again() -> (
+    None
+):
+    """The journal tells of our own promises alone, so a list that shows them can be too old."""
+    check_scene(
+        lambda patch: patch.setattr(IPPoolStage, "begins_newest", False),
+        lambda: play_scene(_address_given_elsewhere_before_the_first_list, IPPoolStage),
+        BOTH_HAVE,
+        rule="a process begins with the newest lists",
     )
