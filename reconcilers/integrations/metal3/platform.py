@@ -49,6 +49,8 @@ class Metal3Platform(Platform):
         f"validation.{kind.kind.lower()}.{kind.group}": (kind, ("CREATE", "UPDATE"))
         for kind in KINDS
     }
+    # Cluster API's platform has the other kind of claims.
+    removable: ClassVar[Mapping[str, Resource[Object]]] = {CLAIMS.kind: CLAIMS}
     finding_kinds: ClassVar[Sequence[Resource[Object]]] = (CLAIMS,)
     fenced_pools: ClassVar[Sequence[Resource[Object]]] = (POOLS,)
 

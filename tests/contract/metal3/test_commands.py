@@ -1,10 +1,12 @@
 """What the commands that ask about a cluster show of IPPools, on a server."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.contract.metal3.lab import FINALIZERS, PAUSED, Metal3Lab
+from tests.contract.metal3.lab import CLAIM_KINDS, FINALIZERS, PAUSED, Metal3Lab, address_name
+from tests.contract.metal3.test_adoption import status_of
 from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_beside
 
@@ -74,3 +76,33 @@ async def test_status_reports_the_claims_that_wait_for_a_full_pool(
     answer = json.loads((await run_beside("status", *asked)).out)
     waiting = [finding for finding in answer["findings"] if finding["kind"] == "RequestsWait"]
     assert [finding["subject"]["name"] for finding in waiting] == ["p"]
+
+
+@pytest.mark.parametrize("kind", CLAIM_KINDS)
+async def test_a_claim_that_a_person_chose_of_two_on_one_address_is_deleted(
+    lab: Metal3Lab, server: Server, tmp_path: Path, kind: str
+) -> None:
+    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.8"})
+    await lab.claim("a", "p", kind)
+    await lab.wait_until_served("a", kind)
+    await lab.claim("b", "p", kind, finalizers=[FINALIZERS[kind]], annotations=PAUSED)
+    await lab.patch(kind, "b", patch=status_of(lab, kind, "p-10-0-0-1"), subresource="status")
+    unpaused = {"cluster.x-k8s.io/paused": None}
+    await lab.patch(kind, "b", {"metadata": {"annotations": unpaused}})
+    asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
+    report = json.loads((await run_beside("check", *asked, "-o", "json")).out)
+    doubles = [
+        {**finding, "action": "delete"}
+        for finding in report["findings"]
+        if (finding["kind"], finding["subject"]["name"]) == ("Overlap", "b")
+    ]
+    assert doubles
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps({**report, "findings": doubles[:1]}))
+    done = await run_beside("check", *asked, "--repair", str(file))
+    assert done.code == 0, done.err
+    await lab.wait_until_gone(kind, "b")
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
+    claim = await lab.find(kind, "a")
+    assert claim is not None
+    assert address_name(claim) == "p-10-0-0-1"
