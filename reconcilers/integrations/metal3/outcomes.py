@@ -6,11 +6,11 @@
 from collections.abc import Iterator
 from functools import partial
 
+from controller.meta import Key
 from reconcilers.integrations.core.claimproblems import describe_not_ready
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.metal3.api import POOL
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
-from reconcilers.integrations.metal3.entries import parse_space
 from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 
 
@@ -34,24 +34,16 @@ def _list_outcomes_of_kind(
         pool, key = side.pool_of_claim(claim), claim.metadata.key
         if pool is None or side.address_name(claim) or claim.metadata.terminating:
             continue
-        current = after.sides[before.claim_kind].claims.get(key)
+        after_side = after.sides[before.claim_kind]
+        current = after_side.claims.get(key)
         # For the type checker, which cannot know the kind; a missing claim is as before.
         if not isinstance(current, side.claims.type):
             current = claim
-        gets = _find_address(after, side, current)
+        ip_address = after_side.addresses.get(Key(key.namespace, side.address_name(current)))
+        gets = "" if ip_address is None else ip_address.spec.address
         reason = "" if gets else _find_reason(after, side, current)
         group, kind_name = side.claims.group, side.claims.kind
         yield Planned(group, kind_name, key=key, pool=f"{POOL} {pool}", gets=gets, reason=reason)
-
-
-def _find_address(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
-    """Return the address of a claim; empty if it has none."""
-    pool_key = side.pool_of_claim(claim)
-    pool = None if pool_key is None else caches.pools.get(pool_key)
-    if pool is None:
-        return ""
-    addresses = parse_space(pool.spec).find_named_addresses(side.address_name(claim))
-    return addresses[0].start_text if addresses else ""
 
 
 def _find_reason(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:

@@ -43,3 +43,21 @@ def test_a_claim_of_a_full_ippool_of_a_cluster_shows_that_it_is_full() -> None:
     outcome = plan_text(written_yaml([cluster, _pool("10.0.0.10"), _claim("a"), _claim("b")]))
     assert "Exhausted IP Pools" in outcome.out
     assert "does not exist" not in outcome.out
+
+
+def test_the_address_is_that_of_the_ipaddress_whatever_its_name_is() -> None:
+    pool = _pool("10.0.0.20")
+    entry = {"start": "1:2:3:4::", "end": "1:2:3:4::9"}
+    pool["spec"]["pools"] += [entry, {"start": "1.2.3.4", "end": "1.2.3.4"}]
+    by_hand: Json = {
+        "apiVersion": "ipam.metal3.io/v1alpha1",
+        "kind": "IPAddress",
+        "metadata": {"name": "by-hand", "namespace": "home"},
+        "spec": {"address": "10.0.0.15", "pool": {"name": "p"}, "claim": {"name": "a"}},
+    }
+    # The name of its IPAddress, p-1-2-3-4, may stand for 1.2.3.4 as well.
+    wish = _claim("b")
+    wish["metadata"]["annotations"] = {"ipAddress": "1:2:3:4::"}
+    outcome = plan_text(written_yaml([pool, by_hand, _claim("a"), wish]))
+    lines = {line.split()[1]: line.split()[4] for line in outcome.out.splitlines()[1:3]}
+    assert lines == {"home/a": "10.0.0.15", "home/b": "1:2:3:4::"}
