@@ -212,8 +212,9 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         current = next((address for address in addresses if address.metadata.name == name), None)
         if current is None or current.metadata.terminating:
             current = await self._recreate_address(claim, pool, current)
-        else:
+        elif self._side.pool_of_address(current) == pool.metadata.key:
             await self._addresses.repair(current, claim=claim, pool=pool)
+        # Otherwise the claim was edited, and the IPAddress stays with the pool that gave it.
         if current is None:
             return
         now = self._clock.now()

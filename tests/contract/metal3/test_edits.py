@@ -12,6 +12,7 @@ from tests.contract.metal3.lab import (
     problem,
     status,
 )
+from tests.polling import keep_looking
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="package"),
@@ -181,3 +182,22 @@ async def test_claims_that_are_deleted_at_once_leave_no_ipaddress_behind(
     claim = await lab.find(kind, "a")
     assert claim is not None
     assert address_name(claim) == "p-10-0-0-1"
+
+
+async def test_an_ipaddress_stays_with_its_pool_when_its_claim_names_another_one(
+    lab: Metal3Lab, kind: str
+) -> None:
+    for pool, network in (("p", "10.0.0"), ("q", "10.0.1")):
+        await lab.pool(pool, {"start": f"{network}.1", "end": f"{network}.9"})
+    await lab.claim("a", "p", kind)
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
+    reference = "pool" if kind == "IPClaim" else "poolRef"
+    await lab.patch(kind, "a", {"spec": {reference: {"name": "q"}}})
+    await lab.claim("b", "q", kind)
+    assert await lab.wait_until_served("b", kind) == "10.0.1.1"
+    for body in await keep_looking(lambda: lab.find(ADDRESS_KINDS[kind], "p-10-0-0-1"), 0.5):
+        assert body is not None
+        owners = [owner["name"] for owner in body["metadata"]["ownerReferences"]]
+        assert owners == ["p", "a"]
+    await lab.delete(kind, "a")
+    await lab.wait_until_gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
