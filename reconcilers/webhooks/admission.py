@@ -5,13 +5,14 @@ Each kind has a URL path, which manifests/webhook names. The paths are those of 
 Some writes are allowed without validation, whatever the rules say:
 
 - A write that leaves the spec unchanged: status, labels, finalizers. An object whose spec was
-  stored before a rule existed must still be reconciled and deleted. The exception is the
-  annotation that releases a tenant's addresses (`releasing.py`).
+  stored before a rule existed must still be reconciled and deleted. The exceptions are the
+  annotation that releases a tenant's addresses (`releasing.py`), and the annotations that a
+  platform names (`Platform.validated_annotations`).
 - The deletion of an object that is already being deleted.
 - The deletion of an object that cannot be decoded.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules.verdict import NOTHING, Validator, Verdict, build_invalid_cause
 from reconcilers.tenantcluster.provider import Providers
+from reconcilers.webhooks.annotations import decode_annotations
 from reconcilers.webhooks.releasing import review_release
 from reconcilers.webhooks.validators import (
     AllocationValidator,
@@ -53,7 +55,10 @@ Guard = Callable[[AdmissionRequest[bytes]], Awaitable[Verdict | None]]
 
 
 def make_handler(
-    resource: Resource[T], validator: Validator[T], guard: Guard | None = None
+    resource: Resource[T],
+    validator: Validator[T],
+    guard: Guard | None = None,
+    annotations: Collection[str] = (),
 ) -> Handler[bytes]:
     """Return the handler of admission requests about one kind.
 
@@ -65,6 +70,7 @@ def make_handler(
         validator: decides about one request, given the decoded objects.
         guard: decides first, about writes that leave the spec unchanged, too; None if the kind
             has no such rule.
+        annotations: those that are validated as the spec is.
     """
     decode: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
 
@@ -81,7 +87,7 @@ def make_handler(
         1. The guard refuses the write: its verdict.
         2. A deletion: the validator's verdict. It is allowed if the object is being deleted
            already, or cannot be decoded.
-        3. A write of a subresource, or a write that leaves the spec unchanged: allowed.
+        3. A write of a subresource, or one that leaves spec and `annotations` unchanged: allowed.
         4. An object that cannot be decoded: refused.
         5. A creation or an edit of the spec: the validator's verdict.
         """
@@ -95,7 +101,11 @@ def make_handler(
                 if old is None or old.metadata.terminating
                 else await validator.review_deletion(old)
             )
-        if request.subResource or has_same_spec(request.objectBytes, request.oldObjectBytes):
+        new_bytes, old_bytes = request.objectBytes, request.oldObjectBytes
+        if request.subResource or (
+            has_same_spec(new_bytes, old_bytes)
+            and has_same_annotations(new_bytes, old_bytes, annotations)
+        ):
             return NOTHING
         try:
             new = decode(request.objectBytes)
@@ -123,6 +133,14 @@ def has_same_spec(new: bytes, old: bytes) -> bool:
         return False
     new_spec, old_spec = _decode_spec(new), _decode_spec(old)
     return new_spec == old_spec and new_spec is not None
+
+
+def has_same_annotations(new: bytes, old: bytes, names: Collection[str]) -> bool:
+    """Return whether two objects, as JSON, have equal values of some annotations."""
+    if not names:
+        return True  # spares the decoding
+    annotations, old_annotations = decode_annotations(new), decode_annotations(old)
+    return all(annotations.get(name) == old_annotations.get(name) for name in names)
 
 
 def _decode_spec(data: bytes) -> Any:
@@ -227,7 +245,10 @@ def make_webhooks(
 
 
 def make_webhook(
-    resource: Resource[Any], validator: Validator[Any], guard: Guard | None = None
+    resource: Resource[Any],
+    validator: Validator[Any],
+    guard: Guard | None = None,
+    annotations: Collection[str] = (),
 ) -> Webhook[bytes]:
     """Return the webhook of one kind.
 
@@ -235,5 +256,7 @@ def make_webhook(
         resource: the kind.
         validator: decides about one request.
         guard: decides before the validator; None if the kind has no such rule.
+        annotations: those that are validated as the spec is.
     """
-    return Webhook(build_path(resource), make_handler(resource, validator, guard), bytes)
+    handler = make_handler(resource, validator, guard, annotations=annotations)
+    return Webhook(build_path(resource), handler, bytes)

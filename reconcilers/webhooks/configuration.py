@@ -3,7 +3,7 @@
 manifests/webhook has the same configuration, with a Service; a test compares the two.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from controller.resource import Resource
@@ -53,13 +53,31 @@ CHANGES_SPEC = {
 and finalizers can be written, and objects deleted, while no webhook runs."""
 
 
+def _build_annotation_condition(annotations: Collection[str]) -> Mapping[str, str]:
+    """Return the match condition of a write that changes the spec or one of some annotations."""
+
+    def read(variable: str, annotation: str) -> str:
+        """Return the CEL expression of an annotation of an object; empty text if it is absent."""
+        held = f"{variable}.metadata.annotations"
+        return f"(has({held}) && '{annotation}' in {held} ? {held}['{annotation}'] : '')"
+
+    changes = (f"{read('object', name)} != {read('oldObject', name)}" for name in annotations)
+    expression = " || ".join([CHANGES_SPEC["expression"], *changes])
+    return {"name": "spec-or-annotation-changes", "expression": expression}
+
+
 MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
-    TENANT_CLUSTER.kind: {
+    TENANT_CLUSTER.full_name: {
         "name": "spec-changes-or-release",
         "expression": f"{CHANGES_SPEC['expression']} || {ADDS_RELEASE_ANYWAY}",
-    }
+    },
+    **{
+        kind: _build_annotation_condition(annotations)
+        for platform in list_platforms()
+        for kind, annotations in platform.validated_annotations.items()
+    },
 }
-"""The match condition of each kind for which CHANGES_SPEC is not enough."""
+"""By full name of a kind, the match condition where CHANGES_SPEC is not enough."""
 
 
 def build_service_config(name: str) -> dict[str, Any]:
@@ -135,7 +153,7 @@ def build_entries(
                 }
             ],
             "matchPolicy": "Equivalent",
-            "matchConditions": [dict(MATCH_CONDITIONS.get(kind.kind, CHANGES_SPEC))],
+            "matchConditions": [dict(MATCH_CONDITIONS.get(kind.full_name, CHANGES_SPEC))],
             "failurePolicy": failure_policy,
             "sideEffects": "None",
             "timeoutSeconds": seconds,

@@ -6,11 +6,7 @@ needs the verb `release` on that TenantCluster. The API server decides whether a
 (SubjectAccessReview). Keeping or removing the annotation needs no such right.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
-
-import msgspec
 
 from controller.client import Client
 from controller.errors import ControllerError
@@ -19,6 +15,7 @@ from controller.webhooks.review import UserInfo
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.specrules.verdict import Verdict
+from reconcilers.webhooks.annotations import decode_annotations
 
 VERB = "release"
 ROLE = "butler-ipam-release"
@@ -33,23 +30,6 @@ ADDS_RELEASE_ANYWAY = (
 """The match condition of an update that adds the annotation, in CEL."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Meta:
-    """The annotations of an object."""
-
-    annotations: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Annotated:
-    """An object of which only the annotations are decoded: its spec may be broken."""
-
-    metadata: _Meta = field(default_factory=_Meta)
-
-
-_read_annotations = msgspec.json.Decoder(_Annotated).decode
-
-
 def adds_release_anyway(request: AdmissionRequest[bytes]) -> bool:
     """Return whether a write adds the annotation `release-anyway`."""
     if request.subResource or request.operation not in {"CREATE", "UPDATE"}:
@@ -59,13 +39,7 @@ def adds_release_anyway(request: AdmissionRequest[bytes]) -> bool:
 
 def _has_annotation(body: bytes) -> bool:
     """Return whether an object, as JSON, has the annotation `release-anyway`."""
-    if not body:
-        return False  # a creation has no old object
-    try:
-        annotations = _read_annotations(body).metadata.annotations
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False  # the API server stores no such metadata
-    return names.ANNOTATION_RELEASE_ANYWAY in (annotations or ())
+    return names.ANNOTATION_RELEASE_ANYWAY in decode_annotations(body)
 
 
 async def review_release(client: Client, request: AdmissionRequest[bytes]) -> Verdict | None:

@@ -63,7 +63,8 @@ def make_integration_webhooks(
     """
     for platform in list_platforms(integrations):
         for kind, validator in platform.validators(client, spaces):
-            yield make_webhook(kind, validator)
+            annotations = platform.validated_annotations.get(kind.full_name, ())
+            yield make_webhook(kind, validator, annotations=annotations)
 
 
 def make_lister_of_others(client: Client, settings: Settings) -> ListOtherHoldings:

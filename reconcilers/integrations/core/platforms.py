@@ -99,6 +99,8 @@ class Platform(ABC):
     """The full names of its kinds that hold addresses of NetworkPools, or wait for some."""
     validated: ClassVar[Mapping[str, tuple[Resource[Object], Operations]]] = {}
     """By the name of a webhook: the kind, and which writes of it are validated."""
+    validated_annotations: ClassVar[Mapping[str, Collection[str]]] = {}
+    """By the full name of a kind: annotations that are validated as its spec is."""
     removable: ClassVar[Mapping[str, Resource[Object]]] = {}
     """The kinds of which `check --repair` deletes objects, by the names that findings have."""
     finding_kinds: ClassVar[Sequence[Resource[Object]]] = ()

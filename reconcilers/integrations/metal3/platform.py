@@ -22,6 +22,7 @@ from reconcilers.integrations.metal3.api import (
     CLAIMS,
     KINDS,
     POOLS,
+    REQUESTED_ADDRESS,
     Metal3Pool,
 )
 from reconcilers.spaces.index import SpaceIndex
@@ -48,6 +49,9 @@ class Metal3Platform(Platform):
     validated: ClassVar[Mapping[str, tuple[Resource[Object], Operations]]] = {
         f"validation.{kind.kind.lower()}.{kind.group}": (kind, ("CREATE", "UPDATE"))
         for kind in KINDS
+    }
+    validated_annotations: ClassVar[Mapping[str, Collection[str]]] = {
+        CLAIMS.full_name: (REQUESTED_ADDRESS,)
     }
     # Cluster API's platform has the other kind of claims.
     removable: ClassVar[Mapping[str, Resource[Object]]] = {CLAIMS.kind: CLAIMS}

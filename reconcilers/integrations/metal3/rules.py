@@ -98,7 +98,7 @@ def find_claim_faults(claim: Metal3Claim) -> Iterator[Cause]:
     """Yield the faults of an IPClaim."""
     if not claim.spec.pool.name:
         yield _invalid_value("spec.pool.name", "", EMPTY)
-    requested = claim.metadata.annotations.get(REQUESTED_ADDRESS, "")
+    requested = str(claim.metadata.annotations.get(REQUESTED_ADDRESS, "")).strip()
     if requested and parse_single(requested) is None:
         field = f"metadata.annotations[{REQUESTED_ADDRESS}]"
         yield _invalid_value(field, requested, NO_ADDRESS)

@@ -201,3 +201,24 @@ async def test_edits_are_refused_by_what_is_in_use_and_not_by_what_the_status_sh
         await lab.delete("IPClaim", "a")  # a deletion is never refused
     await lab.patch("IPPool", "p", {"metadata": {"annotations": dict.fromkeys(PAUSED)}})
     await lab.wait_until_gone("IPClaim", "a")
+
+
+async def test_an_edit_of_the_address_that_a_claim_asks_for_is_validated(
+    lab: Metal3Lab, server: Server
+) -> None:
+    await lab.pool("p", RANGE)
+    async with serve_webhooks(server, lab):
+        await lab.claim("a", "p")
+        for annotations, is_refused in (
+            ({"ipAddress": "nonsense"}, True),
+            ({"ipAddress": " 10.0.0.5 "}, False),
+            ({"note": "nonsense"}, False),
+            ({"ipAddress": None}, False),
+        ):
+            answer = await lab.admin.patch(
+                lab.path("IPClaim", "a"),
+                json={"metadata": {"annotations": annotations}},
+                headers={"Content-Type": "application/merge-patch+json"},
+            )
+            assert (answer.status_code != 200) == is_refused, answer.text
+            assert ("metadata.annotations[ipAddress]" in answer.text) == is_refused

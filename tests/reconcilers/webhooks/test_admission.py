@@ -11,7 +11,7 @@ from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.specrules.verdict import Verdict, build_forbidden_cause
-from reconcilers.webhooks.admission import has_same_spec, make_handler
+from reconcilers.webhooks.admission import has_same_annotations, has_same_spec, make_handler
 from tests.reconcilers import make
 
 NO = Verdict.from_causes([build_forbidden_cause(("spec", "cidr"), "no")], ["mind"])
@@ -144,3 +144,11 @@ def test_specs_are_compared_as_values() -> None:
     assert not has_same_spec(b'{"spec":{"a":1}}', b'{"spec":{"a":2}}')
     assert not has_same_spec(b'{"spec":{}}', b"")
     assert not has_same_spec(b"?", b"?")
+
+
+def test_only_the_named_annotations_are_compared() -> None:
+    old = b'{"metadata":{"annotations":{"asked":"1","other":"x"}}}'
+    assert has_same_annotations(b'{"metadata":{"annotations":{"asked":"1"}}}', old, ["asked"])
+    assert not has_same_annotations(b'{"metadata":{"annotations":{"asked":"2"}}}', old, ["asked"])
+    assert not has_same_annotations(b'{"metadata":{}}', old, ["asked"])
+    assert has_same_annotations(b'{"metadata":{}}', old, [])
