@@ -12,7 +12,8 @@ position passes a response, the event of that write or the deletion has been del
 response can bring back an object whose deletion was delivered.
 
 An object is visible if the cache shows it to readers. A pass is one call of a reconciler. The
-history of a server is the sequence of its resourceVersions; a restored backup has another one.
+history of a server is the sequence of its resourceVersions; a restored backup has another one. A
+tombstone hides an object that our request deleted, until a watch or list shows the deletion.
 
 Rejected: "the newer version of an object wins". It keeps a deleted object when the response to the
 removal of the last finalizer, which has the old resourceVersion, arrives after the DELETED event.
@@ -527,13 +528,15 @@ class Cache(Generic[T]):
             event: the event that delivers the object or its deletion.
         """
         own_write = self._objects[key] if key in self._delivered else None
-        # A uid is never used again, so no write to the object is newer than its deletion.
-        is_own_deleted = (
+        # A deletion ends the own write to the object of its uid, even if its event has a lower
+        # revision. The deletion of an earlier object of that name (another uid) does not: our
+        # write is to the recreated object.
+        ends_own_write = (
             isinstance(event, Deleted)
             and own_write is not None
             and event.object.metadata.uid == own_write.metadata.uid
         )
-        if self._find_own_revision(key) > event.revision and not is_own_deleted:
+        if self._find_own_revision(key) > event.revision and not ends_own_write:
             self._delivered[key] = obj
         else:
             self._delivered.pop(key, None)

@@ -568,7 +568,7 @@ class NamespacesInformer(Generic[T]):
             member = self._attach(name)
 
     async def _watch_until_left(self, name: str, member: _Member[T]) -> None:
-        """Run the informer of a namespace until `_leave`, and report its first list."""
+        """Run the informer of a namespace until `_leave`; note how its first list ends."""
         with member.watching:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._report_lists, name, member)
@@ -588,7 +588,10 @@ class NamespacesInformer(Generic[T]):
             await member.informer.finish_deliveries_now()
 
     async def _report_lists(self, name: str, member: _Member[T]) -> None:
-        """Report the first list of a namespace to the readers of the set; log if it fails."""
+        """Note in the set that the first list of a namespace has succeeded or failed.
+
+        A failure is logged, and the success after it.
+        """
         await member.informer.wait_attempted()
         member.was_attempted = True
         # The namespace may have left the set while it was listed.

@@ -111,9 +111,10 @@ def _get_reference(schema: Schema) -> str:
 def _fill_node(
     node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserve: bool
 ) -> None:
-    """Set on a node which JSON types its schema allows, and how their parts are owned.
+    """Fill in a node from its schema.
 
-    A schema without `type` allows all JSON types.
+    That is the JSON types that the schema allows, how their parts are owned, and the flags
+    `strict` and `granular` of the node. A schema without `type` allows all JSON types.
     """
     preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
     json_type = schema.get("type", "")
@@ -124,6 +125,7 @@ def _fill_node(
     if json_type not in {"object", "array"}:
         node.scalar = _choose_scalar(json_type, schema.get("format", ""))
     children = _list_child_nodes(node, json_type)
+    # None: the schema does not restrict the type. Such a node stays neither strict nor granular.
     if children is not None:
         # A type that contains itself is neither strict nor granular: among its children is a node
         # that is not filled yet, whose two flags are still False.

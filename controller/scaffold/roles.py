@@ -107,7 +107,7 @@ def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
 
     Args:
         manager: as for `grant`.
-        watched: as for `grant`.
+        watched: namespaces that a NamespacesInformer will watch later, as for `grant`.
     """
     spaces = _WatchedNamespaces(manager, tuple(watched))
     names = {informer.resource.full_name for informer in manager.informers}

@@ -27,7 +27,7 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _TYPE_KEYWORDS = {"type", "properties", "enum", "x-kubernetes-int-or-string"}
 """Keywords one of which a schema has unless it allows any value."""
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
-_FOR_READERS_OF_CODE = re.compile(r"\n\s*(Args|Attributes|Raises|Returns):\n.*", re.DOTALL)
+_SECTIONS_FOR_PROGRAMMERS = re.compile(r"\n\s*(Args|Attributes|Raises|Returns):\n.*", re.DOTALL)
 """The part of a docstring that says nothing to a user of the API."""
 
 
@@ -106,7 +106,7 @@ def _summarize(model: type) -> str:
     docstring = model.__doc__ or ""
     if docstring.startswith(f"{model.__name__}("):
         return ""  # the signature, which dataclasses write if there is no docstring
-    return _FOR_READERS_OF_CODE.sub("", docstring)
+    return _SECTIONS_FOR_PROGRAMMERS.sub("", docstring)
 
 
 def _make_structural(
@@ -122,12 +122,16 @@ def _make_structural(
         definitions: the schemas that references name.
         path: of the field, for messages.
         parents: the references that lead to the field.
+
+    Raises:
+        TypeError: the field has a type that no structural schema can describe, or a limit that
+            does not apply to its type.
     """
     merged, parents = _resolve_references(schema, definitions, path=path, parents=parents)
     result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
     if "description" in result:
-        result["description"] = _FOR_READERS_OF_CODE.sub("", result["description"]).rstrip()
-    _restore_limits(result, path)
+        result["description"] = _SECTIONS_FOR_PROGRAMMERS.sub("", result["description"]).rstrip()
+    _add_limits_dropped_by_pydantic(result, path)
     default = merged.get("default")
     # Only scalars, and no empty text: no default may materialise an empty value.
     if isinstance(default, bool | int | float) or (isinstance(default, str) and default):
@@ -155,7 +159,7 @@ def _make_structural(
     return _preserve_unknown_fields(result)
 
 
-def _restore_limits(schema: Schema, path: str) -> None:
+def _add_limits_dropped_by_pydantic(schema: Schema, path: str) -> None:
     """Add the limits of FieldSchema that pydantic dropped, in place.
 
     pydantic drops a limit that it cannot write for the field's type. Only a pattern of a text can

@@ -86,7 +86,11 @@ def register_webhooks(
 
 
 def list_unregistered(manager: Manager, kinds: Iterable[CustomKind] = ()) -> list[str]:
-    """Return the paths of the webhooks whose type is that of no kind.
+    """Return the paths of webhooks with the type of no kind, which `register_webhooks` leaves out.
+
+    The kinds are those of the operator and of its informers. MetadataOnly and Untyped count as the
+    type of no kind. A Conversion is skipped, because it is not registered by a webhook
+    configuration: `spec.conversion` of a CustomResourceDefinition names it.
 
     Args:
         manager: as for `register_webhooks`.

@@ -170,7 +170,11 @@ class _RuleResults:
 
 
 class RuleTree:
-    """A schema node that has rules, or has some below it; other nodes get none."""
+    """A schema node that has rules, or has some below it; other nodes get none.
+
+    Args:
+        root: whether it describes a whole object, whose apiVersion, kind and names rules see.
+    """
 
     def __init__(self, schema: Mapping[str, Any], *, root: bool) -> None:
         entries = schema.get("x-kubernetes-validations") or ()
