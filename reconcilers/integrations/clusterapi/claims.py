@@ -266,14 +266,15 @@ class ClaimReconciler:
         the pass over the pool gives the address to this claim.
 
         Returns:
-            The outcome of the pass; None if the IPAddress is not one of an earlier claim, so that
-            the pass goes on.
+            The outcome of the pass; None if the pass goes on, because the IPAddress is not of an
+            earlier claim, or can answer this claim.
         """
         # Its own pool, not the claim's: that pool's grace period counts.
         pool = self._caches.pool_of(address)
         if RELEASED_AT in address.metadata.annotations:
             return await self._end_rest_if_due(address, pool)
         owner = find_controlling_claim(address)
+        # `is_restored`: it is being deleted, and this claim is not its owner.
         if owner is None or not is_restored(address, claim) or not why_unusable(address, claim):
             return None
         live = await self._read_live_claim(claim.metadata.key)
@@ -281,6 +282,8 @@ class ClaimReconciler:
         if live is not None and live.metadata.uid != owner.uid:
             reason = "it belonged to an earlier claim of the same name"
             await self._release(address, pool, since=self._clock.now(), why=reason)
+        # Otherwise the claim is gone, or the live claim is the owner. Then nothing is released
+        # here: the cache is stale, and the event that updates it leads to the next pass.
         return SETTLED
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:

@@ -24,7 +24,7 @@ from reconcilers.integrations.clusterapi.picture import make_views
 from reconcilers.integrations.core.live import (
     Live,
     PlatformSource,
-    either,
+    make_pool_lister,
     names_of,
     watch_pools,
     watch_resource,
@@ -69,8 +69,8 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
 
     return Live(
         [
-            watch_resource(claims, either(_name_pool)),
-            watch_resource(addresses, either(_name_pool)),
+            watch_resource(claims, make_pool_lister(_name_pool)),
+            watch_resource(addresses, make_pool_lister(_name_pool)),
             *map(watch_pools, pools.values()),
         ],
         names,

@@ -206,7 +206,14 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         reading: NetworkPoolReading,
         granted: Sequence[Granted[IPAddressClaim]],
     ) -> list[Kept[IPAddressClaim]]:
-        """Write IPAddresses and statuses for promises; a paused pool keeps none of them."""
+        """Write promises to their claims, each with the promised version as precondition.
+
+        The IPAddress of a promise is written before its claim.
+
+        Returns:
+            The result of the write of each promise, also of a failed one. For a paused pool an
+            empty list, because nothing is written.
+        """
         if self.is_paused(pool):
             return []
         return await self._requests.keep(pool, _make_claims_reading(pool, reading), granted)
@@ -270,7 +277,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     @override
     def count_addresses(self, pool: Key) -> int:
         """Return how many IPAddresses name a pool, by the cache."""
-        return self._parts.reader.count(_make_pool_name(pool))
+        return self._parts.reader.count_addresses(_make_pool_name(pool))
 
     @override
     async def blockers(self, pool: NetworkPool, journal: Journal) -> int:

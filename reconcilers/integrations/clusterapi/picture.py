@@ -128,7 +128,9 @@ def _make_family(contents: PoolContents, offers: str) -> PoolFamily:
 def _compute_capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a pool, in blocks; promised blocks count as held."""
     states = contents.states.items()
-    promised = [blocks for blocks, by_holder in states if "promised" in by_holder.values()]
+    promised = [
+        block_range for block_range, by_holder in states if "promised" in by_holder.values()
+    ]
     return capacity_with(holdings.space(), promised)
 
 

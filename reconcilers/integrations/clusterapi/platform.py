@@ -141,6 +141,7 @@ class ClusterApiPlatform(Platform):
         from reconcilers.integrations.clusterapi.serving import ClusterApi
         from reconcilers.integrations.core.sharing import HoldersBeside
 
+        # The integration adds itself to the manager.
         integration = ClusterApi(parts)
         return HoldersBeside([integration], claims=integration.claims)
 

@@ -162,7 +162,9 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
     ) -> ContractReading:
         """Read the claims and IPAddresses of a pool at least as far as its journal says."""
         space = parse_geometry(pool)
-        reading = await self._parts.reader.at_least(self._claims.name_of(pool), space, journal)
+        reading = await self._parts.reader.read_up_to_journal(
+            self._claims.name_of(pool), space, journal
+        )
         return ClaimsReading(space, reading.holdings, reading.views)
 
     @override

@@ -149,7 +149,9 @@ def missing_metadata(
         )
         if required_owner is not None:
             missing_owners.remove(required_owner)
-            references.append(reference if _says(reference, required_owner) else required_owner)
+            references.append(
+                reference if _matches_required_owner(reference, required_owner) else required_owner
+            )
         elif not is_stale(reference):
             references.append(reference)
     references += missing_owners
@@ -164,13 +166,13 @@ def missing_metadata(
     return patch
 
 
-def _says(reference: OwnerReference, ours: OwnerReference) -> bool:
-    """Return whether a reference has the uid of ours, and each flag that ours sets.
+def _matches_required_owner(reference: OwnerReference, required_owner: OwnerReference) -> bool:
+    """Return whether a reference has the uid of a required owner, and each flag that it sets.
 
-    A flag of ours that is None is not required, so the reference may have any value.
+    A flag of the required owner that is None is not required: the reference may have any value.
     """
     return (
-        reference.uid == ours.uid
-        and ours.controller in {None, reference.controller}
-        and ours.blockOwnerDeletion in {None, reference.blockOwnerDeletion}
+        reference.uid == required_owner.uid
+        and required_owner.controller in {None, reference.controller}
+        and required_owner.blockOwnerDeletion in {None, reference.blockOwnerDeletion}
     )

@@ -181,7 +181,7 @@ class ClaimKind(
         """
         name, reader = self._name_pool(pool), self._reader
         reader.check_cached(name)
-        if count := reader.count(name):  # the deletion waits anyway, so no LIST is sent
+        if count := reader.count_addresses(name):  # the deletion waits anyway, so no LIST is sent
             return count
         return await reader.count_blockers(
             self._source, name, journal=journal, fence=self.writes.fence

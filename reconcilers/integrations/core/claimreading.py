@@ -61,7 +61,7 @@ class PoolLayouts(Protocol):
         ...
 
 
-PoolT = TypeVar("PoolT", bound=Hashable)
+PoolNameT = TypeVar("PoolNameT", bound=Hashable)
 SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
 ClaimT = TypeVar("ClaimT", bound=Object)
 AddressT = TypeVar("AddressT", bound=Object)
@@ -71,10 +71,10 @@ Claim_co = TypeVar("Claim_co", bound=Object, covariant=True)
 Address_co = TypeVar("Address_co", bound=Object, covariant=True)
 
 
-class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
+class ClaimFields(ABC, Generic[PoolNameT, ClaimT, AddressT]):
     """Reads the fields of claims of one kind and of their IPAddresses, without any cache.
 
-    PoolT is the type that identifies a pool. Its text is the key of the pool in the index
+    PoolNameT is the type that identifies a pool. Its text is the key of the pool in the index
     SPACE_INDEX of both caches.
 
     Args:
@@ -91,19 +91,19 @@ class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
         """The full name of the kind of IPAddresses, as the revisions of journals name it."""
 
     @abstractmethod
-    def namespace_of(self, pool: PoolT) -> str:
+    def namespace_of(self, pool: PoolNameT) -> str:
         """Return the namespace of the claims of a pool; empty for all namespaces."""
 
     @abstractmethod
-    def pool_of_claim(self, claim: ClaimT) -> PoolT | None:
+    def pool_of_claim(self, claim: ClaimT) -> PoolNameT | None:
         """Return the pool that a claim names; None for a pool that is not served here."""
 
     @abstractmethod
-    def pool_of_address(self, address: AddressT) -> PoolT | None:
+    def pool_of_address(self, address: AddressT) -> PoolNameT | None:
         """Return the pool that an IPAddress names; None for a pool that is not served here."""
 
     @abstractmethod
-    def pool_of_outline(self, outline: Object) -> PoolT | None:
+    def pool_of_outline(self, outline: Object) -> PoolNameT | None:
         """Return the pool that the outline of a claim or an IPAddress names.
 
         Args:
@@ -126,7 +126,7 @@ class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
         """Return whether a claim holds an address by its own status."""
 
 
-class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
+class ClaimSource(ABC, Generic[PoolNameT, SpaceT_contra, ClaimT, AddressT]):
     """The claims of one kind and their IPAddresses in caches, and which pools they concern."""
 
     claims: Cache[ClaimT]
@@ -136,7 +136,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
 
     @property
     @abstractmethod
-    def fields(self) -> ClaimFields[PoolT, ClaimT, AddressT]:
+    def fields(self) -> ClaimFields[PoolNameT, ClaimT, AddressT]:
         """The functions that read the fields of these objects."""
 
     @property
@@ -150,7 +150,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
         return self.fields.address_kind
 
     @abstractmethod
-    def pools_of_address(self, address: AddressT) -> Iterable[PoolT]:
+    def pools_of_address(self, address: AddressT) -> Iterable[PoolNameT]:
         """Return the pools that an IPAddress concerns.
 
         These are the pool that the IPAddress names, and pools that would create an IPAddress of
@@ -159,7 +159,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def addresses_of_pool(self, pool: PoolT, space: SpaceT_contra) -> Iterable[AddressT]:
+    def addresses_of_pool(self, pool: PoolNameT, space: SpaceT_contra) -> Iterable[AddressT]:
         """Return the IPAddresses in the cache that concern a pool, each once.
 
         Args:
@@ -171,7 +171,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
         """Return the IPAddresses in the cache that are for a claim."""
 
     @abstractmethod
-    def list_pause_sources(self) -> Sequence[HolderSource[PoolT, object]]:
+    def list_pause_sources(self) -> Sequence[HolderSource[PoolNameT, object]]:
         """Return the sources of what pauses claims, besides the claims themselves."""
 
     @abstractmethod
@@ -185,7 +185,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
     @abstractmethod
     def facts_of(
         self,
-        pool: PoolT,
+        pool: PoolNameT,
         space: SpaceT_contra,
         claim: ClaimT | None,
         addresses: Sequence[AddressT],
@@ -205,8 +205,8 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
 
 
 def check_readable(
-    fields: ClaimFields[PoolT, ClaimT, AddressT],
-    pool: PoolT,
+    fields: ClaimFields[PoolNameT, ClaimT, AddressT],
+    pool: PoolNameT,
     claims: Mapping[Key, str],
     addresses: Mapping[Key, str],
 ) -> None:
@@ -246,9 +246,9 @@ def check_readable(
 
 async def list_addresses(
     client: Client,
-    fields: ClaimFields[PoolT, ClaimT, AddressT],
+    fields: ClaimFields[PoolNameT, ClaimT, AddressT],
     kind: Resource[AddressT],
-    pool: PoolT,
+    pool: PoolNameT,
 ) -> list[AddressT]:
     """Return the IPAddresses of a kind that name a pool, by a LIST that begins now.
 
@@ -261,7 +261,9 @@ async def list_addresses(
     return [address for address in page.items if fields.pool_of_address(address) == pool]
 
 
-def check_source(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT) -> None:
+def check_source(
+    source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], pool: PoolNameT
+) -> None:
     """Raise if undecodable objects of a source's caches may hold addresses of a pool.
 
     Raises:
@@ -271,13 +273,15 @@ def check_source(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: Poo
     check_readable(source.fields, pool, *unreadable)
 
 
-def holder_of_claim(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], claim: ClaimT) -> Holder:
+def holder_of_claim(
+    source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], claim: ClaimT
+) -> Holder:
     """Return the identity of a claim as a holder of addresses."""
     return Holder(source.claim_kind, claim.metadata.key)
 
 
 def holder_of_address(
-    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], address: AddressT
+    source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], address: AddressT
 ) -> Holder:
     """Return the holder of an IPAddress's address: its claim, or the IPAddress without a claim."""
     claim = source.fields.claim_of_address(address)
@@ -286,7 +290,7 @@ def holder_of_address(
     return Holder(source.claim_kind, claim)
 
 
-def has_memory(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], journal: Journal) -> bool:
+def has_memory(source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], journal: Journal) -> bool:
     """Return whether a journal has a revision of claims and a revision of their IPAddresses.
 
     Without the revision of IPAddresses it is unknown how far to read them, so an IPAddress without
@@ -296,7 +300,9 @@ def has_memory(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], journal: Jo
 
 
 def lacks_memory(
-    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], view: SpaceView[ClaimT], journal: Journal
+    source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
+    view: SpaceView[ClaimT],
+    journal: Journal,
 ) -> bool:
     """Return whether a journal may lack promises to claims, so that the pool needs a fence.
 
@@ -338,7 +344,7 @@ class ClaimsReading(Generic[SpaceT]):
     views: Mapping[str, ClaimSpaceView[Object, Object]]
 
     def view_of(
-        self, fields: ClaimFields[PoolT, ClaimT, AddressT]
+        self, fields: ClaimFields[PoolNameT, ClaimT, AddressT]
     ) -> ClaimSpaceView[ClaimT, AddressT]:
         """Return the view of the claims of one kind.
 
@@ -355,25 +361,25 @@ class ClaimsReading(Generic[SpaceT]):
         return journal
 
 
-class ClaimHistory(Protocol[PoolT]):
+class ClaimHistory(Protocol[PoolNameT]):
     """The methods of `ClaimReader` that do not depend on the type of the pool's space."""
 
-    def check_cached(self, pool: PoolT) -> None:
+    def check_cached(self, pool: PoolNameT) -> None:
         """Raise if the caches show objects that cannot be decoded and may be the pool's."""
         ...
 
-    def count(self, pool: PoolT) -> int:
+    def count_addresses(self, pool: PoolNameT) -> int:
         """Return how many IPAddresses name a pool, as the caches show it."""
         ...
 
-    def note_kept(self, pool: PoolT, promises: Iterable[Promise]) -> None:
+    def note_kept(self, pool: PoolNameT, promises: Iterable[Promise]) -> None:
         """Note the IPAddresses that were created for promises, before they may be deleted."""
         ...
 
     async def void_earlier(
         self,
-        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
-        pool: PoolT,
+        source: ClaimSource[PoolNameT, OtherSpaceT, ClaimT, AddressT],
+        pool: PoolNameT,
         fence: Fence[ClaimT],
     ) -> Fenced:
         """Void every promise to claims of a kind that was made before the pool was read."""
@@ -381,8 +387,8 @@ class ClaimHistory(Protocol[PoolT]):
 
     async def count_blockers(
         self,
-        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
-        pool: PoolT,
+        source: ClaimSource[PoolNameT, OtherSpaceT, ClaimT, AddressT],
+        pool: PoolNameT,
         journal: Journal,
         fence: Fence[ClaimT],
     ) -> int:
@@ -390,7 +396,7 @@ class ClaimHistory(Protocol[PoolT]):
         ...
 
 
-class ClaimReader(Generic[PoolT, SpaceT]):
+class ClaimReader(Generic[PoolNameT, SpaceT]):
     """Reads what the claims of pools hold.
 
     The holdings of each pool are stored between passes, and changes of objects update them.
@@ -405,7 +411,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
     def __init__(
         self,
         client: Client,
-        sources: Sequence["ReadSource[PoolT, SpaceT, Object, Object]"],
+        sources: Sequence["ReadSource[PoolNameT, SpaceT, Object, Object]"],
         clock: Clock,
         patience: float,
         check_interval: float = CHECK_SECONDS,
@@ -413,20 +419,20 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         self._client = client
         self._sources = {source.claim_kind: source for source in sources}
         self._wait = CacheWait(clock, patience)
-        self._kept = KeptHoldings[PoolT, SpaceT](
+        self._kept = KeptHoldings[PoolNameT, SpaceT](
             [kept for source in sources for kept in source.list_holder_sources()],
             self.find_facts,
             lambda space: space.layouts,
             clock=clock,
             check_interval=check_interval,
         )
-        self._created: dict[PoolT, dict[Identity, int]] = {}
+        self._address_revisions: dict[PoolNameT, dict[Identity, int]] = {}
         """By pool and promise of its journal: the resourceVersion of the promise's IPAddress.
 
         0 means that a LIST showed no IPAddress of the promise.
         """
 
-    def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
+    def find_facts(self, pool: PoolNameT, holder: Holder, space: SpaceT) -> Facts | None:
         """Return the facts of a holder for a pool, from the caches.
 
         Returns:
@@ -434,27 +440,28 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         """
         return find_facts(self._sources.values(), pool, holder=holder, space=space)
 
-    def read_cached(self, pool: PoolT, space: SpaceT) -> ClaimsReading[SpaceT]:
+    def read_cached(self, pool: PoolNameT, space: SpaceT) -> ClaimsReading[SpaceT]:
         """Return a reading from the caches, without a check that they are current enough."""
         holdings = self._kept.holdings(pool, space)
         return ClaimsReading(space, holdings, self._make_cached_views(pool, holdings))
 
     def _make_cached_views(
-        self, pool: PoolT, holdings: Holdings
+        self, pool: PoolNameT, holdings: Holdings
     ) -> Mapping[str, ClaimSpaceView[Object, Object]]:
         """Return the view of each kind of claims, by its full name, from the caches."""
-        created = self._created.get(pool, {})
+        address_revisions = self._address_revisions.get(pool, {})
         return {
-            kind: source.make_view(holdings, created) for kind, source in self._sources.items()
+            kind: source.make_view(holdings, address_revisions)
+            for kind, source in self._sources.items()
         }
 
     def make_cached_view(
         self,
-        source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
-        pool: PoolT,
+        source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
+        pool: PoolNameT,
         holdings: Holdings,
     ) -> ClaimSpaceView[ClaimT, AddressT]:
-        """Return the view of the claims of one kind, from the caches.
+        """Return the cached view of one kind, with the IPAddresses that were noted for promises.
 
         It is for NetworkPools: their passes read IPAllocations and claims into one Holdings.
 
@@ -462,10 +469,10 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             source: the caches of the kind.
             holdings: those of the pool, with requests of all kinds.
         """
-        return ReadSource(source).make_view(holdings, self._created.get(pool, {}))
+        return ReadSource(source).make_view(holdings, self._address_revisions.get(pool, {}))
 
-    async def at_least(
-        self, pool: PoolT, space: SpaceT, journal: Journal
+    async def read_up_to_journal(
+        self, pool: PoolNameT, space: SpaceT, journal: Journal
     ) -> ClaimsReading[SpaceT]:
         """Return a reading that includes everything up to a journal's revisions.
 
@@ -481,7 +488,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             return self.read_cached(pool, space)
         return await self.read_lists(pool, space, journal)
 
-    def check_cached(self, pool: PoolT) -> None:
+    def check_cached(self, pool: PoolNameT) -> None:
         """Raise if undecodable objects in the caches may hold addresses of a pool.
 
         Raises:
@@ -490,7 +497,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         for source in self._sources.values():
             source.check(pool)
 
-    def can_read_cached(self, pool: PoolT, journal: Journal) -> bool:
+    def can_read_cached(self, pool: PoolNameT, journal: Journal) -> bool:
         """Return whether a pass may read the caches (`read_cached`); if not, it must send LISTs.
 
         It may if two conditions hold. The caches have read up to the journal's revisions. And for
@@ -512,22 +519,22 @@ class ClaimReader(Generic[PoolT, SpaceT]):
                 return False
         return True
 
-    def note_kept(self, pool: PoolT, promises: Iterable[Promise]) -> None:
+    def note_kept(self, pool: PoolNameT, promises: Iterable[Promise]) -> None:
         """Note the IPAddresses that were created for promises, before they may be deleted."""
         # The pass that settles these promises later needs the resourceVersions for the journal.
-        created = self._created.setdefault(pool, {})
+        address_revisions = self._address_revisions.setdefault(pool, {})
         for promise in promises:
             source = self._sources[promise.kind]
             revision = source.find_revision(promise)
             if revision is not None:  # the cache shows the IPAddress already
-                created[promise.identity] = revision
+                address_revisions[promise.identity] = revision
 
-    def _note_shown(self, pool: PoolT, journal: Journal) -> None:
+    def _note_shown(self, pool: PoolNameT, journal: Journal) -> None:
         """Note the IPAddresses of a journal's promises; forget promises that the journal dropped.
 
         An IPAddress that the caches do not show stays as it was noted before.
         """
-        noted_before, noted_now = self._created.get(pool, {}), dict[Identity, int]()
+        noted_before, noted_now = self._address_revisions.get(pool, {}), dict[Identity, int]()
         for promise in journal.promises:
             source = self._sources.get(promise.kind)
             # A promise to a request of another kind, such as an IPAllocation, has no IPAddress.
@@ -539,10 +546,10 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             )
             if revision is not None:
                 noted_now[promise.identity] = revision
-        self._created[pool] = noted_now
+        self._address_revisions[pool] = noted_now
 
     async def read_lists(
-        self, pool: PoolT, space: SpaceT, journal: Journal
+        self, pool: PoolNameT, space: SpaceT, journal: Journal
     ) -> ClaimsReading[SpaceT]:
         """Return the reading of a pool by LISTs that begin now.
 
@@ -556,13 +563,13 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         lists = {
             kind: await source.list(self._client, pool) for kind, source in self._sources.items()
         }
-        created = self._created.setdefault(pool, {})
+        address_revisions = self._address_revisions.setdefault(pool, {})
         facts = (entry for listed in lists.values() for entry in listed.facts(pool, space))
         holdings = Holdings(space.layouts, facts)
         views: dict[str, ClaimSpaceView[Object, Object]] = {}
         for kind, listed in lists.items():
-            # The view shares `created`, so it also shows the entries that are added below.
-            view = listed.view(holdings, created)
+            # The view shares `address_revisions`, so it also shows the entries added below.
+            view = listed.view(holdings, address_revisions)
             self._wait.note_list((kind, pool), listed.list_claims(pool))
             self._wait.note_list((listed.address_kind, pool), listed.list_addresses(pool))
             # Of a promise that is over by its claim, the LIST of IPAddresses, which came later,
@@ -570,12 +577,14 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             still_open = {promise.identity for promise in settle(journal, kind, view).promises}
             for promise in journal.promises:
                 if promise.kind == kind and promise.identity not in still_open:
-                    created[promise.identity] = highest_revision(listed.addresses_of(promise.key))
+                    address_revisions[promise.identity] = highest_revision(
+                        listed.addresses_of(promise.key)
+                    )
             views[kind] = view
         return ClaimsReading(space, holdings, views)
 
     async def list_claims(
-        self, source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT], pool: PoolT
+        self, source: ClaimSource[PoolNameT, OtherSpaceT, ClaimT, AddressT], pool: PoolNameT
     ) -> tuple[int, list[ClaimT]]:
         """Return the claims of a kind that name a pool, by a LIST that begins now.
 
@@ -595,8 +604,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     async def void_earlier(
         self,
-        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
-        pool: PoolT,
+        source: ClaimSource[PoolNameT, OtherSpaceT, ClaimT, AddressT],
+        pool: PoolNameT,
         fence: Fence[ClaimT],
     ) -> Fenced:
         """Void every promise to claims of a kind that was made before the pool was read.
@@ -631,8 +640,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     async def count_blockers(
         self,
-        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
-        pool: PoolT,
+        source: ClaimSource[PoolNameT, OtherSpaceT, ClaimT, AddressT],
+        pool: PoolNameT,
         journal: Journal,
         fence: Fence[ClaimT],
     ) -> int:
@@ -672,21 +681,21 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         }
         return len(holders)
 
-    def count(self, pool: PoolT) -> int:
+    def count_addresses(self, pool: PoolNameT) -> int:
         """Return how many IPAddresses name a pool, as the caches show it."""
-        return sum(source.count(pool) for source in self._sources.values())
+        return sum(source.count_addresses(pool) for source in self._sources.values())
 
-    def forget(self, pool: PoolT) -> None:
+    def forget(self, pool: PoolNameT) -> None:
         """Forget a pool that is gone."""
         self._kept.forget(pool)
-        self._created.pop(pool, None)
+        self._address_revisions.pop(pool, None)
         for source in self._sources.values():
             self._wait.forget((source.claim_kind, pool))
             self._wait.forget((source.address_kind, pool))
 
 
 @dataclass(frozen=True, slots=True)
-class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
+class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
     """Claims of one kind and their IPAddresses, as LISTs showed them.
 
     Args:
@@ -699,7 +708,7 @@ class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         unreadable: the claims that cannot be decoded.
     """
 
-    source: ClaimSource[PoolT, SpaceT, Claim_co, Address_co]
+    source: ClaimSource[PoolNameT, SpaceT, Claim_co, Address_co]
     position: int
     addresses_position: int
     claims: Mapping[Key, Claim_co]
@@ -712,12 +721,12 @@ class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         """The full name of the kind of IPAddresses."""
         return self.source.address_kind
 
-    def list_claims(self, pool: PoolT) -> list[Claim_co]:
+    def list_claims(self, pool: PoolNameT) -> list[Claim_co]:
         """Return the claims that name a pool."""
         pool_of = self.source.fields.pool_of_claim
         return [claim for claim in self.claims.values() if pool_of(claim) == pool]
 
-    def list_addresses(self, pool: PoolT) -> list[Address_co]:
+    def list_addresses(self, pool: PoolNameT) -> list[Address_co]:
         """Return the IPAddresses that concern a pool."""
         addresses = chain(*self.by_claim.values(), self.unclaimed)
         pools_of = self.source.pools_of_address
@@ -727,7 +736,7 @@ class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         """Return the IPAddresses that belong to a claim."""
         return self.by_claim.get(claim, [])
 
-    def facts(self, pool: PoolT, space: SpaceT) -> Iterator[tuple[Holder, Facts]]:
+    def facts(self, pool: PoolNameT, space: SpaceT) -> Iterator[tuple[Holder, Facts]]:
         """Yield the holders of a pool, each with its facts."""
         source = self.source
         # IPAddresses may name a claim that is gone: it is a holder as well.
@@ -766,8 +775,8 @@ class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
 
 
 async def _list_source(
-    client: Client, source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT
-) -> _ListedSource[PoolT, SpaceT, ClaimT, AddressT]:
+    client: Client, source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], pool: PoolNameT
+) -> _ListedSource[PoolNameT, SpaceT, ClaimT, AddressT]:
     """Return the claims of a kind that may be a pool's, and their IPAddresses, by LISTs.
 
     Raises:
@@ -795,7 +804,7 @@ async def _list_source(
     )
 
 
-class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
+class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
     """The caches of one kind of claims, in a form that hides the types of the objects.
 
     So a reader can have sources of several kinds in one collection.
@@ -804,7 +813,7 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         source: the caches of the kind; only it depends on the types of the objects.
     """
 
-    def __init__(self, source: ClaimSource[PoolT, SpaceT, Claim_co, Address_co]) -> None:
+    def __init__(self, source: ClaimSource[PoolNameT, SpaceT, Claim_co, Address_co]) -> None:
         self._source = source
         self.claim_kind = source.claim_kind
         """The full name of the kind of claims."""
@@ -815,7 +824,7 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         """Return whether a holder is a claim of the kind, or an IPAddress without a claim."""
         return holder.kind in (self.claim_kind, self.address_kind)
 
-    def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
+    def find_facts(self, pool: PoolNameT, holder: Holder, space: SpaceT) -> Facts | None:
         """Return the facts of a holder for a pool, from the caches.
 
         Args:
@@ -836,7 +845,7 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
             return source.facts_of(pool, space, claim=None, addresses=[])
         return source.facts_of(pool, space, claim=None, addresses=[address])
 
-    def check(self, pool: PoolT) -> None:
+    def check(self, pool: PoolNameT) -> None:
         """Raise if undecodable objects in the caches may hold addresses of a pool.
 
         Raises:
@@ -844,7 +853,7 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         """
         check_source(self._source, pool)
 
-    def has_read(self, wait: CacheWait, pool: PoolT, journal: Journal) -> bool:
+    def has_read(self, wait: CacheWait, pool: PoolNameT, journal: Journal) -> bool:
         """Return whether both caches have read up to a journal's revisions.
 
         Args:
@@ -887,13 +896,13 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         """Return the resourceVersion of a promise's IPAddress; None if the cache has none."""
         return _find_revision(self._source, self._source.addresses_of, promise)
 
-    def count(self, pool: PoolT) -> int:
+    def count_addresses(self, pool: PoolNameT) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
         return len(self._source.addresses.by_index(SPACE_INDEX, str(pool)))
 
     async def list(
-        self, client: Client, pool: PoolT
-    ) -> _ListedSource[PoolT, SpaceT, Claim_co, Address_co]:
+        self, client: Client, pool: PoolNameT
+    ) -> _ListedSource[PoolNameT, SpaceT, Claim_co, Address_co]:
         """Return the claims that may be a pool's, and their IPAddresses, by LISTs.
 
         Raises:
@@ -902,26 +911,26 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         """
         return await _list_source(client, self._source, pool)
 
-    def list_holders(self, pool: PoolT, space: SpaceT) -> Iterator[Holder]:
+    def list_holders(self, pool: PoolNameT, space: SpaceT) -> Iterator[Holder]:
         """Yield the holders of a pool that the caches show; a holder may come twice."""
         for source in self.list_holder_sources():
             yield from source.list_holders(pool, space)
 
-    def list_holder_sources(self) -> Sequence[HolderSource[PoolT, SpaceT]]:
+    def list_holder_sources(self) -> Sequence[HolderSource[PoolNameT, SpaceT]]:
         """Return claims, IPAddresses and what pauses claims, as sources of holdings."""
         return _sources_of_holdings(self._source)
 
 
 def _sources_of_holdings(
-    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
-) -> Sequence[HolderSource[PoolT, SpaceT]]:
+    source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
+) -> Sequence[HolderSource[PoolNameT, SpaceT]]:
     """Return the sources of holdings: claims, IPAddresses, and what pauses claims."""
 
-    def claims_of(pool: PoolT, _: SpaceT) -> Iterable[ClaimT]:
+    def claims_of(pool: PoolNameT, _: SpaceT) -> Iterable[ClaimT]:
         """Return the cached claims that name a pool."""
         return source.claims.by_index(SPACE_INDEX, str(pool))
 
-    def pools_of_claim(claim: ClaimT) -> Iterable[PoolT]:
+    def pools_of_claim(claim: ClaimT) -> Iterable[PoolNameT]:
         """Return the pool that a claim names; empty for a pool that is not served here."""
         pool = source.fields.pool_of_claim(claim)
         return () if pool is None else (pool,)
@@ -944,7 +953,7 @@ def _sources_of_holdings(
 
 
 def _find_revision(
-    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
+    source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
     addresses_of: Callable[[Key], Iterable[AddressT]],
     promise: Promise,
 ) -> int | None:
@@ -958,8 +967,8 @@ def _find_revision(
 
 
 def find_facts(
-    sources: Iterable[ReadSource[PoolT, SpaceT, Object, Object]],
-    pool: PoolT,
+    sources: Iterable[ReadSource[PoolNameT, SpaceT, Object, Object]],
+    pool: PoolNameT,
     holder: Holder,
     space: SpaceT,
 ) -> Facts | None:

@@ -104,7 +104,7 @@ def watch_pools(pools: Informer[T]) -> WatchedResource[Object]:
         """Return the name of a pool."""
         return (PoolName(kind, pool.metadata.key),)
 
-    return watch_resource(pools, either(name_pool))
+    return watch_resource(pools, make_pool_lister(name_pool))
 
 
 def watch_holders(
@@ -122,7 +122,7 @@ def watch_holders(
         pool = pool_of(holder)
         return () if pool is None else (PoolName(kind, pool),)
 
-    return watch_resource(holders, either(name_pool))
+    return watch_resource(holders, make_pool_lister(name_pool))
 
 
 def names_of(kind: str, pools: Iterable[Object]) -> list[PoolName]:
@@ -130,7 +130,9 @@ def names_of(kind: str, pools: Iterable[Object]) -> list[PoolName]:
     return [PoolName(kind, key) for key in sorted(pool.metadata.key for pool in pools)]
 
 
-def either(of: Callable[[T], Iterable[PoolName]]) -> Callable[[Change[T]], set[PoolName]]:
+def make_pool_lister(
+    of: Callable[[T], Iterable[PoolName]],
+) -> Callable[[Change[T]], set[PoolName]]:
     """Return a function from a change to the pools of the object before it and after it.
 
     Args:

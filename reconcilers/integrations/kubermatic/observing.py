@@ -311,16 +311,16 @@ class KubermaticObserver(AllKindsIntegration):
         super().__init__(parts)
         self.holders = ObservedHolders()
         """What KKP holds of NetworkPools, for the reconciler of NetworkPools."""
-        self._pools = parts.networkpools
+        self._networkpools = parts.networkpools
         self._allocations = parts.allocations
-        self._networkpools: Controller | None = None
+        self._networkpool_controller: Controller | None = None
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Let changes of IPAMAllocations enqueue NetworkPools in this controller.
 
         It is called before the integration begins to work, because that makes the watches.
         """
-        self._networkpools = controller
+        self._networkpool_controller = controller
 
     @override
     def _begin(self, is_served: bool) -> Work | None:
@@ -337,14 +337,17 @@ class KubermaticObserver(AllKindsIntegration):
 
     @override
     def _work(self) -> Work:
-        """Set up the cache and the two controllers of events; return the work that runs them."""
+        """Set up what observes KKP; return the work that runs it.
+
+        That is the cache, the two controllers of events, and the watch that enqueues NetworkPools.
+        """
         self._log.info("Observing IPAMAllocations of KKP")
         extension = self._manager.extension(sharded=True)
         observed = extension.informer(ALLOCATIONS)
         self.holders.observed = observed
         reconciler = ConflictReconciler(
             observed.cache,
-            self._pools.cache,
+            self._networkpools.cache,
             allocations=self._allocations.cache,
             recorder=self._recorder,
         )
@@ -356,8 +359,8 @@ class KubermaticObserver(AllKindsIntegration):
         shared = SharedPoolReconciler(extension.client, self._spaces, self._recorder)
         announced = KeyWatch(self._overlaps.of_kind(POOLS.kind), LOW_PRIORITY)
         extension.controller("kubermatic-shared", shared.reconcile, watches=[announced])
-        if self._networkpools is not None:
-            pools = self._pools.cache
+        if self._networkpool_controller is not None:
+            pools = self._networkpools.cache
 
             def list_all_pools(_: Key) -> Iterable[Key]:
                 # The addresses of an IPAMAllocation that cannot be decoded are unknown.
@@ -368,5 +371,5 @@ class KubermaticObserver(AllKindsIntegration):
                 lambda allocation: list_pools_with_addresses(pools, allocation),
                 unreadable=list_all_pools,
             )
-            watch.connect(self._networkpools.queue)
+            watch.connect(self._networkpool_controller.queue)
         return extension.run

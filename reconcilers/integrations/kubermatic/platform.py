@@ -106,10 +106,12 @@ class KubermaticPlatform(Platform):
         if not parts.settings.kubermatic.observe:
             from reconcilers.integrations.kubermatic.serving import Kubermatic
 
+            # The integration adds itself to the manager.
             Kubermatic(parts)
             return NOTHING_SHARED
         from reconcilers.integrations.kubermatic.observing import KubermaticObserver
 
+        # The integration adds itself to the manager.
         observer = KubermaticObserver(parts)
         return HoldersBeside([observer], observed=observer.holders)
 
@@ -127,6 +129,7 @@ class KubermaticPlatform(Platform):
         """Return the lister of IPAMAllocations' addresses; None if KKP is not observed."""
         if not settings.kubermatic.observe:
             return None  # KKP does not allocate then, so NetworkPools need not keep clear of it
+        # Imported here: only a process that observes KKP needs that module.
         from reconcilers.integrations.kubermatic.observing import list_observed_holdings
 
         return list_observed_holdings

@@ -514,6 +514,8 @@ class Pools(
         async def confirm_one(allocation: IPAMAllocation, key: Key) -> None:
             """Read the Cluster of an allocation; confirm the allocation if the Cluster moved."""
             cluster = await self._client.find(CLUSTERS, key)
+            # If the Cluster is gone, a later pass examines the allocation as one without a
+            # Cluster. Its addresses stay in use while the allocation exists.
             if cluster is not None and cluster.datacenter not in live.spec.datacenters:
                 confirmed.append(allocation)
 

@@ -336,9 +336,10 @@ def compute_facts(
         name = side.address_name(claim)
         is_named = any(address.metadata.name == name for address in of_pool)
         if side.holds(claim) and not is_named:
-            recorded = [*parts_of(space, space.find_named_addresses(name))]
-            parts.update(dict.fromkeys(recorded))
-            is_in_use = is_in_use or bool(recorded)
+            # Until the IPAddress shows which address it is, each reading of the name is held.
+            readings = [*parts_of(space, space.find_named_addresses(name))]
+            parts.update(dict.fromkeys(readings))
+            is_in_use = is_in_use or bool(readings)
         created = claim.metadata.creationTimestamp
         if created is not None and side.waits(claim):
             place = created, Holder(side.claim_kind, claim.metadata.key)

@@ -237,14 +237,15 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """
         space = self._spaces.get_space(pool)
         name, key = self._side.address_name(claim), claim.metadata.key
-        recorded = space.find_named_addresses(name)
+        readings = space.find_named_addresses(name)
         if current is not None:  # it is being deleted
             address = parse_single(current.spec.address)
-            address = address if address in recorded else None
+            address = address if address in readings else None
         elif Key(key.namespace, name) in self._side_caches.addresses:
             return None  # the IPAddress with the name is of another claim
         else:
-            address = next(iter(recorded), None)
+            # A name that can be read as several addresses counts as the first of them.
+            address = next(iter(readings), None)
         if address is None:
             return None  # the name does not tell which address the claim has
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings

@@ -110,6 +110,7 @@ class Metal3Platform(Platform):
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.metal3.serving import Metal3
 
+        # The integration adds itself to the manager.
         Metal3(parts)
         return NOTHING_SHARED
 

@@ -82,7 +82,7 @@ class ServedKinds:
         self.is_known = True
         """Whether `kinds` is up to date: discovery has answered since a definition changed."""
 
-    def check(self, pool: Key, journal: Journal) -> None:
+    def require_known_kinds(self, pool: Key, journal: Journal) -> None:
         """Raise unless this process serves all kinds of claims that hold addresses of a pool.
 
         Entries of a kind in the journal show that some replica has served that kind. If this
@@ -192,9 +192,10 @@ class Metal3Pools(
         """Return the kinds of claims that are served.
 
         Raises:
-            Behind: claims of a kind that is not served here may hold addresses of the pool.
+            Behind: claims of a kind that is not served here may hold addresses of the pool, or
+                discovery has not answered.
         """
-        self._served.check(pool.metadata.key, JOURNALS.read(pool))
+        self._served.require_known_kinds(pool.metadata.key, JOURNALS.read(pool))
         return [kind.served_requests for kind in self._served.kinds]
 
     @override
@@ -207,7 +208,7 @@ class Metal3Pools(
     ) -> ClaimsReading[EntrySpace]:
         """Read the claims and IPAddresses of a pool at least as far as its journal says."""
         space = self._spaces.get_space(pool)
-        return await self._parts.reader.at_least(pool.metadata.key, space, journal)
+        return await self._parts.reader.read_up_to_journal(pool.metadata.key, space, journal)
 
     @override
     def choose(
@@ -333,7 +334,7 @@ class Metal3Pools(
         if self._caches.is_pool_paused(pool):
             return SETTLED  # an event leads to the next pass when the pause ends
         journal = JOURNALS.read(pool)
-        self._served.check(pool.metadata.key, journal)
+        self._served.require_known_kinds(pool.metadata.key, journal)
         kinds = self._served.kinds
         await self._refuse_waiting(pool, "it is being deleted")
         for kind in kinds:

@@ -342,6 +342,11 @@ class Networks(
         reading: NetworkReading,
         granted: Sequence[Granted[VitistackAllocation]],
     ) -> list[Kept[VitistackAllocation]]:
+        """Write promises to their IPAllocations, each with the promised version as precondition.
+
+        Returns:
+            The result of the write of each promise, also of a failed one.
+        """
         return await self._writer.keep(granted, reading.static)
 
     @override

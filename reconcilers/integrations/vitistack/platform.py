@@ -94,5 +94,6 @@ class VitistackPlatform(Platform):
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.vitistack.serving import Vitistack
 
+        # The integration adds itself to the manager.
         Vitistack(parts)
         return NOTHING_SHARED

@@ -156,7 +156,7 @@ def deleted_by_cache(mp: Patch) -> None:
         self: ClaimKind[Any, Any, Any, Any, Any], pool: Any, journal: Journal
     ) -> int:
         del journal
-        return self._reader.count(self._name_pool(pool))
+        return self._reader.count_addresses(self._name_pool(pool))
 
     mp.setattr(ClaimKind, "blockers", count_cached)
 
