@@ -70,25 +70,28 @@ def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
 
 
 def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
-    """Yield the reservations of a block of a spec, in the order of its layout's `reserved`.
+    """Yield the reservations of the first block, in the order of its layout's `reserved`.
 
     They are the entries of `reserved`, the gateway if it is inside the block, and the edges if the
-    spec excludes them.
+    spec excludes them. A secondary block in `spec` has no effect.
     """
     for number, entry in enumerate(spec.reserved):
         yield Reservation(
-            entry.cidr, entry.cidr, field=("reserved", number), note=entry.description
+            entry.cidr, label=entry.cidr, field=("reserved", number), note=entry.description
         )
     block = addresstexts.parse_cidr_or_span(spec.cidr)
     # An invalid CIDR is reported by `parse_layout`.
     if block is None:
         return
-    gateway = addresstexts.parse_ends(spec.gateway, spec.gateway) if spec.gateway else None
-    if spec.gateway and gateway is not None and block.contains(gateway):
-        yield Reservation(gateway.text, spec.gateway, field=("gateway",), note="gateway")
+    if spec.gateway:
+        gateway = addresstexts.parse_ends(spec.gateway, spec.gateway)
+        if gateway is not None and block.contains(gateway):
+            yield Reservation(gateway.text, label=spec.gateway, field=("gateway",), note="gateway")
     if spec.excludeNetworkAndBroadcast:
         for name, address in name_edge_addresses(block).items():
-            yield Reservation(address.text, address.start_text, field=(EXCLUDE_EDGES,), note=name)
+            yield Reservation(
+                address.text, label=address.start_text, field=(EXCLUDE_EDGES,), note=name
+            )
 
 
 def parse_cidrs(spec: NetworkPoolSpec) -> list[AddressRange]:

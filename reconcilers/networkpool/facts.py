@@ -96,13 +96,13 @@ def name_spaces(ranges: Iterable[AddressRange]) -> tuple[PromisedRange, ...]:
     return tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in ranges)
 
 
-def compute_facts(allocation: IPAllocation, ours: str) -> Facts:
+def compute_facts(allocation: IPAllocation, our_manager: str) -> Facts:
     """Return the facts of an allocation: its ranges, and its place in the queue if it waits.
 
     Requests that get the same answer are one row of the queue.
 
     Args:
-        ours: our field manager; if it is not known, no status write counts as foreign.
+        our_manager: our field manager; if it is not known, no status write counts as foreign.
     """
     held_ranges, is_waiting = statusranges.list_held_ranges(allocation), is_unserved(allocation)
     # A status that a person wrote may name a range twice; facts have each range once.
@@ -114,30 +114,33 @@ def compute_facts(allocation: IPAllocation, ours: str) -> Facts:
         row=find_row(allocation) if is_waiting else None,
         uid=allocation.metadata.uid,
         is_in_use=bool(held_ranges) and allocation.status.phase == ALLOCATED,
-        foreign=last_foreign_write(allocation.metadata, ours),
+        foreign=last_foreign_write(allocation.metadata, our_manager),
     )
 
 
-def find_facts_in_pool(pool: Key, allocation: IPAllocation | None, ours: str) -> Facts | None:
+def find_facts_in_pool(
+    pool: Key, allocation: IPAllocation | None, our_manager: str
+) -> Facts | None:
     """Return the facts of an allocation for a pool; None if it is gone or names another pool.
 
     Args:
-        ours: our field manager.
+        our_manager: our field manager.
     """
     if allocation is None or allocation.pool_key != pool:
         return None
-    return compute_facts(allocation, ours)
+    return compute_facts(allocation, our_manager)
 
 
 def compute_holdings(allocations: Iterable[IPAllocation]) -> Holdings:
     """Return the holdings of the pool that all of these allocations name."""
     facts = (
-        (holder_of(allocation), compute_facts(allocation, ours="")) for allocation in allocations
+        (holder_of(allocation), compute_facts(allocation, our_manager=""))
+        for allocation in allocations
     )
     return Holdings(facts=facts)
 
 
-def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
+def concerns_pool(change: Change[IPAllocation], our_manager: str) -> bool:
     """Return whether a pass over the pool may do something about a change of an allocation.
 
     1. Its pool or its facts changed: yes.
@@ -147,10 +150,18 @@ def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
 
     Args:
         change: of one allocation.
-        ours: our field manager.
+        our_manager: our field manager.
     """
-    old = None if change.old is None else (change.old.pool_key, compute_facts(change.old, ours))
-    new = None if change.new is None else (change.new.pool_key, compute_facts(change.new, ours))
+    old = (
+        None
+        if change.old is None
+        else (change.old.pool_key, compute_facts(change.old, our_manager))
+    )
+    new = (
+        None
+        if change.new is None
+        else (change.new.pool_key, compute_facts(change.new, our_manager))
+    )
     if old is not None and new is not None and old != new:
         return True
     facts = new or old  # of a deleted allocation, those that it had

@@ -177,7 +177,7 @@ def _make_family(
         strays: held addresses outside of all blocks, to be shown with this block.
         all_known: whether all kinds of holders were read.
     """
-    cidr = block.spec.cidr
+    cidr_text = block.spec.cidr
     reservations = poolgeometry.list_reservations(block.spec)
     of_family = [
         HeldAddresses(entry.holder, AddressRange(*span, layout.family))
@@ -185,8 +185,8 @@ def _make_family(
         if (span := layout.span_of(entry.range)) is not None
     ]
     return PoolFamily(
-        cidr,
-        cidr,
+        offers=cidr_text,
+        label=cidr_text,
         cidr=layout.cidr,
         usable=tuple(layout.blocks),
         reserved=[

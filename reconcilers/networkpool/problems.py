@@ -320,12 +320,12 @@ class ForeignManagers:
     whichever replica set it. Once it is False, only a write that was seen sets it again.
 
     Args:
-        ours: our field manager; if that is not known, no manager counts as foreign.
+        our_manager: our field manager; if that is not known, no manager counts as foreign.
         silence: seconds after which a controller counts as stopped.
     """
 
-    def __init__(self, ours: str, silence: float) -> None:
-        self._ours = ours
+    def __init__(self, our_manager: str, silence: float) -> None:
+        self._our_manager = our_manager
         self._silence = silence
         self._seen: dict[Key, ForeignManager] = {}
         # When this process found the condition on a pool without having seen a write.
@@ -374,7 +374,10 @@ class ForeignManagers:
     ) -> ForeignManager | None:
         """Return the last write that the objects show; None if none is within the silence."""
         writes = (
-            ("the status of this NetworkPool", last_foreign_write(pool.metadata, self._ours)),
+            (
+                "the status of this NetworkPool",
+                last_foreign_write(pool.metadata, self._our_manager),
+            ),
             ("the status of its IPAllocations", of_allocations),
         )
         managers = [

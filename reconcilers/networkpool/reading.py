@@ -27,7 +27,7 @@ from reconcilers.promises.unreadable import UnreadableHolders
 
 def keep_holdings(
     cache: Cache[IPAllocation],
-    ours: str,
+    our_manager: str,
     clock: Clock,
     check_interval: float,
     on_difference: Callable[[Key, list[str]], None],
@@ -39,7 +39,7 @@ def keep_holdings(
 
     Args:
         cache: all allocations, indexed by pool.
-        ours: our field manager, to tell status writes of other controllers.
+        our_manager: our field manager, to tell status writes of other controllers.
         clock: the time.
         check_interval: seconds between two checks of what is kept.
         on_difference: called with the pool and the parts that a check found to differ.
@@ -50,7 +50,7 @@ def keep_holdings(
         """Return the facts of a holder for a pool; None if it does not concern the pool."""
         if claims is not None and holder.kind != KIND:
             return claims.find_facts(pool, holder)
-        return find_facts_in_pool(pool, cache.get(holder.key), ours)
+        return find_facts_in_pool(pool, cache.get(holder.key), our_manager)
 
     def pools_of(allocation: IPAllocation) -> Iterable[Key]:
         return (allocation.pool_key,)

@@ -234,6 +234,9 @@ def _without_words(promise: Promise) -> tuple[object, ...]:
 def _make_assignment(promise: Promise) -> Assignment:
     """Return a promise as an entry of the status.
 
+    An entry without `kind` is of an IPAllocation. `choice` says in words how the range was chosen;
+    it is left out if that is not recorded.
+
     Raises:
         ValueError: it has more than two ranges, which an entry cannot show.
     """

@@ -369,7 +369,7 @@ def _row(holder: Holder, facts: Facts) -> Row:
     return holder if facts.row is None else facts.row
 
 
-def differences(kept: Holdings, read: Holdings) -> list[str]:
+def list_differences(kept: Holdings, read: Holdings) -> list[str]:
     """Return the parts in which the kept holdings differ from the reread ones, sorted.
 
     A part is the name of a holder, or the name of something derived, such as "queue".
@@ -587,7 +587,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         if self._clock.monotonic() - kept.checked_at < self._check_interval:
             return kept
         reread = self._read(pool, kept.offer)
-        parts = differences(kept.holdings, reread.holdings)
+        parts = list_differences(kept.holdings, reread.holdings)
         if not parts:
             # Kept, because their spaces and indexes are computed already.
             kept.checked_at = reread.checked_at

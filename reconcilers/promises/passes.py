@@ -458,7 +458,8 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             except Behind as behind:
                 shown_reason = self._kind.journal_writes.shown_wait(pool)
                 # Waits are usual for a moment: only a long one is reported in the status.
-                if self._waits.note_wait(key, behind.reason, shown_reason):
+                self._waits.note_wait(key, behind.reason, shown_reason)
+                if self._waits.has_waited_long(key):
                     await self._kind.journal_writes.report_wait(pool, behind, self._waits)
                 return Again(behind.after)
             except (Conflict, NotFound):

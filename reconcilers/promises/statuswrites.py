@@ -15,7 +15,7 @@ class StatusWrite:
     manager: str
 
 
-def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
+def last_foreign_write(meta: TracedMeta, our_manager: str) -> StatusWrite | None:
     """Return the last write of an object's status by another controller; None if there was none.
 
     A write by `kubectl` does not count: it is one edit by a person. If that edit wipes a journal,
@@ -24,13 +24,13 @@ def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
 
     Args:
         meta: the object's metadata.
-        ours: our field manager; empty if it is not known. Then the result is None.
+        our_manager: our field manager; empty if it is not known. Then the result is None.
     """
     writes = [
         StatusWrite(written_at, writer.manager)
-        for writer in (meta.managedFields if ours else ())
+        for writer in (meta.managedFields if our_manager else ())
         if writer.subresource == "status"
-        and writer.manager != ours
+        and writer.manager != our_manager
         and not _is_no_allocator(writer.manager)
         and (written_at := _parse_time(writer.time)) is not None
     ]

@@ -33,12 +33,14 @@ class _Wait:
         logged_at: monotonic seconds of the last line about it; None if there was none.
         shown_before: what the pool's status reported when the wait began; empty for nothing.
         reported: what this replica wrote last into the pool's status; empty for nothing.
+        is_long: whether the wait had reached PATIENCE_SECONDS when it was noted last.
     """
 
     since: float
     logged_at: float | None = None
     shown_before: str = ""
     reported: str = ""
+    is_long: bool = False
 
 
 class WaitLog:
@@ -54,22 +56,19 @@ class WaitLog:
         self._clock = clock
         self._waits: dict[Key, _Wait] = {}
 
-    def note_wait(self, key: Key, reason: str, shown_reason: str = "") -> bool:
+    def note_wait(self, key: Key, reason: str, shown_reason: str = "") -> None:
         """Note that a pass over a pool waits; if it has for long, log a warning once a minute.
 
         Args:
             key: of the pool.
             reason: what the pass waits for.
             shown_reason: what the pool's status reports of a wait; empty if it reports none.
-
-        Returns:
-            Whether it has waited for long.
         """
         now = self._clock.monotonic()
         wait = self._waits.setdefault(key, _Wait(now, shown_before=shown_reason))
         waited = now - wait.since
-        is_long = waited >= PATIENCE_SECONDS
-        if is_long and (wait.logged_at is None or now - wait.logged_at >= REPEAT_SECONDS):
+        wait.is_long = waited >= PATIENCE_SECONDS
+        if wait.is_long and (wait.logged_at is None or now - wait.logged_at >= REPEAT_SECONDS):
             wait.logged_at = now
             log.warning(
                 "A pool hands out nothing yet",
@@ -79,7 +78,10 @@ class WaitLog:
                 reason=reason,
                 seconds=round(waited),
             )
-        return is_long
+
+    def has_waited_long(self, key: Key) -> bool:
+        """Return whether the wait of a pool was long when `note_wait` was last called."""
+        return key in self._waits and self._waits[key].is_long
 
     def should_report(self, key: Key, shown_reason: str, message: str) -> bool:
         """Return whether this replica should write what a pool waits for into its status.

@@ -78,6 +78,7 @@ class OverlapAnnouncer:
         self._spaces = spaces
         self._clock = clock
         self._handlers: dict[str, list[Handler]] = {}
+        """By kind of pool: the handlers that are called for its announced pools."""
         self._last_shares: dict[PoolName, Shares] = {}
         """The result of the last look at each pool; a pool that shared nothing has no entry."""
         self._changes: dict[PoolName, _Change] = {}
@@ -85,6 +86,7 @@ class OverlapAnnouncer:
         self._any_changed = False
         """Whether the index said that any offer may have changed, without saying which."""
         self._event = anyio.Event()
+        """Set if offers have changed since the last turn began."""
         spaces.listen(self._note_offers)
 
     def of_kind(self, kind: str) -> PoolsOfKind:

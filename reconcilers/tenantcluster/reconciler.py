@@ -224,7 +224,7 @@ class TenantClusterReconciler:
         self._tenant_clients = tenant_clients
         self._clock = clock
         self._settings = settings
-        self._not_in_cloud_mode = (DEMAND_MET, LOAD_BALANCER_SIZED, self._installer.condition)
+        self._ipam_condition_types = (DEMAND_MET, LOAD_BALANCER_SIZED, self._installer.condition)
         """Types of conditions that do not apply in cloud mode."""
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -694,6 +694,8 @@ class TenantClusterReconciler:
         # The condition shows that the tenant was written to; without it the tenant is not touched.
         # The verdict below removes the condition, so the tenant is cleared only once.
         if find(this_pass.tenant.status.conditions, LOAD_BALANCER_READY) is not None:
+            # The cluster has no ranges any more, so the projection empties our pools. `remove`
+            # deletes only empty pools.
             await self._project_again(this_pass.current)
             await self._projector.remove(this_pass.tenant)
         this_pass.record.projection = ProjectionMemory()
@@ -702,7 +704,7 @@ class TenantClusterReconciler:
             READY,
             (this_pass.network_ready, status.make_ready()),
             refs={status.REF_FIELDS[names.TYPE_LOADBALANCER]: None},
-            obsolete=(*self._not_in_cloud_mode, LOAD_BALANCER_READY),
+            obsolete=(*self._ipam_condition_types, LOAD_BALANCER_READY),
             network=self._make_network_status(this_pass, expects_services=False),
         )
         await self._status_writer.write(this_pass.current, verdict)
@@ -799,7 +801,7 @@ class TenantClusterReconciler:
                 this_pass.load_balancer_ready,
                 status.make_ready(),
             )
-            obsolete = self._not_in_cloud_mode
+            obsolete = self._ipam_condition_types
             verdict = status.TenantVerdict(READY, findings, obsolete=obsolete, network=network)
         await self._status_writer.write(this_pass.current, verdict)
         if is_naming_due:

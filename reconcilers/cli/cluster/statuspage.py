@@ -76,6 +76,8 @@ def build_status_page(
     """
     about_objects = select_findings(namespace, list_status_findings(objects, datetime.now(UTC)))
     findings = sorted([*about_objects, *more], key=order_finding)
+    # `within` keeps all TenantClusters, because allocations refer to them across namespaces. The
+    # page shows only the TenantClusters of the namespace.
     selected = objects.within(namespace).select_tenants(namespace)
     return StatusPage(
         list_area_states(selected, findings, controllers=controllers, namespace=namespace),

@@ -96,12 +96,12 @@ class RealLbIpam(StandInLbIpam):
     async def read_definitions(self) -> Definitions:
         """Return the definitions of the program, and ours of the kinds that announce addresses."""
         pools: Definitions = await import_envtest().lbipam_definitions(self._settings)
-        own_names = {definition["metadata"]["name"] for definition in pools}
+        program_names = {definition["metadata"]["name"] for definition in pools}
         # The program has the definitions of pools. Cilium's other kinds are shipped here.
         others = [
             definition
             for definition in cilium_crds()
-            if definition["metadata"]["name"] not in own_names
+            if definition["metadata"]["name"] not in program_names
         ]
         return [*pools, *others]
 

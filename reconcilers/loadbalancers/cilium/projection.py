@@ -316,10 +316,10 @@ class PoolProjection:
         _require_newest(pool, projection)
         if not pool.blocks and ranges not in confirmed.allocations:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
-        if await self._restore(pool, ranges, projection):
+        if await self._is_right_or_restore(pool, ranges, projection):
             await self._ask_for_acknowledgement(pool, projection)
 
-    async def _restore(
+    async def _is_right_or_restore(
         self,
         pool: CiliumPool,
         ranges: ProjectedRanges,
@@ -327,7 +327,7 @@ class PoolProjection:
         *,
         is_disabled: bool = False,
     ) -> bool:
-        """Write a pool that differs from what it should hold, and remember what it should hold.
+        """Return whether a pool is as intended; if not, write it. Remember what is intended.
 
         A change of ours is written at once. An edit that others repeat is undone ever less often.
 
@@ -335,7 +335,7 @@ class PoolProjection:
             is_disabled: whether Cilium should give no further addresses of the pool.
 
         Returns:
-            Whether nothing had to be written. False also if the write is delayed.
+            Whether nothing had to be written. False also if the write is put off.
         """
         name = pool.metadata.name
         intended = IntendedPool(ranges.entries, projection.selector, is_disabled)
@@ -409,6 +409,7 @@ class PoolProjection:
         """
         spec: dict[str, Any] = {"blocks": make_blocks(spans), "disabled": is_disabled}
         spec |= make_selector_patch(pool.spec.selector, projection.selector)
+        # None removes a field.
         return await self._patch(
             pool, spec | dict.fromkeys(pool.spec.edited_fields), projection=projection, uid=uid
         )
@@ -477,7 +478,7 @@ class PoolProjection:
         users = [service for service in services if _is_user(service, spans)]
         if not users:
             return  # no Service shows an address: the release check empties the pool
-        if not await self._restore(pool, ranges, projection, is_disabled=True):
+        if not await self._is_right_or_restore(pool, ranges, projection, is_disabled=True):
             return  # the operator has to acknowledge a new write first
         if is_acknowledged(pool) and not any(map(find_sharing_key, users)):
             # With a sharing key in use, the operator would remember the address for a later

@@ -185,9 +185,10 @@ def decide_step(
     name = make_pool_name(withdrawal.allocation)
     pool = pools.get(name)
     if pool is None:
-        # Others may have deleted it, and the operator may not have read that yet.
+        # Others may have deleted it, and the operator may not have read that yet. So the caller
+        # waits for a bounded time, and then releases the range.
         purpose = f"to learn that there is no {CILIUM_POOL.kind} {name}"
-        return ReleaseStep(Unprovable(purpose, ("no pool", 0)))
+        return ReleaseStep(Unprovable(purpose, version=("no pool", 0)))
     if first := _decide_before_own_write(pool, withdrawal, memory=memory, now=now):
         return first
     if not is_acknowledged(pool):

@@ -181,7 +181,7 @@ class UnservedGrowth:
         """
         return used <= self.used and digest in self.digests
 
-    def add_release(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
+    def after_release(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
         """Return the memory after a growth range was released unused while Services waited.
 
         It covers these Services alone; others of the earlier memory no longer wait.
@@ -596,10 +596,11 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionF
 
 
 def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
-    """Return the growth allocations that are out of use, and those to release now.
+    """Return the notes of disuse to write or remove, and the growth allocations to release now.
 
-    A range that is released although Services wait has helped none of them. These Services are
-    added to the memory of Services that growth did not help.
+    A range that is released although Services wait has helped none of them. The memory of Services
+    that growth did not help then holds these Services alone. It applies until more addresses are
+    in use than now, and more than the earlier memory recorded.
     """
     if facts.unconfirmed:
         # Services may not have their addresses yet, so an unused range says nothing.
@@ -622,7 +623,7 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
             if facts.waiting_long and part.has_range:
                 # The range helped none of the Services that wait.
                 digests = map(facts.demand.make_digest, facts.waiting_long)
-                updated = facts.unserved.add_release(digests, len(facts.demand.used))
+                updated = facts.unserved.after_release(digests, used=len(facts.demand.used))
                 new_unserved = updated if updated != facts.unserved else None
             continue
         if part_disuse.since != since:

@@ -21,7 +21,7 @@ from reconcilers.networkpool.poolkind import NetworkPoolKind
 from reconcilers.networkpool.protocol import count_blockers
 from reconcilers.networkpool.reading import keep_holdings
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
-from reconcilers.promises.holdings import Holdings, differences
+from reconcilers.promises.holdings import Holdings, list_differences
 from reconcilers.promises.identities import Holder
 from tests.clock import VirtualClock
 from tests.reconcilers import make
@@ -126,7 +126,7 @@ class _PoolCaches:
         anew = Holdings(LAYOUTS)
         for allocation in self.cache.by_index(POOL_INDEX, str(key)):
             anew.put(holder_of(allocation), compute_facts(allocation, OURS))
-        assert differences(kept, anew) == []
+        assert list_differences(kept, anew) == []
         assert kept.state() == anew.state(kept.derived)
 
 

@@ -82,9 +82,9 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
 
     allocation_facts = facts.compute_facts
 
-    def noting(allocation: Any, ours: str) -> Facts:
+    def noting(allocation: Any, our_manager: str) -> Facts:
         read.append(allocation.metadata.name)
-        return allocation_facts(allocation, ours)
+        return allocation_facts(allocation, our_manager)
 
     monkeypatch.setattr(facts, "compute_facts", noting)
     copied: list[str] = []

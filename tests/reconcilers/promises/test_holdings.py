@@ -18,8 +18,8 @@ from reconcilers.promises.holdings import (
     Facts,
     Holdings,
     KeptHoldings,
-    differences,
     indexed_source,
+    list_differences,
 )
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
@@ -180,7 +180,7 @@ def test_all_that_is_derived_follows_the_facts(data: st.DataObject) -> None:
         }
         other_holder = kept.other_holder(span, holder)
         assert other_holder in others if others else other_holder is None
-        assert differences(kept, Holdings(layouts, known.items())) == []
+        assert list_differences(kept, Holdings(layouts, known.items())) == []
 
 
 class _TwoKinds:

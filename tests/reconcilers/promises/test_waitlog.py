@@ -33,9 +33,11 @@ async def test_a_long_wait_is_reported_once_and_again_for_the_next_wait() -> Non
     clock = VirtualClock()
     waits = WaitLog("NetworkPool", clock)
     for _ in range(2):
-        assert not waits.note_wait(POOL, "claims")
+        waits.note_wait(POOL, "claims")
+        assert not waits.has_waited_long(POOL)
         await clock.advance(PATIENCE_SECONDS)
-        assert waits.note_wait(POOL, "claims")
+        waits.note_wait(POOL, "claims")
+        assert waits.has_waited_long(POOL)
         assert waits.should_report(POOL, "", "claims")
         waits.note_reported(POOL, "claims")
         assert not waits.should_report(POOL, "claims", "claims")
