@@ -257,7 +257,7 @@ class TenantCluster(ApiType, frozen=True):
     def load_balancer_provider(self) -> str:
         """Which load balancer serves its Services: spec.addons.loadBalancer.provider.
 
-        Without that addon it is the default, MetalLB.
+        Without that addon it is DEFAULT_LOAD_BALANCER.
         """
         addon = self.spec.addons.loadBalancer if self.spec.addons is not None else None
         return addon.provider if addon is not None else DEFAULT_LOAD_BALANCER

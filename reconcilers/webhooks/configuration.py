@@ -58,8 +58,8 @@ def _build_annotation_condition(annotations: Collection[str]) -> Mapping[str, st
 
     def read(variable: str, annotation: str) -> str:
         """Return the CEL expression of an annotation of an object; empty text if it is absent."""
-        held = f"{variable}.metadata.annotations"
-        return f"(has({held}) && '{annotation}' in {held} ? {held}['{annotation}'] : '')"
+        path = f"{variable}.metadata.annotations"
+        return f"(has({path}) && '{annotation}' in {path} ? {path}['{annotation}'] : '')"
 
     changes = (f"{read('object', name)} != {read('oldObject', name)}" for name in annotations)
     expression = " || ".join([CHANGES_SPEC["expression"], *changes])

@@ -20,7 +20,7 @@ from tests.reconcilers.cli.commandline import run
 SOURCES = Path(reconcilers.cli.__file__).parent
 DECLARING = {
     *("option", "switch_option", "name_list_option", "duration_option"),
-    *("_duration", "_bind", "_certificate"),
+    *("_manager_duration_option", "_bind_option", "_certificate_option"),
 }
 VERBS = set(
     re.findall(
