@@ -33,6 +33,7 @@ from controller.execplugin import run_plugin
 from controller.httptransport import HttpTransport
 from controller.proxies import check_proxy, find_environment_proxy
 from controller.transport import Transport
+from controller.yamlerrors import YAML_ERRORS
 
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 HOST = "KUBERNETES_SERVICE_HOST"
@@ -424,7 +425,7 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
     """Return the contents of a kubeconfig file; raise ConfigurationError if it cannot be used."""
     try:
         document = yaml.safe_load(path.read_bytes())
-    except yaml.YAMLError as error:
+    except YAML_ERRORS as error:
         detail = " ".join(str(error).split())
         raise ConfigurationError(f"kubeconfig {path} is not YAML: {detail}") from error
     except OSError as error:

@@ -71,7 +71,12 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
 
 
 def compute_seconds_until_due(material: KeyMaterial, now: datetime) -> float:
-    """Return the seconds until `renew_if_due` may renew this material, at least _LEAST_SECONDS."""
+    """Return the seconds until `renew_if_due` may renew this material, at least _LEAST_SECONDS.
+
+    Args:
+        material: as `renew_if_due` has just returned it, so it has a serving certificate.
+        now: the time.
+    """
     parts = _parse_material(material, now)
     newest = parts.authorities[0]
     times = [newest.not_valid_after_utc - AUTHORITY_RENEWAL]

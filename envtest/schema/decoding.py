@@ -229,7 +229,8 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
         _refuse_deep_yaml(data)
         value = next(yaml.load_all(data, Loader=_Loader), None)
         return _YamlConverter(size=len(data)).to_json(value), []
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        # A scalar that does not fit its tag raises one of these, as `!!bool x` does.
         raise MalformedYAML(f"yaml: {' '.join(str(error).split())}") from error
 
 

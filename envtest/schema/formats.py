@@ -107,6 +107,7 @@ def is_ip(address: str) -> bool:
 def is_cidr(network: str) -> bool:
     """Return whether a string is an IPv4 or IPv6 network; host bits may be set."""
     address, slash, length = network.partition("/")
+    # Leading zeros are accepted, up to six digits in all, so that no long text is made a number.
     if not slash or not re.fullmatch(r"[0-9]{1,6}", length) or not is_ip(address):
         return False
     return int(length) <= (128 if ":" in address else 32)

@@ -114,7 +114,8 @@ def build_ipv6_halves(address: str) -> str:
         address: CEL for the text of the address.
     """
     colons = f"(size({address}.split(':')) - 1)"
-    # `::` stands for as many groups of zeros as are missing to eight groups.
+    # `::` stands for as many groups of zeros as are missing to eight groups. With c colons, 8 - c
+    # groups are missing: two characters for each, and one colon more.
     zeros = f"':0:0:0:0:0:0:0:'.substring(0, 17 - 2 * {colons})"
     groups = f"{address}.lowerAscii().replace('::', {zeros}).split(':')"
     # In CEL: p are the groups, h is the first group of a half, i counts groups in the half, and d

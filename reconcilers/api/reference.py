@@ -204,6 +204,7 @@ def _find_item_schema(schema: Schema) -> tuple[Schema, str]:
 
 def _describe_type(schema: Schema) -> str:
     """Return the type of a field for readers, such as "list of object" or "integer (int32)"."""
+    # Quantities are the only fields of our kinds that are an integer or a string.
     if schema.get("x-kubernetes-int-or-string"):
         return "quantity"
     kind = schema.get("type", "any")

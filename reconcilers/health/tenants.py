@@ -92,6 +92,7 @@ def _find_projection_fault(cluster: TenantCluster) -> Iterator[Finding]:
        its load balancer may not run yet.
     """
     balancer = find(cluster.status.conditions, LOAD_BALANCER_READY)
+    # In mode Observe another controller writes the phase, so the cluster counts as built.
     is_built = cluster.is_ready or cluster.observed_only
     if balancer is None or balancer.status != "False" or balancer.reason in PASSING_REASONS:
         return  # no fault, or a fault that passes by itself

@@ -466,7 +466,7 @@ class LoadBalancer(Protocol):
 
         Args:
             projection: the ranges that the tenant is to hold.
-            position: the resourceVersion of the LIST that `projection` was computed from.
+            position: the resourceVersion of a LIST that has confirmed the ranges of `projection`.
             permit: raises if an offer must not be written.
 
         Returns:

@@ -234,6 +234,7 @@ class Gauges(Collector):
             gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", description, labels=TENANT)
             for cluster in clusters:
                 condition = find(cluster.status.conditions, condition_type)
+                # In mode Observe another controller writes the phase: the cluster counts as built.
                 is_built = cluster.is_ready or cluster.observed_only
                 # A cluster that is still being built has no ranges yet, which is no fault.
                 if condition is None or (only_built and not is_built):

@@ -147,6 +147,8 @@ def list_holdings(view: AllocationsView, decision: PassDecision) -> Iterator[Hel
         if facts.ranges and facts.uid == promise.uid:
             continue
         for part in promise.ranges:
+            # Facts with a uid are of an allocation, which holds nothing yet, or whose name the
+            # promised one had before it.
             if facts.uid or part not in facts.ranges:
                 yield HeldRange(describe_holder(promise.holder), part.range)
 

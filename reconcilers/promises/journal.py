@@ -51,7 +51,7 @@ Identity = tuple[str, str]
 
 
 class PromisedRange(NamedTuple):
-    """A range of a promise.
+    """A range that is promised or held.
 
     Args:
         range: the addresses.

@@ -152,6 +152,10 @@ async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path:
     ("content", "words"),
     [
         ("a: [", "is not YAML: "),
+        ("a: !!bool x", "is not YAML: "),
+        ("a: !!timestamp x", "is not YAML: "),
+        ("a: 2020-13-45", "is not YAML: "),
+        (r'a: "\UFFFFFFFF"', "is not YAML: "),
         ("kind: Pod", "has no contexts"),
         ("- a", "has no contexts"),
     ],

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from controller.errors import Conflict
 from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.resources import (
@@ -38,7 +39,7 @@ from reconcilers.cli.demo.steps import (
     give_kubeconfig,
     wait_for,
 )
-from reconcilers.cli.demo.view import PlatformView, get_existing, of_view
+from reconcilers.cli.demo.view import PlatformView, of_view
 from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import LocalTenant
 from reconcilers.configuration.settings import TenantSettings
@@ -75,7 +76,8 @@ def build_story(
         provider: the load balancer of tenants, as a TenantCluster names it.
     """
     loss, watch = LeaderLoss(), Stopwatch()
-    # The words below `see` and `do` in the story, each with the function that it calls.
+    # The words below `see` and `do` in the story, each with the function that makes its check or
+    # action from the word's arguments. The checks of checks.py are words under their own names.
     check_makers: dict[str, Callable[..., Check]] = {
         **vars(checks),
         "adds_up": promises.check_sums,
@@ -208,9 +210,14 @@ async def _delete_all(view: PlatformView, kind: str) -> None:
 async def _touch(view: PlatformView, cluster: Key) -> None:
     """Change an annotation of a cluster, so that the controllers reconcile the cluster now."""
     client = view.management.client
-    version = Version.from_object(get_existing(view.clusters, cluster))
     body = {"metadata": {"annotations": {"example.com/touched": "yes"}}}
-    await client.patch(TENANT_CLUSTER, version, body)
+    while True:
+        version = Version.from_object(await client.get(TENANT_CLUSTER, cluster))
+        try:
+            await client.patch(TENANT_CLUSTER, version, body)
+        except Conflict:
+            continue  # a controller has written the cluster meanwhile
+        return
 
 
 @of_view

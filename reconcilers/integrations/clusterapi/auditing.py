@@ -192,8 +192,11 @@ def _find_claim_troubles(
         if not _pool_may_exist(caches, claim, not_read):
             pool = PoolName(kind.kind, pool_key(kind, claim))
             yield unknown_pool(CLAIM, key, pool, seen=claim)
-        may_have_cluster = is_left_out(CLUSTERS, claim.cluster or key, not_read)
-        if since is None and caches.names_missing_cluster(claim) and not may_have_cluster:
+        # A Cluster that the user may not read can exist all the same.
+        is_cluster_unseen = claim.cluster is not None and is_left_out(
+            CLUSTERS, claim.cluster, not_read
+        )
+        if since is None and caches.names_missing_cluster(claim) and not is_cluster_unseen:
             consequence = (
                 "it waits"
                 if read_record(claim) is None

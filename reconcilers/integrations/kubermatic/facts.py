@@ -112,10 +112,11 @@ def compute_facts(
 
 
 def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[PromisedRange, ...]:
-    """Return the blocks that an allocation has addresses of, each once.
+    """Return the ranges of block numbers that an allocation has addresses of, each once.
 
-    The result is empty if the pool does not have the allocation's datacenter. The Cluster may be
-    in another datacenter by now. Addresses of the other family than the space have no block.
+    They are in the space of the allocation's own datacenter, because the Cluster may be in another
+    by now. The result is empty if the pool does not have that datacenter. Addresses of the other
+    family than the space's have no block.
     """
     space = spaces.get(allocation.spec.dc)
     if space is None:

@@ -129,7 +129,11 @@ class PoolContent:
         return None if is_leaving else ClusterAsker(cluster, allocation)
 
     def find_problem_of(self, asker: "ClusterAsker") -> AllocationProblem | None:
-        """Return the problem of a cluster's allocation, if it is of the cluster's datacenter."""
+        """Return the problem of a cluster's allocation.
+
+        None if it has no problem, or if the allocation is of another datacenter. Then the Cluster
+        has moved, and the problem does not count in its new datacenter.
+        """
         allocation = asker.allocation
         if allocation is None or allocation.spec.dc != asker.cluster.datacenter:
             return None

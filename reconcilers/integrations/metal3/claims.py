@@ -257,7 +257,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         try:
             return await self._addresses.ensure(claim, pool, space, address)
         except AddressInTheWay:
-            return None  # another claim has the name, and the cache did not show it yet
+            return None  # another IPAddress has the name, and the cache did not show it yet
 
     async def _collect_leftovers(self, claim: ClaimT, pool: Metal3Pool) -> Outcome:
         """Delete the leftovers of a claim that nothing has named for a minute.

@@ -195,13 +195,18 @@ class TenantMetalLB:
         return self._kept_state.entries == projection.entries
 
     def _describe_edit(self, live: IPAddressPool | None, projection: Projection) -> str:
-        """Return how others changed our pool, in words; empty if they did not."""
+        """Return how others changed our pool, in words.
+
+        Empty if they did not, or if the pool is written anyway.
+        """
         has_written = self._has_written(projection)
         if live is None:
             return f"IPAddressPool {POOL_NAME} (deleted)" if has_written else ""
-        # A pool without effect, or one that may have a marked range, is written in any case.
+        # A pool without effect, or one that may have a marked range, is written in any case: that
+        # write is no correction of an edit.
         is_write_due = is_empty(live) or read_basis(live) < projection.needed
-        # A pool that others made, and that this process never wrote, was not ours to be edited.
+        # A pool that others made, and to which this process has not given these ranges, was not
+        # ours to be edited.
         is_of_others = not is_ours(live) and not has_written
         if is_write_due or is_of_others:
             return ""

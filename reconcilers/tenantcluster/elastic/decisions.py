@@ -798,9 +798,10 @@ def _choose_growth_threshold(facts: SizeFacts) -> float:
 
 
 def _has_fresh_addresses(facts: SizeFacts) -> bool:
-    """Return whether the tenant's pool has had free addresses for less than `growth_after`.
+    """Return whether a range with free addresses is in the tenant's pool for a short time only.
 
-    A range whose time in the pool is unknown counts as new: the load balancer may still assign it.
+    A short time is less than `growth_after`. A range that is not known to be in the pool counts as
+    new: the load balancer may still assign it.
     """
     return any(
         (part.in_pool or 0.0) < facts.settings.growth_after

@@ -213,7 +213,10 @@ class TenantReleaseCheck(ReleaseCheck):
             return False
 
     def _is_servable(self, deleted: IPAllocation) -> bool:
-        """Return whether the range could be handed out once the deleted allocation is gone."""
+        """Return whether only the deleted allocation keeps its pool from handing out the range.
+
+        The blocks of the pool are not checked: the pool has reported a conflict for the range.
+        """
         pool, spans = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
         if pool is None or pool.metadata.terminating or not spans:
             return False  # there is no pool that hands out anything, or no range

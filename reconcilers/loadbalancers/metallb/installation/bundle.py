@@ -14,6 +14,7 @@ import yaml
 from typing_extensions import override
 
 from controller.meta import Key
+from controller.yamlerrors import YAML_ERRORS
 from reconcilers.api import names
 
 MAX_BYTES = 1024 * 1024
@@ -115,10 +116,10 @@ def _parse_entry(entry: str, yaml_text: str) -> Iterator[BundledManifest]:
         InvalidBundle: the text is not YAML, or a document is no object that may be applied.
     """
     try:
-        # First, because loading would expand aliases and recurse.
+        # First, because loading would expand aliases, and recurse deeply.
         _refuse_aliases_and_depth(entry, yaml_text)
         documents = list(yaml.load_all(yaml_text, Loader=_Loader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise InvalidBundle(f"entry {entry!r}{line}: this is not YAML") from error

@@ -291,6 +291,9 @@ async def test_what_is_the_same_and_there_is_not_applied_again_and_what_is_gone_
         ("", "it is empty; put MetalLB's manifests into an entry of it"),
         ("---\n", "it has no objects; put MetalLB's manifests into an entry of it"),
         ("a: [", "entry 'metallb.yaml', line 1: this is not YAML"),
+        ("a: !!bool x", "entry 'metallb.yaml': this is not YAML"),
+        ("a: !!timestamp x", "entry 'metallb.yaml': this is not YAML"),
+        (r'a: "\UFFFFFFFF"', "entry 'metallb.yaml': this is not YAML"),
         ("- a", "entry 'metallb.yaml', document 1: this is not an object;"),
         (
             "kind: X",
