@@ -6,7 +6,7 @@ metric name with its values for all label sets.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -119,6 +119,18 @@ class PoolGauges(Collector):
         return [label(figures) for label in self._labels.values()]
 
 
+class ObservedCache(Protocol):
+    """The part of a cache that reports changes of its objects, whatever their type."""
+
+    def subscribe(self, subscriber: Callable[[object], None], /) -> None:
+        """Call `subscriber` with every change."""
+        ...
+
+    def subscribe_unreadable(self, subscriber: Callable[[object], None], /) -> None:
+        """Call `subscriber` with the key of each object that is or was undecodable."""
+        ...
+
+
 class KeptFigures:
     """Figures that are computed at a scrape, and reused until an object changes.
 
@@ -130,8 +142,14 @@ class KeptFigures:
         self._list_figures = list_figures
         self._kept: list[PoolFigures] | None = None
 
+    def follow(self, cache: ObservedCache) -> None:
+        """Drop the figures whenever an object of a cache changes or cannot be decoded."""
+        cache.subscribe(self.note)
+        # An object that cannot be decoded stays in the cache as it was, so this is no change.
+        cache.subscribe_unreadable(self.note)
+
     def note(self, change: object) -> None:
-        """Drop the figures after a change of an object; subscribe this to the caches."""
+        """Drop the figures after a change of an object."""
         del change
         self._kept = None
 

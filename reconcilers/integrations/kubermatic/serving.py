@@ -114,9 +114,8 @@ class Kubermatic(AllKindsIntegration):
         reports.changed = condition.queue.add
 
         figures = KeptFigures(lambda: gauges.list_figures(caches))
-        pools.cache.subscribe(figures.note)
-        allocations.cache.subscribe(figures.note)
-        allocations.cache.subscribe_unreadable(figures.note)
+        figures.follow(pools.cache)
+        figures.follow(allocations.cache)
 
         def note_cluster(change: Change[KkpCluster]) -> None:
             """Drop the figures if a change of a Cluster may affect addresses."""
@@ -126,6 +125,8 @@ class Kubermatic(AllKindsIntegration):
                 figures.note(change)
 
         clusters.cache.subscribe(note_cluster)
+        # A Cluster that cannot be decoded is not served, so it does not count as waiting.
+        clusters.cache.subscribe_unreadable(figures.note)
         pool_gauges = PoolGauges(
             gauges.METRICS,
             "an IPAMPool",

@@ -207,11 +207,11 @@ class Metal3(Integration[ServedMetal3Kinds]):
                 group=lambda key: key.namespace,
             )
         figures = KeptFigures(partial(list_figures, caches))
-        pools.cache.subscribe(figures.note)
+        figures.follow(pools.cache)
         if clusters is not None:  # claims of a paused Cluster do not count as waiting
-            clusters.cache.subscribe(figures.note)
+            figures.follow(clusters.cache)
         for side in sides.values():
-            side.claims.subscribe(figures.note)
-            side.addresses.subscribe(figures.note)
+            figures.follow(side.claims)
+            figures.follow(side.addresses)
         gauges = PoolGauges(METRICS, "an IPPool", labels=LABELS, list_figures=figures, clock=clock)
         return with_gauges(gauges, self._manager.metrics.registry, extension.run)

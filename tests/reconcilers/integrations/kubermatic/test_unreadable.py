@@ -53,6 +53,18 @@ async def test_the_gauges_call_nothing_free_that_an_unreadable_allocation_may_ho
         assert place.gauge("butler_kkp_pool_total") == [16]
 
 
+async def test_a_cluster_does_not_count_as_waiting_while_it_cannot_be_decoded() -> None:
+    async with site(SERVING, *KINDS) as place:
+        await pool(place, "p", 0)
+        for number in range(9):
+            await cluster(place, f"c{number}")
+            await place.home.pass_by(5)
+        assert place.gauge("butler_kkp_pool_waiting") == [1], "the pool has addresses for eight"
+        await place.edit(CLUSTERS, "c8", {"spec": {"cloud": {"dc": 7}}})
+        await place.home.pass_by(5)
+        assert place.gauge("butler_kkp_pool_waiting") == [0]
+
+
 async def test_a_pool_hands_out_nothing_while_an_allocation_of_it_is_unreadable() -> None:
     async with site(SERVING, *KINDS) as place:
         await pool(place, "p", 0)

@@ -1,0 +1,43 @@
+"""What the gauges of IPPools show while an object cannot be decoded."""
+
+import pytest
+
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.metal3 import api
+from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, open_claims
+
+UNREADABLE = {"spec": {"gateway": 7}}
+CLUSTERS = clusterapi.clusters("v1beta2")
+
+
+@pytest.mark.parametrize("kind", ADDRESSES_OF)
+async def test_the_gauges_call_nothing_free_that_an_unreadable_ipaddress_may_hold(
+    kind: str,
+) -> None:
+    async with open_claims(kind) as claims:
+        await claims.ask("a")
+        place = claims.place
+        assert place.gauge("butler_metal3_pool_free") == [8]
+        await place.edit(claims.addresses, "p-10-0-0-1", UNREADABLE)
+        await place.home.pass_by(5)
+        for name in ("free", "used"):
+            assert place.gauge(f"butler_metal3_pool_{name}") == []
+        assert place.gauge("butler_metal3_pool_total") == [9]
+
+
+async def test_a_claim_does_not_count_as_waiting_while_its_cluster_cannot_be_decoded() -> None:
+    async with open_claims("IPAddressClaim") as claims:
+        place = claims.place
+        await place.make(CLUSTERS, "north", {"paused": False})
+        for number in range(9):
+            await claims.ask(f"c{number}")
+        spec = {
+            "poolRef": {"apiGroup": api.GROUP, "kind": api.POOL, "name": "p"},
+            "clusterName": "north",
+        }
+        await place.make(claims.claims, "waits", spec)
+        await place.home.pass_by(5)
+        assert place.gauge("butler_metal3_pool_waiting") == [1]
+        await place.edit(CLUSTERS, "north", {"spec": {"paused": "maybe"}})
+        await place.home.pass_by(5)
+        assert place.gauge("butler_metal3_pool_waiting") == [0]
