@@ -21,7 +21,7 @@ kept here: a pass takes them from the pool object that it was given.
 
 Thousands of askers may wait for a full pool, most of them for the same size. They are kept in rows
 of equal askers, so that a pass need not try each of them (queue.py). Thousands may also be paused,
-with their cluster for example. They are kept apart from the queue, so they cost a pass nothing.
+with their cluster for example. They have no place in the queue, so they cost a pass nothing.
 """
 
 from bisect import bisect_left, insort
@@ -31,7 +31,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -64,15 +63,14 @@ class Facts(NamedTuple):
 
     Args:
         ranges: the ranges that it holds, each once, in the spaces of the pool.
-        place: its place in the queue; None if it does not wait.
+        place: its place in the queue; None if it does not wait, or must not be served now, because
+            it is paused, for example.
         row: its row in the queue. Askers have equal rows only if the pool would answer them
             equally, and their objects show equal refusals. None for a row of its own.
         uid: of its object; empty if its kind does not need it.
         is_in_use: whether the pool's figures count the holder as one that uses addresses.
         outside: a name for what it holds outside of what the pool may hand out; None for nothing.
         foreign: the last write of its status by another controller; None if there was none.
-        is_stopped: whether it waits and must not be served now, because it is paused, for example.
-            A stopped asker counts as one that waits, but no pass looks at it.
     """
 
     ranges: tuple[PromisedRange, ...] = ()
@@ -82,7 +80,6 @@ class Facts(NamedTuple):
     is_in_use: bool = False
     outside: Hashable | None = None
     foreign: StatusWrite | None = None
-    is_stopped: bool = False
 
 
 NOTHING = Facts()
@@ -152,10 +149,8 @@ class Holdings:
         self._facts: dict[Holder, Facts] = {}
         self.queue = Rows[Place]()
         """The askers that wait; the iterators of `turns` cannot be used after a change."""
-        self._stopped = Rows[Place]()
-        """The askers that wait and must not be served now; `turns` does not return them."""
         self.waiting_count = 0
-        """How many askers wait; also those that must not be served now."""
+        """How many askers wait."""
         self.in_use_count = 0
         """How many holders the pool's figures count."""
         self.holder_count = 0
@@ -189,7 +184,7 @@ class Holdings:
                     self._indexes[part.space].add(part.range, holder)
         self.in_use_count += new.is_in_use
         if new.place is not None:
-            self._rows_of(new).add(_row(holder, new), new.place)
+            self.queue.add(_row(holder, new), new.place)
             self.waiting_count += 1
         if new.outside is not None:
             self._outside[new.outside] += 1
@@ -214,7 +209,7 @@ class Holdings:
                     self._indexes[part.space].remove(part.range, holder)
         self.in_use_count -= old.is_in_use
         if old.place is not None:
-            self._rows_of(old).remove(_row(holder, old), old.place)
+            self.queue.remove(_row(holder, old), old.place)
             self.waiting_count -= 1
         if old.outside is not None:
             self._outside[old.outside] -= 1
@@ -222,10 +217,6 @@ class Holdings:
                 del self._outside[old.outside]
         if old.foreign is not None:
             del self._foreign[bisect_left(self._foreign, (old.foreign, holder))]
-
-    def _rows_of(self, facts: Facts) -> Rows[Place]:
-        """Return the rows in which an asker with these facts waits."""
-        return self._stopped if facts.is_stopped else self.queue
 
     def lay_out(self, layouts: Layouts) -> None:
         """Replace what the pool may hand out; a space is computed again only if it changed."""
@@ -299,15 +290,14 @@ class Holdings:
         return self._index(space).touching(addresses)
 
     def turns(self) -> Turns[Place]:
-        """Return an iterator over the askers to serve, the oldest first; a change ends it."""
+        """Return an iterator over the askers that wait, the oldest first; a change ends it."""
         return Turns(self.queue)
 
     @property
     def oldest_wait(self) -> datetime | None:
         """Since when the oldest asker has waited; None if none waits."""
         # The first place of a row is its oldest, and a place begins with its time.
-        rows = chain(self.queue.values(), self._stopped.values())
-        return min((places[0][0] for places in rows), default=None)
+        return min((places[0][0] for places in self.queue.values()), default=None)
 
     @property
     def outside_count(self) -> int:
@@ -350,7 +340,6 @@ class Holdings:
         spaces, indexed = self.derived if derived is None else derived
         state: dict[str, Any] = {"facts": self._facts}
         state["queue"] = self.queue
-        state["stopped askers"] = self._stopped
         state["writes by others"] = self._foreign
         state["counts"] = (
             self.waiting_count,

@@ -183,7 +183,7 @@ def compute_claim_facts(
         claim: the claim, if it names the pool.
         address: the IPAddress, if it names the pool, whichever controller made it.
         space: in which spaces of the pool addresses lie.
-        is_stopped: whether the claim must not be served now.
+        is_stopped: whether the claim must not be served now, so that it has no place in the queue.
     """
     if claim is None and address is None:
         return None
@@ -196,7 +196,7 @@ def compute_claim_facts(
         record = read_record(claim) or restored
         if record is not None:
             parts.update(dict.fromkeys(space.find_parts(record.address, record.prefix)))
-        if created is not None and waits(claim):
+        if created is not None and waits(claim) and not is_stopped:
             place = created, make_holder(claim)
             # A claim that already has an address is asked for that address, and may be refused
             # for a reason of its own. All others of a tenant would be refused alike.
@@ -213,7 +213,6 @@ def compute_claim_facts(
         row,
         is_in_use=address is not None,
         outside=outside,
-        is_stopped=is_stopped and place is not None,
     )
 
 

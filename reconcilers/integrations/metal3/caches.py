@@ -193,7 +193,9 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         facts = compute_facts(self.side, pool, space=space, claim=claim, addresses=addresses)
         if facts is None or facts.place is None or claim is None:
             return facts
-        return facts._replace(is_stopped=bool(why_claim_stops(self.clusters, claim)))
+        # A claim that must not be served has no place in the queue.
+        is_stopped = why_claim_stops(self.clusters, claim)
+        return facts._replace(place=None, row=None) if is_stopped else facts
 
     def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:
         """Return these caches in the form in which a reader has sources of several kinds."""
