@@ -7,6 +7,7 @@ import pytest
 
 from tests.reconcilers.simulation import (
     claimrules,
+    ippoolrules,
     journalrules,
     journalscenes,
     kkprules,
@@ -14,6 +15,7 @@ from tests.reconcilers.simulation import (
     poolrules,
 )
 from tests.reconcilers.simulation.claimscenes import ClaimStage
+from tests.reconcilers.simulation.ippoolscenes import IPPoolStage
 from tests.reconcilers.simulation.kkpscenes import KkpStage
 from tests.reconcilers.simulation.networkscenes import NetworkStage
 from tests.reconcilers.simulation.stage import Scene, Stage, play_scene
@@ -22,9 +24,24 @@ from tests.reconcilers.simulation.switch import check_scene
 BOTH = "both have"
 Off = Callable[[pytest.MonkeyPatch], Any]
 
+
+def _and_no_second_lock(off: Off) -> Off:
+    """Return what switches off a rule of the journal, and the lock that names of IPAddresses are.
+
+    The name of an IPAddress has its address, so the server refuses a second IPAddress with it.
+    """
+
+    def switch_off(patch: pytest.MonkeyPatch) -> None:
+        ippoolrules.names_in_the_way_are_ours(patch)
+        off(patch)
+
+    return switch_off
+
+
 STAGES: dict[str, type[Stage]] = {
     "networkpools": Stage,
     "claims": ClaimStage,
+    "ippools": IPPoolStage,
     "networks": NetworkStage,
     "kkp": KkpStage,
 }
@@ -62,6 +79,7 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
         {
             "networkpools": journalrules.fence_voids_nothing,
             "claims": journalrules.fence_voids_nothing,
+            "ippools": _and_no_second_lock(journalrules.fence_voids_nothing),
             "networks": journalrules.fence_voids_nothing,
             "kkp": journalrules.fence_voids_nothing,
         },
@@ -72,6 +90,7 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
         {
             "networkpools": journalrules.checksums_ignored,
             "claims": journalrules.checksums_ignored,
+            "ippools": _and_no_second_lock(journalrules.checksums_ignored),
             "networks": journalrules.checksums_ignored,
             "kkp": journalrules.checksums_ignored,
         },
@@ -89,6 +108,7 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
         {
             "networkpools": poolrules.journal_of_others_believed,
             **dict.fromkeys(("claims", "networks", "kkp"), claimrules.memory_of_others_believed),
+            "ippools": _and_no_second_lock(claimrules.memory_of_others_believed),
         },
     ),
 }
@@ -102,3 +122,14 @@ def test_without_a_rule_of_the_journal_the_scene_ends_badly_and_with_it_well(
 ) -> None:
     scene, sign, offs = SCENES[rule]
     check_scene(offs[kind], lambda: play_scene(scene, STAGES[kind]), sign=sign, rule=rule)
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule, (*_, offs) in SCENES.items() if "ippools" in offs]
+)
+def test_the_journal_of_an_ippool_suffices_without_the_second_lock(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, *_ = SCENES[rule]
+    ippoolrules.names_in_the_way_are_ours(monkeypatch)
+    assert play_scene(scene, IPPoolStage) is None
