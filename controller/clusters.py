@@ -257,7 +257,10 @@ class Clusters:
         return True
 
     def close(self, key: Key) -> None:
-        """Close the cluster `key`; does nothing if it is not open."""
+        """Close the cluster `key` if it is open.
+
+        It may then at once take a slot of another cluster again.
+        """
         self._excluded_until.pop(key, None)
         cluster = self._clusters.pop(key, None)
         if cluster is not None:

@@ -409,8 +409,9 @@ class Informer(Generic[T]):
     def _is_admitted(self, obj: T) -> bool:
         """Return whether the response to a write of ours is about an object that is watched.
 
-        Only the server can evaluate field selectors. With a field selector an object counts as
-        watched if it is in the cache.
+        An object in the cache counts as watched, even if the write takes it out of the selectors:
+        then its event removes it. Only the server can evaluate field selectors, so with a field
+        selector no other object counts.
         """
         scope = self._scope
         if scope.namespace and obj.metadata.namespace != scope.namespace:

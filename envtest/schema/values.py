@@ -114,7 +114,10 @@ class ValueSchema:
     def _check_all_constraints(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
-        """Append the errors of a value, in the server's order; parts may still be unchanged."""
+        """Append the errors of a value, in the server's order.
+
+        By `pair`, the checks of lists and objects skip items and fields that are unchanged.
+        """
         if value is None:
             self._check_null(path, out)
             return

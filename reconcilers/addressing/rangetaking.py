@@ -23,7 +23,7 @@ class FamilyRefused(RequestRefused):
 def take_ranges(
     pool: NetworkPool, allocation: IPAllocation, spaces: Sequence[Space]
 ) -> tuple[AddressRange, ...]:
-    """Take from `spaces` what an allocation asks for: a range of each family, or nothing.
+    """Take from `spaces` what an allocation asks for: a range of each family that it gets.
 
     An allocation whose phase was wiped gets the ranges again that it holds.
 
@@ -36,7 +36,8 @@ def take_ranges(
     """
     held_ranges = statusranges.list_held_ranges(allocation)
     if len({part.family for part in held_ranges}) < len(held_ranges):
-        # Neither a journal nor a status has room for a second range of one family.
+        # The fields of the status contradict each other, or `families` repeats a family. Neither a
+        # journal nor a status has room for a second range of one family.
         ranges = ", ".join(part.text for part in held_ranges)
         raise InvalidRequest(f"its status shows several ranges of one family: {ranges}")
     # It gets the ranges that it holds, unless it requires both families and holds only one range.

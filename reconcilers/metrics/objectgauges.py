@@ -288,7 +288,7 @@ def _list_family_capacities(
 def _make_queue_gauges(
     queues: dict[Key, Queue], count_name: str, oldest_name: str, activity: str
 ) -> Iterator[Metric]:
-    """Yield two gauges by pool: the length of its queue, and the age of its oldest allocation.
+    """Yield two gauges by pool: the length of its queue, and the longest wait in it, in seconds.
 
     Args:
         queues: the queue of each pool.
@@ -301,7 +301,7 @@ def _make_queue_gauges(
     )
     oldest = GaugeMetricFamily(
         f"butler_network_pool_{oldest_name}",
-        f"For how long the oldest of those that {activity} has; 0 if there is none.",
+        f"The longest time that one of those has waited that {activity}; 0 if there is none.",
         labels=POOL,
     )
     for pool, queue in sorted(queues.items()):

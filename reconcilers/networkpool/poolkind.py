@@ -656,7 +656,7 @@ class NetworkPoolKind(
         """Write earlier promises; remove the finalizer once no object blocks the deletion.
 
         After that no promise can be written: an open promise to an allocation blocks the deletion,
-        and open promises to claims are voided.
+        and `_count_blockers` voids open promises to claims once no IPAddress blocks it.
 
         Returns:
             The pool as it was written last, and the outcome of the pass.

@@ -168,10 +168,11 @@ def count_promises(pool: NetworkPool) -> int:
     return len(pool.status.assignments) if is_intact(pool) else 0
 
 
-def memory(pool: NetworkPool) -> int | None:
-    """Return the revision of IPAllocations in a pool's journal; None without a revision.
+def read_allocations_revision(pool: NetworkPool) -> int | None:
+    """Return the revision up to which IPAllocations must be read, by a pool's journal.
 
-    Without it the pool does not know which promises to allocations were made before.
+    None if the journal is lost or has no such revision. Then it is not known which promises to
+    allocations were made before.
     """
     return STATUS_JOURNALS.read(pool).revisions.get(KIND)
 

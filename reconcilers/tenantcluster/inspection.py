@@ -319,7 +319,13 @@ def _find_problems_of_other(
 
 
 def _find_shared(tenant_reading: TenantReading, members: Sequence[IPAllocation]) -> str:
-    """Return the sentence for a tenant whose offers are another TenantCluster's; empty if not."""
+    """Return the sentence for a tenant whose offers are another TenantCluster's; empty if not.
+
+    Args:
+        tenant_reading: what was read of the tenant.
+        members: the tenant's allocations, which all name its TenantCluster. Without any, only an
+            offer of another management cluster is found.
+    """
     for offer in tenant_reading.offers:
         owner = find_owner(offer)
         # First the other management cluster: there, a TenantCluster may have the same name.

@@ -122,7 +122,7 @@ class Providers:
         self._read_lock = anyio.Lock()
 
     async def find_for_tenant(self, tenant: TenantCluster) -> ProviderConfig | None:
-        """Return the ProviderConfig of `tenant`; None if no ProviderConfig counts for it.
+        """Return the ProviderConfig of `tenant`; None if it is absent, or none counts for it.
 
         The platform's default is read once, and again every few minutes while a cluster that is
         not Ready needs it. A Ready cluster uses the last read of any age, so at rest no request is
@@ -299,7 +299,7 @@ def find_provider(
     default_namespace: str,
     platform_default: Key | None,
 ) -> ProviderConfig | None:
-    """Return the ProviderConfig that counts for `tenant`; None if none counts.
+    """Return the ProviderConfig that counts for `tenant`; None if it is absent, or none counts.
 
     The module docstring has the order.
 

@@ -34,7 +34,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.otherholders import OtherHoldings
 from reconcilers.networkpool.reading import PoolReader
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, memory
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, read_allocations_revision
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.unreadable import UnreadableHoldings
 from reconcilers.spaces.index import SpaceIndex
@@ -213,7 +213,7 @@ class PoolValidator(_Validator):
         The pool's journal names the revision that the cache must have reached. False if the pool
         has no journal, because then that revision is not known.
         """
-        revision = memory(old)
+        revision = read_allocations_revision(old)
         cache = self._allocations
         return revision is not None and cache.synced and cache.position >= revision
 

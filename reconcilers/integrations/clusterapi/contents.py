@@ -139,7 +139,8 @@ class PoolContents:
         """Return the state of blocks as a whole.
 
         Args:
-            by: the state for each holder.
+            blocks: the numbers of the blocks, as `find_blocks` returns them.
+            by: the state for each of their holders, at least one.
         """
         assert self.space is not None, "it has blocks"
         if len(by) > 1:

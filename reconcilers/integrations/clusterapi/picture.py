@@ -63,6 +63,7 @@ def make_picture(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Po
         waiting=order_requests(_list_waiting(contents, not_read)),
         ready=status,
         reason=reason,
+        # The caller adds the kinds that the user may not read (`with_not_read`).
         not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 

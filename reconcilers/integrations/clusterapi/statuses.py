@@ -61,10 +61,12 @@ def read_record(claim: IPAddressClaim) -> ClaimRecord | None:
 
 
 def read_restored_record(claim: IPAddressClaim) -> ClaimRecord | None:
-    """Return the address of a claim while its restored IPAddress is recreated; None otherwise.
+    """Return the address that an annotation of a claim records; None otherwise.
 
-    Between the removal of the IPAddress and its creation no IPAddress holds the address.
+    The annotation is there while the claim's IPAddress, restored from a backup, is deleted and
+    created again. In between no IPAddress holds the address.
     """
+    # A record in the status goes first. Without our finalizer a claim holds no address.
     if read_record(claim) is not None or CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
     record = claim.metadata.annotations.get(RESTORED_ADDRESS, "")

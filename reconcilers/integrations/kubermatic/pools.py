@@ -492,12 +492,13 @@ class Pools(
         """Delete allocations of other datacenters, and those that stay without addresses."""
         surplus, moved = decided.examination.surplus, decided.examination.moved
         await self._allocations.delete(surplus, "it has no addresses, and none are for it")
-        moved_away = await self._confirm_leftovers(pool, moved)
-        # Noted before the delete, because the cache may show the deletion before that returns.
+        moved_away = await self._confirm_moved(pool, moved)
+        # Noted, so that the handler of the cache does not log the deletion again; it logs none of
+        # empty allocations. Noted before the delete, which the cache may show before it returns.
         self._logged.update(allocation.metadata.uid for allocation in moved_away)
         await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
 
-    async def _confirm_leftovers(
+    async def _confirm_moved(
         self, pool: IPAMPool, candidates: Sequence[tuple[IPAMAllocation, KkpCluster]]
     ) -> list[IPAMAllocation]:
         """Return the allocations whose cluster is in no datacenter of the pool, by live reads.

@@ -160,7 +160,8 @@ def fill_caches(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches
 
     Args:
         objects: of metal3's kinds.
-        contract: of Cluster API's kinds, of all pools.
+        contract: of Cluster API's kinds, also those of other pools than IPPools. The index by pool
+            leaves these out.
     """
     of_contract = ContractSide(CLAIMS, ADDRESSES)
     pools = objects.cache(POOLS, indexes=POOL_INDEXES)

@@ -106,6 +106,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
     @override
     def _begin(self, kinds_served: ServedMetal3Kinds) -> Work | None:
         """Return the work for the served kinds; None unless all kinds of metal3 are served."""
+        # The work for the last answer has ended: what it served is out of date.
         self._end()
         if not kinds_served.is_complete:
             self._log.info(

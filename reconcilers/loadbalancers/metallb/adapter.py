@@ -142,8 +142,9 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def read(self) -> MetalLBPoolReading:
-        """Read all pools live; ours is the one target.
+        """Read all pools live.
 
+        `targets` has only the pool named POOL_NAME, whoever made it. It is empty if there is none.
         A tenant without MetalLB's kinds gives a reading that says so in `missing`.
         """
         try:

@@ -74,7 +74,10 @@ class AdvertisementSpec:
     preferredNodeSelectors: tuple[Mapping[str, Any], ...] = ()
 
     def announces(self, pool: str) -> bool:
-        """Return whether it announces `pool` by name, or all pools because it names none."""
+        """Return whether it announces `pool` by name, or all pools.
+
+        It announces all pools if it has neither names nor selectors. Selectors are not evaluated.
+        """
         if self.ipAddressPools or self.ipAddressPoolSelectors:
             return pool in self.ipAddressPools
         return True

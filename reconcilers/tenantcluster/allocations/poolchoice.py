@@ -228,26 +228,28 @@ class PoolForecast:
     def _update_allocations(self, changed: list[IPAllocation]) -> None:
         """Update the forecast for changed allocations.
 
-        A *certain* range is held or promised; other expected ranges are placements. All outdated
-        ranges are freed before any certain range is taken, because the certain range of one
-        allocation may have been the placement of another.
+        A *certain* range is held or promised; other expected ranges are placements. Expected
+        ranges that are no longer right are freed before any certain range is taken, because the
+        certain range of one allocation may have been the placement of another.
         """
         certain_ranges = {a.metadata.uid: self._list_certain_ranges(a) for a in changed}
-        outdated = [
+        # Those without a certain range, or with another range than the forecast expects.
+        unsettled = [
             a
             for a in changed
             if not certain_ranges[a.metadata.uid]
             or certain_ranges[a.metadata.uid] != self._expected_ranges.get(a.metadata.uid)
         ]
-        for allocation in outdated:
-            # A request that waits as before keeps its placement.
+        for allocation in unsettled:
+            # A request that waits keeps the range that is expected for it: its placement, or the
+            # range of a promise that became void.
             if certain_ranges[allocation.metadata.uid] or not self._is_waiting(allocation):
                 self.forget(allocation.metadata.uid)
-        for allocation in outdated:
+        for allocation in unsettled:
             ranges = certain_ranges[allocation.metadata.uid]
             if ranges:
                 self._take_ranges(allocation.metadata.uid, ranges)
-        for allocation in self._list_waiting(outdated):
+        for allocation in self._list_waiting(unsettled):
             self._place_request(allocation)
 
     def _place_request(self, allocation: IPAllocation) -> None:

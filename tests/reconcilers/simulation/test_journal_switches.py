@@ -26,7 +26,7 @@ Off = Callable[[pytest.MonkeyPatch], Any]
 
 
 def _and_no_second_lock(off: Off) -> Off:
-    """Return what switches off a rule of the journal, and the lock that names of IPAddresses are.
+    """Return a switch for a rule of the journal together with the lock of names of IPAddresses.
 
     The name of an IPAddress has its address, so the server refuses a second IPAddress with it.
     """
