@@ -27,6 +27,7 @@ which are switched off one by one:
     claims.py        claimscenes.py    claimrules.py    in-cluster pools and claims of Cluster API
     clusters.py                                         the same of Clusters; addresses rest
     sharedpools.py   sharedscenes.py   sharedrules.py   NetworkPools that serve both by one journal
+    ippools.py       ippoolscenes.py   ippoolrules.py   metal3's IPPools and claims of both kinds
     networks.py      networkscenes.py  networkrules.py  vitistack's networks and IPAllocations
     kkp.py           kkpscenes.py      kkprules.py      KKP's IPAMPools and Clusters
 
