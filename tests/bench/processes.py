@@ -4,7 +4,6 @@ What a process uses is read from /proc and from Linux's clocks of processes.
 """
 
 import os
-import socket
 import subprocess
 import time
 from base64 import b64encode
@@ -18,6 +17,7 @@ import anyio
 import yaml
 from anyio.abc import Process
 
+from envtest import ports
 from tests.program import script
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -79,11 +79,8 @@ def program(name: str, among: Iterable[int]) -> int:
 
 
 def choose_free_port() -> int:
-    """Return a port that no server listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that nobody listens on or has chosen recently."""
+    return ports.choose_free_port("127.0.0.1")
 
 
 def write_credentials(of: Reachable, folder: Path) -> tuple[Path, Path]:

@@ -7,7 +7,6 @@ own instead of by their Service.
 
 import json
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from envtest import ports
 from manifests import rendering
 from reconcilers.api import crd, names
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
@@ -48,9 +48,8 @@ HEADS = ("CIDR", "AVAILABLE", "ALLOCATED", "TOTAL", "USED", "%", "READY", "AGE")
 
 
 def choose_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of this machine that nobody listens on or has chosen recently."""
+    return ports.choose_free_port("127.0.0.1")
 
 
 def list_installed(port: int) -> list[dict[str, Any]]:

@@ -170,9 +170,9 @@ def takeovers_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 def silence_is_proof(patch: pytest.MonkeyPatch) -> None:
     """What an operator does not show counts as out at once."""
-    patch.setattr(release, "Unprovable", lambda *_: Proven())
+    patch.setattr(release, "Unprovable", lambda *_, **__: Proven())
 
 
 def missing_kinds_are_proof(patch: pytest.MonkeyPatch) -> None:
     """A tenant that does not serve the kinds hands out nothing."""
-    patch.setattr(adapter, "Unprovable", lambda *_: Proven())
+    patch.setattr(adapter, "Unprovable", lambda *_, **__: Proven())

@@ -170,7 +170,7 @@ def deleted_by_cache(mp: Patch) -> None:
         del self, pool
         return [allocation for allocation, _ in candidates]
 
-    mp.setattr(Pools, "_confirm_leftovers", believe)
+    mp.setattr(Pools, "_confirm_moved", believe)
 
 
 def rewritten_from_the_start(mp: Patch) -> None:
