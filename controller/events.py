@@ -216,7 +216,7 @@ class Recorder:
         self._work_added = anyio.Event()  # set when an event is queued
         self._series: dict[SeriesKey, _Series] = {}
         self._looks: Delays[SeriesKey] = Delays()
-        """When to look whether a series is due. What happens to a series only puts its time off,
+        """When to look whether a series is due. A repetition or a write only postpones that time,
         because QUIET_SECONDS is at most REFRESH_SECONDS: a look may be too early, never too late.
         """
         self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
@@ -364,12 +364,15 @@ class Recorder:
         while (look := self._looks.pop_due(now)) is not None:
             key, _, _ = look
             series = self._series[key]
-            if series.due <= now:
-                await self._write_count(key, series)  # removes the series if that fails
-            if series.counted_at + QUIET_SECONDS <= now:
-                self._series.pop(key, None)
-            if key in self._series:
-                self._looks.put(key, series.due, priority=0)
+            try:
+                if series.due <= now:
+                    await self._write_count(key, series)  # removes the series if that fails
+                if series.counted_at + QUIET_SECONDS <= now:
+                    self._series.pop(key, None)
+            finally:
+                # Also if the write raises: nothing else writes or ends a series without a look.
+                if key in self._series:
+                    self._looks.put(key, series.due, priority=0)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
         """Write how often an event happened into its series, unless the server has that count.

@@ -167,6 +167,23 @@ async def test_further_occurrences_are_counted_and_written_when_the_series_ends(
         assert harness.counts() == [50, 1]
 
 
+async def test_a_count_whose_writing_raised_is_written_once_the_recorder_runs_again() -> None:
+    harness = Harness()
+    async with running(harness):
+        for _ in range(3):
+            harness.record()
+            await harness.clock.advance(0)
+    harness.record()
+    harness.transport.refused["PATCH"] = RuntimeError("a defect")
+    with pytest.raises(BaseExceptionGroup):
+        async with running(harness):
+            await harness.clock.advance(400)
+    harness.transport.refused.clear()
+    async with running(harness):
+        await harness.clock.advance(0)
+        assert harness.counts() == [4]
+
+
 async def test_a_series_that_never_ends_is_written_every_half_hour() -> None:
     harness = Harness()
     async with running(harness):
