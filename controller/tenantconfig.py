@@ -21,6 +21,7 @@ from controller.endpoint import Endpoint, StaticToken, create_tls_context, parse
 from controller.errors import ConfigurationError
 from controller.proxies import check_proxy
 from controller.transport import Transport
+from controller.yamlerrors import YAML_ERRORS
 
 _ABSENT = (None, "", "null", "~")
 """Values that mean an absent field; every scalar is parsed as text."""
@@ -166,7 +167,7 @@ def _load_yaml(data: bytes) -> Mapping[str, Any]:
     try:
         _check_size(data)
         document = yaml.load(data, Loader=_LOADER)  # noqa: S506 - makes text, lists and mappings only
-    except (yaml.YAMLError, ValueError) as error:
+    except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark is not None else ""
         raise ConfigurationError(f"the kubeconfig is not YAML{line}") from error

@@ -1,4 +1,4 @@
-"""What PyYAML raises for text that a person wrote."""
+"""Exceptions that PyYAML raises for invalid documents."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ YAML_ERRORS: Final = (
     OverflowError,
     RecursionError,
 )
-"""What loading of a document raises that is not YAML, or that has an impossible value.
+"""Exceptions for a document that is not YAML, or that has an impossible value.
 
 Only syntax raises YAMLError. A scalar that does not fit its tag or its form raises whatever the
 conversion raises: `!!bool x` a KeyError, `!!timestamp x` an AttributeError, the date 2020-13-45 a

@@ -14,6 +14,7 @@ from envtest.certs import KeyPair, client_tls
 from envtest.kubeconfig import build_kubeconfig
 from envtest.plane import RunningControlPlane
 from envtest.settings import PlaneError
+from envtest.yamlerrors import YAML_ERRORS
 
 
 class ExistingControlPlane(RunningControlPlane):
@@ -47,7 +48,7 @@ class ExistingControlPlane(RunningControlPlane):
             cluster = _find_entry(document, "clusters", context["cluster"])["cluster"]
             user = _find_entry(document, "users", context["user"])["user"]
             return cls(cluster["server"], _read_material(cluster, "certificate-authority"), user)
-        except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
+        except (OSError, *YAML_ERRORS, TypeError, StopIteration) as error:
             raise PlaneError(
                 f"{path} is no usable kubeconfig ({error!r}); set KUBECONFIG"
             ) from error

@@ -6,7 +6,6 @@ them. So this module creates the Pod, and a service account with the permission 
 """
 
 import base64
-import binascii
 import ssl
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from envtest.certs import KeyPair, client_tls
 from envtest.settings import PlaneError
+from envtest.yamlerrors import YAML_ERRORS
 
 POD = "controller"
 """The name of the Pod, which the controller reads from METALLB_POD_NAME."""
@@ -115,7 +115,7 @@ def _read_login(kubeconfig: str) -> _ApiLogin:
             pair = KeyPair(*map(base64.b64decode, data))
         headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         return _ApiLogin(cluster["server"], client_tls(authority, pair), headers)
-    except (yaml.YAMLError, LookupError, TypeError, binascii.Error, ssl.SSLError) as error:
+    except (*YAML_ERRORS, LookupError, TypeError, ssl.SSLError) as error:
         raise PlaneError(
             "MetalLB's kubeconfig needs a cluster and a user with everything inline: give that of"
             f" a control plane ({type(error).__name__}: {error})"

@@ -13,6 +13,7 @@ from aiohttp import ClientSession, TCPConnector
 
 from envtest.keys import write_private
 from envtest.settings import PlaneError
+from envtest.yamlerrors import YAML_ERRORS
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _ESTABLISHED_SECONDS = 30.0
@@ -101,7 +102,7 @@ def read_crds(path: Path) -> list[dict[str, Any]]:
     for file in files:
         try:
             documents = list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=_LOADER))
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, *YAML_ERRORS) as error:
             raise PlaneError(f"{file} cannot be read: {error}") from error
         definitions += [
             document

@@ -115,16 +115,16 @@ class ServiceRules(BuiltinRules):
             StatusError: no address or no node port is left, in the words of the real server.
         """
         spec = body["spec"]
-        # It stands for a DNS name, and has neither addresses nor node ports.
+        # An ExternalName Service stands for a DNS name, and has neither addresses nor node ports.
         if spec["type"] == "ExternalName":
             return
         used_addresses, used_ports = self._collect_used(body)
         if not spec.get("clusterIP"):
             hosts = (str(host) for host in self._network.hosts())
-            unused_hosts = (host for host in hosts if host not in used_addresses)
-            spec["clusterIP"] = next(unused_hosts, None)
-            if spec["clusterIP"] is None:
+            address = next((host for host in hosts if host not in used_addresses), None)
+            if address is None:
                 raise failures.internal_error("failed to allocate a serviceIP: range is full")
+            spec["clusterIP"] = address
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
         # As in the real server, a headless service without selector accepts both families.
         accepts_both_families = spec["clusterIP"] == "None" and not spec.get("selector")
@@ -138,10 +138,10 @@ class ServiceRules(BuiltinRules):
             return
         for port in spec.get("ports", ()):
             if not port.get("nodePort"):
-                unused_ports = (number for number in NODE_PORTS if number not in used_ports)
-                port["nodePort"] = next(unused_ports, None)
-                if port["nodePort"] is None:
+                node_port = next((port for port in NODE_PORTS if port not in used_ports), None)
+                if node_port is None:
                     raise failures.internal_error("failed to allocate a nodePort: range is full")
+                port["nodePort"] = node_port
             used_ports.add(port["nodePort"])
 
     def _collect_used(self, body: Body) -> tuple[set[str], set[int]]:

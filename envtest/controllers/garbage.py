@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from controller.managedfields.gotext import quote
+from envtest.controllers.metadata import Meta, Owner, decode_metadata
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.deletes import remove
@@ -29,27 +30,6 @@ _MOST_DELETED_OWNERS = 10_000
 _REPORTER = "garbage-collector-controller"
 
 
-class _Owner(msgspec.Struct):
-    uid: str
-    apiVersion: str = ""  # the API's own names
-    kind: str = ""
-    name: str = ""
-    blockOwnerDeletion: bool = False
-
-
-class _Meta(msgspec.Struct):
-    uid: str
-    name: str = ""
-    namespace: str = ""
-    finalizers: list[str] = []
-    ownerReferences: list[_Owner] = []
-    deletionTimestamp: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-
-
 @dataclass(slots=True)
 class _SortedOwners:
     """The uids of an object's owners: existing, missing, and waiting for this dependent to go."""
@@ -59,16 +39,13 @@ class _SortedOwners:
     waiting: list[str]
 
 
-_decode = msgspec.json.Decoder(_Object).decode
-
-
 @dataclass(frozen=True, slots=True)
 class _Node:
     """One object in the graph."""
 
     place: str
     key: str
-    meta: _Meta
+    meta: Meta
 
 
 class GarbageCollector:
@@ -112,7 +89,7 @@ class GarbageCollector:
     def _track_change(self, place: str, event: StoredChange) -> None:
         """Update the graph by one change in a table, and queue the objects that it concerns."""
         if event.type == "DELETED":
-            uid = _decode(event.current.body).metadata.uid
+            uid = decode_metadata(event.current.body).uid
             node = self._nodes.pop(uid, None)
             if node is not None:
                 for owner in node.meta.ownerReferences:
@@ -136,7 +113,7 @@ class GarbageCollector:
 
         Queue its owners, and the object itself if it has owners or is terminating.
         """
-        meta = _decode(stored.body).metadata
+        meta = decode_metadata(stored.body)
         former_node = self._nodes.get(meta.uid)
         if former_node is not None:
             for owner in former_node.meta.ownerReferences:
@@ -229,7 +206,7 @@ class GarbageCollector:
                 owners.solid.append(reference.uid)
         return owners
 
-    def _find_owner(self, node: _Node, reference: _Owner) -> _Meta | None:
+    def _find_owner(self, node: _Node, reference: Owner) -> Meta | None:
         """Return the metadata of an owner; None if the owner does not exist.
 
         An owner that cannot be looked up counts as existing: one of a kind that is not served
@@ -238,13 +215,13 @@ class GarbageCollector:
         resource = self._find_resource(reference)
         namespace = node.meta.namespace
         if resource is None:
-            return None if reference.uid in self._deleted_owners else _Meta(reference.uid)
+            return None if reference.uid in self._deleted_owners else Meta(reference.uid)
         if resource.namespaced and not namespace:
             self._report_foreign_owner(node, reference)
-            return _Meta(reference.uid)
+            return Meta(reference.uid)
         key = resource.key(namespace, reference.name)
         stored = self._api.table(resource).get(key)
-        meta = _decode(stored.body).metadata if stored else None
+        meta = decode_metadata(stored.body) if stored else None
         if meta is not None and meta.uid == reference.uid:
             return meta
         # An owner in another namespace cannot own this object, so the reference is reported.
@@ -253,13 +230,13 @@ class GarbageCollector:
             self._report_foreign_owner(node, reference)
         return None
 
-    def _find_resource(self, reference: _Owner) -> StoredResource | None:
+    def _find_resource(self, reference: Owner) -> StoredResource | None:
         """Return the resource of an owner's kind; None if that kind is not served."""
         group, _, version = reference.apiVersion.rpartition("/")
         resources = self._api.registry.list_version(group, version)
         return next((resource for resource in resources if resource.kind == reference.kind), None)
 
-    def _report_foreign_owner(self, node: _Node, reference: _Owner) -> None:
+    def _report_foreign_owner(self, node: _Node, reference: Owner) -> None:
         """Record an event about an owner in another namespace, once for each reference."""
         if (node.meta.uid, reference.uid) in self._reported_owners:
             return
@@ -284,7 +261,7 @@ class GarbageCollector:
         resource = next((r for r in self._api.registry if r.place == node.place), None)
         if stored is None or resource is None:
             return None
-        return (resource, stored) if _decode(stored.body).metadata.uid == node.meta.uid else None
+        return (resource, stored) if decode_metadata(stored.body).uid == node.meta.uid else None
 
     def _delete(self, node: _Node, policy: str) -> None:
         """Delete an object with a propagationPolicy, unless it was deleted or recreated."""

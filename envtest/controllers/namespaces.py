@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import anyio
-import msgspec
 
+from envtest.controllers.metadata import decode_metadata
 from envtest.server.api import Api
 from envtest.server.deletes import remove
 from envtest.server.objectmeta import Body, timestamp
@@ -67,9 +67,7 @@ class NamespaceController:
                 stored = table.get(key)
                 if stored is not None:
                     remaining[f"{resource.plural}.{resource.group}"] += 1
-                    finalizers.update(
-                        msgspec.json.decode(stored.body)["metadata"].get("finalizers", ())
-                    )
+                    finalizers.update(decode_metadata(stored.body).finalizers)
         self._write_conditions(name, remaining, finalizers)
         if not remaining:
             self._remove_finalizer(name)
@@ -123,27 +121,12 @@ class NamespaceController:
             self._api.store.write(self._namespaces.place, name, stored_form)
 
 
-class _Deletion(msgspec.Struct):
-    """What is decoded of an object's metadata."""
-
-    deletionTimestamp: str | None = None
-
-
-class _Terminating(msgspec.Struct):
-    """An object, of which only the deletion is decoded."""
-
-    metadata: _Deletion
-
-
-_decoder = msgspec.json.Decoder(_Terminating)
-
-
 def _is_terminating(body: bytes) -> bool:
     """Return whether a stored object has a deletionTimestamp in its metadata."""
     # The search is quick and spares most objects the decoding. A label may have the same name.
     if b'"deletionTimestamp"' not in body:
         return False
-    return _decoder.decode(body).metadata.deletionTimestamp is not None
+    return decode_metadata(body).deletionTimestamp != ""
 
 
 def _build_conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iterator[Body]:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Final
 import msgspec
 import yaml
 
+from envtest.yamlerrors import YAML_ERRORS
+
 # Values nested deeper than this are refused, because every later step (pruning, defaulting,
 # validation) recurses. No schema in use is nearly as deep.
 SUPPORTED_DEPTH: Final = 250
@@ -229,8 +231,7 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
         _refuse_deep_yaml(data)
         value = next(yaml.load_all(data, Loader=_Loader), None)
         return _YamlConverter(size=len(data)).to_json(value), []
-    except (yaml.YAMLError, ValueError, KeyError, AttributeError, OverflowError) as error:
-        # A scalar that does not fit its tag raises one of these, as `!!bool x` does.
+    except YAML_ERRORS as error:
         raise MalformedYAML(f"yaml: {' '.join(str(error).split())}") from error
 
 

@@ -1,0 +1,38 @@
+"""What controllers decode of stored objects: their metadata."""
+
+import msgspec
+
+
+class Owner(msgspec.Struct):
+    """An owner reference."""
+
+    uid: str
+    apiVersion: str = ""  # the API's own names
+    kind: str = ""
+    name: str = ""
+    blockOwnerDeletion: bool = False
+
+
+class Meta(msgspec.Struct):
+    """The metadata of an object; a field that is absent is empty."""
+
+    uid: str
+    name: str = ""
+    namespace: str = ""
+    finalizers: list[str] = []
+    ownerReferences: list[Owner] = []
+    deletionTimestamp: str = ""
+
+
+class _Object(msgspec.Struct):
+    """An object of which only the metadata are decoded."""
+
+    metadata: Meta
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+def decode_metadata(body: bytes) -> Meta:
+    """Return the metadata of a stored object."""
+    return _decode(body).metadata
