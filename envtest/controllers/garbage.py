@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from controller.managedfields.gotext import quote
-from envtest.controllers.metadata import Meta, Owner, decode_metadata
+from envtest.controllers.metadata import StoredMeta, StoredOwner, decode_metadata
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.deletes import remove
@@ -45,7 +45,7 @@ class _Node:
 
     place: str
     key: str
-    meta: Meta
+    meta: StoredMeta
 
 
 class GarbageCollector:
@@ -206,7 +206,7 @@ class GarbageCollector:
                 owners.solid.append(reference.uid)
         return owners
 
-    def _find_owner(self, node: _Node, reference: Owner) -> Meta | None:
+    def _find_owner(self, node: _Node, reference: StoredOwner) -> StoredMeta | None:
         """Return the metadata of an owner; None if the owner does not exist.
 
         An owner that cannot be looked up counts as existing: one of a kind that is not served
@@ -215,10 +215,10 @@ class GarbageCollector:
         resource = self._find_resource(reference)
         namespace = node.meta.namespace
         if resource is None:
-            return None if reference.uid in self._deleted_owners else Meta(reference.uid)
+            return None if reference.uid in self._deleted_owners else StoredMeta(reference.uid)
         if resource.namespaced and not namespace:
             self._report_foreign_owner(node, reference)
-            return Meta(reference.uid)
+            return StoredMeta(reference.uid)
         key = resource.key(namespace, reference.name)
         stored = self._api.table(resource).get(key)
         meta = decode_metadata(stored.body) if stored else None
@@ -230,13 +230,13 @@ class GarbageCollector:
             self._report_foreign_owner(node, reference)
         return None
 
-    def _find_resource(self, reference: Owner) -> StoredResource | None:
+    def _find_resource(self, reference: StoredOwner) -> StoredResource | None:
         """Return the resource of an owner's kind; None if that kind is not served."""
         group, _, version = reference.apiVersion.rpartition("/")
         resources = self._api.registry.list_version(group, version)
         return next((resource for resource in resources if resource.kind == reference.kind), None)
 
-    def _report_foreign_owner(self, node: _Node, reference: Owner) -> None:
+    def _report_foreign_owner(self, node: _Node, reference: StoredOwner) -> None:
         """Record an event about an owner in another namespace, once for each reference."""
         if (node.meta.uid, reference.uid) in self._reported_owners:
             return

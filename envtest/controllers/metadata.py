@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Owner(msgspec.Struct):
+class StoredOwner(msgspec.Struct):
     """An owner reference."""
 
     uid: str
@@ -13,26 +13,26 @@ class Owner(msgspec.Struct):
     blockOwnerDeletion: bool = False
 
 
-class Meta(msgspec.Struct):
+class StoredMeta(msgspec.Struct):
     """The metadata of an object; a field that is absent is empty."""
 
     uid: str
     name: str = ""
     namespace: str = ""
     finalizers: list[str] = []
-    ownerReferences: list[Owner] = []
+    ownerReferences: list[StoredOwner] = []
     deletionTimestamp: str = ""
 
 
 class _Object(msgspec.Struct):
     """An object of which only the metadata are decoded."""
 
-    metadata: Meta
+    metadata: StoredMeta
 
 
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def decode_metadata(body: bytes) -> Meta:
+def decode_metadata(body: bytes) -> StoredMeta:
     """Return the metadata of a stored object."""
     return _decode(body).metadata
