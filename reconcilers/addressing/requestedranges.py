@@ -41,9 +41,9 @@ def count_requested(allocation: IPAllocation, pool: NetworkPool) -> int:
         is_ipv6 = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else pool.spec.family == 6
         address_bits = 128 if is_ipv6 else 32
         return 1 << address_bits - prefix if prefix <= address_bits else 0
-    pins = [pin for pin in (spec.pinnedRange, *spec.pinnedRanges) if pin is not None]
-    if pins:
-        pinned_range = addresstexts.parse_ends(pins[-1].startAddress, pins[-1].endAddress)
+    if spec.is_pinned:
+        pin = spec.pins[-1]
+        pinned_range = addresstexts.parse_ends(pin.startAddress, pin.endAddress)
         if pinned_range is not None:
             return pinned_range.size
     return spec.count or pool.spec.default_count(spec.type)

@@ -126,9 +126,18 @@ class IPAllocationSpec(ApiType, frozen=True):
         intern_fields(self, "type")
 
     @property
+    def pins(self) -> tuple[PinnedRange, ...]:
+        """All pinned ranges, of either field."""
+        return (
+            self.pinnedRanges
+            if self.pinnedRange is None
+            else (self.pinnedRange, *self.pinnedRanges)
+        )
+
+    @property
     def is_pinned(self) -> bool:
         """Whether it asks for specific ranges, as a person does."""
-        return self.pinnedRange is not None or bool(self.pinnedRanges)
+        return bool(self.pins)
 
     @property
     def names_families(self) -> bool:
@@ -333,6 +342,12 @@ class IPAllocation(ApiType, frozen=True):
     def is_marked(self) -> bool:
         """Whether its range is marked for release, and the mark can be withdrawn: not deleted."""
         return self.releasing and not self.metadata.terminating
+
+    @property
+    def creation_order(self) -> tuple[str, str]:
+        """Creation time and name, to sort by: many are created in one second."""
+        created = self.metadata.creationTimestamp
+        return (created.isoformat() if created else "", self.metadata.name)
 
     @property
     def requested_at(self) -> datetime:

@@ -301,7 +301,8 @@ def _make_queue_gauges(
     )
     oldest = GaugeMetricFamily(
         f"butler_network_pool_{oldest_name}",
-        f"The longest time that one of those has waited that {activity}; 0 if there is none.",
+        f"Seconds that the oldest of the allocations that {activity} has waited;"
+        " 0 if there is none.",
         labels=POOL,
     )
     for pool, queue in sorted(queues.items()):

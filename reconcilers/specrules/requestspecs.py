@@ -55,8 +55,7 @@ def review_request(new: IPAllocation) -> Verdict:
 def _find_contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
     """Yield the contradictions of a spec that the schema rejects too, in the same words."""
     dual = spec.ipFamilyPolicy in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
-    pinned = spec.pinnedRange is not None or bool(spec.pinnedRanges)
-    if spec.prefixLength is not None and (spec.count is not None or pinned):
+    if spec.prefixLength is not None and (spec.count is not None or spec.is_pinned):
         yield build_forbidden_cause(("spec", "prefixLength"), ONE_SIZE.message)
     if spec.prefixLength is not None and dual:
         yield build_forbidden_cause(("spec", "prefixLength"), ONE_BLOCK.message)
@@ -73,8 +72,7 @@ def _find_contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
 
 def _is_pinned_in(spec: IPAllocationSpec, family: str) -> bool:
     """Return whether all pinned ranges of a spec are of a family; True if it pins none."""
-    pins = (*spec.pinnedRanges, *([spec.pinnedRange] if spec.pinnedRange is not None else []))
-    return all((":" in pin.startAddress) == (family == "IPv6") for pin in pins)
+    return all((":" in pin.startAddress) == (family == "IPv6") for pin in spec.pins)
 
 
 class _Pin(NamedTuple):

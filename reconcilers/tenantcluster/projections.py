@@ -5,6 +5,7 @@ position of the cache of IPAllocations that the projection was computed from.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
@@ -27,7 +28,9 @@ def make_projection(members: Sequence[IPAllocation], position: int) -> Projectio
     projected_allocations = [
         a for a in balancer_allocations if a.status.phase == ALLOCATED and not a.is_withdrawn
     ]
-    ranges = map(make_projected_ranges, sorted(projected_allocations, key=_make_creation_sort_key))
+    ranges = map(
+        make_projected_ranges, sorted(projected_allocations, key=attrgetter("creation_order"))
+    )
     return Projection(
         allocations=tuple(
             projected_ranges for projected_ranges in ranges if projected_ranges.entries
@@ -62,9 +65,3 @@ def find_needed_basis(allocations: Iterable[IPAllocation]) -> int:
         and statusranges.find_held_range(allocation)
     ]
     return max(marked_revisions, default=0)
-
-
-def _make_creation_sort_key(allocation: IPAllocation) -> tuple[str, str]:
-    """Return the sort key: creation time, then name, because many are created in one second."""
-    created = allocation.metadata.creationTimestamp
-    return (created.isoformat() if created else "", allocation.metadata.name)

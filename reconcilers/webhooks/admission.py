@@ -20,6 +20,7 @@ import msgspec
 
 from controller.client import Client
 from controller.clock import Clock
+from controller.codec import DECODE_ERRORS
 from controller.meta import Object
 from controller.resource import Resource
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Handler, Webhook
@@ -47,9 +48,6 @@ from reconcilers.webhooks.validators import (
 
 T = TypeVar("T", bound=Object)
 
-_DECODE_ERRORS = (ValueError, RecursionError)
-
-
 Guard = Callable[[AdmissionRequest[bytes]], Awaitable[Verdict | None]]
 """Refuses a write for a reason outside its spec; returns None if it does not refuse the write."""
 
@@ -70,7 +68,7 @@ def make_handler(
         validator: decides about one request, given the decoded objects.
         guard: decides first, about writes that leave the spec unchanged, too; None if the kind
             has no such rule.
-        annotations: those that are validated as the spec is.
+        annotations: names of annotations whose edits are validated as edits of the spec are.
     """
     decode: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
 
@@ -78,7 +76,7 @@ def make_handler(
         """Return the stored object of a request; None if it cannot be decoded."""
         try:
             return decode(data)
-        except _DECODE_ERRORS:
+        except DECODE_ERRORS:
             return None
 
     async def review(request: AdmissionRequest[bytes]) -> Verdict:
@@ -109,7 +107,7 @@ def make_handler(
             return NOTHING
         try:
             new = decode(request.objectBytes)
-        except _DECODE_ERRORS as error:
+        except DECODE_ERRORS as error:
             return Verdict.from_causes(
                 [build_invalid_cause((), f"it cannot be read as a {resource.kind}: {error}")]
             )
@@ -147,7 +145,7 @@ def _decode_spec(data: bytes) -> Any:
     """Return the spec of an object, empty if it has none; None if it is no JSON object."""
     try:
         decoded = msgspec.json.decode(data)
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         return None
     return decoded.get("spec", {}) if isinstance(decoded, dict) else None
 
@@ -256,7 +254,7 @@ def make_webhook(
         resource: the kind.
         validator: decides about one request.
         guard: decides before the validator; None if the kind has no such rule.
-        annotations: those that are validated as the spec is.
+        annotations: names of annotations whose edits are validated as edits of the spec are.
     """
     handler = make_handler(resource, validator, guard, annotations=annotations)
     return Webhook(build_path(resource), handler, bytes)

@@ -1,10 +1,12 @@
-"""The annotations of an object in an admission request, whose spec may be broken."""
+"""Annotations of an object whose write is reviewed: in its JSON, and in the language CEL."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+
+from controller.codec import DECODE_ERRORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +36,11 @@ def decode_annotations(body: bytes) -> Mapping[str, Any]:
         return {}
     try:
         return _decode(body).metadata.annotations or {}
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except DECODE_ERRORS:
         return {}
+
+
+def build_has_annotation(variable: str, annotation: str) -> str:
+    """Return the CEL expression of whether the object in a variable has an annotation."""
+    path = f"{variable}.metadata.annotations"
+    return f"has({path}) && '{annotation}' in {path}"

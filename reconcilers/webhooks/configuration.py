@@ -16,6 +16,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.integrations.registry import list_platforms
 from reconcilers.webhooks.admission import build_path
+from reconcilers.webhooks.annotations import build_has_annotation
 from reconcilers.webhooks.releasing import ADDS_RELEASE_ANYWAY
 
 NAME = names.WEBHOOK_CONFIGURATION
@@ -56,12 +57,15 @@ and finalizers can be written, and objects deleted, while no webhook runs."""
 def _build_annotation_condition(annotations: Collection[str]) -> Mapping[str, str]:
     """Return the match condition of a write that changes the spec or one of some annotations."""
 
-    def read(variable: str, annotation: str) -> str:
+    def build_value(variable: str, annotation: str) -> str:
         """Return the CEL expression of an annotation of an object; empty text if it is absent."""
-        path = f"{variable}.metadata.annotations"
-        return f"(has({path}) && '{annotation}' in {path} ? {path}['{annotation}'] : '')"
+        value = f"{variable}.metadata.annotations['{annotation}']"
+        return f"({build_has_annotation(variable, annotation)} ? {value} : '')"
 
-    changes = (f"{read('object', name)} != {read('oldObject', name)}" for name in annotations)
+    changes = (
+        f"{build_value('object', name)} != {build_value('oldObject', name)}"
+        for name in annotations
+    )
     expression = " || ".join([CHANGES_SPEC["expression"], *changes])
     return {"name": "spec-or-annotation-changes", "expression": expression}
 

@@ -15,17 +15,15 @@ from controller.webhooks.review import UserInfo
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.specrules.verdict import Verdict
-from reconcilers.webhooks.annotations import decode_annotations
+from reconcilers.webhooks.annotations import build_has_annotation, decode_annotations
 
 VERB = "release"
 ROLE = "butler-ipam-release"
 """The shipped ClusterRole that grants the verb."""
 
 ADDS_RELEASE_ANYWAY = (
-    "(has(object.metadata.annotations)"
-    f" && '{names.ANNOTATION_RELEASE_ANYWAY}' in object.metadata.annotations"
-    " && !(has(oldObject.metadata.annotations)"
-    f" && '{names.ANNOTATION_RELEASE_ANYWAY}' in oldObject.metadata.annotations))"
+    f"({build_has_annotation('object', names.ANNOTATION_RELEASE_ANYWAY)}"
+    f" && !({build_has_annotation('oldObject', names.ANNOTATION_RELEASE_ANYWAY)}))"
 )
 """The match condition of an update that adds the annotation, in CEL."""
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from controller.errors import Conflict
-from controller.meta import Key, Version
+from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.resources import (
     OWN_KINDS,
@@ -209,15 +208,15 @@ async def _delete_all(view: PlatformView, kind: str) -> None:
 @of_view
 async def _touch(view: PlatformView, cluster: Key) -> None:
     """Change an annotation of a cluster, so that the controllers reconcile the cluster now."""
-    client = view.management.client
-    body = {"metadata": {"annotations": {"example.com/touched": "yes"}}}
-    while True:
-        version = Version.from_object(await client.get(TENANT_CLUSTER, cluster))
-        try:
-            await client.patch(TENANT_CLUSTER, version, body)
-        except Conflict:
-            continue  # a controller has written the cluster meanwhile
-        return
+    # An apply needs no version, which a controller may change at any time. The manager is another
+    # than that of the story's manifests, whose fields stay.
+    await view.management.client.apply(
+        TENANT_CLUSTER,
+        cluster,
+        {"metadata": {"annotations": {"example.com/touched": "yes"}}},
+        manager="butler-ipam-demo-touch",
+        uid=view.uids[cluster],
+    )
 
 
 @of_view

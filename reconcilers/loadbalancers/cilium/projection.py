@@ -39,7 +39,6 @@ from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     CiliumPool,
     choose_nonce,
-    has_exactly,
     is_acknowledged,
     is_ours,
     make_annotations,
@@ -339,10 +338,17 @@ class PoolProjection:
         """
         name = pool.metadata.name
         intended = IntendedPool(ranges.entries, projection.selector, is_disabled)
-        if not self._differs(pool, ranges, projection=projection, intended=intended):
+        fields = _list_changed_fields(pool, ranges, intended)
+        # The basis changes with every event, and alone it is no reason to write.
+        annotations = make_annotations(projection.basis, projection.owner, ranges.allocation.uid)
+        del annotations[names.ANNOTATION_PROJECTION_BASIS]
+        if not fields and annotations.items() <= pool.metadata.annotations.items():
             self._kept_state.written[name] = intended
             return True
-        edit = self._describe_edit(pool, ranges, intended)
+        # If something else was intended before, this is a change of ours that is still to be
+        # written.
+        is_edit = bool(fields) and self._kept_state.written.get(name) == intended
+        edit = describe_edit(pool.metadata, CILIUM_POOL.kind, fields) if is_edit else ""
         if edit and not self._kept_state.request_correction(edit, self._now):
             return False  # `read_health` reports the contest
         await self._write(
@@ -356,41 +362,6 @@ class PoolProjection:
             self._kept_state.note_correction(CILIUM_POOL.kind, edit, self._now)
         self._kept_state.written[name] = intended
         return False
-
-    def _describe_edit(
-        self, pool: CiliumPool, ranges: ProjectedRanges, intended: IntendedPool
-    ) -> str:
-        """Return how others changed a pool since it was as intended; empty if they did not."""
-        if self._kept_state.written.get(pool.metadata.name) != intended:
-            return ""  # the difference is a change of ours that is still to be written
-        fields = list(pool.spec.edited_fields)
-        if make_selector_patch(pool.spec.selector, intended.selector):
-            fields.append("serviceSelector")
-        if {block.span for block in pool.blocks} != set(parse_ranges(ranges)):
-            fields.append("blocks")
-        if pool.spec.disabled != intended.is_disabled:
-            fields.append("disabled")
-        if not is_ours(pool):
-            fields.append("annotations")
-        return describe_edit(pool.metadata, CILIUM_POOL.kind, fields) if fields else ""
-
-    @staticmethod
-    def _differs(
-        pool: CiliumPool, ranges: ProjectedRanges, projection: Projection, intended: IntendedPool
-    ) -> bool:
-        """Return whether a pool differs from what it should hold in anything but its basis.
-
-        The basis changes with every event, and alone it is no reason to write.
-        """
-        annotations = make_annotations(projection.basis, projection.owner, ranges.allocation.uid)
-        del annotations[names.ANNOTATION_PROJECTION_BASIS]
-        return (
-            not has_exactly(pool, parse_ranges(ranges))
-            or pool.spec.disabled != intended.is_disabled
-            or bool(make_selector_patch(pool.spec.selector, intended.selector))
-            or not is_ours(pool)
-            or not annotations.items() <= pool.metadata.annotations.items()
-        )
 
     async def _write(
         self,
@@ -508,6 +479,22 @@ class PoolProjection:
             await self._pools.delete(pool)
         else:
             await self._ask_for_acknowledgement(pool, projection)
+
+
+def _list_changed_fields(
+    pool: CiliumPool, ranges: ProjectedRanges, intended: IntendedPool
+) -> list[str]:
+    """Return the names of the fields in which a pool differs from what it should hold."""
+    fields = list(pool.spec.edited_fields)
+    if make_selector_patch(pool.spec.selector, intended.selector):
+        fields.append("serviceSelector")
+    if {block.span for block in pool.blocks} != set(parse_ranges(ranges)):
+        fields.append("blocks")
+    if pool.spec.disabled != intended.is_disabled:
+        fields.append("disabled")
+    if not is_ours(pool):
+        fields.append("annotations")
+    return fields
 
 
 def _is_user(service: Service, spans: Sequence[AddressRange]) -> bool:

@@ -12,6 +12,7 @@ type of an allocation: nodes or loadbalancer. *Growth* adds allocations for Serv
 import re
 from collections.abc import Iterable
 from itertools import chain, count
+from operator import attrgetter
 from typing import Any
 
 from controller.cache import Cache
@@ -32,7 +33,8 @@ def list_members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> lis
     """
     allocations_of_name = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
     return sorted(
-        (a for a in allocations_of_name if not is_foreign(a, tenant)), key=_make_age_sort_key
+        (a for a in allocations_of_name if not is_foreign(a, tenant)),
+        key=attrgetter("creation_order"),
     )
 
 
@@ -50,12 +52,6 @@ def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     """
     noted_tenant_uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
     return bool(noted_tenant_uid) and noted_tenant_uid != tenant.metadata.uid
-
-
-def _make_age_sort_key(allocation: IPAllocation) -> tuple[str, str]:
-    """Return the sort key: creation time, then name."""
-    created = allocation.metadata.creationTimestamp
-    return (created.isoformat() if created else "", allocation.metadata.name)
 
 
 def find_role(allocation: IPAllocation, tenant: TenantCluster) -> str:

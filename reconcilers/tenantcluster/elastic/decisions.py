@@ -181,7 +181,7 @@ class UnservedGrowth:
         """
         return used <= self.used and digest in self.digests
 
-    def after_release(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
+    def make_after_release(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
         """Return the memory after a growth range was released unused while Services waited.
 
         It covers these Services alone; others of the earlier memory no longer wait.
@@ -410,7 +410,7 @@ class FixedSize:
         added_addresses: addresses to request as one more range; 0 for none.
         marks_to_withdraw: marked ranges that stay, instead of a new one.
         is_release_awaited: whether a range is added once deleted ones are released.
-        allocations_to_release: those that the size does not need, and no Service uses.
+        allocations_to_release: growth allocations that neither the size needs nor a Service uses.
         surplus: addresses above the size that cannot be released now.
         is_surplus_used: whether Services use or wait for all that could otherwise be released.
         missing: addresses that are requested, and that no pool gives; 0 for none.
@@ -623,7 +623,7 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
             if facts.waiting_long and part.has_range:
                 # The range helped none of the Services that wait.
                 digests = map(facts.demand.make_digest, facts.waiting_long)
-                updated = facts.unserved.after_release(digests, used=len(facts.demand.used))
+                updated = facts.unserved.make_after_release(digests, used=len(facts.demand.used))
                 new_unserved = updated if updated != facts.unserved else None
             continue
         if part_disuse.since != since:

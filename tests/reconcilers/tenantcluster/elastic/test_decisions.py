@@ -122,7 +122,7 @@ def tenants(draw: st.DrawFn) -> SizeFacts:
     waiting = [load_balancer(f"waits-{number}") for number in range(draw(st.integers(0, 6)))]
     waited = {service.metadata.uid: draw(_SECONDS) for service in waiting}
     unhelped = digests(waiting[: draw(st.integers(0, 6))])
-    forgiven = UnservedGrowth().after_release(unhelped, used=len(services))
+    forgiven = UnservedGrowth().make_after_release(unhelped, used=len(services))
     static = draw(st.booleans())
     size = draw(st.integers(0, 12))
     return size_facts(

@@ -280,7 +280,7 @@ def test_a_tenants_clock_that_is_ahead_makes_no_service_wait_longer() -> None:
 
 def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> None:
     odd, other = digests([load_balancer("odd"), load_balancer("other")])
-    reported = UnservedGrowth().after_release([odd], used=2)
+    reported = UnservedGrowth().make_after_release([odd], used=2)
     assert reported.annotation is not None
     read = UnservedGrowth.from_tenant(
         make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: reported.annotation})
@@ -301,7 +301,7 @@ def test_an_annotation_that_cannot_be_parsed_counts_as_empty(content: str) -> No
 
 
 def test_the_annotation_of_growth_that_did_not_help_is_bounded() -> None:
-    reported = UnservedGrowth().after_release(
+    reported = UnservedGrowth().make_after_release(
         digests([load_balancer(f"s{n}") for n in range(MOST_UNSERVED + 50)]), used=1
     )
     assert len(reported.annotation or "") < 10 * MOST_UNSERVED + 20
