@@ -18,12 +18,13 @@ from controller.meta import Key
 from reconcilers.api.ipallocation import PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import PoolSettings
+from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.pending_promises import AllocationWriter, note_rejected_writes
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.due import RETRY
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.queue import TenantRow
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY, shows
@@ -133,7 +134,7 @@ class BlockReports:
 def find_uninformed(
     view: AllocationsView, finding: ConditionFinding, promises: Collection[Promise] = ()
 ) -> Iterator[IPAllocation]:
-    """Yield the waiting allocations that do not show `finding`; by rows, each row oldest first.
+    """Return the waiting allocations that do not show `finding`; by rows, each row oldest first.
 
     Args:
         view: the allocations of the pool.
@@ -141,14 +142,14 @@ def find_uninformed(
         promises: that may still be kept; their allocations are left out.
     """
     promised_uids = {promise.uid for promise in promises}
-    for row, places in view.holdings.queue.items():
-        for _, holder in places:
-            allocation = view.find(holder)
-            # A claim, or an allocation whose present version is not known, so a write would fail.
-            if allocation is None or holder.key in view.unreadable:
-                continue
-            if shows(allocation, PENDING, finding):
-                if isinstance(row, TenantRow):
-                    break  # all allocations of the row show the same
-            elif allocation.metadata.uid not in promised_uids:
-                yield allocation
+
+    def find_readable(holder: Holder) -> IPAllocation | None:
+        # The present version of an unreadable allocation is not known, so a write would fail.
+        return None if holder.key in view.unreadable else view.find(holder)
+
+    uninformed = view.holdings.find_uninformed(
+        KIND, find_readable, lambda allocation: shows(allocation, PENDING, finding)
+    )
+    return (
+        allocation for allocation in uninformed if allocation.metadata.uid not in promised_uids
+    )

@@ -143,10 +143,15 @@ class PoolClaims(Protocol):
         """
         ...
 
-    def make_block_refusals(self, pool: NetworkPool, why: str) -> Sequence[AskerRefusal[Object]]:
-        """Return a refusal for each claim that waits for a pool that hands out nothing.
+    def make_block_refusals(
+        self, pool: NetworkPool, holdings: Holdings, why: str
+    ) -> Sequence[AskerRefusal[Object]]:
+        """Return the refusals of claims that wait for a pool that hands out nothing.
+
+        A claim that shows its refusal already is left out.
 
         Args:
+            holdings: of the pool, as the caches show them, with claims.
             why: the reason, in a sentence.
         """
         ...

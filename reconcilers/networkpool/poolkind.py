@@ -552,7 +552,8 @@ class NetworkPoolKind(
         claims = self._claims.pool_claims
         if claims is None:
             return None
-        refusals = claims.make_block_refusals(pool, why)
+        holdings = self._allocations.read_cached(pool.metadata.key).holdings
+        refusals = claims.make_block_refusals(pool, holdings, why)
         if claims.due_refusals(refusals):
             await self._statuses.check_version(pool)
         return await claims.refuse(pool, refusals)
@@ -615,8 +616,9 @@ class NetworkPoolKind(
         """Write the error to claims; for allocations it is in the log alone."""
         claims = self._claims.pool_claims
         if claims is not None:
+            holdings = self._allocations.read_cached(pool.metadata.key).holdings
             why = f"it cannot be written: {error}"
-            await claims.refuse(pool, claims.make_block_refusals(pool, why))
+            await claims.refuse(pool, claims.make_block_refusals(pool, holdings, why))
 
     @override
     def shown_wait(self, pool: NetworkPool) -> str:

@@ -41,7 +41,7 @@ from controller.cache import Cache, Change
 from controller.clock import Clock
 from controller.loggers import get_logger
 from controller.meta import Object
-from reconcilers.promises.identities import Holder
+from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import Row, Rows, Turns
 from reconcilers.promises.statuswrites import StatusWrite
@@ -53,6 +53,8 @@ _MOST_LOGGED = 20
 """The most differences that one log line names."""
 _log = get_logger(__name__)
 
+
+AskerT = TypeVar("AskerT")
 
 Place = tuple[datetime, Holder]
 """A place in the queue: since when an address is requested, and the holder as tie-break."""
@@ -292,6 +294,30 @@ class Holdings:
     def turns(self) -> Turns[Place]:
         """Return an iterator over the askers that wait, the oldest first; a change ends it."""
         return Turns(self.queue)
+
+    def find_uninformed(
+        self, kind: str, find: Find[AskerT], shows: Callable[[AskerT], bool]
+    ) -> Iterator[AskerT]:
+        """Yield the askers of one kind that do not show an answer yet; of each row oldest first.
+
+        All askers of a row show the same. So a row whose askers show the answer costs one look.
+
+        Args:
+            kind: of the askers, by its full name.
+            find: returns the asker of a holder; None to leave it out.
+            shows: returns whether an asker shows the answer already.
+        """
+        for places in self.queue.values():
+            _, first_holder = places[0]
+            if first_holder.kind != kind:  # a row has askers of one kind
+                continue
+            for _, holder in places:
+                asker = find(holder)
+                if asker is None:
+                    continue
+                if shows(asker):
+                    break
+                yield asker
 
     @property
     def oldest_wait(self) -> datetime | None:

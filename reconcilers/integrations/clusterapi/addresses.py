@@ -174,18 +174,20 @@ class ClaimSpace(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class FamilySpaces:
-    """The spaces of NetworkPools: one of each family, whatever the spec of the pool says.
+    """Spaces that do not depend on the spec of the pool: one of each family.
 
     An IPAddress holds its address in the space of its family, inside or outside of the pool. So a
     pool with an invalid spec has holdings as well.
 
-    The tenant of a claim is its Cluster, because all claims of a NetworkPool are in one namespace.
-    Limits by tenant keep the claims of one Cluster from filling the journal of the pool.
+    Args:
+        has_cluster_tenants: whether the tenant of a claim is its Cluster; if not, it is the
+            namespace.
     """
 
-    has_cluster_tenants = True
-    layouts = NO_LAYOUTS
+    has_cluster_tenants: bool
+    layouts: ClassVar[Layouts] = NO_LAYOUTS
 
     def find_parts(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
         """Return the address that an IPAddress holds, in the space of its family."""
@@ -205,7 +207,14 @@ class FamilySpaces:
         return None
 
 
-FAMILY_SPACES = FamilySpaces()
+FAMILY_SPACES = FamilySpaces(has_cluster_tenants=True)
+"""The spaces of NetworkPools.
+
+The tenant of a claim is its Cluster, because all claims of a NetworkPool are in one namespace.
+Limits by tenant keep the claims of one Cluster from filling the journal of the pool.
+"""
+INVALID_POOL_SPACES = FamilySpaces(has_cluster_tenants=False)
+"""The spaces of a pool of the in-cluster provider whose spec is invalid."""
 
 
 def parse_ip_space(spec: IPPoolSpec) -> PoolSpace:

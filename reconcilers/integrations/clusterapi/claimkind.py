@@ -34,6 +34,7 @@ from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.promises.choosing import AskerRefusal, ServedAskers
+from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise
 
 PoolT = TypeVar("PoolT", bound=ServedPool)
@@ -88,7 +89,6 @@ class ContractClaims(Generic[PoolT]):
                 clock=parts.clock,
                 settings=parts.settings,
             ),
-            is_served=lambda claim: not parts.caches.is_stopped(claim),
         )
         """The claims, for the passes over pools."""
 
@@ -127,24 +127,34 @@ class ContractClaims(Generic[PoolT]):
         )
         return ServedAskers(taker)
 
-    def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[IPAddressClaim]]:
-        """Return a refusal for each claim that waits for a pool which serves no claim.
+    def refusals_of_waiting(
+        self, pool: PoolT, holdings: Holdings, why: str
+    ) -> list[AskerRefusal[IPAddressClaim]]:
+        """Return the refusals of claims that wait for a pool which serves no claim.
+
+        A claim that shows its refusal already is left out.
 
         Args:
+            holdings: of the pool, as the caches show them.
             why: why the pool serves no claim, for the message.
         """
         # A paused pool leaves its claims alone, so their statuses are not written either.
         if is_paused(pool.metadata.annotations):
             return []
-        return self.requests.refusals_of_waiting(pool, why)
+        return self.requests.refusals_of_waiting(pool, holdings, why)
 
-    async def refuse_waiting(self, pool: PoolT, why: str) -> float | None:
+    async def refuse_waiting(self, pool: PoolT, holdings: Holdings, why: str) -> float | None:
         """Write to each claim that waits for a pool why the pool serves no claim.
+
+        Args:
+            holdings: of the pool, as the caches show them.
+            why: why the pool serves no claim, for the message.
 
         Returns:
             Seconds until writes that the API server rejected are retried; None if there are none.
         """
-        return await self.requests.writes.refuse(self.refusals_of_waiting(pool, why), pool)
+        refusals = self.refusals_of_waiting(pool, holdings, why)
+        return await self.requests.writes.refuse(refusals, pool)
 
     async def finish(
         self,

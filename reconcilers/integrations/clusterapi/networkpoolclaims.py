@@ -258,10 +258,10 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     def make_block_refusals(
-        self, pool: NetworkPool, why: str
+        self, pool: NetworkPool, holdings: Holdings, why: str
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
-        """Return a refusal for each waiting claim of a pool that serves no request."""
-        return self._claims.refusals_of_waiting(pool, why)
+        """Return the refusals that waiting claims of a pool that serves no request lack."""
+        return self._claims.refusals_of_waiting(pool, holdings, why)
 
     @override
     async def refuse(

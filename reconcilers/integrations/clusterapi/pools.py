@@ -24,7 +24,12 @@ from controller.errors import ApiError
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Blocked, Outcome
-from reconcilers.integrations.clusterapi.addresses import PoolSpace, to_blocks
+from reconcilers.integrations.clusterapi.addresses import (
+    INVALID_POOL_SPACES,
+    ClaimSpace,
+    PoolSpace,
+    to_blocks,
+)
 from reconcilers.integrations.clusterapi.api import (
     JOURNALS,
     POOL_FINALIZER,
@@ -136,8 +141,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
             await self._write_ready(
                 pool, ConditionFinding(READY, False, reason="ValidationFailed", message=why)
             )
-            later = await self._claims.refuse_waiting(pool, why)
-            return pool, Blocked("ValidationFailed", later)
+            return pool, Blocked("ValidationFailed", await self._refuse_waiting(pool, why))
         if is_paused(pool.metadata.annotations):
             # Nothing is handed out, so a fence waits for the end of the pause.
             await self._write_status(pool, parse_geometry(pool))
@@ -240,13 +244,27 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
                 READY, False, reason=HOLDERS_UNKNOWN, message=describe_unknown_holders(pool, why)
             ),
         )
-        await self._claims.refuse_waiting(pool, why)
+        await self._refuse_waiting(pool, why)
         return None
 
     @override
     async def report_pool_refused(self, pool: PoolT, error: ApiError) -> None:
         """Report on each waiting claim that the API server rejects writes of the pool."""
-        await self._claims.refuse_waiting(pool, f"it cannot be written: {error}")
+        await self._refuse_waiting(pool, f"it cannot be written: {error}")
+
+    async def _refuse_waiting(self, pool: PoolT, why: str) -> float | None:
+        """Write to each claim that waits for a pool why the pool serves no claim.
+
+        Returns:
+            Seconds until writes that the API server rejected are retried; None if there are none.
+        """
+        try:
+            space: ClaimSpace = parse_geometry(pool)
+        except InvalidPool:
+            space = INVALID_POOL_SPACES
+        name = self._claims.name_of(pool)
+        holdings = self._parts.reader.read_cached(name, space).holdings
+        return await self._claims.refuse_waiting(pool, holdings, why)
 
     async def _write_ready(self, pool: PoolT, ready: ConditionFinding) -> None:
         """Write a pool's Ready condition, which says why it does not serve."""

@@ -25,7 +25,6 @@ from reconcilers.integrations.core.claimreading import (
     lacks_memory,
 )
 from reconcilers.integrations.core.claimwrites import ClaimStatuses, ClaimWrites
-from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.choosing import (
     AskerRefusal,
     Choice,
@@ -33,6 +32,8 @@ from reconcilers.promises.choosing import (
     choose,
     exclude_ranges,
 )
+from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Allotment
@@ -60,11 +61,9 @@ class ClaimKind(
         reader: reads the claims. Its space type can be more general than that of the pools.
         statuses: makes the statuses of claims.
         writes: writes claims and their IPAddresses.
-        is_served: returns whether a claim may be served now. It may not while the claim or its
-            Cluster is paused, for example.
     """
 
-    def __init__(  # noqa: PLR0913 - what is read and written, and what the kind adds
+    def __init__(
         self,
         pools: Resource[PoolT],
         name_pool: Callable[[PoolT], PoolNameT],
@@ -73,14 +72,12 @@ class ClaimKind(
         *,
         statuses: ClaimStatuses[ClaimT, AddressT],
         writes: ClaimWrites[ClaimT, AddressT, PoolT, SpaceT],
-        is_served: Callable[[ClaimT], bool],
     ) -> None:
         self._pools = pools
         self._name_pool = name_pool
         self._source = source
         self._reader = reader
         self._statuses = statuses
-        self._is_served = is_served
         self.writes = writes
         """Writes the claims."""
         self.served_requests = ServedRequests(self)
@@ -138,35 +135,47 @@ class ClaimKind(
         """Void promises whose write was refused for good; return the results, in order."""
         return await self.writes.void_refused(refused, pool)
 
-    async def refuse_waiting(self, pool: PoolT, why: str) -> float | None:
+    async def refuse_waiting(self, pool: PoolT, holdings: Holdings, why: str) -> float | None:
         """Write to each claim that waits for a pool why the pool serves no claim.
+
+        Args:
+            holdings: of the pool, as the caches show them.
+            why: why the pool serves no claim, for the message.
 
         Returns:
             Seconds until refused writes are retried; None if no write was refused.
         """
-        return await self.writes.refuse(self.refusals_of_waiting(pool, why), pool)
+        return await self.writes.refuse(self.refusals_of_waiting(pool, holdings, why), pool)
 
-    def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[ClaimT]]:
-        """Return a refusal for each claim that waits for a pool which serves no claim.
+    def refusals_of_waiting(
+        self, pool: PoolT, holdings: Holdings, why: str
+    ) -> list[AskerRefusal[ClaimT]]:
+        """Return the refusals of claims that wait for a pool which serves no claim.
 
-        A claim that may not be served now is left out, because nothing is written to it: it is
-        paused, for example.
+        A claim that shows its refusal already is left out. So is a claim that may not be served
+        now, because nothing is written to it: it is paused, for example, and has no place in the
+        queue.
 
         Args:
+            holdings: of the pool, as the caches show them.
             why: why the pool serves no claim, for the message.
         """
         message = describe_not_ready(self._pools.kind, pool.metadata.name, why)
         problem = ClaimProblem(POOL_NOT_READY, message)
+        source = self._source
+        uninformed = holdings.find_uninformed(
+            source.claim_kind,
+            find_by_key(source.claim_kind, source.claims.get),
+            lambda claim: self._statuses.shows(claim, problem),
+        )
         return [
             AskerRefusal(
-                holder_of_claim(self._source, claim),
+                holder_of_claim(source, claim),
                 claim,
                 reason=problem.reason,
                 message=problem.message,
-                is_shown=self._statuses.shows(claim, problem),
             )
-            for claim in self._source.claims.by_index(SPACE_INDEX, str(self._name_pool(pool)))
-            if self._statuses.waits(claim) and self._is_served(claim)
+            for claim in uninformed
         ]
 
     async def blockers(self, pool: PoolT, journal: Journal) -> int:

@@ -29,6 +29,7 @@ from reconcilers.integrations.metal3.granting import make_claim_writes
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherClaim
 from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
 from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
+from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.requestkinds import ServedRequests
 
@@ -97,8 +98,12 @@ class ServedClaims(Protocol):
         """
         ...
 
-    async def refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
+    async def refuse_waiting(self, pool: Metal3Pool, holdings: Holdings, why: str) -> float | None:
         """Write to each claim that waits for a pool why the pool serves no claim.
+
+        Args:
+            holdings: of the pool, as the caches show them.
+            why: why the pool serves no claim, for the message.
 
         Returns:
             Seconds until writes that the API server rejected are retried; None if there are none.
@@ -158,7 +163,6 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
                 clock=parts.clock,
                 settings=parts.settings,
             ),
-            is_served=lambda claim: not parts.caches.why_claim_stops(claim),
         )
 
     @property
@@ -180,8 +184,8 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
         return await self._requests.writes.refuse(of_kind, pool)
 
     @override
-    async def refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
-        return await self._requests.refuse_waiting(pool, why)
+    async def refuse_waiting(self, pool: Metal3Pool, holdings: Holdings, why: str) -> float | None:
+        return await self._requests.refuse_waiting(pool, holdings, why)
 
     @override
     async def count_blockers(self, pool: Metal3Pool, journal: Journal) -> int:

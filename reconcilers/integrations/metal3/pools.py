@@ -293,7 +293,12 @@ class Metal3Pools(
         Returns:
             Seconds until writes that the API server rejected are retried; None if there are none.
         """
-        waits = [await kind.refuse_waiting(pool, why) for kind in self._served.kinds]
+        key, space = pool.metadata.key, self._spaces.get_space(pool)
+        waits: list[float | None] = []
+        for kind in self._served.kinds:
+            # Each kind awaited its writes, and holdings are valid only until the next await.
+            holdings = self._parts.reader.read_cached(key, space).holdings
+            waits.append(await kind.refuse_waiting(pool, holdings, why))
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def _build_metadata_patch(self, pool: Metal3Pool, *, add_finalizer: bool) -> dict[str, Any]:

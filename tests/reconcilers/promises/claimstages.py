@@ -1,0 +1,96 @@
+"""Stages with pool p of three addresses, and claims of Cluster north: for each kind of pools."""
+
+from typing import ClassVar
+
+import pytest
+from typing_extensions import override
+
+from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
+from reconcilers.integrations.metal3.api import CONTRACT_CLAIM_FINALIZER, GROUP
+from tests.reconcilers.simulation.adapter import Adapter
+from tests.reconcilers.simulation.claims import Claims, refers
+from tests.reconcilers.simulation.clusters import ClusterReplica
+from tests.reconcilers.simulation.ippools import IPPoolReplica, IPPools
+from tests.reconcilers.simulation.model import CLAIMS, CLUSTERS, Json
+from tests.reconcilers.simulation.replica import Process, World
+from tests.reconcilers.simulation.sharedpools import SharedPools, SharedReplica
+from tests.reconcilers.simulation.stage import Stage
+
+SPAN = 3
+"""How many addresses pool p has."""
+
+
+class SharedClusterReplica(SharedReplica):
+    clusters = True
+
+
+class MetalClusterReplica(IPPoolReplica):
+    clusters = True
+
+
+class InClusterPools(Claims):
+    @override
+    def make_replica(self, world: World) -> Process:
+        return ClusterReplica(world)
+
+
+class NetworkPoolsOfClusters(SharedPools):
+    @override
+    def make_replica(self, world: World) -> Process:
+        return SharedClusterReplica(world)
+
+
+class IPPoolsOfClusters(IPPools):
+    @override
+    def make_replica(self, world: World) -> Process:
+        return MetalClusterReplica(world)
+
+
+class ClusterStage(Stage):
+    """A model with pool p of three addresses, and claims of Cluster north."""
+
+    pool_ref: ClassVar[Json] = {}
+    finalizer: ClassVar[str] = CLAIM_FINALIZER
+
+    def make_cluster(self, *, paused: bool) -> None:
+        """Create Cluster north."""
+        self.model.create(CLUSTERS, {"metadata": {"name": "north"}, "spec": {"paused": paused}})
+
+    def claim(self, number: int, **annotations: str) -> None:
+        """Create a claim of Cluster north that waits for pool p."""
+        name = f"c{number:04}"
+        metadata = {"name": name, "annotations": annotations}
+        spec = {"poolRef": self.pool_ref, "clusterName": "north"}
+        self.model.create(CLAIMS, {"metadata": metadata, "spec": spec})
+        self.edit(CLAIMS, name, {"metadata": {"finalizers": [self.finalizer]}})
+
+    def count_served(self) -> int:
+        """Return how many claims have an address."""
+        return sum(map(refers, self.model.of(CLAIMS)))
+
+
+class InClusterStage(ClusterStage):
+    kind: ClassVar[type[Adapter]] = InClusterPools
+    pool_ref: ClassVar[Json] = {
+        "apiGroup": "ipam.cluster.x-k8s.io",
+        "kind": "InClusterIPPool",
+        "name": "p",
+    }
+
+
+class NetworkPoolStage(ClusterStage):
+    kind: ClassVar[type[Adapter]] = NetworkPoolsOfClusters
+    pool_ref: ClassVar[Json] = {
+        "apiGroup": "butler.butlerlabs.dev",
+        "kind": "NetworkPool",
+        "name": "p",
+    }
+
+
+class IPPoolStage(ClusterStage):
+    kind: ClassVar[type[Adapter]] = IPPoolsOfClusters
+    pool_ref: ClassVar[Json] = {"apiGroup": GROUP, "kind": "IPPool", "name": "p"}
+    finalizer: ClassVar[str] = CONTRACT_CLAIM_FINALIZER
+
+
+of_each_kind = pytest.mark.parametrize("stage", [InClusterStage, NetworkPoolStage, IPPoolStage])
