@@ -13,14 +13,14 @@ from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock, settle
 from controller.testing.faults import Request
 from controller.testing.heldrequests import HeldRequest, HeldRequests
-from controller.testing.history import Happened
+from controller.testing.history import WriteRecord
 
 __all__ = [
     "FakeApi",
-    "Happened",
     "HeldRequest",
     "HeldRequests",
     "Request",
     "VirtualClock",
+    "WriteRecord",
     "settle",
 ]

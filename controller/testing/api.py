@@ -40,7 +40,7 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.testing.faults import Faults, Request
 from controller.testing.fieldowners import FieldOwners
-from controller.testing.history import Happened, History, Selected
+from controller.testing.history import History, IsSelected, WriteRecord
 from controller.testing.patches import apply_json_patch, apply_merge_patch
 from controller.testing.rules import (
     FakeKind,
@@ -167,12 +167,12 @@ class FakeApi(Transport):
         return self._history.revision
 
     @property
-    def history(self) -> Sequence[Happened]:
+    def history(self) -> Sequence[WriteRecord]:
         """All writes so far."""
         return self._history.log
 
     @property
-    def listeners(self) -> list[Callable[[Happened], None]]:
+    def listeners(self) -> list[Callable[[WriteRecord], None]]:
         """Called with every write, right after it; a test appends to it."""
         return self._history.listeners
 
@@ -188,7 +188,7 @@ class FakeApi(Transport):
 
     def list_objects(self, resource: Resource[Any]) -> list[Json]:
         """Return all objects of a kind by namespace and name; they must not be changed."""
-        return self._history.all(self._kinds[_get_place(resource)], lambda _: True)
+        return self._history.list_selected(self._kinds[_get_place(resource)], lambda _: True)
 
     def fail(self, error: ControllerError, *, times: int = 1, **conditions: str) -> None:
         """Let the next `times` requests that fit `conditions` fail with `error`.
@@ -413,7 +413,7 @@ class FakeApi(Transport):
     def _list_collection(self, target: _Target, query: Mapping[str, str]) -> Json:
         """Return the list of the objects that a collection's selectors select, always whole."""
         resource, history = target.kind.resource, self._history
-        items = history.all(target.kind, _make_predicate(target, query))
+        items = history.list_selected(target.kind, _make_predicate(target, query))
         meta = {"resourceVersion": str(history.revision)}
         head = {
             "apiVersion": resource.api_version,
@@ -749,7 +749,7 @@ def _drop_nulls(value: Any) -> Any:
     return [_drop_nulls(member) for member in value] if isinstance(value, list) else value
 
 
-def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
+def _make_predicate(target: _Target, query: Mapping[str, str]) -> IsSelected:
     """Return the predicate for the objects of a list or watch: its namespace and selectors.
 
     Raises:

@@ -69,19 +69,19 @@ class VirtualClock(Clock):
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start
-        self._elapsed = 0
+        self._elapsed_nanoseconds = 0
         self._timers: list[_Timer] = []
         self._scheduled_count = 0
 
     @override
     def now(self) -> datetime:
         """Return the virtual time of day."""
-        return self._start + timedelta(microseconds=self._elapsed // 1000)
+        return self._start + timedelta(microseconds=self._elapsed_nanoseconds // 1000)
 
     @override
     def monotonic(self) -> float:
         """Return the virtual seconds since the clock was created."""
-        return self._elapsed / 1_000_000_000
+        return self._elapsed_nanoseconds / 1_000_000_000
 
     @override
     async def sleep(self, seconds: float) -> None:
@@ -115,22 +115,29 @@ class VirtualClock(Clock):
 
     @property
     def waiting(self) -> int:
-        """How many sleeps and deadlines are open; 0 at the end of a test that leaks none."""
+        """The number of open sleeps and deadlines; 0 at the end of a test that leaks none."""
         return sum(timer.action is not None for timer in self._timers)
 
     @property
     def next_due(self) -> float | None:
         """Seconds until the next sleep or deadline ends; None if none is open."""
         self._drop_cancelled()
-        return (self._timers[0].due - self._elapsed) / 1e9 if self._timers else None
+        return (self._timers[0].due - self._elapsed_nanoseconds) / 1e9 if self._timers else None
+
+    def skip(self, seconds: float) -> None:
+        """Move the time on by `seconds` at once, as if the process had been frozen.
+
+        The sleeps and deadlines that are due by then end at the next `advance`.
+        """
+        self._elapsed_nanoseconds += _to_nanoseconds(seconds)
 
     async def advance(self, seconds: float) -> None:
-        """Move the time on by `seconds`, end what is due in time order, and settle the loop."""
-        target = self._elapsed + _to_nanoseconds(seconds)
+        """Move the time on by `seconds`; end sleeps and deadlines in time order, and settle."""
+        target = self._elapsed_nanoseconds + _to_nanoseconds(seconds)
         await settle()
         while (due := self._find_next_due()) is not None and due <= target:
-            await self._step(due)
-        self._elapsed = target
+            await self._move_to(due)
+        self._elapsed_nanoseconds = target
 
     async def advance_until(
         self, predicate: Callable[[], bool], *, limit: float = 3600.0
@@ -147,19 +154,19 @@ class VirtualClock(Clock):
         Raises:
             AssertionError: nothing more is due within `limit`, and `predicate` does not hold.
         """
-        begun = self._elapsed
+        start = self._elapsed_nanoseconds
         await settle()
         while not predicate():
             due = self._find_next_due()
-            if due is None or due > begun + _to_nanoseconds(limit):
+            if due is None or due > start + _to_nanoseconds(limit):
                 raise AssertionError(f"did not come true within {limit} virtual seconds")
-            await self._step(due)
-        return (self._elapsed - begun) / 1e9
+            await self._move_to(due)
+        return (self._elapsed_nanoseconds - start) / 1e9
 
-    async def _step(self, due: int) -> None:
+    async def _move_to(self, due: int) -> None:
         """Move the time to `due`, in nanoseconds, run the timers due by then, and settle."""
-        self._elapsed = max(self._elapsed, due)
-        while self._timers and self._timers[0].due <= self._elapsed:
+        self._elapsed_nanoseconds = max(self._elapsed_nanoseconds, due)
+        while self._timers and self._timers[0].due <= self._elapsed_nanoseconds:
             timer = heapq.heappop(self._timers)
             if timer.action is not None:
                 timer.action()
@@ -172,7 +179,9 @@ class VirtualClock(Clock):
             return _Timer(0, self._scheduled_count, action)  # not in `_timers`, so it never runs
         # At least a nanosecond: a remainder of rounding must not turn a sleep into a busy loop.
         timer = _Timer(
-            self._elapsed + max(1, _to_nanoseconds(seconds)), self._scheduled_count, action
+            self._elapsed_nanoseconds + max(1, _to_nanoseconds(seconds)),
+            self._scheduled_count,
+            action,
         )
         heapq.heappush(self._timers, timer)
         return timer

@@ -17,12 +17,13 @@ from controller.meta import Key
 from controller.testing.rules import FakeKind, Json
 
 BOOKMARK_SECONDS = 60.0
-Selected = Callable[[Mapping[str, Any]], bool]
+IsSelected = Callable[[Mapping[str, Any]], bool]
+"""Returns whether the selectors of a list or watch select an object, which is decoded JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """One write.
+class WriteRecord:
+    """A write to an object: the object before and after it.
 
     Args:
         kind: the object's kind.
@@ -63,11 +64,11 @@ class Happened:
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _KindHistory:
     """The objects of one kind, their writes in order, and the event that the next write sets."""
 
     objects: dict[Key, Json] = field(default_factory=dict)
-    log: list[Happened] = field(default_factory=list)
+    log: list[WriteRecord] = field(default_factory=list)
     changed: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -82,28 +83,29 @@ class History:
     def __init__(self, clock: Clock, first: int = 1) -> None:
         self.revision = first
         """The newest resourceVersion."""
-        self.listeners: list[Callable[[Happened], None]] = []
+        self.listeners: list[Callable[[WriteRecord], None]] = []
         """Called with every write, right after it."""
-        self.log: list[Happened] = []
+        self.log: list[WriteRecord] = []
         """All writes so far."""
         self._clock = clock
-        self._shelves: dict[str, _Shelf] = {}
+        self._kind_histories: dict[str, _KindHistory] = {}
 
     def get(self, kind: FakeKind, key: Key) -> Json | None:
         """Return the stored object; None if it does not exist."""
-        return self._get_shelf(kind).objects.get(key)
+        return self._get_kind_history(kind).objects.get(key)
 
-    def all(self, kind: FakeKind, selected: Selected) -> list[Json]:
-        """Return the objects of a kind that `selected` selects, sorted by namespace and name."""
-        return [obj for _, obj in sorted(self._get_shelf(kind).objects.items()) if selected(obj)]
+    def list_selected(self, kind: FakeKind, is_selected: IsSelected) -> list[Json]:
+        """Return the selected objects of a kind, sorted by namespace and name."""
+        objects = self._get_kind_history(kind).objects
+        return [obj for _, obj in sorted(objects.items()) if is_selected(obj)]
 
     def put(self, kind: FakeKind, key: Key, obj: Json) -> Json:
         """Store an object with a new resourceVersion, and wake watches; return it as stored."""
         old = self.get(kind, key)
         self.revision += 1
         stored = _copy_at_revision(obj, self.revision)
-        self._get_shelf(kind).objects[key] = stored
-        self._record(Happened(kind, key, revision=self.revision, old=old, new=stored))
+        self._get_kind_history(kind).objects[key] = stored
+        self._record(WriteRecord(kind, key, revision=self.revision, old=old, new=stored))
         return stored
 
     def restore(self, kind: FakeKind, key: Key, obj: Json) -> Json:
@@ -115,7 +117,7 @@ class History:
         version = obj["metadata"].get("resourceVersion")
         if not (isinstance(version, str) and version.isascii() and version.isdecimal()):
             raise ValueError(f"{kind.resource.full_name} {key}: resourceVersion {version!r}")
-        self._get_shelf(kind).objects[key] = obj
+        self._get_kind_history(kind).objects[key] = obj
         self.revision = max(self.revision, int(version))
         return obj
 
@@ -125,29 +127,29 @@ class History:
         Args:
             last: its last state, which watches deliver.
         """
-        del self._get_shelf(kind).objects[key]
+        del self._get_kind_history(kind).objects[key]
         self.revision += 1
-        self._record(Happened(kind, key, revision=self.revision, old=last, new=None))
+        self._record(WriteRecord(kind, key, revision=self.revision, old=last, new=None))
 
-    def _get_shelf(self, kind: FakeKind) -> _Shelf:
+    def _get_kind_history(self, kind: FakeKind) -> _KindHistory:
         """Return the objects and writes of a kind; empty at first."""
         name = kind.resource.full_name
-        if name not in self._shelves:
-            self._shelves[name] = _Shelf()
-        return self._shelves[name]
+        if name not in self._kind_histories:
+            self._kind_histories[name] = _KindHistory()
+        return self._kind_histories[name]
 
-    def _record(self, happened: Happened) -> None:
+    def _record(self, write: WriteRecord) -> None:
         """Record a write, wake the watches of its kind, and call the listeners."""
-        shelf = self._get_shelf(happened.kind)
-        shelf.log.append(happened)
-        self.log.append(happened)
-        shelf.changed.set()
-        shelf.changed = anyio.Event()
+        kind_history = self._get_kind_history(write.kind)
+        kind_history.log.append(write)
+        self.log.append(write)
+        kind_history.changed.set()
+        kind_history.changed = anyio.Event()
         for listener in tuple(self.listeners):
-            listener(happened)
+            listener(write)
 
     async def watch(
-        self, kind: FakeKind, selected: Selected, query: Mapping[str, str]
+        self, kind: FakeKind, is_selected: IsSelected, query: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
         """Yield the lines of a watch until the request's `timeoutSeconds` have passed.
 
@@ -155,34 +157,34 @@ class History:
 
         Args:
             kind: the kind that is watched.
-            selected: returns whether an object is watched.
+            is_selected: returns whether the selectors of the watch select an object.
             query: the parameters of the request.
         """
-        clock, shelf = self._clock, self._get_shelf(kind)
+        clock, kind_history = self._clock, self._get_kind_history(kind)
         end = clock.monotonic() + float(query.get("timeoutSeconds") or "inf")
         interval = BOOKMARK_SECONDS if query.get("allowWatchBookmarks") == "true" else math.inf
         bookmark = clock.monotonic() + interval
         first_revision = query.get("resourceVersion", "")
         # The index of the next write to deliver, in the log of the kind.
-        position = len(shelf.log)
+        position = len(kind_history.log)
         # Without a resourceVersion, or if asked to, a watch begins with the present objects.
         if "sendInitialEvents" in query or first_revision in {"", "0"}:
-            lines = [_encode_line("ADDED", obj) for obj in self.all(kind, selected)]
+            lines = [_encode_line("ADDED", obj) for obj in self.list_selected(kind, is_selected)]
             if "sendInitialEvents" in query:
                 lines.append(self._encode_bookmark(kind, {"k8s.io/initial-events-end": "true"}))
             if lines:
                 yield b"".join(lines)
         else:
-            position = bisect_right(shelf.log, int(first_revision), key=_get_revision)
+            position = bisect_right(kind_history.log, int(first_revision), key=_get_revision)
         while True:
             # The line of a write to an object that is not selected is empty.
-            lines = [_encode_event(entry, selected) for entry in shelf.log[position:]]
-            position = len(shelf.log)
+            lines = [_encode_event(entry, is_selected) for entry in kind_history.log[position:]]
+            position = len(kind_history.log)
             if any(lines):
                 yield b"".join(lines)
                 continue  # other writes may have come while the lines were read
             with clock.move_on_after(min(bookmark, end) - clock.monotonic()):
-                await shelf.changed.wait()
+                await kind_history.changed.wait()
             if clock.monotonic() >= end:
                 return
             if clock.monotonic() >= bookmark:
@@ -198,9 +200,9 @@ class History:
         return _encode_line("BOOKMARK", {**head, "metadata": meta})
 
 
-def _get_revision(happened: Happened) -> int:
+def _get_revision(write: WriteRecord) -> int:
     """Return the resourceVersion of a write, by which writes are searched."""
-    return happened.revision
+    return write.revision
 
 
 def _copy_at_revision(obj: Json, revision: int) -> Json:
@@ -208,18 +210,18 @@ def _copy_at_revision(obj: Json, revision: int) -> Json:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
-def _encode_event(happened: Happened, selected: Selected) -> bytes:
+def _encode_event(write: WriteRecord, is_selected: IsSelected) -> bytes:
     """Return the line for a write in a watch with a selector.
 
-    An object that begins to be selected is ADDED, and an object that ceases to be selected is
-    DELETED. The line is empty if the object was not selected before or after the write.
+    If the write changes whether the object is selected, the event is ADDED or DELETED. The line is
+    empty if the object is selected neither before nor after the write.
     """
-    was_selected = happened.old is not None and selected(happened.old)
-    if happened.new is not None and selected(happened.new):
-        return _encode_line("MODIFIED" if was_selected else "ADDED", happened.new)
-    if not was_selected or happened.old is None:  # the latter only for the type checker
+    was_selected = write.old is not None and is_selected(write.old)
+    if write.new is not None and is_selected(write.new):
+        return _encode_line("MODIFIED" if was_selected else "ADDED", write.new)
+    if not was_selected or write.old is None:  # the latter only for the type checker
         return b""
-    return _encode_line("DELETED", _copy_at_revision(happened.old, happened.revision))
+    return _encode_line("DELETED", _copy_at_revision(write.old, write.revision))
 
 
 def _encode_line(kind: str, obj: Mapping[str, Any]) -> bytes:

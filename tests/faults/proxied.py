@@ -63,7 +63,7 @@ class HastyClock(VirtualClock):
     @override
     async def sleep(self, seconds: float) -> None:
         self.pauses.add(seconds)
-        self._elapsed += round(seconds * 1e9)
+        self.skip(seconds)
         await checkpoint()
 
     @override

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from reconcilers.api.services import Service
 from reconcilers.cli.standin.controller import assign_addresses
 from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, build_configuration
@@ -82,7 +82,7 @@ class Balancer:
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
         self.tenant.edit("services", name, status, namespace="default")
 
-    def _hear(self, happening: Happened) -> None:
+    def _hear(self, happening: WriteRecord) -> None:
         if self.paused or self._busy or happening.plural not in {"services", "ipaddresspools"}:
             return
         self._busy = True

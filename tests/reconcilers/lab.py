@@ -21,7 +21,7 @@ from controller.codec import Added, Deleted, Modified, Unreadable, decode_event
 from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import Outcome
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from controller.transport import Transport
 from reconcilers.api.ipallocation import (
     POOL_INDEX,
@@ -135,7 +135,7 @@ class Replica:
             "tenantclusters": Cache(TENANT_CLUSTER),
             "providerconfigs": Cache(PROVIDER_CONFIG),
         }
-        self._held: dict[str, list[Happened]] = {}
+        self._held: dict[str, list[WriteRecord]] = {}
         for plural, cache in self.caches.items():
             items = [msgspec.convert(o, cache.resource.type) for o in server.all(plural)]
             cache.replace(items, server.revision)
@@ -254,7 +254,7 @@ class Replica:
         ):
             self._hear(happening)
 
-    def _hear(self, happening: Happened) -> None:
+    def _hear(self, happening: WriteRecord) -> None:
         plural = happening.plural
         if plural in self._held:
             self._held[plural].append(happening)
@@ -270,7 +270,7 @@ class Replica:
             self.caches[resource.plural].apply_own_write(obj)
 
 
-def _by_revision(happening: Happened) -> int:
+def _by_revision(happening: WriteRecord) -> int:
     return happening.revision
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from allocator import AddressRange
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from reconcilers.addressing import addresstexts
 from reconcilers.api.services import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
@@ -117,7 +117,7 @@ class LbIpam:
             meta = {"name": LEASE_NAME, "namespace": "kube-system"}
             self.tenant.add("leases", {"metadata": meta} | spec)
 
-    def _hear(self, happening: Happened) -> None:
+    def _hear(self, happening: WriteRecord) -> None:
         if happening.plural in {"services", POOLS}:
             self._work()
 

@@ -12,7 +12,7 @@ import msgspec
 from allocator import AddressRange
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from reconcilers.addressing import addresstexts
 from reconcilers.api.services import LOAD_BALANCER, Service
 from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
@@ -121,7 +121,7 @@ class OfferBalancer:
         )
         return free if is_content else []
 
-    def _hear(self, happening: Happened) -> None:
+    def _hear(self, happening: WriteRecord) -> None:
         if self.paused or self._busy or happening.plural not in {"services", "addressoffers"}:
             return
         self._busy = True

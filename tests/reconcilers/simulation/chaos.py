@@ -128,7 +128,7 @@ class Run:
         elif dice < busy + self.plan.disturbances:
             self._disturb()
         elif dice < busy + 0.03 + self.plan.disturbances:
-            self.clock._elapsed += self.random.choice(self.plan.pauses) * 1_000_000
+            self.clock.skip(self.random.choice(self.plan.pauses) / 1000)
         elif dice < 0.62 and self.flights:
             self._fly()
         else:
@@ -272,7 +272,7 @@ class Run:
                     or describe_unserved(self.adapter)
                     or wrong_figures(self.adapter)
                 )
-            self.clock._elapsed += (61 if quiet else 7) * 1_000_000_000
+            self.clock.skip(61 if quiet else 7)
         return describe_unserved(self.adapter) or "it did not come to rest"
 
     async def _endure(self, group: TaskGroup) -> str | None:
@@ -289,7 +289,7 @@ class Run:
                     await self._round(group, replica, waits)
                     if self.judge.problem:
                         return f"{self.judge.problem} (while writes are refused)"
-                self.clock._elapsed += _RESYNC * 1_000_000_000 // _ROUNDS
+                self.clock.skip(_RESYNC / _ROUNDS)
             # In the first one the replicas learn what is refused.
             if resync and (problem := self.refused.busiest(len(self.replicas))):
                 return problem

@@ -232,7 +232,7 @@ async def memory_lost_during_a_pause(stage: ClaimStage) -> str | None:
             for feed in (other.pools, other.claims):
                 feed.advance(feed.behind)
             await stage.pool(other, stage.gives_to("b"))
-            stage.clock._elapsed += 2_000_000_000
+            stage.clock.skip(2)
 
     await work()
     if stage.is_served("a"):
@@ -265,7 +265,7 @@ async def _ask_behind_ipaddresses(
         for feed in (replica.pools, replica.claims):
             feed.advance(feed.behind)
         await stage.pool(replica)
-        stage.clock._elapsed += 2_000_000_000
+        stage.clock.skip(2)
     earlier, b = stage.model.get(ADDRESSES, served_claim), stage.model.get(ADDRESSES, "b")
     assert earlier is not None
     if b is None:

@@ -59,7 +59,7 @@ async def _serve_a_before_b_arrives(stage: Stage, under_way: Flight) -> str | No
         for feed in (other.pools, other.askers):
             feed.advance(feed.behind)
         await stage.pool(other, stage.gives_to("b"))
-        stage.clock._elapsed += 2_000_000_000
+        stage.clock.skip(2)
     await stage.go_on(under_way)
     return stage.problem
 
@@ -73,12 +73,12 @@ async def promise_kept_and_dropped_unseen(stage: Stage) -> str | None:
     other = stage.replica()
     for _ in range(3):  # the replica sees what it wrote, and drops the promise a minute later
         await stage.pool(current)
-        stage.clock._elapsed += 61_000_000_000
+        stage.clock.skip(61)
         current.pools.advance(current.pools.behind)
     for _ in range(2):  # at first it waits for its cache
         other.pools.advance(other.pools.behind)
         await stage.pool(other)
-        stage.clock._elapsed += 2_000_000_000
+        stage.clock.skip(2)
     return stage.problem
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from controller.clock import Clock
 from controller.meta import Key
 from controller.resource import Resource
-from controller.testing import FakeApi, Happened
+from controller.testing import FakeApi, WriteRecord
 
 Json = dict[str, Any]
 NAMESPACE = "butler-system"
@@ -180,7 +180,7 @@ class ModelServer:
             self.vanished.add(old["metadata"]["uid"])
             self._api.remove_object(RESOURCES[plural], key_of(plural, name))
 
-    def _hear(self, happened: Happened) -> None:
+    def _hear(self, happened: WriteRecord) -> None:
         """Note a write in the simulation's own names."""
         plural = _PLURALS[happened.kind.resource.full_name]
         name = name_of(happened.key)

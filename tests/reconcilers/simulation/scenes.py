@@ -21,7 +21,7 @@ async def _unknown_to_another(stage: Stage, *, wiped: bool) -> str | None:
     if wiped:
         stage.forget()
     other.pools.advance(other.pools.behind)
-    stage.clock._elapsed += 2_000_000_000
+    stage.clock.skip(2)
     await stage.pool(other)
     stage.arrive()
     return stage.problem
@@ -45,7 +45,7 @@ async def promise_kept_to_another_version(stage: Stage) -> str | None:
     tidy = stage.replica()
     for _ in range(2):
         await stage.pool(tidy)
-        stage.clock._elapsed += 61_000_000_000
+        stage.clock.skip(61)
     nothing = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
     stage.edit(ALLOCATIONS, "b", {"status": nothing})
     slow.allocations.advance(slow.allocations.behind)
@@ -78,7 +78,7 @@ async def _settle_b_unknown_to(
     after.allocations.advance(after.allocations.behind)
     for _ in range(3):  # It serves B, sees that, and drops the promise after a quiet minute.
         await stage.pool(before)
-        stage.clock._elapsed += 61_000_000_000
+        stage.clock.skip(61)
         before.pools.advance(before.pools.behind)
 
 
@@ -87,7 +87,7 @@ async def _serve_c(stage: Stage, replica: NetworkPoolReplica) -> str | None:
     replica.pools.advance(replica.pools.behind)
     for _ in range(2):
         await stage.pool(replica)
-        stage.clock._elapsed += 2_000_000_000
+        stage.clock.skip(2)
     allocation = stage.model.get(ALLOCATIONS, "c")
     assert allocation is not None
     return stage.problem or (None if held(allocation) else "c waits although it fits")
@@ -138,7 +138,7 @@ async def _serve_c_before_b_arrives(stage: Stage, replica: NetworkPoolReplica) -
     on_their_way, stage.late = stage.late, []
     for _ in range(3):
         await stage.pool(replica)
-        stage.clock._elapsed += 2_000_000_000
+        stage.clock.skip(2)
         if held(stage.model.objects[ALLOCATIONS, "c"]):
             break
     stage.late = on_their_way
@@ -152,7 +152,7 @@ async def pool_goes_while_one_is_unheard_of(stage: Stage) -> str | None:
     stage.ask("b")
     first = stage.replica()
     await stage.pool(first)
-    stage.clock._elapsed += 120_000_000_000
+    stage.clock.skip(120)
     for feed in (first.pools, first.allocations):
         feed.advance(feed.behind)
     await stage.pool(first)
@@ -175,7 +175,7 @@ async def answer_after_the_end(stage: Stage) -> str | None:
     for feed in (replica.pools, replica.allocations):
         feed.advance(feed.behind)
     for _ in range(3):
-        stage.clock._elapsed += 2_000_000_000
+        stage.clock.skip(2)
         await stage.pool(replica)
     allocation = stage.model.get(ALLOCATIONS, "b")
     assert allocation is not None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab
@@ -68,7 +68,7 @@ def has_no_identity(tenant: Server) -> None:
 def puts_the_range_back(tenant: Server) -> None:
     """Whenever the pool goes, another client creates it again."""
 
-    def hear(happening: Happened) -> None:
+    def hear(happening: WriteRecord) -> None:
         deleted = (happening.type, happening.plural) == ("DELETED", "ipaddresspools")
         if deleted and happening.object["metadata"]["name"] == "default-pool":
             meta = {"name": "default-pool", "namespace": METALLB}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.meta import Key
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from reconcilers.tenantcluster.otherbalancers import LOOK_SECONDS
@@ -52,7 +52,7 @@ class Site:
         replica.gate.real = replica.tenant_gate
         return replica
 
-    def _watch(self, _: Happened) -> None:
+    def _watch(self, _: WriteRecord) -> None:
         both = map(set, (pool_entries(self.tenant), offered_entries(self.tenant)))
         self.in_both += all(entries & set(ENTRIES) for entries in both)
 

@@ -7,7 +7,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from controller.errors import NoAnswer, ServerFailure
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.uptake import MARKER
 from tests.reconcilers import make
@@ -129,7 +129,7 @@ async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_delete
     lab, other, tenant = await _deleting_lab()
     other.hold(*other.caches)
 
-    def finish_teardown(happening: Happened) -> None:
+    def finish_teardown(happening: WriteRecord) -> None:
         if happening.object["metadata"]["name"] == MARKER and happening.type == "ADDED":
             lab.server.vanish("ipallocations", "team-a-lb")
 

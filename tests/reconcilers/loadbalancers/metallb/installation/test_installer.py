@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.errors import Invalid, ServerFailure
 from controller.outcome import Again, Blocked
-from controller.testing import Happened
+from controller.testing import WriteRecord
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.loadbalancers.metallb.installation.bundle import InvalidBundle, parse_bundle
 from tests.reconcilers import make
@@ -63,10 +63,10 @@ def _bundle(lab: Lab, content: str) -> None:
     lab.server.add("configmaps", {"metadata": meta, "data": {"metallb.yaml": content}})
 
 
-def _establish(tenant: Server) -> Callable[[Happened], None]:
+def _establish(tenant: Server) -> Callable[[WriteRecord], None]:
     """Serve MetalLB's kinds once their definition is there, as an API server would."""
 
-    def establish(happening: Happened) -> None:
+    def establish(happening: WriteRecord) -> None:
         if happening.plural != "customresourcedefinitions" or "ipaddresspools" in tenant.served:
             return
         tenant.served = (*tenant.served, *METALLB)
@@ -126,7 +126,7 @@ async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> N
     """An API server answers with `conditions: null` until it has looked at a new definition."""
     lab, tenant = _lab()
 
-    def leave_unestablished(happening: Happened) -> None:
+    def leave_unestablished(happening: WriteRecord) -> None:
         if happening.plural == "customresourcedefinitions":
             key = (happening.plural, "", happening.object["metadata"]["name"])
             tenant.objects[key]["status"] = {"conditions": None}
@@ -141,7 +141,7 @@ async def test_metallb_that_is_there_in_part_is_completed() -> None:
     lab, tenant = _lab()
     tenant.served = (*KINDS, "ipaddresspools")
 
-    def complete(happening: Happened) -> None:
+    def complete(happening: WriteRecord) -> None:
         if happening.plural == "customresourcedefinitions" and "l2" not in str(tenant.served):
             tenant.served = (*tenant.served, "l2advertisements")
             conditions = [{"type": "Established", "status": "True"}]
