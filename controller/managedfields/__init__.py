@@ -11,8 +11,8 @@ may be changed in place.
 from controller.managedfields.applying import apply, same_except_times
 from controller.managedfields.entries import (
     check_manager,
-    decoding_error,
     default_manager,
+    find_decoding_error,
     validate_managed_fields,
 )
 from controller.managedfields.errors import ApplyConflict, FieldCause, PatchError
@@ -27,8 +27,8 @@ __all__ = [
     "Versions",
     "apply",
     "check_manager",
-    "decoding_error",
     "default_manager",
+    "find_decoding_error",
     "same_except_times",
     "track_update",
     "validate_managed_fields",

@@ -77,7 +77,7 @@ def renew_annotation(obj: dict[str, Any], applied: dict[str, Any], manager: str)
         metadata["annotations"] = {
             name: value for name, value in applied_annotations.items() if name != ANNOTATION
         }
-    encoded = gotext.json_text({**applied, "metadata": metadata}) + "\n"
+    encoded = gotext.encode_json({**applied, "metadata": metadata}) + "\n"
     annotations = {**present, ANNOTATION: encoded}
     size = sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
     if size > _MAX_ANNOTATIONS:

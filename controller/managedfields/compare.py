@@ -50,8 +50,9 @@ class Comparison:
         return fieldset.union(self.modified, self.added)
 
 
-# The result for a leaf that did not change; told apart by identity.
-_UNCHANGED = Comparison()
+# The results of `_compare` for leaves, told apart by identity; both stay empty.
+_UNCHANGED_LEAF = Comparison()
+_CHANGED_LEAF = Comparison()
 # Stands for a member that an object does not have; null is a value.
 _ABSENT = object()
 
@@ -62,8 +63,9 @@ def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     Raises:
         ModelError: an item of a set or keyed list has no path element.
     """
-    # None: the root changed as a whole. Nobody owns the root, so that is no changed field.
-    return _compare(node.atom_for(new), old, new) or Comparison()
+    comparison = _compare(node.atom_for(new), old, new)
+    # Nobody owns the root. So if it changed as a whole, no owned field has changed.
+    return Comparison() if comparison is _CHANGED_LEAF else comparison
 
 
 def _add_differences(
@@ -83,26 +85,25 @@ def _add_differences(
     comparison = _compare(old_atom, old, new)
     if old_atom is not new_atom:
         # The value became another kind, for example a map became a list. Each atom finds the
-        # parts of its own kind: one the removed parts, the other the added parts.
-        new_kind_comparison = _compare(new_atom, old, new)
-        if comparison is None or new_kind_comparison is None:
+        # parts of its own kind: the old atom the removed parts, the new atom the added parts.
+        comparison_by_new_atom = _compare(new_atom, old, new)
+        if comparison is _CHANGED_LEAF or comparison_by_new_atom is _CHANGED_LEAF:
             result.modified[element] = {}
-        both = Comparison()
-        for item in (comparison, new_kind_comparison):
-            if item is not None:
-                both.join(item)
-        result.put(element, both)
-    elif comparison is None:
+        parts = Comparison()
+        parts.join(comparison)
+        parts.join(comparison_by_new_atom)
+        result.put(element, parts)
+    elif comparison is _CHANGED_LEAF:
         result.modified[element] = {}
-    elif comparison is not _UNCHANGED:
+    elif comparison is not _UNCHANGED_LEAF:
         result.put(element, comparison)
 
 
-def _compare(atom: object, old: Any, new: Any) -> Comparison | None:
+def _compare(atom: object, old: Any, new: Any) -> Comparison:
     """Return the differences of two values, read as the kind of value that `atom` describes.
 
-    Return None for a leaf that changed, and `_UNCHANGED` for a leaf that did not. A value of
-    another kind than `atom` counts as empty.
+    Return `_CHANGED_LEAF` for a leaf that changed, and `_UNCHANGED_LEAF` for a leaf that did not.
+    A value of another kind than `atom` counts as empty.
     """
     if isinstance(atom, MapNode) and not atom.atomic:
         old_members = old if isinstance(old, dict) else {}
@@ -115,7 +116,7 @@ def _compare(atom: object, old: Any, new: Any) -> Comparison | None:
         if old_items or new_items:
             return _compare_items(atom, old_items, new_items)
     # A scalar, an atomic container, or two containers without content (null against {}).
-    return _UNCHANGED if equal(old, new) else None
+    return _UNCHANGED_LEAF if equal(old, new) else _CHANGED_LEAF
 
 
 def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) -> Comparison:

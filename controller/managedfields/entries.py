@@ -57,7 +57,7 @@ class EntryManager(NamedTuple):
             "apiVersion": self.api_version,
             "subresource": self.subresource,
         }
-        inner = (f'"{key}":{gotext.json_text(value)}' for key, value in parts.items() if value)
+        inner = (f'"{key}":{gotext.encode_json(value)}' for key, value in parts.items() if value)
         return "{" + ",".join(inner) + "}"
 
     def describe(self) -> str:
@@ -289,7 +289,7 @@ def _is_plain(name: str) -> bool:
     return len(name) <= MAX_NAME and name.isascii() and name.isprintable()
 
 
-def decoding_error(obj: dict[str, Any]) -> str | None:
+def find_decoding_error(obj: dict[str, Any]) -> str | None:
     """Return why the managedFields of an object cannot be read; None if they can.
 
     The real server sends this as a warning if an admission webhook made them malformed.

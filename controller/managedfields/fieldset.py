@@ -29,7 +29,7 @@ def encode_key(keys: dict[str, Any]) -> str:
         if isinstance(value, str):
             return encode_text_key(name, value)
     inner = ",".join(
-        f"{gotext.json_text(name)}:{gotext.json_text(keys[name])}" for name in sorted(keys)
+        f"{gotext.encode_json(name)}:{gotext.encode_json(keys[name])}" for name in sorted(keys)
     )
     return f"k:{{{inner}}}"
 
@@ -40,12 +40,12 @@ def encode_text_key(name: str, value: str) -> str:
 
     Most items have such a key.
     """
-    return f"k:{{{gotext.json_text(name)}:{gotext.json_text(value)}}}"
+    return f"k:{{{gotext.encode_json(name)}:{gotext.encode_json(value)}}}"
 
 
 def encode_value(value: Any) -> str:
     """Return the path element of a member of a set."""
-    return "v:" + gotext.json_text(value)
+    return "v:" + gotext.encode_json(value)
 
 
 def normalise(element: str) -> str | None:
@@ -94,7 +94,7 @@ def _value_sort_key(value: Any) -> tuple[int, Any]:
         return 2, value
     if isinstance(value, int | float):
         return 0, value
-    return (1, value) if isinstance(value, str) else (3, gotext.json_text(value))
+    return (1, value) if isinstance(value, str) else (3, gotext.encode_json(value))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -121,7 +121,7 @@ def _display_value(value: Any) -> str:
         return "[" + ",".join(map(_display_value, value)) + "]"
     if isinstance(value, dict):
         return "".join(f"{name}={_display_value(value[name])}" for name in sorted(value))
-    return gotext.json_text(value)
+    return gotext.encode_json(value)
 
 
 Fields = dict[str, Any]

@@ -17,17 +17,17 @@ def quote(value: str) -> str:
     return _ENCODER.encode(value)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with the fewest digits that identify it."""
     return repr(value)
 
 
-def json_text(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """Return compact JSON with sorted keys, and with the escapes that Go makes."""
     return _ENCODER.encode(value).translate(_ESCAPES)
 
 
-def json_kind(value: Any) -> str:
+def name_json_type(value: Any) -> str:
     """Return the JSON type of a value as Go's decoder names it in error messages."""
     if isinstance(value, bool):
         return "bool"

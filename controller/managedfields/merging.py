@@ -1,7 +1,8 @@
 """Merges an applied object into the live one, after checking that it fits the model.
 
 Merging removes nothing (pruning.py does), and an applied value replaces a live one. A problem is a
-path and a message: why a value does not fit the model.
+path and a message: why a value does not fit the model. An atom (model.py) describes how a value is
+owned; for an object or a list it has the nodes of the parts.
 """
 
 from collections import deque
@@ -12,18 +13,17 @@ from controller.managedfields.errors import ModelError, TypeMismatchError
 from controller.managedfields.model import ListNode, MapNode, Node, Scalar, compute_item_element
 
 
-def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> None:
+def check(node: Node, value: dict[str, Any]) -> None:
     """Check that an object fits the model of its type.
 
     Args:
         node: the model.
         value: the object.
-        duplicates: whether sets and keyed lists may hold an item twice.
 
     Raises:
-        ModelError: with one line for each misfit, fields in alphabetical order.
+        ModelError: with one line for each problem, fields in alphabetical order.
     """
-    problems = list(_find_problems(node, value, duplicates=duplicates))
+    problems = list(_find_problems(node, value))
     if problems:
         raise ModelError([f"{path}: {message}" if path else message for path, message in problems])
 
@@ -31,19 +31,19 @@ def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> Non
 _Problem = tuple[str, str]
 
 
-def _find_problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
+def _find_problems(node: Node, value: Any) -> list[_Problem]:
     """Return the problems of a value and of values below it; their paths begin at the value."""
     atom = node.atom_for(value)
     if value is None:
         return []  # null fits every type: it stands for an absent value
     if isinstance(atom, MapNode):
         if not isinstance(value, dict):
-            return [("", f"expected map, got {gotext.json_text(value)}")]
-        return _find_member_problems(atom, value, duplicates=duplicates)
+            return [("", f"expected map, got {gotext.encode_json(value)}")]
+        return _find_member_problems(atom, value)
     if isinstance(atom, ListNode):
         if not isinstance(value, list):
-            return [("", f"expected list, got {gotext.json_text(value)}")]
-        return _find_item_problems(atom, value, duplicates=duplicates)
+            return [("", f"expected list, got {gotext.encode_json(value)}")]
+        return _find_item_problems(atom, value)
     return _find_scalar_problems(atom, value)
 
 
@@ -51,21 +51,19 @@ def _find_scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
     """Return the problem of a value that does not fit its scalar; empty if it fits."""
     if kind is Scalar.NUMERIC:
         if not isinstance(value, int | float) or isinstance(value, bool):
-            return [("", f"expected numeric (int or float), got {gotext.json_kind(value)}")]
+            return [("", f"expected numeric (int or float), got {gotext.name_json_type(value)}")]
     elif kind is Scalar.STRING:
         if not isinstance(value, str):
-            return [("", f"expected string, got {gotext.json_text(value)}")]
+            return [("", f"expected string, got {gotext.encode_json(value)}")]
     elif kind is Scalar.BOOLEAN:
         if not isinstance(value, bool):
-            return [("", f"expected boolean, got {gotext.json_text(value)}")]
+            return [("", f"expected boolean, got {gotext.encode_json(value)}")]
     elif not isinstance(value, bool | int | float | str):  # untyped: any scalar fits
-        return [("", f"expected any scalar, got {gotext.json_text(value)}")]
+        return [("", f"expected any scalar, got {gotext.encode_json(value)}")]
     return []
 
 
-def _find_member_problems(
-    atom: MapNode, value: dict[str, Any], *, duplicates: bool
-) -> list[_Problem]:
+def _find_member_problems(atom: MapNode, value: dict[str, Any]) -> list[_Problem]:
     """Return the problems of an object's members.
 
     The search ends at the first unknown member, as in the real server.
@@ -76,12 +74,12 @@ def _find_member_problems(
         if child is None:
             problems.append((f".{name}", "field not declared in schema"))
             break
-        inner = _find_problems(child, value[name], duplicates=duplicates)
+        inner = _find_problems(child, value[name])
         problems += [(f".{name}{path}", message) for path, message in inner]
     return problems
 
 
-def _find_item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> list[_Problem]:
+def _find_item_problems(atom: ListNode, value: list[Any]) -> list[_Problem]:
     """Return the problems of a list's items.
 
     The search ends at the first item without a path element, as in the real server.
@@ -97,10 +95,10 @@ def _find_item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -
                 problems.append(("", f"element {index}: {error}"))
                 break
             place = fieldset.display_element(element)
-            if element in earlier_elements and not duplicates:
+            if element in earlier_elements:
                 problems.append(("", f"duplicate entries for key {place}"))
             earlier_elements.add(element)
-        inner = _find_problems(atom.item, item, duplicates=duplicates)
+        inner = _find_problems(atom.item, item)
         problems += [(place + path, message) for path, message in inner]
     return problems
 
@@ -145,7 +143,7 @@ def _merge(node: Node, live: Any, applied: Any) -> Any:
 
 
 def _merge_members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
-    """Return two objects merged member by member; members that are not applied stay."""
+    """Return an object with all members of `live`, into which those of `applied` are merged."""
     merged = dict(live)
     for name, value in applied.items():
         merged[name] = _merge(atom.child(name), live.get(name, _ABSENT), value)
@@ -156,8 +154,10 @@ class _ListMerge:
     """One merge of two lists whose items have owners of their own.
 
     Items in both lists are in the applied order. The other items keep their places between them,
-    live items before applied ones. `_left` and `_right` are the positions in the live and in the
-    applied list; the items at these positions are the heads.
+    live items before applied ones.
+
+    `run` walks through both lists. The next item of each list is its head: the live head is at
+    `_live_position`, the applied head at `_applied_position`.
     """
 
     def __init__(self, atom: ListNode, live: list[Any], applied: list[Any]) -> None:
@@ -182,60 +182,61 @@ class _ListMerge:
         # The elements of the applied items that are in the result already.
         self._merged: set[str] = set()
         self._result: list[Any] = []
-        self._left = self._right = 0
+        self._live_position = self._applied_position = 0
 
     def run(self) -> list[Any]:
         """Return the merged list, after a walk through both lists to their ends."""
         live_count, applied_count = len(self._live_elements), len(self._applied_elements)
-        while self._left < live_count or self._right < applied_count:
-            have_heads = self._left < live_count and self._right < applied_count
-            if have_heads and self._step_both():
+        while self._live_position < live_count or self._applied_position < applied_count:
+            has_live_head = self._live_position < live_count
+            has_applied_head = self._applied_position < applied_count
+            if has_live_head and has_applied_head and self._merge_or_skip_heads():
                 continue
-            if self._left < live_count and self._step_left():
+            if has_live_head and self._append_live_head():
                 continue
-            if self._right < applied_count:
-                self._step_right()
+            if has_applied_head:
+                self._append_applied_head()
         return self._result
 
-    def _step_both(self) -> bool:
-        """Merge the heads if they are one item, or pass over a live item that is applied later.
+    def _merge_or_skip_heads(self) -> bool:
+        """Merge both heads if they are the same item; skip a live head that is merged later.
 
-        Return False if neither is the case.
+        Return whether one of the two was done.
         """
-        element = self._live_elements[self._left]
-        if element == self._applied_elements[self._right]:
+        element = self._live_elements[self._live_position]
+        if element == self._applied_elements[self._applied_position]:
             self._append_applied(element)
-            self._left += 1
-            self._right += 1
+            self._live_position += 1
+            self._applied_position += 1
             if self._shared:
                 self._shared.popleft()  # the element is merged now
             return True
         if element in self._applied and self._shared and self._shared[0] != element:
-            # Another shared item is due first: this one is merged at its applied place.
-            self._left += 1
+            # Another shared item is due first. The live head is merged when the walk through the
+            # applied list reaches its element.
+            self._live_position += 1
             return True
         return False
 
-    def _step_left(self) -> bool:
-        """Append the next live item if it is not applied; return whether it was appended.
+    def _append_live_head(self) -> bool:
+        """Append the live head if it is not in the applied list; return whether it was appended.
 
-        An item that has been merged already is passed over, with False. After False, the caller
-        takes the next applied item.
+        A head in the applied list is not appended. It is skipped if it has been merged already.
         """
-        element = self._live_elements[self._left]
+        element = self._live_elements[self._live_position]
         if element not in self._applied:
-            self._result.append(self._live[self._left])
-            self._left += 1
+            self._result.append(self._live[self._live_position])
+            self._live_position += 1
             return True
         if element in self._merged:
-            self._left += 1
+            self._live_position += 1
         return False
 
-    def _step_right(self) -> None:
-        """Append the next applied item, merged with its live item if there is one."""
-        element = self._applied_elements[self._right]
+    def _append_applied_head(self) -> None:
+        """Append the applied head, merged with the live item of the same element, if any."""
+        element = self._applied_elements[self._applied_position]
         self._append_applied(element)
-        self._right += 1
+        self._applied_position += 1
         if self._shared and self._shared[0] == element:
             self._shared.popleft()
 

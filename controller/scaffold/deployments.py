@@ -11,7 +11,7 @@ from controller.pages import parse_bind
 Json = dict[str, Any]
 
 MARGIN_SECONDS = 10
-"""What a Pod gets beyond the grace period of its manager, to release the lease and to close."""
+"""Seconds that a Pod gets beyond its manager's grace period, to release the lease and to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,18 +87,20 @@ def grant(
     """
     meta = {"name": name, "namespace": namespace}
     account: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
-    spaces = _WatchedNamespaces(manager, tuple(watched))
+    watched_namespaces = _WatchedNamespaces(manager, tuple(watched))
     permissions = [
-        *_list_read_permissions(manager, spaces),
-        *_list_write_permissions(spaces, writes),
-        *_list_own_permissions(manager, namespace, spaces),
+        *_list_read_permissions(manager, watched_namespaces),
+        *_list_write_permissions(watched_namespaces, writes),
+        *_list_own_permissions(manager, namespace, watched_namespaces),
     ]
     objects: list[Json] = [account]
-    for where in sorted({permission.namespace for permission in permissions}):
+    for role_namespace in sorted({permission.namespace for permission in permissions}):
         rules = _create_rules(
-            permission for permission in permissions if permission.namespace == where
+            permission for permission in permissions if permission.namespace == role_namespace
         )
-        objects += _create_role_and_binding(name, where, home=namespace, rules=rules)
+        objects += _create_role_and_binding(
+            name, role_namespace, account_namespace=namespace, rules=rules
+        )
     return objects
 
 
@@ -109,9 +111,9 @@ def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
         manager: as for `grant`.
         watched: namespaces that a NamespacesInformer will watch later, as for `grant`.
     """
-    spaces = _WatchedNamespaces(manager, tuple(watched))
+    watched_namespaces = _WatchedNamespaces(manager, tuple(watched))
     names = {informer.resource.full_name for informer in manager.informers}
-    return sorted(name for name in names if not spaces.find_for_kind(name))
+    return sorted(name for name in names if not watched_namespaces.find_for_kind(name))
 
 
 class _WatchedNamespaces:
@@ -134,14 +136,14 @@ class _WatchedNamespaces:
 
     def find_for_kind(self, full_name: str) -> frozenset[str]:
         """Return the namespaces in which a kind is watched; empty if it is not watched."""
-        spaces: frozenset[str] = frozenset().union(
+        namespaces: frozenset[str] = frozenset().union(
             *(
                 self.find_for_informer(informer)
                 for informer in self._manager.informers
                 if informer.resource.full_name == full_name
             )
         )
-        return _ALL if "" in spaces else spaces
+        return _ALL if "" in namespaces else namespaces
 
     def find_for_unwatched_kind(self, *, namespaced: bool) -> frozenset[str]:
         """Return the namespaces in which objects of a kind without an informer may be written.
@@ -158,8 +160,8 @@ class _WatchedNamespaces:
         ]
         if not namespaced or not informers:
             return _ALL
-        spaces: frozenset[str] = frozenset().union(*map(self.find_for_informer, informers))
-        return _ALL if "" in spaces else spaces
+        namespaces: frozenset[str] = frozenset().union(*map(self.find_for_informer, informers))
+        return _ALL if "" in namespaces else namespaces
 
     def is_watched(self, full_name: str) -> bool:
         """Return whether there is an informer of a kind."""
@@ -168,16 +170,18 @@ class _WatchedNamespaces:
         )
 
 
-def _list_read_permissions(manager: Manager, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
+def _list_read_permissions(
+    manager: Manager, watched_namespaces: _WatchedNamespaces
+) -> Iterator[_Permission]:
     """Yield the permissions to read the kinds of the informers, in the watched namespaces."""
     for informer in manager.informers:
         kind = informer.resource
-        for space in spaces.find_for_informer(informer):
-            yield _Permission(space, kind.group, resource=kind.plural, verbs=READS)
+        for namespace in watched_namespaces.find_for_informer(informer):
+            yield _Permission(namespace, kind.group, resource=kind.plural, verbs=READS)
 
 
 def _list_write_permissions(
-    spaces: _WatchedNamespaces, writes: Iterable[Writes]
+    watched_namespaces: _WatchedNamespaces, writes: Iterable[Writes]
 ) -> Iterator[_Permission]:
     """Yield the permissions for declared writes, in the namespaces where the kind is watched.
 
@@ -185,43 +189,45 @@ def _list_write_permissions(
     """
     for write in writes:
         kind = write.resource
-        is_watched = spaces.is_watched(kind.full_name)
-        namespaces = (
-            spaces.find_for_kind(kind.full_name)
+        is_watched = watched_namespaces.is_watched(kind.full_name)
+        write_namespaces = (
+            watched_namespaces.find_for_kind(kind.full_name)
             if is_watched
-            else spaces.find_for_unwatched_kind(namespaced=kind.namespaced)
+            else watched_namespaces.find_for_unwatched_kind(namespaced=kind.namespaced)
         )
-        for space in namespaces:
+        for namespace in write_namespaces:
             if write.verbs:
-                yield _Permission(space, kind.group, resource=kind.plural, verbs=write.verbs)
+                yield _Permission(namespace, kind.group, resource=kind.plural, verbs=write.verbs)
             if write.status:
                 yield _Permission(
-                    space, kind.group, resource=f"{kind.plural}/status", verbs=("patch",)
+                    namespace, kind.group, resource=f"{kind.plural}/status", verbs=("patch",)
                 )
             if write.owner:
                 yield _Permission(
-                    space, kind.group, resource=f"{kind.plural}/finalizers", verbs=("update",)
+                    namespace, kind.group, resource=f"{kind.plural}/finalizers", verbs=("update",)
                 )
 
 
 def _list_own_permissions(
-    manager: Manager, namespace: str, spaces: _WatchedNamespaces
+    manager: Manager, namespace: str, watched_namespaces: _WatchedNamespaces
 ) -> Iterator[_Permission]:
     """Yield the permissions of the manager itself: for events, leases, reviews, certificates.
 
     Args:
         manager: its options tell which of these it uses.
         namespace: where the operator runs.
-        spaces: the namespaces for events.
+        watched_namespaces: where events are written.
     """
     options = manager.options
     if manager.has_recorders:
-        for space in spaces.find_for_unwatched_kind(namespaced=True):
-            yield _Permission(space, "events.k8s.io", resource="events", verbs=("create", "patch"))
+        for event_namespace in watched_namespaces.find_for_unwatched_kind(namespaced=True):
+            yield _Permission(
+                event_namespace, "events.k8s.io", resource="events", verbs=("create", "patch")
+            )
     if options.leader_elect:
-        space = options.lease_namespace or namespace
+        lease_namespace = options.lease_namespace or namespace
         verbs = ("get", "create", "update", *(("list", "delete") if options.shards else ()))
-        yield _Permission(space, "coordination.k8s.io", resource="leases", verbs=verbs)
+        yield _Permission(lease_namespace, "coordination.k8s.io", resource="leases", verbs=verbs)
     if options.metrics_secure:
         yield _Permission("", "authentication.k8s.io", resource="tokenreviews", verbs=("create",))
         yield _Permission(
@@ -262,24 +268,24 @@ def _create_rules(permissions: Iterable[_Permission]) -> list[Json]:
 
 
 def _create_role_and_binding(
-    name: str, where: str, home: str, rules: list[Json]
+    name: str, role_namespace: str, account_namespace: str, rules: list[Json]
 ) -> Iterator[Json]:
-    """Yield a role and its binding; a ClusterRole and its binding if `where` is empty.
+    """Yield a Role and its RoleBinding, or a ClusterRole and its ClusterRoleBinding.
 
     Args:
-        name: of both, and of the ServiceAccount.
-        where: the namespace of both.
-        home: the namespace of the ServiceAccount.
+        name: the name of the role, of the binding and of the ServiceAccount.
+        role_namespace: the namespace of role and binding; empty for a ClusterRole.
+        account_namespace: the namespace of the ServiceAccount.
         rules: the rules of the role.
     """
-    prefix = "" if where else "Cluster"
+    prefix = "" if role_namespace else "Cluster"
     group = "rbac.authorization.k8s.io"
-    meta = {"name": name} | ({"namespace": where} if where else {})
+    meta = {"name": name} | ({"namespace": role_namespace} if role_namespace else {})
     version = {"apiVersion": f"{group}/v1"}
     yield version | {"kind": f"{prefix}Role", "metadata": meta, "rules": rules}
     yield version | {
         "kind": f"{prefix}RoleBinding",
         "metadata": meta,
         "roleRef": {"apiGroup": group, "kind": f"{prefix}Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": home}],
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": account_namespace}],
     }

@@ -229,7 +229,7 @@ class FakeApi(Transport):
         document: Json = _drop_nulls(decode_json(encode(body)))
         metadata = {name: value for name, value in document["metadata"].items() if value}
         key, obj = self._stamp(kind, document, metadata)
-        return self._history.put(kind, key, self._with_user_as_owner(kind, None, obj))
+        return self._history.put(kind, key, self._add_user_as_owner(kind, None, obj))
 
     def restore_object(self, resource: Resource[Any], body: Mapping[str, Any]) -> Json:
         """Store an object exactly as a backup of a server has it, at its own resourceVersion.
@@ -258,7 +258,7 @@ class FakeApi(Transport):
         assert old is not None, f"{resource.full_name} {key} does not exist"
         new = replace_object(kind, old, apply_merge_patch(old, patch))
         if "managedFields" not in patch.get("metadata", {}):
-            new = self._with_user_as_owner(kind, old, new)
+            new = self._add_user_as_owner(kind, old, new)
         return self._put_or_remove(kind, key, new)
 
     def delete_object(self, resource: Resource[Any], key: Key) -> None:
@@ -484,7 +484,7 @@ class FakeApi(Transport):
         name = body["metadata"].get("name") or self._generate_name(body["metadata"])
         obj = self._build_object(kind, Key(key.namespace, name), body)
         if self._track_owners:
-            obj = self._with_owners(kind, None, new=obj, query=query, subresource="")
+            obj = self._add_owners(kind, None, new=obj, query=query, subresource="")
         return self._store_new(request, kind, key=Key(key.namespace, name), obj=obj, query=query)
 
     def _build_object(self, kind: FakeKind, key: Key, body: Json) -> Json:
@@ -554,7 +554,7 @@ class FakeApi(Transport):
         """Return the field owners of a kind that is declared."""
         return self._owners[kind.resource.full_name]
 
-    def _with_owners(
+    def _add_owners(
         self,
         kind: FakeKind,
         old: Json | None,
@@ -572,20 +572,20 @@ class FakeApi(Transport):
             now=self._format_now(),
         )
 
-    def _with_user_as_owner(self, kind: FakeKind, old: Json | None, new: Json) -> Json:
+    def _add_user_as_owner(self, kind: FakeKind, old: Json | None, new: Json) -> Json:
         """Return an object that a test stores as a user, with `kubectl` as owner of its changes.
 
         Without `track_owners` it is returned unchanged.
         """
         if not self._track_owners:
             return new
-        new = self._with_owners(kind, old, new=new, query=_USER, subresource="")
+        new = self._add_owners(kind, old, new=new, query=_USER, subresource="")
         if kind.status and new.get("status") != (old or {}).get("status"):
             # A server stores the status in a second write, which owns only changes of the status.
             before = {name: value for name, value in new.items() if name != "status"}
             if old is not None and "status" in old:
                 before["status"] = old["status"]
-            new = self._with_owners(kind, before, new=new, query=_USER, subresource="status")
+            new = self._add_owners(kind, before, new=new, query=_USER, subresource="status")
         return new
 
     def _apply(
@@ -639,7 +639,7 @@ class FakeApi(Transport):
         old = self._get_existing(target)
         new = update_object(target.kind, old, body=body, subresource=target.subresource)
         if new != old:
-            new = self._with_owners(
+            new = self._add_owners(
                 target.kind, old, new=new, query=query, subresource=target.subresource
             )
         return self._store_changed(request, target, old=old, new=new, query=query)
@@ -759,8 +759,8 @@ def _make_predicate(target: _Target, query: Mapping[str, str]) -> IsSelected:
     if target.key.name:
         raise BadRequest(400, "BadRequest", "a watch of one object needs a field selector")
     by_label = label_selector(query.get("labelSelector", ""))
-    known = ("metadata.name", "metadata.namespace", *target.kind.fields)
-    by_field = field_selector(query.get("fieldSelector", ""), known)
+    selectable_paths = ("metadata.name", "metadata.namespace", *target.kind.fields)
+    by_field = field_selector(query.get("fieldSelector", ""), selectable_paths)
 
     def is_selected(obj: Mapping[str, Any]) -> bool:
         """Return whether an object is in the namespace and meets both selectors."""

@@ -21,31 +21,31 @@ def label_selector(selector: str) -> Predicate:
     return lambda obj: selects(obj["metadata"].get("labels") or {})
 
 
-def field_selector(selector: str, known: Collection[str]) -> Predicate:
+def field_selector(selector: str, selectable_paths: Collection[str]) -> Predicate:
     """Return the predicate of a field selector: `path=value` or `path!=value`, between commas.
 
     Args:
         selector: the text of the selector; empty for all objects.
-        known: the paths that the kind can be selected by.
+        selectable_paths: the paths that field selectors of the kind may name.
 
     Raises:
         BadRequest: the text is no field selector, or names another path.
     """
-    parts = [_parse_term(term, known) for term in selectors.split_terms(selector)]
+    parts = [_parse_term(term, selectable_paths) for term in selectors.split_terms(selector)]
     return lambda obj: all(holds(obj) for holds in parts)
 
 
-def _parse_term(term: str, known: Collection[str]) -> Predicate:
+def _parse_term(term: str, selectable_paths: Collection[str]) -> Predicate:
     """Return the predicate of one term of a field selector.
 
     Raises:
-        BadRequest: it cannot be parsed, or names a path that is not among `known`.
+        BadRequest: it cannot be parsed, or names a path that is not in `selectable_paths`.
     """
     match = re.fullmatch(r"([^=!]+?)(==|!=|=)(.*)", term)
     if match is None:
         raise BadRequest(400, "BadRequest", f"unable to parse the field selector {term!r}")
     path, operator, value = match.groups()
-    if path not in known:
+    if path not in selectable_paths:
         raise BadRequest(400, "BadRequest", f"field label not supported: {path}")
     # For `!=`, the object is selected if the values are not equal.
     return lambda obj: (_read_path(obj, path) == value) == (operator != "!=")

@@ -37,7 +37,7 @@ class UnfitResult(ValueError):
 
 
 def carry_over(
-    source: Mapping[str, Json], known: Mapping[str, Json], result: Mapping[str, Json]
+    source: Mapping[str, Json], named_fields: Mapping[str, Json], result: Mapping[str, Json]
 ) -> dict[str, Json]:
     """Return `result` with the fields of `source` that the source's type does not name.
 
@@ -45,21 +45,25 @@ def carry_over(
 
     Args:
         source: the object as it was sent.
-        known: `source` decoded to its type and encoded again: only the fields that the type names.
+        named_fields: the fields of `source` that its type names: `source` decoded to the type and
+            encoded again.
         result: the object that the function returned, encoded.
 
     Raises:
         UnfitResult: a field of `source` has no place in `result`.
     """
-    if "metadata" not in known or "metadata" not in result:
+    if "metadata" not in named_fields or "metadata" not in result:
         # A type need not name the metadata. Then both get the source's, so it does not change.
         metadata = {"metadata": source.get("metadata")}
-        known, result = {**known, **metadata}, {**result, **metadata}
-    return dict(_carry_fields(source, known, result=result, path=""))
+        named_fields, result = {**named_fields, **metadata}, {**result, **metadata}
+    return dict(_carry_fields(source, named_fields, result=result, path=""))
 
 
 def _carry_fields(
-    source: Mapping[str, Json], known: Mapping[str, Json], result: Mapping[str, Json], path: str
+    source: Mapping[str, Json],
+    named_fields: Mapping[str, Json],
+    result: Mapping[str, Json],
+    path: str,
 ) -> Iterator[tuple[str, Json]]:
     """Yield the fields of the converted object at `path`, with their values.
 
@@ -68,8 +72,9 @@ def _carry_fields(
     """
     for name in dict.fromkeys(chain(source, result)):
         field_path = f"{path}.{name}" if path else name
-        passed, returned = known.get(name), result.get(name)
-        if source.get(name) is not None and name not in known:
+        # `passed` is the value that the function got, and `returned` the value that it gave back.
+        passed, returned = named_fields.get(name), result.get(name)
+        if source.get(name) is not None and name not in named_fields:
             # The source's type does not name the field: the function did not see it.
             _refuse_other_value(source[name], returned, field_path)
             yield name, source[name]
@@ -108,13 +113,13 @@ def _refuse_other_value(value: Json, returned: Json, path: str) -> None:
         )
 
 
-def _refuse_unnamed(value: Json, known: Json, path: str) -> None:
+def _refuse_unnamed(value: Json, named_fields: Json, path: str) -> None:
     """Refuse to lose a field in a value that the function dropped or changed.
 
     Raises:
         UnfitResult: the value has a field that its type does not name.
     """
-    field = next(_list_unnamed(value, known, path), "")
+    field = next(_list_unnamed(value, named_fields, path), "")
     if field:
         raise UnfitResult(
             f"{field}: the type of this version does not name the field, and {path} is not the"
@@ -123,16 +128,16 @@ def _refuse_unnamed(value: Json, known: Json, path: str) -> None:
         )
 
 
-def _list_unnamed(value: Json, known: Json, path: str) -> Iterator[str]:
-    """Yield the paths of the fields in `value` that are not in `known`."""
-    if isinstance(value, Mapping) and isinstance(known, Mapping):
+def _list_unnamed(value: Json, named_fields: Json, path: str) -> Iterator[str]:
+    """Yield the paths of the fields in `value` that are not in `named_fields`."""
+    if isinstance(value, Mapping) and isinstance(named_fields, Mapping):
         for name, member in value.items():
-            if name in known:
-                yield from _list_unnamed(member, known[name], f"{path}.{name}")
+            if name in named_fields:
+                yield from _list_unnamed(member, named_fields[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name}"
-    elif isinstance(value, list) and isinstance(known, list):
-        for index, (member, known_member) in enumerate(zip(value, known, strict=False)):
+    elif isinstance(value, list) and isinstance(named_fields, list):
+        for index, (member, known_member) in enumerate(zip(value, named_fields, strict=False)):
             yield from _list_unnamed(member, known_member, f"{path}[{index}]")
 
 

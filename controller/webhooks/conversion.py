@@ -233,11 +233,12 @@ class Conversion(Generic[H]):
                 here.
         """
         hub, version = self.resource.api_version, str(source.get("apiVersion"))
-        known = [hub, *self._spokes]
-        if source.get("kind") != self.resource.kind or not {version, desired} <= set(known):
+        versions = [hub, *self._spokes]
+        if source.get("kind") != self.resource.kind or not {version, desired} <= set(versions):
             raise _UnusableObject(
-                f"webhook {self.path} converts {self.resource.kind} of {', '.join(sorted(known))},"
-                f" and not {source.get('kind')} of {version} to {desired}"
+                f"webhook {self.path} converts {self.resource.kind} of"
+                f" {', '.join(sorted(versions))}, and not {source.get('kind')} of {version} to"
+                f" {desired}"
             )
         if version not in (hub, desired):
             spoke = self._spokes[version]
@@ -267,7 +268,7 @@ def _run_step(step: _Step, source: Json) -> Json:
     parsed = _decode(data, step.takes)
     # The fields of `source` that its type names. The function may change its argument, so they are
     # read before the call.
-    known = _encode_named_fields(parsed, data)
+    named_fields = _encode_named_fields(parsed, data)
     returned = call_plain(step.function, parsed)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
@@ -280,7 +281,7 @@ def _run_step(step: _Step, source: Json) -> Json:
     else:
         result = _add_omitted(returned, _encode_plain(returned))
         # apiVersion and kind are set below; the types need not name them.
-        converted = carry_over(_drop_type(source), _drop_type(known), _drop_type(result))
+        converted = carry_over(_drop_type(source), _drop_type(named_fields), _drop_type(result))
     return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
 
 
@@ -406,6 +407,6 @@ def _describe_error(error: Exception) -> str:
     return f"{name}: {error}"
 
 
-def _get_type_name(function: Any) -> str:
-    """Return the name of a type for messages."""
-    return str(getattr(function, "__qualname__", function))
+def _get_type_name(of: Any) -> str:
+    """Return the name of a type for messages; a type such as `dict[str, Any]` as it is written."""
+    return str(getattr(of, "__qualname__", of))

@@ -329,14 +329,14 @@ def create_bundle_patch(
     encoded = b64encode(bundle).decode("ascii")
     if isinstance(configuration, WebhookConfiguration):
         # A merge patch replaces a list as a whole, so it has the webhooks of other servers, too.
-        webhooks = [_with_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
+        webhooks = [_add_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
         return {} if webhooks == list(configuration.webhooks) else {"webhooks": webhooks}
     webhook = configuration.spec.conversion.get("webhook") or {}
-    changed = _with_bundle(webhook, encoded, settings)
+    changed = _add_bundle(webhook, encoded, settings)
     return {} if changed == webhook else {"spec": {"conversion": {"webhook": changed}}}
 
 
-def _with_bundle(
+def _add_bundle(
     webhook: Mapping[str, Any], encoded: str, settings: SelfSigned
 ) -> Mapping[str, Any]:
     """Return a webhook with the bundle if it calls this server, else the same webhook."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from envtest.schema.tables import human_duration
+from envtest.schema.tables import format_duration
 from envtest.schema.wording import CREATION_TIMESTAMP, NAME
 from envtest.server.rules import BuiltInColumn
 
@@ -31,7 +31,7 @@ def _format_age(timestamp: object) -> str:
     if not isinstance(timestamp, str):
         return _UNKNOWN
     elapsed = datetime.now(UTC) - datetime.fromisoformat(timestamp)
-    return human_duration(elapsed.total_seconds())
+    return format_duration(elapsed.total_seconds())
 
 
 def _read_value(body: Any, path: str, default: Any = "") -> Any:

@@ -3,7 +3,13 @@
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema import FieldError, crd_warnings, default_crd, names_errors, validate_crd
+from envtest.schema import (
+    FieldError,
+    default_crd,
+    find_crd_warnings,
+    find_names_errors,
+    validate_crd,
+)
 from envtest.server import objectmeta
 from envtest.server.definitions import CLEANUP, set_condition
 from envtest.server.objectmeta import Body
@@ -70,7 +76,7 @@ class DefinitionRules(BuiltinRules):
             return super().check_update(body, old, subresource)
         accepted = body.get("status", {}).get("acceptedNames") or {}
         problems = objectmeta.check_change(body["metadata"], old["metadata"])
-        return problems + names_errors(accepted, "status.acceptedNames")
+        return problems + find_names_errors(accepted, "status.acceptedNames")
 
     @override
     def begin_deletion(self, body: Body) -> None:
@@ -102,7 +108,7 @@ class DefinitionRules(BuiltinRules):
 
 def _list_crd_warnings(body: Body) -> list[str]:
     """Return the warnings about unknown formats, and about a conversion webhook."""
-    warnings = crd_warnings(body)
+    warnings = find_crd_warnings(body)
     if (body["spec"].get("conversion") or {}).get("strategy") == "Webhook":
         warnings.append(_NOT_CALLED)
     return warnings

@@ -10,9 +10,9 @@ from envtest.kinds.catalogue import schema_name
 from envtest.kinds.typed import TypedNode, decode, load_node
 from envtest.patching.builtinmodels import builtin_model
 from envtest.schema.errors import FieldError, invalid
-from envtest.schema.names import label_errors, subdomain_errors
+from envtest.schema.names import find_label_errors, find_subdomain_errors
 from envtest.server import objectmeta
-from envtest.server.objectmeta import Body, NameRule, path_segment_errors
+from envtest.server.objectmeta import Body, NameRule, find_path_segment_errors
 from envtest.server.rules import BuiltInColumn, Cells, Rules, keep_only
 
 # Kinds whose registry strategy counts generations.
@@ -106,11 +106,11 @@ class BuiltinRules(Rules):
         self.counts_generations = kind in _COUNTS_GENERATIONS
         self._node: TypedNode | None = None
         self._namespaced = True
-        self.name_rule: NameRule = subdomain_errors
+        self.name_rule: NameRule = find_subdomain_errors
         if kind in _RBAC:
-            self.name_rule = path_segment_errors
+            self.name_rule = find_path_segment_errors
         elif kind in _LABELS:
-            self.name_rule = label_errors
+            self.name_rule = find_label_errors
 
     def set_scope(self, *, namespaced: bool) -> None:
         """Set whether the kind is namespaced."""

@@ -21,7 +21,7 @@ from envtest.schema.errors import (
     invalid,
     not_supported,
 )
-from envtest.schema.names import label_errors, qualified_name_errors
+from envtest.schema.names import find_label_errors, find_qualified_name_errors
 from envtest.server import failures, objectmeta
 from envtest.server.objectmeta import Body
 from envtest.storage import Store
@@ -220,7 +220,7 @@ def _validate_ports(spec: Body) -> Iterator[FieldError]:
         path, name, number = f"spec.ports[{index}]", port.get("name", ""), port.get("port", 0)
         if len(ports) > 1 and not name:
             yield build_required_error(f"{path}.name")
-        for error in label_errors(name) if name else ():
+        for error in find_label_errors(name) if name else ():
             yield invalid(f"{path}.name", name, error)
         if name in names:
             yield duplicate(f"{path}.name", name)
@@ -243,7 +243,7 @@ def _validate_class(spec: Body, old_spec: Body) -> Iterator[FieldError]:
     if was_load_balancer and old_spec.get("loadBalancerClass") != load_balancer_class:
         yield invalid(path, load_balancer_class, "may not change once set")
     if load_balancer_class is not None:
-        for error in qualified_name_errors(load_balancer_class):
+        for error in find_qualified_name_errors(load_balancer_class):
             yield invalid(path, load_balancer_class, error)
 
 

@@ -20,11 +20,11 @@ from envtest.schema.errors import (
     too_many,
 )
 from envtest.schema.names import (
-    label_value_errors,
-    qualified_name_errors,
-    subdomain_errors,
+    find_label_value_errors,
+    find_qualified_name_errors,
+    find_subdomain_errors,
 )
-from envtest.schema.webhookclients import client_errors
+from envtest.schema.webhookclients import find_client_errors
 from envtest.server.objectmeta import Body
 
 _DEFAULTS: Final = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10}
@@ -97,7 +97,7 @@ def _validate_hook(hook: Body, path: str) -> Iterator[FieldError]:
     if not {"v1", "v1beta1"} & set(versions):
         detail = f"must include at least one of {_REVIEWS}"
         yield invalid(f"{path}.admissionReviewVersions", versions, detail)
-    yield from client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    yield from find_client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     yield from _validate_conditions(hook.get("matchConditions") or (), f"{path}.matchConditions")
 
 
@@ -111,7 +111,7 @@ def _validate_choice(
 
 def _validate_name(name: str, path: str) -> Iterator[FieldError]:
     """Yield the error of a webhook's name that is no domain of at least three segments."""
-    errors = subdomain_errors(name) if name else []
+    errors = find_subdomain_errors(name) if name else []
     if not name:
         yield build_required_error(path)
     elif errors:
@@ -147,7 +147,7 @@ def _validate_conditions(conditions: Sequence[Body], path: str) -> Iterator[Fiel
         if not name:
             yield build_required_error(f"{path}[{index}].name")
             continue
-        for error in qualified_name_errors(name):
+        for error in find_qualified_name_errors(name):
             yield invalid(f"{path}[{index}].name", name, error)
         if name in names:
             yield duplicate(f"{path}[{index}].name", name)
@@ -157,9 +157,9 @@ def _validate_conditions(conditions: Sequence[Body], path: str) -> Iterator[Fiel
 def _validate_selector(selector: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors of a selector at a path."""
     for key, value in (selector.get("matchLabels") or {}).items():
-        for error in qualified_name_errors(key):
+        for error in find_qualified_name_errors(key):
             yield invalid(f"{path}.matchLabels", key, error)
-        for error in label_value_errors(value):
+        for error in find_label_value_errors(value):
             yield invalid(f"{path}.matchLabels", value, error)
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
         yield from _validate_expression(requirement, f"{path}.matchExpressions[{index}]")
@@ -178,8 +178,8 @@ def _validate_expression(requirement: Body, path: str) -> Iterator[FieldError]:
             yield forbidden(f"{path}.values", detail)
     else:
         yield invalid(f"{path}.operator", operator, "not a valid selector operator")
-    for error in qualified_name_errors(requirement.get("key") or ""):
+    for error in find_qualified_name_errors(requirement.get("key") or ""):
         yield invalid(f"{path}.key", requirement.get("key") or "", error)
     for index, value in enumerate(values):
-        for error in label_value_errors(value):
+        for error in find_label_value_errors(value):
             yield invalid(f"{path}.values[{index}]", value, error)

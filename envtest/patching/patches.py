@@ -11,7 +11,7 @@ import jsonpatch
 
 from controller.managedfields import gotext
 from controller.managedfields.errors import PatchError, bad_request, unprocessable
-from controller.managedfields.gotext import json_kind
+from controller.managedfields.gotext import name_json_type
 
 # The types of scalars. Testing for them first saves a call for most values.
 _PLAIN = frozenset({str, int, float, bool})
@@ -31,7 +31,7 @@ def merge_patch(doc: Any, patch: Any) -> Any:
         raise bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {gotext.json_kind(patch)} "
+            f"error decoding patch: json: cannot unmarshal {gotext.name_json_type(patch)} "
             "into Go value of type map[string]interface {}"
         )
     return _merge(doc, patch)
@@ -95,7 +95,7 @@ def check_operations(operations: Any) -> list[str]:
 
 def _build_type_error(value: Any, target: str) -> PatchError:
     """Return 400 for a value of the wrong JSON type; `target` is the expected Go type."""
-    fault = f"cannot unmarshal {json_kind(value)} into Go value of type {target}"
+    fault = f"cannot unmarshal {name_json_type(value)} into Go value of type {target}"
     return bad_request(f"error decoding patch: json: {fault}")
 
 

@@ -23,7 +23,7 @@ def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:
         return doc
     if not isinstance(patch, dict):
         raise bad_request(
-            f"json: cannot unmarshal {gotext.json_kind(patch)} into Go value of type "
+            f"json: cannot unmarshal {gotext.name_json_type(patch)} into Go value of type "
             "map[string]interface {}"
         )
     return merge_map(doc if isinstance(doc, dict) else {}, patch, hints)

@@ -42,26 +42,26 @@ def build_retain_keys_error() -> PatchError:
 
 def build_type_error(expected: str, value: Any) -> PatchError:
     """Return 500 for a value that is not the map or list that it must be."""
-    received = "%!s(<nil>)" if value is None else gotext.json_kind(value)
+    received = "%!s(<nil>)" if value is None else gotext.name_json_type(value)
     return internal(f"expected a {expected}, but received a {received}")
 
 
 def build_directive_error(directive: Any, patch: Map) -> PatchError:
     """Return 500 for an unknown value of `$patch`."""
     printable = directive if isinstance(directive, str) else _go_format_error(directive)
-    return internal(f"unknown patch type: {printable} in map: {gotext.json_text(patch)}")
+    return internal(f"unknown patch type: {printable} in map: {gotext.encode_json(patch)}")
 
 
 def _go_format_error(value: Any) -> str:
     """Return how Go prints a value with `%s` that is no string."""
     if value is None:
         return "%!s(<nil>)"
-    return f"%!s({gotext.json_kind(value)}={gotext.json_text(value)})"
+    return f"%!s({gotext.name_json_type(value)}={gotext.encode_json(value)})"
 
 
 def build_merge_key_error(item: Map, key: str) -> PatchError:
     """Return 500 for an item without the merge key."""
-    return internal(f"map: {gotext.json_text(item)} does not contain declared merge key: {key}")
+    return internal(f"map: {gotext.encode_json(item)} does not contain declared merge key: {key}")
 
 
 def are_items_maps(*lists: list[Any]) -> bool:
@@ -70,14 +70,14 @@ def are_items_maps(*lists: list[Any]) -> bool:
     Raises:
         PatchError: 422 if the items are lists, 500 if they differ in type or there are none.
     """
-    item_types = [gotext.json_kind(item) for items in lists for item in items]
+    item_types = [gotext.name_json_type(item) for items in lists for item in items]
     if not item_types:
         raise internal("no elements in any of the given slices")
-    if item_types[0] == gotext.json_kind([]):
+    if item_types[0] == gotext.name_json_type([]):
         raise unprocessable()
     if len(set(item_types)) > 1:
-        raise internal(f"list element types are not identical: {gotext.json_text(list(lists))}")
-    return item_types[0] == gotext.json_kind({})
+        raise internal(f"list element types are not identical: {gotext.encode_json(list(lists))}")
+    return item_types[0] == gotext.name_json_type({})
 
 
 def drop_directives(value: Any) -> tuple[Any, bool]:
@@ -211,8 +211,8 @@ def _refuse_wrong_order(patch: Items, order: Items, key: str) -> None:
                 break
         else:
             raise internal(
-                f"The order in patch list:\n{gotext.json_text(patch)}\n doesn't match "
-                f"{ELEMENT_ORDER} list:\n{gotext.json_text(order)}\n"
+                f"The order in patch list:\n{gotext.encode_json(patch)}\n doesn't match "
+                f"{ELEMENT_ORDER} list:\n{gotext.encode_json(order)}\n"
             )
 
 
@@ -229,7 +229,7 @@ def _read_key(item: Any, key: str) -> Any:
 
 def _build_identity(value: Any) -> str:
     """Return a string that is equal for values that are equal in Go."""
-    return f"{gotext.json_kind(value)} {gotext.json_text(value)}"
+    return f"{gotext.name_json_type(value)} {gotext.encode_json(value)}"
 
 
 class _ItemIndex:

@@ -5,20 +5,25 @@ pure functions over decoded JSON; their yardstick is kube-apiserver v1.36.
 """
 
 from envtest.schema.compiled import CompiledSchema
-from envtest.schema.crd import crd_warnings, default_crd, names_errors, validate_crd
+from envtest.schema.crd import default_crd, find_crd_warnings, find_names_errors, validate_crd
 from envtest.schema.decoding import (
     MalformedJSON,
     MalformedYAML,
+    cut_snippet,
     read_json,
     read_yaml,
-    snippet,
     write_yaml,
 )
 from envtest.schema.embedded import MalformedObject
-from envtest.schema.errors import FieldError, aggregate_message
+from envtest.schema.errors import FieldError, join_messages
 from envtest.schema.objectmeta import MalformedMetadata
-from envtest.schema.publishing import definition_name, openapi_v3
-from envtest.schema.tables import PrintedColumn, human_duration, table_cells, table_columns
+from envtest.schema.publishing import build_definition_name, build_definitions
+from envtest.schema.tables import (
+    PrintedColumn,
+    build_table_cells,
+    build_table_columns,
+    format_duration,
+)
 
 __all__ = [
     "CompiledSchema",
@@ -28,18 +33,18 @@ __all__ = [
     "MalformedObject",
     "MalformedYAML",
     "PrintedColumn",
-    "aggregate_message",
-    "crd_warnings",
+    "build_definition_name",
+    "build_definitions",
+    "build_table_cells",
+    "build_table_columns",
+    "cut_snippet",
     "default_crd",
-    "definition_name",
-    "human_duration",
-    "names_errors",
-    "openapi_v3",
+    "find_crd_warnings",
+    "find_names_errors",
+    "format_duration",
+    "join_messages",
     "read_json",
     "read_yaml",
-    "snippet",
-    "table_cells",
-    "table_columns",
     "validate_crd",
     "write_yaml",
 ]

@@ -133,7 +133,7 @@ def _refuse_constant(literal: str) -> float:
     raise ValueError(f"{literal} is no JSON number")
 
 
-def snippet(data: bytes) -> str:
+def cut_snippet(data: bytes) -> str:
     """Return the first 30 bytes of a body that cannot be read, for messages."""
     beginning = data[:30].decode("utf-8", "replace")
     return (beginning + (" ..." if len(data) > 30 else "")) or "<empty>"

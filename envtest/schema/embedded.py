@@ -137,7 +137,7 @@ def _check_kind(kind: Any, path: str, out: list[FieldError]) -> None:
     elif not kind:
         out.append(invalid(path, kind, "must not be empty"))
     else:
-        errors = names.label_1035_errors(kind.lower())
+        errors = names.find_label_1035_errors(kind.lower())
         if errors:
             detail = "may have mixed case, but should otherwise match: " + ",".join(errors)
             out.append(invalid(path, kind, detail))

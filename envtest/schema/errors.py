@@ -92,11 +92,11 @@ def _format_value(value: Any) -> str:
     if isinstance(value, str):
         return gotext.quote(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return gotext.number(value)
-    return gotext.json_text(value)
+        return gotext.format_number(value)
+    return gotext.encode_json(value)
 
 
-def aggregate_message(errors: Iterable[FieldError]) -> str:
+def join_messages(errors: Iterable[FieldError]) -> str:
     """Join the messages of errors as the server does: each once, in brackets if several."""
     texts = list(dict.fromkeys(error.message for error in errors))
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from controller.managedfields.gotext import json_text
+from controller.managedfields.gotext import encode_json
 from envtest.schema.errors import FieldError, duplicate, invalid
 
 
@@ -37,7 +37,7 @@ def _build_typed_key(value: Any) -> object:
     """Return a hashable key of a JSON value, which differs by value and by type."""
     if isinstance(value, str) or value is None:
         return value
-    return json_text(value) if isinstance(value, dict | list) else (type(value), value)
+    return encode_json(value) if isinstance(value, dict | list) else (type(value), value)
 
 
 class MapListIndex:

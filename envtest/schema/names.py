@@ -31,7 +31,7 @@ _QUALIFIED_RULE = (
 )
 
 
-def subdomain_errors(name: str) -> list[str]:
+def find_subdomain_errors(name: str) -> list[str]:
     """Return why `name` is not a DNS-1123 subdomain (object names, API groups)."""
     errors = (
         []
@@ -49,7 +49,7 @@ def subdomain_errors(name: str) -> list[str]:
     return errors
 
 
-def label_errors(label: str) -> list[str]:
+def find_label_errors(label: str) -> list[str]:
     """Return why `label` is not a DNS-1123 label (namespaces)."""
     errors = [] if len(label) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
     if not _is_label(label):
@@ -63,7 +63,7 @@ def label_errors(label: str) -> list[str]:
     return errors
 
 
-def label_1035_errors(label: str) -> list[str]:
+def find_label_1035_errors(label: str) -> list[str]:
     """Return why `label` is not a DNS-1035 label (names of resources and versions)."""
     errors = [] if len(label) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
     if not _is_label_1035(label):
@@ -78,7 +78,7 @@ def label_1035_errors(label: str) -> list[str]:
 
 
 @remember_results(4096)
-def qualified_name_errors(qualified_name: str) -> list[str]:
+def find_qualified_name_errors(qualified_name: str) -> list[str]:
     """Return the errors of a qualified name: a label key, annotation key or finalizer."""
     prefix, slash, name = qualified_name.rpartition("/")
     if "/" in prefix:
@@ -89,7 +89,7 @@ def qualified_name_errors(qualified_name: str) -> list[str]:
     if slash and not prefix:
         errors.append("prefix part must be non-empty")
     elif slash:
-        errors += [f"prefix part {error}" for error in subdomain_errors(prefix)]
+        errors += [f"prefix part {error}" for error in find_subdomain_errors(prefix)]
     if not name:
         errors.append("name part must be non-empty")
     elif len(name) > _MAX_LABEL:
@@ -100,7 +100,7 @@ def qualified_name_errors(qualified_name: str) -> list[str]:
 
 
 @remember_results(4096)
-def label_value_errors(value: str) -> list[str]:
+def find_label_value_errors(value: str) -> list[str]:
     """Return why `value` is not a label value."""
     errors = [] if len(value) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]
     if not _is_value(value):

@@ -262,7 +262,7 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
     for finalizer in metadata.get("finalizers") or []:
         out += [
             invalid(f"{path}.finalizers", finalizer, problem)
-            for problem in names.qualified_name_errors(finalizer)
+            for problem in names.find_qualified_name_errors(finalizer)
         ]
     check_labels(metadata.get("labels") or {}, f"{path}.labels", out)
     check_annotations(metadata.get("annotations") or {}, f"{path}.annotations", out)
@@ -272,8 +272,8 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
 def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) -> None:
     """Append the errors of label keys and values."""
     for key, value in sorted(labels.items()):
-        out += [invalid(path, key, problem) for problem in names.qualified_name_errors(key)]
-        out += [invalid(path, value, problem) for problem in names.label_value_errors(value)]
+        out += [invalid(path, key, problem) for problem in names.find_qualified_name_errors(key)]
+        out += [invalid(path, value, problem) for problem in names.find_label_value_errors(value)]
 
 
 def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
@@ -281,7 +281,8 @@ def check_annotations(annotations: Mapping[str, str], path: str, out: list[Field
     for key in sorted(annotations):
         # As in ValidateAnnotations, case does not matter.
         out += [
-            invalid(path, key, problem) for problem in names.qualified_name_errors(key.lower())
+            invalid(path, key, problem)
+            for problem in names.find_qualified_name_errors(key.lower())
         ]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _ANNOTATIONS_MAX:

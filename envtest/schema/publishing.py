@@ -16,7 +16,7 @@ _KIND: Final = "x-kubernetes-group-version-kind"
 _SELECTABLE: Final = "x-kubernetes-selectable-fields"
 
 
-def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
+def build_definitions(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
     """Return the definitions of a kind and its list, by name, for `components.schemas`.
 
     Args:
@@ -26,8 +26,8 @@ def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
     names, group = spec["names"], spec["group"]
     entry = next(entry for entry in spec["versions"] if entry["name"] == version)
     schema = (entry.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
-    name = definition_name(group, version, names["kind"])
-    list_name = definition_name(group, version, names["listKind"])
+    name = build_definition_name(group, version, names["kind"])
+    list_name = build_definition_name(group, version, names["listKind"])
     group_version = {"group": group, "version": version}
     kind_definition = _build_kind(_add_embedded_metadata(schema))
     kind_definition[_KIND] = [{**group_version, "kind": names["kind"]}]
@@ -39,7 +39,7 @@ def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
     return {name: kind_definition, list_name: list_definition}
 
 
-def definition_name(group: str, version: str, kind: str) -> str:
+def build_definition_name(group: str, version: str, kind: str) -> str:
     """Return the name of a kind's definition: the group's name reversed, version, kind."""
     return ".".join([*reversed(group.split(".")), version, kind])
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jsonpath import JSONPathEnvironment, JSONPathError
 
-from controller.managedfields.gotext import json_text
+from controller.managedfields.gotext import encode_json
 from envtest.schema.wording import CREATION_TIMESTAMP, NAME
 
 _ENVIRONMENT: Final = JSONPathEnvironment()
@@ -106,7 +106,7 @@ AGE_COLUMN: Final = _build_standard(
 )
 
 
-def table_columns(crd_version: Mapping[str, Any]) -> list[PrintedColumn]:
+def build_table_columns(crd_version: Mapping[str, Any]) -> list[PrintedColumn]:
     """Return the columns of a CRD version: Name, then its own; Name and Age if it has none.
 
     As in the server, one path that cannot be parsed discards all columns of the version.
@@ -141,13 +141,13 @@ def _build_column(entry: Mapping[str, Any]) -> PrintedColumn:
     )
 
 
-def table_cells(
+def build_table_cells(
     columns: Sequence[PrintedColumn], obj: Mapping[str, Any], now: datetime.datetime
 ) -> list[Any]:
     """Return the cells of one object.
 
     Args:
-        columns: from `table_columns`.
+        columns: from `build_table_columns`.
         obj: the object.
         now: the current time, with time zone, from which ages are computed.
     """
@@ -168,7 +168,7 @@ def _format_text(value: Any, _now: datetime.datetime) -> str:
     """Return a value as text: a string as it is, null as `<no value>`, other values as JSON."""
     if isinstance(value, str):
         return value
-    return "<no value>" if value is None else json_text(value)
+    return "<no value>" if value is None else encode_json(value)
 
 
 def _to_integer(value: Any, _now: datetime.datetime) -> int | None:
@@ -202,7 +202,7 @@ def _to_age(value: Any, now: datetime.datetime) -> str | None:
     # Python also accepts times without a zone, and with a space in place of the T.
     if moment.tzinfo is None or "T" not in value:
         return "<invalid>"
-    return human_duration((now - moment).total_seconds())
+    return format_duration((now - moment).total_seconds())
 
 
 _CELLS: Mapping[str, Callable[[Any, datetime.datetime], Any]] = {
@@ -214,7 +214,7 @@ _CELLS: Mapping[str, Callable[[Any, datetime.datetime], Any]] = {
 }
 
 
-def human_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as kubectl prints ages, such as 5m30s: at most two units.
 
     Args:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
-from controller.managedfields.gotext import json_text, number, quote
+from controller.managedfields.gotext import encode_json, format_number, quote
 from envtest.schema import formats
 from envtest.schema.correlation import Pair
 from envtest.schema.errors import (
@@ -285,7 +285,7 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 def _build_bound_error(path: str, value: float, relation: str, bound: float) -> FieldError:
     """Return the error of a number that is not, for example, `greater than` a bound."""
-    return invalid(path, value, f"{path} in body should be {relation} {number(bound)}")
+    return invalid(path, value, f"{path} in body should be {relation} {format_number(bound)}")
 
 
 class _Enum:
@@ -293,7 +293,7 @@ class _Enum:
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._listed_values = [
-            value if isinstance(value, str) else json_text(value) for value in values
+            value if isinstance(value, str) else encode_json(value) for value in values
         ]
         self._allowed_keys = {self._build_key(value) for value in values if value is not None}
 

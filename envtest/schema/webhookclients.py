@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from controller.managedfields.gotext import quote
 from envtest.schema.errors import FieldError, build_required_error, invalid
-from envtest.schema.names import subdomain_errors
+from envtest.schema.names import find_subdomain_errors
 
 _URL_FORM: Final = "; desired format: https://host[/path]"
 _PORTS: Final = range(1, 65536)
 
 
-def client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
+def find_client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
     """Return the errors of a clientConfig.
 
     Args:
@@ -27,11 +27,11 @@ def client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
     if (url is None) == (service is None):
         return [build_required_error(path, "exactly one of url or service is required")]
     if service is not None:
-        return _service_errors(service, f"{path}.service")
-    return _url_errors(str(url), f"{path}.url")
+        return _find_service_errors(service, f"{path}.service")
+    return _find_url_errors(str(url), f"{path}.url")
 
 
-def _url_errors(url: str, path: str) -> list[FieldError]:
+def _find_url_errors(url: str, path: str) -> list[FieldError]:
     """Return the errors of a webhook's URL, which must be https without user or query."""
     try:
         parts = urlsplit(url)
@@ -56,7 +56,7 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
     return out
 
 
-def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
+def _find_service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
     """Return the errors of the reference to a webhook's Service."""
     out = [
         build_required_error(f"{path}.{name}")
@@ -68,11 +68,11 @@ def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
         detail = "port is not valid: must be between 1 and 65535, inclusive"
         out.append(invalid(f"{path}.port", port, detail))
     if url_path is not None:
-        out += _path_errors(url_path, f"{path}.path")
+        out += _find_path_errors(url_path, f"{path}.path")
     return out
 
 
-def _path_errors(url_path: str, path: str) -> list[FieldError]:
+def _find_path_errors(url_path: str, path: str) -> list[FieldError]:
     """Return the errors of the URL path of a webhook's service."""
     out: list[FieldError] = []
     # Both mean the root.
@@ -84,6 +84,6 @@ def _path_errors(url_path: str, path: str) -> list[FieldError]:
         if not segment:
             out.append(invalid(path, url_path, f"segment[{index}] may not be empty"))
             continue
-        errors = subdomain_errors(segment)
+        errors = find_subdomain_errors(segment)
         out += [invalid(path, url_path, f"segment[{index}]: {error}") for error in errors]
     return out

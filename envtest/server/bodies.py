@@ -7,7 +7,7 @@ custom resources into untyped maps.
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.managedfields.gotext import json_kind
+from controller.managedfields.gotext import name_json_type
 from envtest.kinds.catalogue import resources, schema_name, schemas
 from envtest.kinds.typed import TypedError, decode, load_node
 from envtest.schema import (
@@ -15,9 +15,9 @@ from envtest.schema import (
     MalformedMetadata,
     MalformedObject,
     MalformedYAML,
+    cut_snippet,
     read_json,
     read_yaml,
-    snippet,
 )
 from envtest.server.failures import StatusError, bad_request, unsupported_media_type
 from envtest.server.resource import StoredResource
@@ -129,7 +129,7 @@ def _decode_text(data: bytes, content_type: str, kind: str) -> Decoded:
     except MalformedYAML as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
-            f"{error} ({snippet(data)})"
+            f"{error} ({cut_snippet(data)})"
         ) from None
     # Go's decoder leaves an object empty when it reads null.
     value = {} if value is None else value
@@ -143,10 +143,10 @@ def _decode_text(data: bytes, content_type: str, kind: str) -> Decoded:
 def find_envelope_fault(value: Any) -> str:
     """Return why Go cannot read apiVersion and kind from a body; empty if it can."""
     if not isinstance(value, dict):
-        return f"{json_kind(value)} into Go value of type {_ENVELOPE}"
+        return f"{name_json_type(value)} into Go value of type {_ENVELOPE}"
     for name in ("apiVersion", "kind"):
         if not isinstance(value.get(name), str | None):
-            return f"{json_kind(value[name])} into Go struct field .{name} of type string"
+            return f"{name_json_type(value[name])} into Go struct field .{name} of type string"
     return ""
 
 
@@ -165,7 +165,7 @@ def _require_kind(body: dict[str, Any], kind: str, data: bytes) -> None:
         message = f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'"
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
-            f"{message} ({snippet(data)})"
+            f"{message} ({cut_snippet(data)})"
         )
 
 
@@ -176,7 +176,7 @@ def _decode_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
     except ProtobufError as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
-            f"{error} ({snippet(data)})"
+            f"{error} ({cut_snippet(data)})"
         ) from None
 
 
@@ -184,7 +184,7 @@ def _build_unrecognized_error(kind: str, why: str, data: bytes) -> StatusError:
     """Return 400 for a body whose apiVersion and kind cannot be read."""
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind}): "
-        f"couldn't get version/kind; {why} ({snippet(data)})"
+        f"couldn't get version/kind; {why} ({cut_snippet(data)})"
     )
 
 

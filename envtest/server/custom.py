@@ -11,9 +11,9 @@ from typing_extensions import override
 from controller.managedfields import FieldModel, Versions
 from envtest.schema import CompiledSchema
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
-from envtest.schema.names import subdomain_errors
+from envtest.schema.names import find_subdomain_errors
 from envtest.schema.objectmeta import coerce
-from envtest.schema.tables import table_cells, table_columns
+from envtest.schema.tables import build_table_cells, build_table_columns
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.objectmeta import Body
@@ -49,7 +49,7 @@ class CustomRules(Rules):
         self._selectable_fields = frozenset(
             item["jsonPath"].removeprefix(".") for item in version.get("selectableFields") or ()
         )
-        self._columns = table_columns(version)
+        self._columns = build_table_columns(version)
 
     @override
     def decode(self, body: Body) -> list[str]:
@@ -136,7 +136,7 @@ class CustomRules(Rules):
         if type_problems := _validate_type(body, self._kind, self._api_version):
             return type_problems
         problems = objectmeta.check(
-            body["metadata"], namespaced=self._namespaced, name_rule=subdomain_errors
+            body["metadata"], namespaced=self._namespaced, name_rule=find_subdomain_errors
         )
         return self.compiled.validate(body, first=problems)
 
@@ -193,7 +193,7 @@ class CustomRules(Rules):
 
     @override
     def cells(self, body: Body) -> Cells:
-        return table_cells(self._columns, body, datetime.now(UTC))
+        return build_table_cells(self._columns, body, datetime.now(UTC))
 
 
 def _validate_type(body: Mapping[str, Any], kind: str, api_version: str) -> list[FieldError]:

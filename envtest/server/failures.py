@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.managedfields import FieldCause, PatchError
 from controller.managedfields.gotext import quote
-from envtest.schema.errors import OMITTED, FieldError, aggregate_message
+from envtest.schema.errors import OMITTED, FieldError, join_messages
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -99,7 +99,7 @@ def invalid_object(
     """Return 422 Invalid, with a cause for each of `problems`."""
     return StatusError(
         422,
-        f"{qualify_name(kind, group)} {quote(name)} is invalid: {aggregate_message(problems)}",
+        f"{qualify_name(kind, group)} {quote(name)} is invalid: {join_messages(problems)}",
         "Invalid",
         details={
             "name": name,

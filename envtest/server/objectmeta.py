@@ -14,7 +14,7 @@ from typing import Any
 
 from controller.managedfields import validate_managed_fields
 from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid
-from envtest.schema.names import label_errors, qualified_name_errors
+from envtest.schema.names import find_label_errors, find_qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
 from envtest.server.failures import to_field_error
 
@@ -51,7 +51,7 @@ def _rfc3339(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def path_segment_errors(name: str) -> list[str]:
+def find_path_segment_errors(name: str) -> list[str]:
     """Return why a name is not one segment of a URL path.
 
     This is the only rule for names of RBAC kinds, and part of the rules for all others.
@@ -113,7 +113,7 @@ def check(
         problems.append(invalid("metadata.generation", meta["generation"], detail))
     _check_lists(meta, old, problems)
     for finalizer in _get_if_changed(meta, old, "finalizers") or ():
-        name_errors = qualified_name_errors(finalizer)
+        name_errors = find_qualified_name_errors(finalizer)
         problems += [invalid("metadata.finalizers", finalizer, problem) for problem in name_errors]
     if meta.get("managedFields"):
         problems += map(to_field_error, validate_managed_fields({"metadata": meta}))
@@ -130,7 +130,8 @@ def _validate_namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
     if not namespace:
         return [build_required_error("metadata.namespace")]
     return [
-        invalid("metadata.namespace", namespace, problem) for problem in label_errors(namespace)
+        invalid("metadata.namespace", namespace, problem)
+        for problem in find_label_errors(namespace)
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from envtest.kinds.catalogue import schema_name, schemas
-from envtest.schema import openapi_v3
+from envtest.schema import build_definitions
 from envtest.server.custom import CustomRules
 from envtest.server.resource import Registry, StoredResource
 
@@ -70,7 +70,7 @@ def _build_document(resources: Sequence[StoredResource]) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     for resource in resources:
         if isinstance(resource.rules, CustomRules):
-            definitions |= openapi_v3(resource.rules.definition, resource.version)
+            definitions |= build_definitions(resource.rules.definition, resource.version)
     _add_builtin(definitions, resources)
     return {
         "openapi": "3.0.0",

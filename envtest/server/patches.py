@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from controller.managedfields import PatchError, apply
-from controller.managedfields.gotext import json_kind, json_text
+from controller.managedfields.gotext import encode_json, name_json_type
 from envtest.kinds.typed import TypedError
 from envtest.patching import PatchHints, check_operations, json_patch, merge_patch, strategic_merge
 from envtest.schema import (
@@ -170,7 +170,7 @@ def _fit_patched(
     try:
         unknown = _decode_patched(resource, decoded.body, live)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
-        patch_text = json_text(quoted())
+        patch_text = encode_json(quoted())
         raise invalid_object(
             "", "", name="", problems=[invalid("patch", patch_text, str(error))]
         ) from None
@@ -191,7 +191,7 @@ def _decode_patched(
         MalformedMetadata: metadata cannot be decoded.
     """
     if resource.rules.custom and not body.get("kind"):
-        raise TypedError(f"Object 'Kind' is missing in '{json_text(body)}'")
+        raise TypedError(f"Object 'Kind' is missing in '{encode_json(body)}'")
     body["apiVersion"] = body.get("apiVersion") or resource.api_version
     body["kind"] = body.get("kind") or resource.kind
     if not resource.rules.custom and (fault := find_kind_fault(resource, body)):
@@ -224,7 +224,7 @@ def _enforce_on_patched(
     """
     if decoded.complaints and options.field_validation == "Strict":
         message = f"strict decoding error: {', '.join(decoded.complaints)}"
-        patch_text = json_text(quoted())
+        patch_text = encode_json(quoted())
         raise invalid_object("", "", name="", problems=[invalid("patch", patch_text, message)])
     enforce_field_validation(
         call.resource, decoded, validation=options.field_validation, warnings=call.warnings
@@ -347,6 +347,6 @@ def _read_applied(call: AuthorizedCall) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(content, dict):
         raise bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
-            f"unmarshal {json_kind(content)} into Go value of type map[string]interface {{}}"
+            f"unmarshal {name_json_type(content)} into Go value of type map[string]interface {{}}"
         )
     return content, duplicates

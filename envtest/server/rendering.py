@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from envtest.schema.errors import aggregate_message, invalid
+from envtest.schema.errors import invalid, join_messages
 from envtest.server.call import Answer, Many, One, Plain
 from envtest.server.failures import bad_request
 from envtest.server.forms import Form
@@ -58,9 +58,7 @@ def check_include(include: str) -> None:
     """
     if include not in {"", "None", "Metadata", "Object"}:
         problem = invalid("includeObject", include, _CHOICES)
-        raise bad_request(
-            f"Unable to convert to Table as requested: {aggregate_message([problem])}"
-        )
+        raise bad_request(f"Unable to convert to Table as requested: {join_messages([problem])}")
 
 
 def build_table(

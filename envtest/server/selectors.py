@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.managedfields.gotext import quote
-from envtest.schema.errors import FieldError, aggregate_message, invalid
-from envtest.schema.names import label_value_errors, qualified_name_errors
+from envtest.schema.errors import FieldError, invalid, join_messages
+from envtest.schema.names import find_label_value_errors, find_qualified_name_errors
 from envtest.server.failures import StatusError, bad_request
 
 # The commas between terms of a label selector: those that are not in brackets.
@@ -136,7 +136,7 @@ def _parse_requirement(term: str) -> Requirement:
     if match is None or (is_negated and (match["operator"] or match["among"])):
         raise _build_requirement_error(f"{quote(term)} is no term of a label selector")
     key, operator = match["key"], match["operator"] or match["among"]
-    faults = qualified_name_errors(key)
+    faults = find_qualified_name_errors(key)
     if faults:
         raise _build_requirement_error(f"<nil>: Invalid value: {quote(key)}: {'; '.join(faults)}")
     if operator is None:
@@ -145,7 +145,7 @@ def _parse_requirement(term: str) -> Requirement:
     value_set = frozenset(value.strip() for value in values)
     problems = _validate_values(key, operator, value_set)
     if problems:
-        raise _build_requirement_error(aggregate_message(problems))
+        raise _build_requirement_error(join_messages(problems))
     return Requirement(key, operator, value_set)
 
 
@@ -167,7 +167,7 @@ def _validate_values(key: str, operator: str, values: frozenset[str]) -> list[Fi
             if not re.fullmatch(r"[+-]?\d+", value)
         ]
     for index, value in enumerate(ordered):
-        faults = label_value_errors(value)
+        faults = find_label_value_errors(value)
         if faults:
             problems.append(invalid(f"values[{index}][{key}]", value, "; ".join(faults)))
     return problems

@@ -145,7 +145,7 @@ def _validate_new(resource: StoredResource, body: dict[str, Any]) -> list[FieldE
     return problems or objectmeta.check(
         body["metadata"],
         namespaced=resource.namespaced,
-        name_rule=objectmeta.path_segment_errors,
+        name_rule=objectmeta.find_path_segment_errors,
     )
 
 
@@ -357,7 +357,7 @@ def _validate_update(
         *objectmeta.check(
             meta,
             namespaced=resource.namespaced,
-            name_rule=objectmeta.path_segment_errors,
+            name_rule=objectmeta.find_path_segment_errors,
             old=live["metadata"],
         ),
         *objectmeta.check_change(meta, live["metadata"]),

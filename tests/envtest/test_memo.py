@@ -6,8 +6,8 @@ import weakref
 import pytest
 
 from envtest.memo import LONGEST, remember_results
-from envtest.schema.crd.versions import _schema_errors
-from envtest.schema.names import label_value_errors, qualified_name_errors
+from envtest.schema.crd.versions import _find_schema_errors
+from envtest.schema.names import find_label_value_errors, find_qualified_name_errors
 
 
 class _Answer:
@@ -33,7 +33,7 @@ def test_nothing_is_kept_of_a_long_text() -> None:
     assert answer() is None
 
 
-@pytest.mark.parametrize("judge", [qualified_name_errors, label_value_errors])
+@pytest.mark.parametrize("judge", [find_qualified_name_errors, find_label_value_errors])
 def test_long_labels_are_refused_like_short_ones(judge: object) -> None:
     assert callable(judge)
     assert judge("a" * 10_000)
@@ -43,5 +43,5 @@ def test_a_schema_with_errors_is_refused_wherever_a_good_one_was_taken_before() 
     schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
     for index, kind in enumerate(("integer", "int", "integer", "int")):
         schema["properties"] = {"size": {"type": kind}}
-        errors = _schema_errors(schema, "spec", has_status=False)
+        errors = _find_schema_errors(schema, "spec", has_status=False)
         assert bool(errors) is (index % 2 == 1)

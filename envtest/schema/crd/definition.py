@@ -19,8 +19,8 @@ from envtest.schema.errors import (
     invalid,
     not_supported,
 )
-from envtest.schema.names import label_1035_errors, subdomain_errors
-from envtest.schema.webhookclients import client_errors
+from envtest.schema.names import find_label_1035_errors, find_subdomain_errors
+from envtest.schema.webhookclients import find_client_errors
 
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _APPROVAL_RULE: Final = "https://github.com/kubernetes/enhancements/pull/1111"
@@ -67,15 +67,15 @@ def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
     spec = crd.get("spec") or {}
     out: list[FieldError] = []
     if old is None:
-        out += _name_errors(crd, spec)
-    out += _spec_errors(spec)
+        out += _find_name_errors(crd, spec)
+    out += _find_spec_errors(spec)
     if old is not None:
-        out += _change_errors(spec, old)
-    out += _stored_errors(crd, spec)
-    return out + _approval_errors(crd, spec)
+        out += _find_change_errors(spec, old)
+    out += _find_stored_errors(crd, spec)
+    return out + _find_approval_errors(crd, spec)
 
 
-def crd_warnings(crd: _Body) -> list[str]:
+def find_crd_warnings(crd: _Body) -> list[str]:
     """Return the warnings at a CRD's creation: one for each format that is not recognized."""
     names: dict[str, None] = {}
     for version in (crd.get("spec") or {}).get("versions") or ():
@@ -97,7 +97,7 @@ def _iterate_nodes(schema: object) -> Iterator[_Body]:
     yield from _iterate_nodes(schema.get("additionalProperties"))
 
 
-def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+def _find_name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     """Return the error of a name that is not `plural.group`.
 
     A missing name is an error of metadata, which the caller reports.
@@ -109,10 +109,10 @@ def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
 
 
-def _spec_errors(spec: _Body) -> list[FieldError]:
+def _find_spec_errors(spec: _Body) -> list[FieldError]:
     """Return all errors of a CRD's spec, in the server's order."""
     versions = spec.get("versions")
-    hoisted = per_version.hoisted_fields(versions or [])
+    hoisted = per_version.find_hoisted_fields(versions or [])
     out = _group_errors(spec)
     if spec.get("preserveUnknownFields"):
         detail = (
@@ -120,15 +120,15 @@ def _spec_errors(spec: _Body) -> list[FieldError]:
             "spec.versions[*].schema instead"
         )
         out.append(invalid("spec.preserveUnknownFields", True, detail))
-    out += per_version.missing_schemas(versions or [])
+    out += per_version.find_missing_schemas(versions or [])
     for index, version in enumerate(versions or ()):
-        out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted)
-    out += _versions_errors(versions)
-    out += _required_names(spec.get("names") or {})
-    out += names_errors(spec.get("names") or {}, "spec.names")
+        out += per_version.find_version_errors(version, f"spec.versions[{index}]", hoisted)
+    out += _find_versions_errors(versions)
+    out += _find_missing_names(spec.get("names") or {})
+    out += find_names_errors(spec.get("names") or {}, "spec.names")
     if versions:
-        out += per_version.shared_errors(versions, hoisted)
-    return out + conversion_errors(spec.get("conversion"))
+        out += per_version.find_shared_errors(versions, hoisted)
+    return out + find_conversion_errors(spec.get("conversion"))
 
 
 def _group_errors(spec: _Body) -> list[FieldError]:
@@ -137,7 +137,7 @@ def _group_errors(spec: _Body) -> list[FieldError]:
     out: list[FieldError] = []
     if not group:
         out.append(build_required_error("spec.group"))
-    elif errors := subdomain_errors(group):
+    elif errors := find_subdomain_errors(group):
         out.append(invalid("spec.group", group, ",".join(errors)))
     elif "." not in group:
         out.append(invalid("spec.group", group, "should be a domain with at least one dot"))
@@ -148,7 +148,7 @@ def _group_errors(spec: _Body) -> list[FieldError]:
     return out
 
 
-def _versions_errors(versions: Any) -> list[FieldError]:
+def _find_versions_errors(versions: Any) -> list[FieldError]:
     """Return the errors of the versions' names and of the storage version."""
     entries = versions or []
     names = [version.get("name") or "" for version in entries]
@@ -159,25 +159,25 @@ def _versions_errors(versions: Any) -> list[FieldError]:
         detail = "must have exactly one version marked as storage version"
         out.append(invalid("spec.versions", versions, detail))
     # The server sets the old field `spec.version` to the first version, and validates it as well.
-    if names and names[0] and (errors := label_1035_errors(names[0])):
+    if names and names[0] and (errors := find_label_1035_errors(names[0])):
         out.append(invalid("spec.version", names[0], ",".join(errors)))
     return out
 
 
-def _required_names(names: _Body) -> list[FieldError]:
+def _find_missing_names(names: _Body) -> list[FieldError]:
     """Return an error for each missing name of a CRD."""
     fields = ("plural", "singular", "kind", "listKind")
     return [build_required_error(f"spec.names.{name}") for name in fields if not names.get(name)]
 
 
-def names_errors(names: _Body, path: str) -> list[FieldError]:
+def find_names_errors(names: _Body, path: str) -> list[FieldError]:
     """Return the errors of a CRD's names: those of `spec.names` or `status.acceptedNames`."""
     out: list[FieldError] = []
     for name in ("plural", "singular"):
         out += _validate_label(names.get(name) or "", f"{path}.{name}")
     for name in ("kind", "listKind"):
         kind = names.get(name) or ""
-        if kind and (errors := label_1035_errors(kind.lower())):
+        if kind and (errors := find_label_1035_errors(kind.lower())):
             detail = "may have mixed case, but should otherwise match: " + ",".join(errors)
             out.append(invalid(f"{path}.{name}", kind, detail))
     for index, name in enumerate(names.get("shortNames") or ()):
@@ -192,11 +192,11 @@ def names_errors(names: _Body, path: str) -> list[FieldError]:
 
 def _validate_label(label: str, path: str, *, empty: bool = True) -> list[FieldError]:
     """Return the error of a name that is no DNS-1035 label; `empty` allows an empty one."""
-    errors = label_1035_errors(label) if label or not empty else []
+    errors = find_label_1035_errors(label) if label or not empty else []
     return [invalid(path, label, ",".join(errors))] if errors else []
 
 
-def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
+def _find_change_errors(spec: _Body, old: _Body) -> list[FieldError]:
     """Return an error for each immutable field of a spec that differs from the old CRD."""
     old_spec = old.get("spec") or {}
     names, old_names = spec.get("names") or {}, old_spec.get("names") or {}
@@ -223,7 +223,7 @@ def _is_established(crd: _Body) -> bool:
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
-def _stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+def _find_stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     """Return the errors of `status.storedVersions`."""
     stored = (crd.get("status") or {}).get("storedVersions")
     path = "status.storedVersions"
@@ -247,7 +247,7 @@ def _stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     return out
 
 
-def _approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+def _find_approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     """Return the error of a missing or wrong approval; only Kubernetes' own groups need one."""
     if not f".{spec.get('group') or ''}".endswith((".k8s.io", ".kubernetes.io")):
         return []
@@ -269,7 +269,7 @@ _CLIENT: Final = f"{_PATH}.webhookClientConfig"
 _REVIEWS: Final = f"{_PATH}.conversionReviewVersions"
 
 
-def conversion_errors(conversion: _Body | None) -> list[FieldError]:
+def find_conversion_errors(conversion: _Body | None) -> list[FieldError]:
     """Return the errors of `spec.conversion`.
 
     The caBundle is not validated, because this server calls no conversion webhook.
@@ -284,8 +284,8 @@ def conversion_errors(conversion: _Body | None) -> list[FieldError]:
         out.append(not_supported(f"{_PATH}.strategy", strategy, ("None", "Webhook")))
     reviews = webhook.get("conversionReviewVersions") or []
     if strategy == "Webhook":
-        out += _client_errors(webhook.get("clientConfig"))
-        return out + _review_errors(reviews)
+        out += _find_client_errors(webhook.get("clientConfig"))
+        return out + _find_review_errors(reviews)
     detail = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig") is not None:
         out.append(forbidden(_CLIENT, detail))
@@ -294,14 +294,14 @@ def conversion_errors(conversion: _Body | None) -> list[FieldError]:
     return out
 
 
-def _client_errors(config: _Body | None) -> list[FieldError]:
+def _find_client_errors(config: _Body | None) -> list[FieldError]:
     """Return the errors of the client configuration of a conversion webhook."""
     if config is None:
         return [build_required_error(_CLIENT, "required when strategy is set to Webhook")]
-    return client_errors(config, _CLIENT)
+    return find_client_errors(config, _CLIENT)
 
 
-def _review_errors(reviews: Sequence[str]) -> list[FieldError]:
+def _find_review_errors(reviews: Sequence[str]) -> list[FieldError]:
     """Return the errors of `conversionReviewVersions`."""
     if not reviews:
         return [build_required_error(_REVIEWS)]
@@ -311,7 +311,7 @@ def _review_errors(reviews: Sequence[str]) -> list[FieldError]:
             # A duplicate is reported instead of its other errors, which the first one has as well.
             out.append(invalid(f"{_REVIEWS}[{index}]", version, "duplicate version"))
             continue
-        errors = label_1035_errors(version)
+        errors = find_label_1035_errors(version)
         out += [invalid(f"{_REVIEWS}[{index}]", version, error) for error in errors]
     if not {"v1", "v1beta1"} & set(reviews):
         out.append(invalid(_REVIEWS, list(reviews), "must include at least one of v1, v1beta1"))

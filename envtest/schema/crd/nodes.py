@@ -60,7 +60,7 @@ class Walk:
         return replace(self, path=self.path + step, root=False, **changes)
 
 
-def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
+def find_node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
     """Return all errors of a schema's nodes: those of the schema, then those of its rules.
 
     Args:
@@ -68,14 +68,14 @@ def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
         path: the path of the schema, as messages print it.
         rules: whether rules are compiled.
     """
-    errors, rule_errors_found = _check_node(schema, Walk(path, rules=rules))
-    return errors + rule_errors_found
+    errors, rule_errors = _check_node(schema, Walk(path, rules=rules))
+    return errors + rule_errors
 
 
 def _check_node(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
     """Return two lists of errors of a node and all nodes below it: of schemas, and of rules."""
     out = _validate_keywords(schema, walk)
-    rule_errors_found: list[FieldError] = []
+    rule_errors: list[FieldError] = []
     if schema.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         out.append(forbidden(f"{walk.path}.uniqueItems", detail))
@@ -87,17 +87,17 @@ def _check_node(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[Fie
     for child, child_walk in _list_children(schema, walk):
         schema_errors, rule_failures = _check_node(child, child_walk)
         out += schema_errors
-        rule_errors_found += rule_failures
+        rule_errors += rule_failures
     out += _validate_extensions(schema, walk.path)
     if schema.get("x-kubernetes-validations"):
-        out += shape_errors(schema, walk.path)
+        out += find_shape_errors(schema, walk.path)
         # Rules are type-checked by the schema, so it must not have errors.
         if walk.rules and not out:
-            rule_errors_found += rule_errors(
+            rule_errors += find_rule_errors(
                 schema, RulePlace(walk.path, walk.root, walk.uncorrelatable)
             )
     out += _validate_items_and_keys(schema, walk.path)
-    return out, rule_errors_found
+    return out, rule_errors
 
 
 def _list_children(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
@@ -301,7 +301,7 @@ _REASONS: Final = (
 )
 
 
-def shape_errors(schema: _Schema, path: str) -> list[FieldError]:
+def find_shape_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of rules that are found without compiling them."""
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
@@ -370,7 +370,7 @@ class RulePlace:
     uncorrelatable: str
 
 
-def rule_errors(schema: _Schema, place: RulePlace) -> list[FieldError]:
+def find_rule_errors(schema: _Schema, place: RulePlace) -> list[FieldError]:
     """Return the errors of the rules of one node: they do not compile or cannot be used there."""
     root = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
     checker = Checker(schema, root=root)

@@ -52,11 +52,12 @@ _NOT_IN_BRANCHES: Final = {
 }
 
 
-def structural_errors(schema: _Schema, path: str) -> list[FieldError]:
+def find_structural_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return why a schema is not structural, sorted by message."""
     out: list[FieldError] = []
     if not _is_readable(schema):
-        # The server cannot convert such a schema to a structural one. `node_errors` refuses it.
+        # The server cannot convert such a schema to a structural one. `find_node_errors` refuses
+        # it.
         return out
     _check_node(schema, "root", path=path, out=out)
     return sorted(out, key=lambda error: error.message)
@@ -215,7 +216,7 @@ def _check_branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
         out.append(forbidden(f"{path}.properties[metadata]", detail))
 
 
-def default_errors(schema: _Schema, path: str) -> list[FieldError]:
+def find_default_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of the defaults of a structural schema."""
     out: list[FieldError] = []
     # Like an embedded object, the root has apiVersion, kind and metadata.

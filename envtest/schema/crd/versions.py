@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.managedfields.gotext import json_text
+from controller.managedfields.gotext import encode_json
 from envtest.memo import remember_results
 from envtest.schema.compiled import KEPT, LONGEST_KEPT
-from envtest.schema.crd.nodes import node_errors
-from envtest.schema.crd.structural import default_errors, structural_errors
+from envtest.schema.crd.nodes import find_node_errors
+from envtest.schema.crd.structural import find_default_errors, find_structural_errors
 from envtest.schema.errors import (
     OMITTED,
     FieldError,
@@ -27,7 +27,7 @@ from envtest.schema.errors import (
     invalid,
     too_many,
 )
-from envtest.schema.names import label_1035_errors
+from envtest.schema.names import find_label_1035_errors
 
 _Body = Mapping[str, Any]
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
@@ -63,7 +63,7 @@ _ROOT_JSON: Final = frozenset(
 )
 
 
-def hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
+def find_hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
     """Return the fields of `_TOP` that all versions have, with the same value."""
     if not versions:
         return frozenset()
@@ -73,7 +73,7 @@ def hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
     )
 
 
-def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
+def find_missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
     """Return the errors of versions without a schema."""
     return [
         build_required_error(f"spec.versions[{index}].schema.openAPIV3Schema")
@@ -82,24 +82,24 @@ def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
     ]
 
 
-def version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[FieldError]:
+def find_version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[FieldError]:
     """Return the errors of one version, without those of its hoisted fields."""
     name = version.get("name") or ""
     out: list[FieldError] = []
-    if errors := label_1035_errors(name):
+    if errors := find_label_1035_errors(name):
         out.append(invalid(f"{path}.name", name, ",".join(errors)))
-    out += _deprecation_errors(version, f"{path}.deprecationWarning")
+    out += _find_deprecation_errors(version, f"{path}.deprecationWarning")
     places = {field: f"{path}.{field}" for field in _TOP if field not in hoisted}
-    return out + _content_errors(version, places)
+    return out + _find_content_errors(version, places)
 
 
-def shared_errors(versions: Sequence[_Body], hoisted: frozenset[str]) -> list[FieldError]:
+def find_shared_errors(versions: Sequence[_Body], hoisted: frozenset[str]) -> list[FieldError]:
     """Return the errors of hoisted fields, which are equal in all versions."""
     places = {field: _TOP[field] for field in _TOP if field in hoisted}
-    return _content_errors(versions[0], places)
+    return _find_content_errors(versions[0], places)
 
 
-def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldError]:
+def _find_content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldError]:
     """Return the errors of some fields of a version.
 
     Args:
@@ -111,19 +111,19 @@ def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldErro
     if "schema" in places and schema is not None:
         has_status = subresources.get("status") is not None
         where = f"{places['schema']}.openAPIV3Schema"
-        out += _schema_errors(schema, where, has_status=has_status)
+        out += _find_schema_errors(schema, where, has_status=has_status)
     if "subresources" in places and subresources.get("scale") is not None:
-        out += _scale_errors(subresources["scale"], f"{places['subresources']}.scale")
+        out += _find_scale_errors(subresources["scale"], f"{places['subresources']}.scale")
     if "additionalPrinterColumns" in places:
         for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            out += _column_errors(column, f"{places['additionalPrinterColumns']}[{index}]")
+            out += _find_column_errors(column, f"{places['additionalPrinterColumns']}[{index}]")
     if "selectableFields" in places:
         fields = version.get("selectableFields") or ()
-        out += _selectable_errors(fields, schema or {}, places["selectableFields"])
+        out += _find_selectable_errors(fields, schema or {}, places["selectableFields"])
     return out
 
 
-def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
+def _find_deprecation_errors(version: _Body, path: str) -> list[FieldError]:
     """Return the errors of a version's deprecationWarning; none if it is not set."""
     warning = version.get("deprecationWarning")
     if warning is None:
@@ -141,11 +141,11 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
         byte_index = len(warning[: warning.index(unprintable)].encode())
         detail = "must only contain printable UTF-8 characters; non-printable character found at"
         # The server escapes this value as in JSON.
-        out.append(invalid(path, Verbatim(json_text(warning)), f"{detail} index {byte_index}"))
+        out.append(invalid(path, Verbatim(encode_json(warning)), f"{detail} index {byte_index}"))
     return out
 
 
-def _schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldError]:
+def _find_schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldError]:
     """Return the errors of a version's schema; they are cached by its JSON."""
     schema_json = msgspec.json.encode(schema).decode()
     return list(_validate_schema_json(schema_json, path, has_status=has_status))
@@ -167,15 +167,15 @@ def _validate_schema_json(
     schema = msgspec.json.decode(schema_json)
     out: list[FieldError] = []
     if has_status:
-        out += _root_errors(schema, path)
+        out += _find_root_errors(schema, path)
     if schema.get("nullable"):
         out.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    structure_errors = structural_errors(schema, path) or default_errors(schema, path)
+    structure_errors = find_structural_errors(schema, path) or find_default_errors(schema, path)
     out += structure_errors
-    return (*out, *node_errors(schema, path, rules=not structure_errors))
+    return (*out, *find_node_errors(schema, path, rules=not structure_errors))
 
 
-def _root_errors(schema: _Body, path: str) -> list[FieldError]:
+def _find_root_errors(schema: _Body, path: str) -> list[FieldError]:
     """Return the errors of the root of a schema in a version with a status subresource."""
     schema_type = schema.get("type") or ""
     if schema_type and schema_type != "object":
@@ -188,21 +188,21 @@ def _root_errors(schema: _Body, path: str) -> list[FieldError]:
     return [invalid(path, OMITTED, f"{detail}subresource is enabled")]
 
 
-def _simple_path_errors(json_path: str, path: str) -> list[FieldError]:
+def _find_simple_path_errors(json_path: str, path: str) -> list[FieldError]:
     """Return the error of a JSON path that does not begin with a dot."""
     if json_path.startswith("."):
         return []
     return [invalid(path, json_path, "must be a simple json path starting with .")]
 
 
-def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
+def _find_scale_errors(scale: _Body, path: str) -> list[FieldError]:
     """Return the errors of the JSON paths of a scale subresource."""
     out: list[FieldError] = []
     for name, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         json_path, where = scale.get(name) or "", f"{path}.{name}"
         if not json_path:
             out.append(build_required_error(where))
-        elif errors := _simple_path_errors(json_path, where):
+        elif errors := _find_simple_path_errors(json_path, where):
             out += errors
         elif not json_path.startswith(f"{root}."):
             out.append(invalid(where, json_path, f"should be a json path under {root}"))
@@ -210,7 +210,7 @@ def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
     # Unlike the paths of replicas, this path is optional.
     if not json_path:
         return out
-    if errors := _simple_path_errors(json_path, where):
+    if errors := _find_simple_path_errors(json_path, where):
         out += errors
     elif not json_path.startswith((".spec.", ".status.")):
         detail = "should be a json path under either .spec or .status"
@@ -218,7 +218,7 @@ def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
     return out
 
 
-def _column_errors(column: _Body, path: str) -> list[FieldError]:
+def _find_column_errors(column: _Body, path: str) -> list[FieldError]:
     """Return the errors of an additional printer column."""
     column_type, name_format = column.get("type") or "", column.get("format") or ""
     json_path = column.get("jsonPath") or ""
@@ -236,11 +236,11 @@ def _column_errors(column: _Body, path: str) -> list[FieldError]:
     if not json_path:
         out.append(build_required_error(f"{path}.JSONPath"))
     else:
-        out += _simple_path_errors(json_path, f"{path}.JSONPath")
+        out += _find_simple_path_errors(json_path, f"{path}.JSONPath")
     return out
 
 
-def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> list[FieldError]:
+def _find_selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> list[FieldError]:
     """Return the errors of selectableFields: paths, types, duplicates, number."""
     out: list[FieldError] = []
     seen: set[str] = set()

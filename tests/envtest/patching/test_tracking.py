@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from controller.managedfields import default_manager, track_update
-from controller.managedfields.entries import check_manager, decoding_error, validate_managed_fields
+from controller.managedfields.entries import (
+    check_manager,
+    find_decoding_error,
+    validate_managed_fields,
+)
 from envtest.patching.builtinmodels import builtin_model
 
 CONFIG = builtin_model("", "v1", "ConfigMap")
@@ -124,7 +128,7 @@ def test_malformed_entries_of_a_client_are_replaced_by_the_stored_ones(
     live = _config({"a": "1"})
     stored = _track(None, live)
     sent = _config({"a": "1"}, managedFields=[_entry({"f:data": {}}) | entry])
-    assert decoding_error(sent) == problem
+    assert find_decoding_error(sent) == problem
     assert _track(live, sent) == stored
 
 

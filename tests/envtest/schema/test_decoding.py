@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.schema import MalformedJSON, read_json, snippet
+from envtest.schema import MalformedJSON, cut_snippet, read_json
 from envtest.schema.decoding import SUPPORTED_DEPTH
 
 
@@ -76,7 +76,7 @@ def test_bytes_and_escapes_that_are_no_characters_are_replaced() -> None:
     ],
 )
 def test_an_error_quotes_the_body_that_cannot_be_decoded(data: bytes, excerpt: str) -> None:
-    assert snippet(data) == excerpt
+    assert cut_snippet(data) == excerpt
 
 
 _JSON = st.recursive(

@@ -84,7 +84,7 @@ def test_rules_of_a_schema_that_was_checked_before_are_not_compiled_again(
         return []
 
     checked: list[int] = []
-    monkeypatch.setattr(versions, "node_errors", count)
+    monkeypatch.setattr(versions, "find_node_errors", count)
     assert list_refused(known) == []
     assert checked == []
     assert list_refused(other) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonpath import JSONPathError
 
-from envtest.schema import human_duration, table_cells, table_columns
+from envtest.schema import build_table_cells, build_table_columns, format_duration
 from envtest.schema.tables import compile_path
 
 _NOW = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
@@ -81,15 +81,15 @@ def test_text_that_is_no_path_is_refused(path: str) -> None:
 )
 def test_a_cell_holds_what_its_type_makes_of_the_value(kind: str, path: str, cell: Any) -> None:
     version = {"additionalPrinterColumns": [{"name": "C", "type": kind, "jsonPath": path}]}
-    table_cell = table_cells(table_columns(version), _OBJECT, _NOW)[1]
+    table_cell = build_table_cells(build_table_columns(version), _OBJECT, _NOW)[1]
     assert table_cell == cell
     assert type(table_cell) is type(cell)
 
 
 def test_without_columns_of_its_own_a_version_shows_the_age() -> None:
-    assert [column.name for column in table_columns({})] == ["Name", "Age"]
+    assert [column.name for column in build_table_columns({})] == ["Name", "Age"]
     broken = {"additionalPrinterColumns": [{"name": "C", "type": "string", "jsonPath": ".a["}]}
-    assert [column.name for column in table_columns(broken)] == ["Name", "Age"]
+    assert [column.name for column in build_table_columns(broken)] == ["Name", "Age"]
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_without_columns_of_its_own_a_version_shows_the_age() -> None:
     ],
 )
 def test_a_duration_is_printed_with_two_units_at_most(seconds: float, content: str) -> None:
-    assert human_duration(seconds) == content
+    assert format_duration(seconds) == content

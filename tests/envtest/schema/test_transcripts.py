@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from envtest.patching.patches import merge_patch
-from envtest.schema import CompiledSchema, aggregate_message, read_json
-from envtest.schema.tables import table_cells, table_columns
+from envtest.schema import CompiledSchema, join_messages, read_json
+from envtest.schema.tables import build_table_cells, build_table_columns
 from tests.envtest.schema.answers import causes, transcript
 
 _VALIDATION = transcript("validation")
@@ -59,7 +59,7 @@ def test_the_message_of_several_errors_is_the_recorded_one(schema: CompiledSchem
     step = next(step for step in _VALIDATION if step["id"] == "float-for-int")
     errors = schema.validate(step["request"]["body"])
     said = step["response"]["body"]["message"]
-    assert said == f'Widget.lab.example.com "v" is invalid: {aggregate_message(errors)}'
+    assert said == f'Widget.lab.example.com "v" is invalid: {join_messages(errors)}'
 
 
 def test_an_immutable_field_is_defended_and_others_may_change(schema: CompiledSchema) -> None:
@@ -95,11 +95,11 @@ def test_a_field_that_stands_twice_is_reported_by_its_path() -> None:
 
 
 def test_columns_and_cells_are_the_recorded_ones() -> None:
-    columns = table_columns(_VERSION)
+    columns = build_table_columns(_VERSION)
     now = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
     step = next(step for step in transcript("tables") if step["id"] == "table-full-object")
     table = step["response"]["body"]
     assert [column.definition() for column in columns] == table["columnDefinitions"]
     obj = table["rows"][0]["object"]
     obj["metadata"]["creationTimestamp"] = "2029-12-31T23:59:55Z"
-    assert table_cells(columns, obj, now) == [*table["rows"][0]["cells"][:-1], "5s"]
+    assert build_table_cells(columns, obj, now) == [*table["rows"][0]["cells"][:-1], "5s"]
