@@ -155,7 +155,7 @@ class InMetalLB(Balancer):
     async def run(self, tenant: TenantServer, folder: Path) -> AsyncIterator[Program]:
         settings = replace(read_settings(), stop_seconds=1.0)
         async with metallb_controller(tenant.plane.kubeconfig(), settings) as metallb:
-            yield Program(metallb.pid, _ending(metallb.watch))
+            yield Program(metallb.pid, _ending(metallb.watch), metallb.log)
 
     @override
     def is_ours(self, offer: Object) -> bool:
@@ -223,7 +223,7 @@ class InCilium(Balancer):
         operator = Operator(self._program, kubeconfig, log, elects=True, defines_kinds=True)
         operator.start()
         try:
-            yield Program(operator.pid, operator.wait)
+            yield Program(operator.pid, operator.wait, log.read_text)
         finally:
             operator.kill()
 

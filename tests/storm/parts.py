@@ -47,6 +47,8 @@ class Part:
         kill: ends it as `kill -9` does.
         start: starts it anew, after `kill`.
         longest_freeze: the most seconds for which it is frozen.
+        read_log: returns what it has logged since it was last started; empty for the servers,
+            which log to files of their own.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Part:
     kill: Callable[[], Awaitable[None]]
     start: Callable[[], Awaitable[None]]
     longest_freeze: float = 4.0
+    read_log: Callable[[], str] = lambda: ""
 
     async def strike(self, choices: random.Random, *, freeze: bool) -> str:
         """Freeze it or kill it, for as long as `choices` say; return what was done."""
@@ -124,6 +127,10 @@ class Restarted:
         self._may_run.set()
         await self.wait_until_started()
 
+    def read_log(self) -> str:
+        """Return what it has logged since it was last started."""
+        return "" if self._program is None else self._program.read_log()
+
     def part(self, name: str, longest_freeze: float = 4.0) -> Part:
         """Return it as something to strike.
 
@@ -132,7 +139,12 @@ class Restarted:
             longest_freeze: the most seconds for which it is frozen.
         """
         return Part(
-            name, self.pid, kill=self.kill, start=self.start, longest_freeze=longest_freeze
+            name,
+            self.pid,
+            kill=self.kill,
+            start=self.start,
+            longest_freeze=longest_freeze,
+            read_log=self.read_log,
         )
 
 
@@ -147,7 +159,8 @@ def replica(kubeconfig: Path, *flags: str) -> Restarted:
     @asynccontextmanager
     async def run() -> AsyncIterator[Program]:
         async with start("run", f"--kubeconfig={kubeconfig}", *flags) as running:
-            yield Program(running.process.pid, running.process.wait)
+            process = running.process
+            yield Program(process.pid, process.wait, lambda: running.complained)
 
     return Restarted(run)
 

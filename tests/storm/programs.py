@@ -11,7 +11,9 @@ class Program:
     Args:
         pid: of its process.
         wait: waits until it has ended.
+        read_log: returns what it has logged so far.
     """
 
     pid: int
     wait: Callable[[], Awaitable[object]]
+    read_log: Callable[[], str]

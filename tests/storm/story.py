@@ -31,15 +31,18 @@ from reconcilers.addressing import statusranges
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
+from reconcilers.ui.watched import READ_EVENTS
 from tests.polling import until
 from tests.storm.balancers import Balancer
-from tests.storm.parts import started_parts
+from tests.storm.parts import Part, started_parts
 from tests.storm.people import TENANTS, Rivals, Users
 from tests.tenants import HOME, POOL, TEAM, Site, TenantServer, tenant_servers
 
 SPARE = Key(HOME, "spare")
 BLOCKS = {POOL: "10.40.0.0/28", SPARE: "10.41.0.0/28"}
 SIZE = 16
+LAST_LINES = 60
+LAST_EVENTS = 8
 CALM_SECONDS = 240.0
 """Within which all is well after the last fault: who was away is tried ever less often."""
 
@@ -130,15 +133,26 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
                     log.info("fault", what=faults[-1])
             for people in crowd:
                 people.until.cancel()
-            await until(partial(_is_left, rivals, users), bool, seconds=CALM_SECONDS)
-            await _all_is_well(here, balancer)
-            await _all_is_given_back(here, rivals)
+            try:
+                await until(partial(_is_left, rivals, users), bool, seconds=CALM_SECONDS)
+                await _all_is_well(here, balancer)
+                await _all_is_given_back(here, rivals)
+            except AssertionError:
+                _log_last_lines(parts)
+                raise
             findings = await recording.findings()  # every server has to answer once more
         done = sum(people.done for people in crowd)
         refused = [error for people in crowd for error in people.refused]
         return Report(
             faults, done, refused=refused, summary=recording.summary(), findings=findings
         )
+
+
+def _log_last_lines(parts: Iterable[Part]) -> None:
+    """Log what the programs have logged last: afterwards their logs are deleted."""
+    for part in parts:
+        if lines := part.read_log().splitlines()[-LAST_LINES:]:
+            log.info("last lines", part=part.name, lines="\n".join(lines))
 
 
 async def _is_left(rivals: Rivals, users: Sequence[Users]) -> bool:
@@ -185,7 +199,6 @@ async def _tenant_state(
     wrong = []
     if _texts(offered) != _texts(held_ranges):
         wrong.append(f"{name}: it is offered {_texts(offered)}, it holds {_texts(held_ranges)}")
-        wrong += [f"{name}: {report}" for report in await _report_parts(here, tenant, offers)]
     addresses = await tenant.addresses()
     page = await tenant.client.list(SERVICE, namespace="default")
     for service in page.items:
@@ -195,17 +208,21 @@ async def _tenant_state(
         if not any(ip and span.contains(ip) for span in held_ranges):
             wrong.append(f"{name}: {service.metadata.name} shows {ip or 'nothing'}")
             await balancer.remind(tenant.client, service.metadata.key)
+    if wrong:
+        wrong += [f"{name}: {report}" for report in await _report_parts(here, tenant, offers)]
     return wrong
 
 
 async def _report_parts(
     here: Site[TenantServer], tenant: TenantServer, offers: Iterable[Any]
 ) -> list[str]:
-    """Return the conditions of a tenant, its allocations and its offers, as texts."""
+    """Return the conditions of a tenant, its allocations, offers and last events, as texts."""
     allocations = (await here.client.list(IP_ALLOCATION)).items
     own = [entry for entry in allocations if entry.spec.tenantClusterRef.key == tenant.key]
     cluster = await here.client.get(TENANT_CLUSTER, tenant.key)
-    return [str(part) for part in (cluster.status.conditions, *own, *offers)]
+    events = (await tenant.client.list(READ_EVENTS, namespace="default")).items
+    parts = (cluster.status.conditions, *own, *offers, *events[-LAST_EVENTS:])
+    return [str(part) for part in parts]
 
 
 def _texts(spans: Iterable[AddressRange]) -> list[str]:
