@@ -96,7 +96,7 @@ class PlanOutcome:
         planned: all objects as the controllers would leave them.
         before: the allocations of the input, by key.
         changed: the change of each block of a pool with a valid spec.
-        others: what each request of another platform's kind gets.
+        platform_requests: what each request of another platform's kind gets.
         unreadable: the objects that cannot be read, as `KIND KEY`; it is unknown which addresses
             they hold.
     """
@@ -104,10 +104,18 @@ class PlanOutcome:
     planned: PlannedObjects
     before: dict[Key, IPAllocation]
     changed: Sequence[BlockChange]
-    others: Sequence[Planned]
+    platform_requests: Sequence[Planned]
     unreadable: Sequence[str] = ()
 
-    def list_served(self) -> Iterator[IPAllocation]:
+    def list_served_names(self) -> Iterator[tuple[str, str]]:
+        """Yield kind and name of each request that has addresses only after the plan."""
+        for allocation in self._list_served():
+            yield "ipallocation", allocation.metadata.name
+        for request in self.platform_requests:
+            if request.gets:
+                yield request.full_kind, request.key.name
+
+    def _list_served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that have a range after the plan and had none before."""
         for allocation in self.planned.allocations:
             has_range = statusranges.find_held_range(allocation) is not None
@@ -160,7 +168,7 @@ def work_out(
         also_held=(platform_views.held, after.held),
         find_supply=_make_supply_finder(manifests, platform_views, settings.pool.namespaces),
     )
-    others = views.outcomes(
+    platform_requests = views.outcomes(
         manifests.others, planned.stored, namespace=namespace, pools=pools, now=now
     )
     unreadable = [
@@ -172,7 +180,13 @@ def work_out(
         ),
     ]
     before = {manifest.key: manifest.object for manifest in manifests.allocations}
-    return PlanOutcome(planned, before, changed=changed, others=others, unreadable=unreadable)
+    return PlanOutcome(
+        planned,
+        before,
+        changed=changed,
+        platform_requests=platform_requests,
+        unreadable=unreadable,
+    )
 
 
 def _make_provider_finder(
@@ -265,12 +279,12 @@ def plan(
     recursive: bool,
     output: Form,
     fit: tuple[Size, ...],
-    **limits: Any,
+    **setting_values: Any,
 ) -> None:
     """Work out what the objects in manifests would get, and how full the pools would be then."""
     findings = Findings()
     now = datetime.now(UTC)
-    settings = _build_settings(**limits)
+    settings = _build_settings(**setting_values)
     with progress("reading files"):
         manifests = read_manifests(
             filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
@@ -287,25 +301,20 @@ def plan(
         problems.say(finding.severity, finding.sentence)
     # Programs always get a document. Without objects, people get only the finding about that.
     if all_manifests or output not in {"table", "wide"}:
-        planned, before, changed = outcome.planned, outcome.before, outcome.changed
-        others = outcome.others
+        planned, changed = outcome.planned, outcome.changed
         show(
             output,
             lambda: (
-                build_document(changed) if fit else build_list([*planned.bodies, *planned.others])
+                build_document(changed)
+                if fit
+                else build_list([*planned.bodies, *planned.platform_bodies])
             ),
-            object_names=[
-                *(
-                    ("ipallocation", allocation.metadata.name)
-                    for allocation in outcome.list_served()
-                ),
-                *((planned.full_kind, planned.key.name) for planned in others if planned.gets),
-            ],
+            object_names=outcome.list_served_names(),
             as_text=lambda: join_tables(
-                render_plan(planned, before, changed=changed, form=output)
+                render_plan(planned, outcome.before, changed=changed, form=output)
                 if own_manifests
                 else "",
-                fit_table(_OTHER_COLUMNS, others, output),
+                fit_table(_PLATFORM_COLUMNS, outcome.platform_requests, output),
                 _describe_unreadable(outcome.unreadable),
             ),
         )
@@ -324,7 +333,7 @@ def _describe_unreadable(names: Sequence[str]) -> str:
     return wrap_line(line, GAP)
 
 
-_OTHER_COLUMNS: Sequence[TableColumn[Planned]] = [
+_PLATFORM_COLUMNS: Sequence[TableColumn[Planned]] = [
     TableColumn(head, value, wraps=value is PLAN_COLUMNS[-1][1]) for head, value in PLAN_COLUMNS
 ]
 

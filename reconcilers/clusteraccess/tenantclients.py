@@ -179,10 +179,11 @@ class TenantClients:
         accesses = self._accesses.list_accesses()
         return list(dict.fromkeys(key for key, access in accesses if access.connection))
 
-    async def close(self, key: Key) -> None:
-        """Close the clients of the tenants of one name, each as soon as no caller uses it.
+    async def close_clients(self, key: Key) -> None:
+        """Close the clients of all TenantClusters, present and deleted, with a namespace and name.
 
-        Their pauses and refusals end, too: the next use reads the Secret again.
+        A client is closed as soon as no caller uses it. The next use reads the Secret again, even
+        if the tenant did not answer, or the guard refused its cluster.
         """
         for access in list(self._accesses.find_accesses_by_name(key)):
             access.is_refused, access.silence = False, None
@@ -209,7 +210,7 @@ class TenantClients:
     async def aclose(self) -> None:
         """Close all clients."""
         for key in self.list_open():
-            await self.close(key)
+            await self.close_clients(key)
 
     async def read_kubeconfig(self, tenant: TenantCluster) -> bytes:
         """Return the tenant's kubeconfig from its Secret, read live.

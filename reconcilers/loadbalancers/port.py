@@ -169,7 +169,7 @@ class BalancerReading:
         """Whether the tenant serves the backend's kinds."""
         return not self.missing
 
-    def require_served(self, missing_reason: str) -> None:
+    def require_backend_kinds(self, missing_reason: str) -> None:
         """Raise BalancerBlocked if the tenant does not serve the backend's kinds.
 
         Args:
@@ -188,11 +188,11 @@ Permit = Callable[[Offer], Awaitable[None]]
 
 
 class CreationNote(Protocol):
-    """A note on an IPAllocation that an object is about to be created in its tenant for it.
+    """A note on an IPAllocation: a process is about to create an object for it in its tenant.
 
     An object that a process creates late, after the tenant was torn down, would stay for good. So
     an adapter that needs an object to prove a withdrawal begins the note before it creates the
-    object, and ends it afterwards.
+    object, and removes it afterwards.
     """
 
     @property
@@ -209,7 +209,7 @@ class CreationNote(Protocol):
         """
         ...
 
-    async def end(self) -> bool:
+    async def remove(self) -> bool:
         """Remove the note.
 
         Returns:

@@ -119,7 +119,7 @@ async def read_tenant(
     balancer = kind.make_balancer(client, BalancerMemory())
     reading = await balancer.read()
     # A tenant without the kinds of its balancer ends here: the reads below need the kinds.
-    reading.require_served(kind.missing_reason)
+    reading.require_backend_kinds(kind.missing_reason)
     return TenantReading(
         kind=kind,
         offers=tuple(reading.targets.values()),

@@ -593,7 +593,7 @@ class Projector:
             async with self._tenants.client(tenant) as client:
                 # An empty memory, because this reads the tenant and remembers nothing.
                 reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
-            reading.require_served(kind.missing_reason)
+            reading.require_backend_kinds(kind.missing_reason)
         except TenantUnavailable as error:
             return make_tenant_unavailable(tenant, error)
         except BalancerBlocked as blocked:
@@ -707,7 +707,7 @@ class Projector:
     async def _require_writable(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
         """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
         reading = await balancer.read_targets()
-        reading.require_served(self._kinds.find_chosen(tenant).missing_reason)
+        reading.require_backend_kinds(self._kinds.find_chosen(tenant).missing_reason)
         for offer in reading.targets.values():
             await self._permit(tenant, offer)
 

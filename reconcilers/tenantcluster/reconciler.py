@@ -455,7 +455,7 @@ class TenantClusterReconciler:
             # Each pass projects once more, until the tenant has released the ranges.
             return Blocked("Deleting", self._settings.requeue_deleting)
         self._state_log.forget(key)
-        await self._tenant_clients.close(key)
+        await self._tenant_clients.close_clients(key)
         return SETTLED
 
     def forget(self, key: Key) -> None:
@@ -516,7 +516,7 @@ class TenantClusterReconciler:
             if self._vanished_clusters.is_needed(record):
                 # The record stays: the allocations of nodes remain, and an event is due when they
                 # are released.
-                await self._tenant_clients.close(key)
+                await self._tenant_clients.close_clients(key)
             else:
                 other_uids = {known.uid for known in self._records.list_by_name(key)} - {
                     record.uid

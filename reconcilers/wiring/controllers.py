@@ -377,7 +377,7 @@ def add_tenant_client_closer(
             for key in records.list_keys():
                 if shards.holds(key):
                     continue  # this replica works on the cluster
-                await tenants.close(key)
+                await tenants.close_clients(key)
                 named_records = records.list_by_name(key)
                 uids = {record.uid for record in named_records if vanished.is_needed(record)}
                 for record in records.retain(key, uids):

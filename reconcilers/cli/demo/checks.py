@@ -73,14 +73,18 @@ def pool_has_condition(view: PlatformView, name: str, condition: str, status: st
 
 @of_view
 def has_capacity(view: PlatformView, name: str) -> list[str]:
-    """Check that a provider is Ready and its pools have free addresses; return their number."""
+    """Check that a provider is Ready and its pools have free addresses.
+
+    Returns:
+        The message of its condition PoolAvailable, which has their number.
+    """
     provider = get_existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
-    whose, conditions = f"ProviderConfig {name}", provider.status.conditions
+    provider_name, conditions = f"ProviderConfig {name}", provider.status.conditions
     available = _require_condition(
-        whose, conditions, condition_type="PoolAvailable", status="True"
+        provider_name, conditions, condition_type="PoolAvailable", status="True"
     )
-    _require_condition(whose, conditions, condition_type=READY, status="True")
-    return [f"{whose}: {available.message}"]
+    _require_condition(provider_name, conditions, condition_type=READY, status="True")
+    return [f"{provider_name}: {available.message}"]
 
 
 @of_view

@@ -59,7 +59,7 @@ class PlannedObjects:
     Args:
         created: the IPAllocations that the run created.
         bodies: the objects of our kinds, as they are printed.
-        others: the objects of other platforms, as they are printed.
+        platform_bodies: the objects of other platforms, as they are printed.
         stored: the objects of other platforms, as the API server has them.
     """
 
@@ -69,7 +69,7 @@ class PlannedObjects:
     providers: Sequence[ProviderConfig] = ()
     created: Collection[Key] = ()
     bodies: Sequence[Body] = ()
-    others: Sequence[Body] = ()
+    platform_bodies: Sequence[Body] = ()
     stored: Sequence[Body] = ()
 
     def find_pool(self, key: Key) -> NetworkPool | None:
@@ -122,7 +122,7 @@ def collect_objects(server: PlanServer) -> PlannedObjects:
         providers=_decode_all(server, PROVIDER_CONFIG),
         created=created,
         bodies=_list_bodies(server, drafts, OWN_KINDS.values()),
-        others=_list_bodies(server, drafts, platforms),
+        platform_bodies=_list_bodies(server, drafts, platforms),
         stored=[body for kind in platforms for body in server.api.list_objects(kind)],
     )
 

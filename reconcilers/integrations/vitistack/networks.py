@@ -379,7 +379,9 @@ class Networks(
         exhausted = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
         self._report_problem(pool, exhausted[0] if exhausted else None)
         holdings = self._reader.read_cached(pool.metadata.key, reading.space).holdings
-        await self._statuses.write(pool, reading.static, space=reading.space, holdings=holdings)
+        await self._statuses.write_status(
+            pool, reading.static.vlanId, space=reading.space, holdings=holdings
+        )
         return later
 
     @override

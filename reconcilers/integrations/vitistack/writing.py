@@ -304,26 +304,25 @@ class NetworkStatuses:
         self._without_conditions = False
         """Whether the kind's definition has no conditions, so that the API server drops them."""
 
-    async def write(
-        self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
+    async def write_status(
+        self, network: NetworkNamespace, vlan_id: int, space: NetworkSpace, holdings: Holdings
     ) -> None:
-        """Write how much of a network is in use, and which pools share it, if that differs.
+        """Write a network's counts and its condition Overlapping; nothing if they are current.
 
         Args:
-            network: as it was read.
-            static: what it hands out.
-            space: the same in numbers.
-            holdings: what is held.
+            network: the network as it was read.
+            vlan_id: the VLAN of its settings, which its status repeats.
+            space: its addresses, for the total and the prefix.
+            holdings: which of them are held, for the other counts.
 
         Raises:
             Conflict: the network changed meanwhile.
         """
-        await self._write(
-            network, self._build_counts(network, static, space=space, holdings=holdings)
-        )
+        counts = self._build_counts(network, vlan_id, space=space, holdings=holdings)
+        await self._write(network, counts)
 
     async def write_overlaps(self, network: NetworkNamespace) -> None:
-        """Write which pools share the addresses of an unserved network, if that differs.
+        """Write the condition Overlapping of an unserved network; nothing if it is current.
 
         Raises:
             Conflict: the network changed meanwhile.
@@ -363,7 +362,7 @@ class NetworkStatuses:
         return finding if finding is not None and (finding.status or is_shown) else None
 
     def _build_counts(
-        self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
+        self, network: NetworkNamespace, vlan_id: int, space: NetworkSpace, holdings: Holdings
     ) -> dict[str, Any]:
         """Return the counts that differ from the status, as a merge patch; empty if none does."""
         settings = network.spec.ipAllocation
@@ -378,10 +377,10 @@ class NetworkStatuses:
         if (status.ipAllocationSummary, status.ipv4Prefix, status.vlanId) == (
             summary,
             prefix,
-            static.vlanId,
+            vlan_id,
         ):
             return {}
         counts: Mapping[str, Any] = {
             name: getattr(summary, name) for name in NetworkSummary.__slots__
         }
-        return {"ipv4Prefix": prefix, "vlanId": static.vlanId, "ipAllocationSummary": counts}
+        return {"ipv4Prefix": prefix, "vlanId": vlan_id, "ipAllocationSummary": counts}

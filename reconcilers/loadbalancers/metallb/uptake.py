@@ -353,9 +353,9 @@ class WithdrawalCheck:
         except ApiError as error:
             # After a failure of the server the marker may exist all the same: then the note stays.
             if not isinstance(error, ServerFailure):
-                await note.end()
+                await note.remove()
             raise
-        if not await note.end():
+        if not await note.remove():
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(created))
 
     async def _describe_unread(self, pools: Mapping[str, IPAddressPool]) -> str:

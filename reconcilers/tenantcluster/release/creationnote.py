@@ -86,7 +86,7 @@ class AllocationCreationNote(CreationNote):
         return True
 
     @override
-    async def end(self) -> bool:
+    async def remove(self) -> bool:
         """Remove the record.
 
         Returns:

@@ -77,12 +77,12 @@ def test_a_plan_gives_nothing_of_a_pool_whose_holders_are_unknown(
     holder: str, tmp_path: Path
 ) -> None:
     pool, request, odd = SITES[holder]
-    others = work_out_plan(tmp_path, pool, request).others
-    assert [bool(request.gets) for request in others] == [True]
+    requests = work_out_plan(tmp_path, pool, request).platform_requests
+    assert [bool(request.gets) for request in requests] == [True]
     outcome = work_out_plan(tmp_path, pool, request, odd)
-    [refused] = outcome.others
+    [refused] = outcome.platform_requests
     assert refused.gets == ""
     assert "cannot be read; correct or delete it" in refused.reason
-    printed = outcome.planned.others
+    printed = outcome.planned.platform_bodies
     bodies = [(body["kind"], body["metadata"]["name"]) for body in printed]
     assert len(bodies) == len(set(bodies)) <= 3

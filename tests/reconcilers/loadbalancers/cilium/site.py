@@ -48,7 +48,7 @@ class NoNote(CreationNote):
         return False
 
     @override
-    async def end(self) -> bool:
+    async def remove(self) -> bool:
         return False
 
 
