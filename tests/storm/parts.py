@@ -47,7 +47,7 @@ class Part:
         kill: ends it as `kill -9` does.
         start: starts it anew, after `kill`.
         longest_freeze: the most seconds for which it is frozen.
-        read_log: returns what it has logged since it was last started; empty for the servers,
+        read_log: returns its log since the last start; empty for the servers,
             which log to files of their own.
     """
 
@@ -128,7 +128,7 @@ class Restarted:
         await self.wait_until_started()
 
     def read_log(self) -> str:
-        """Return what it has logged since it was last started."""
+        """Return its log since the last start; empty before the first one."""
         return "" if self._program is None else self._program.read_log()
 
     def part(self, name: str, longest_freeze: float = 4.0) -> Part:

@@ -11,7 +11,7 @@ class Program:
     Args:
         pid: of its process.
         wait: waits until it has ended.
-        read_log: returns what it has logged so far.
+        read_log: returns its log so far.
     """
 
     pid: int
