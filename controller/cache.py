@@ -303,12 +303,15 @@ class Cache(Generic[T]):
         # At the position itself an event is new, unless a list or a bookmark reached it.
         if event.revision < self.position or event.revision <= self._complete_revision:
             return
-        if isinstance(event, Added | Modified):
-            failure = self._indexes.find_index_failure(event.object)
-            if failure is not None:  # an object that cannot be indexed counts as unreadable
-                event = Unreadable(event.key, event.revision, failure)
         key = event.key
         old = self._objects.get(key)
+        if isinstance(event, Added | Modified):
+            if old is not None and _are_same_version(old, event.object):
+                # The event of our own write, which is shown already: it stays, with its indexes.
+                event = Modified(old)
+            elif (failure := self._indexes.find_index_failure(event.object)) is not None:
+                # An object that cannot be indexed counts as unreadable.
+                event = Unreadable(key, event.revision, failure)
         was_unreadable = key in self._unreadable
         if isinstance(event, Unreadable):
             self._apply_unreadable(event)
@@ -548,7 +551,10 @@ class Cache(Generic[T]):
 
     def _set(self, key: Key, obj: T | None) -> None:
         """Put an object into the cache and its indexes; None removes the object of `key`."""
-        self._indexes.move(key, self._objects.get(key), obj)
+        old = self._objects.get(key)
+        if obj is old:
+            return
+        self._indexes.move(key, old, obj)
         if obj is None:
             self._objects.pop(key, None)
         else:
