@@ -108,6 +108,17 @@ class LoadedCredentials(Credentials):
         self._retry_at = 0.0
 
     @override
+    def known_authorization(self) -> str | None:
+        """Return the Authorization header; None once a minute, to compare the files first.
+
+        Raises:
+            ConfigurationError: the token cannot be sent in a header.
+        """
+        if anyio.current_time() - self._read_at >= TOKEN_SECONDS:
+            return None
+        return require_sendable_token(self._configuration)
+
+    @override
     async def authorization(self) -> str:
         """Return the Authorization header; compare the files first, at most once a minute.
 

@@ -29,6 +29,14 @@ class MeasuredTransport(Protocol):
 class Credentials(Protocol):
     """How to authenticate, and how to get new credentials after a 401."""
 
+    def known_authorization(self) -> str | None:
+        """Return the Authorization header if it is known; None if `authorization` has to read it.
+
+        Raises:
+            ConfigurationError: the credentials cannot be sent in a header.
+        """
+        return None
+
     async def authorization(self) -> str:
         """Return the Authorization header; empty for none (with a client certificate, say).
 
@@ -56,10 +64,20 @@ class StaticToken(Credentials):
 
     token: str = field(default="", repr=False)
 
+    @property
+    def _header(self) -> str:
+        """The Authorization header; empty without a token."""
+        return f"Bearer {self.token}" if self.token else ""
+
+    @override
+    def known_authorization(self) -> str | None:
+        """Return the Authorization header; empty without a token."""
+        return self._header
+
     @override
     async def authorization(self) -> str:
         """Return the Authorization header; empty without a token."""
-        return f"Bearer {self.token}" if self.token else ""
+        return self._header
 
     @override
     async def renew(self) -> bool:

@@ -278,8 +278,10 @@ class HttpTransport(Transport):
         """Send a request; return the response once its headers have come, with the body unread."""
         endpoint = self._endpoint
         headers = dict(arguments["headers"])
-        with _limit_credentials_wait(f"{method} {url}", arguments["timeout"].total):
-            authorization = await endpoint.credentials.authorization()
+        authorization = endpoint.credentials.known_authorization()
+        if authorization is None:
+            with _limit_credentials_wait(f"{method} {url}", arguments["timeout"].total):
+                authorization = await endpoint.credentials.authorization()
         if authorization:
             headers["Authorization"] = authorization
         # aiohttp opens new connections for another context; requests in flight keep theirs.

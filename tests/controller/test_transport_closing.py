@@ -50,6 +50,10 @@ async def test_closing_gives_no_answer_to_requests_in_whatever_state_they_are() 
         """Takes a turn of the event loop to return its token."""
 
         @override
+        def known_authorization(self) -> None:
+            return None
+
+        @override
         async def authorization(self) -> str:
             await anyio.lowlevel.checkpoint()
             return await super().authorization()
