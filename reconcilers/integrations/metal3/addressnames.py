@@ -9,8 +9,7 @@ import re
 from functools import lru_cache
 
 from allocator import AddressRange
-from allocator.addresses import address_text
-from reconcilers.addressing.addresstexts import parse_ends
+from allocator.addresses import address_text, parse_address
 
 MOST_OF_ADDRESS = 39
 """How many characters of a name an address may have."""
@@ -50,12 +49,11 @@ def parse_name(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
     suffix = name.removeprefix(start)
     colons = suffix.replace("-", ":")
     spellings = (suffix.replace("-", "."), colons, f"{colons}::")
-    addresses = (parse_ends(spelling, spelling) for spelling in spellings)
-    return tuple(
-        address
-        for address in addresses
-        if address is not None and name_of(name_prefix, address) == name
-    )
+    parsed_spellings = [
+        parsed for text in spellings if (parsed := parse_address(text)) is not None
+    ]
+    addresses = [AddressRange(number, number, family) for number, family in parsed_spellings]
+    return tuple(address for address in addresses if name_of(name_prefix, address) == name)
 
 
 @lru_cache(maxsize=16_384)
