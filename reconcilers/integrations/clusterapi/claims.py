@@ -9,7 +9,7 @@ being moved by clusterctl             leave the claim alone
 claim or its Cluster paused           leave the claim alone until that changes
 Cluster missing, claim not deleted    leave the claim alone until the Cluster exists
 claim being deleted                   release its address, then remove the finalizer
-no finalizer                          add it, before anything is allocated
+no finalizer                          add it, before anything is allocated, and go on
 IPAddress of an earlier claim         release that IPAddress
 IPAddress restored from a backup      record its address on the claim
 no address, pool missing or going     report that in the claim's status
@@ -158,9 +158,9 @@ class ClaimReconciler:
             return SETTLED
         if claim.metadata.terminating:
             return await self._reconcile_deleted(claim)
-        if not has_finalizer(claim, CLAIM_FINALIZER):
-            await add_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
-            return SETTLED  # the answer to that write is an event
+        # The pass goes on with the answer, because the event of this write leads to no pass.
+        claim_kind = self._caches.claim_kind
+        claim = await add_finalizer(self._client, claim_kind, claim, CLAIM_FINALIZER)
         pool = self._caches.pool_of(claim)
         record = read_record(claim)
         if record is None:

@@ -179,9 +179,10 @@ def concerns_claim(change: Change[IPAddressClaim]) -> bool:
     """Return whether a change of a claim needs a pass over the claim.
 
     A change of the status alone needs none, except if the claim lost the record of its address.
+    Nor does the addition of our finalizer: the pass that adds the finalizer goes on.
     """
     old, new = change.old, change.new
-    if old is None or new is None or metadata_changed(change):
+    if old is None or new is None or metadata_changed(change, api.CLAIM_FINALIZER):
         return True
     return read_record(old) is not None and read_record(new) is None
 

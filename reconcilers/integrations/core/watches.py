@@ -49,13 +49,20 @@ def watch_by_key(
     return Watch(informer, lambda obj: mapping(obj.metadata.key), predicate, unreadable=mapping)
 
 
-def metadata_changed(change: Change[T]) -> bool:
+def metadata_changed(change: Change[T], finalizer: str) -> bool:
     """Return whether an object was created, deleted or recreated, or changed in its metadata.
 
-    The resourceVersion does not count: it changes with every write, also of the status.
+    The resourceVersion does not count: it changes with every write, also of the status. Nor does
+    the addition of our finalizer: the pass that adds the finalizer goes on with the answer.
+
+    Args:
+        finalizer: our finalizer of the kind.
     """
     old, new = change.old, change.new
     if old is None or new is None or old.metadata.uid != new.metadata.uid:
         return True
-    before = replace(old.metadata, resourceVersion="")
-    return before != replace(new.metadata, resourceVersion="")
+    finalizers = old.metadata.finalizers
+    if finalizer in new.metadata.finalizers and finalizer not in finalizers:
+        finalizers = (*finalizers, finalizer)
+    version = new.metadata.resourceVersion
+    return replace(old.metadata, resourceVersion=version, finalizers=finalizers) != new.metadata

@@ -7,7 +7,7 @@ paused, or being moved           leave the claim alone
 being deleted                    once no finalizer of others is left, release its IPAddresses and
                                  remove the finalizer
 pool of a kind not served here   report that, for an IPClaim
-no finalizer                     add it, before anything is allocated
+no finalizer                     add it, before anything is allocated, and go on
 has its address                  recreate or repair its IPAddress, delete leftovers
 waits                            report if its pool does not serve it, delete leftovers
 
@@ -24,7 +24,7 @@ from typing import Generic
 from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
-from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.finalizers import add_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.integrations.clusterapi.api import DELETE_FOR_MOVE
@@ -121,21 +121,22 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             return SETTLED
         if meta.terminating:
             await self._reconcile_deleted(claim)
-        elif pool_key is None:
+            return SETTLED
+        if pool_key is None:
             self._report_foreign_pool(claim)
-        elif not has_finalizer(claim, self._side.claim_finalizer):
-            # The write leads to an event, and that to the next pass.
-            await add_finalizer(self._client, self._side.claims, claim, self._side.claim_finalizer)
-        elif self._side.address_name(claim):
+            return SETTLED
+        # The pass goes on with the answer, because the event of this write leads to no pass.
+        claim = await add_finalizer(
+            self._client, self._side.claims, claim, self._side.claim_finalizer
+        )
+        if self._side.address_name(claim):
             self._events.end(self._side.claims, meta.key)
-            if pool is not None and not pool.metadata.terminating:
-                await self._keep_address(claim, pool)
-                return await self._collect_leftovers(claim, pool)
+            if pool is None or pool.metadata.terminating:
+                return SETTLED
+            await self._keep_address(claim, pool)
         else:
             await self._report_pool(claim, pool_key, pool)
-            if pool is not None:
-                return await self._collect_leftovers(claim, pool)
-        return SETTLED
+        return SETTLED if pool is None else await self._collect_leftovers(claim, pool)
 
     async def _reconcile_deleted(self, claim: ClaimT) -> None:
         """Release the IPAddresses of a claim that is being deleted, then remove our finalizer."""

@@ -94,15 +94,17 @@ class SideInformers(Generic[ClaimT, AddressT]):
     def _needs_pass(self, change: Change[ClaimT]) -> bool:
         """Return whether a change of a claim needs a pass over the claim.
 
-        - A new claim needs its finalizer, and changed metadata may pause or delete the claim.
+        - A new claim needs its finalizer, and changed metadata may pause or delete the claim. The
+          pass that adds our finalizer goes on, so this change needs no pass.
         - If only the status has changed and named no IPAddress before, a pass over the pool has
           written it: nothing is left to do.
         - If it named an IPAddress before, others may have changed it, and it may need correction.
         """
         old = change.old
-        if old is None or metadata_changed(change):
+        side = self.caches.side
+        if old is None or metadata_changed(change, side.claim_finalizer):
             return True
-        return bool(self.caches.side.address_name(old))
+        return bool(side.address_name(old))
 
     def _needs_pass_over_claim(self, change: Change[AddressT]) -> bool:
         """Return whether a change of an IPAddress needs a pass over its claim.
