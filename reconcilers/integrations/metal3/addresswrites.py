@@ -9,12 +9,13 @@ from typing import Any, Generic
 
 from allocator import AddressRange
 from controller.client import Client
+from controller.errors import ControllerError
 from reconcilers.api import names
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import Metal3Pool
-from reconcilers.integrations.metal3.caches import SideCaches
+from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
 from reconcilers.integrations.metal3.gonelog import release_fields
 from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
@@ -28,17 +29,19 @@ class AddressWrites(Generic[ClaimT, AddressT]):
 
     Args:
         client: for the writes.
-        caches: of the kind.
-        logged: the uids of IPAddresses whose release has a log line, until they are gone.
+        caches: all caches of this integration.
+        side_caches: the caches of the kind.
     """
 
     def __init__(
-        self, client: Client, caches: SideCaches[ClaimT, AddressT], logged: set[str]
+        self, client: Client, caches: Metal3Caches, side_caches: SideCaches[ClaimT, AddressT]
     ) -> None:
-        self._caches = caches
-        self._side = caches.side
+        self._caches = side_caches
+        self._side = side_caches.side
+        self._unnamed = caches.unnamed
+        finalizer = self._side.address_finalizer
         self._objects = AddressObjects(
-            client, self._side.addresses, finalizer=self._side.address_finalizer, logged=logged
+            client, self._side.addresses, finalizer=finalizer, logged=caches.logged
         )
 
     async def ensure(
@@ -66,9 +69,17 @@ class AddressWrites(Generic[ClaimT, AddressT]):
             if is_of_pool and parse_single(cached.spec.address) == address:
                 return await self.repair(cached, claim=claim, pool=pool)
         body = render_address(side, claim, pool=pool, space=space, address=address)
-        ip_address, is_new = await self._objects.create(body)
+        if not side.address_name(claim):
+            # Before the create: the watch may show the IPAddress before the answer comes.
+            self._unnamed.add(meta.uid)
+        try:
+            ip_address, is_new = await self._objects.create(body)
+        except ControllerError:
+            self._unnamed.discard(meta.uid)
+            raise
         if is_new:
             return ip_address
+        self._unnamed.discard(meta.uid)
         # An IPAddress with the name exists. It may be this claim's, although the cache is behind.
         is_same = parse_single(ip_address.spec.address) == address
         is_of_pool = side.pool_of_address(ip_address) == pool.metadata.key

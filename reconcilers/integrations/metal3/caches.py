@@ -248,12 +248,15 @@ class Metal3Caches:
         clusters: all Clusters; None where the kind is not served, so that none exists.
         logged: the uids of claims and IPAddresses whose release has a log line, until they are
             gone.
+        unnamed: the uids of claims for which this process creates or created an IPAddress, until
+            a status names it or it is gone. No machine uses such an address.
     """
 
     pools: Cache[Metal3Pool]
     sides: Mapping[str, EitherCaches]
     clusters: Cache[Cluster] | None
     logged: set[str] = field(default_factory=set)
+    unnamed: set[str] = field(default_factory=set)
 
     @property
     def history_confirmed(self) -> bool:

@@ -158,7 +158,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
             writes=make_claim_writes(
                 parts.client,
                 caches,
-                AddressWrites(parts.client, caches, parts.caches.logged),
+                AddressWrites(parts.client, parts.caches, caches),
                 recorder=parts.recorder,
                 clock=parts.clock,
                 settings=parts.settings,

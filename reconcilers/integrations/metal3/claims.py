@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Generic
 
+from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
@@ -81,7 +82,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         self._caches = caches
         self._side_caches = side_caches
         self._side = side_caches.side
-        self._addresses = AddressWrites(client, side_caches, caches.logged)
+        self._addresses = AddressWrites(client, caches, side_caches)
         self._reader = reader
         self._clock = clock
         self._spaces = PoolSpaces()
@@ -91,6 +92,8 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         lines = Metal3GoneLines(caches, side_caches.side, self._spaces)
         # It subscribes to the caches, which keep it: it logs what goes without a release by us.
         GoneAddresses(side_caches, lines, logged=caches.logged)
+        side_caches.claims.subscribe(self._note_named)
+        side_caches.addresses.subscribe(self._note_gone)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddresses that name it."""
@@ -179,7 +182,8 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """Release the IPAddresses that were made for a claim that no longer exists.
 
         A claim may vanish without a pass over its deletion: a person removes its finalizer, or the
-        API server removes the claim in spite of a finalizer that was just added.
+        API server removes the claim in spite of a finalizer that was just added. Or the IPAddress
+        was still being created in the pass over the deletion.
         """
         self._events.end(self._side.claims, key)
         waits: list[float] = []
@@ -195,13 +199,25 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             if pool_key in self._caches.pools.unreadable:
                 continue  # the pool may be paused
             remaining = seconds_of_restore(address.metadata, self._clock.now())
-            if remaining > 0:  # a restore from a backup may still bring the claim
+            made_for = address.metadata.annotations.get(MADE_FOR)
+            # A restore from a backup may still bring the claim of an address that was in use.
+            if remaining > 0 and made_for not in self._caches.unnamed:
                 waits.append(remaining)
                 continue
             if await self._client.find(self._side.claims.metadata_only, key) is not None:
                 return Again(RETRY)  # the claim exists, but is not in the cache yet
             await self._addresses.remove(address, "its claim is gone")
         return Again(min(waits)) if waits else SETTLED
+
+    def _note_named(self, change: Change[ClaimT]) -> None:
+        """Note that the status of a claim names an IPAddress, so that a machine may use it."""
+        if change.new is not None and self._side.address_name(change.new):
+            self._caches.unnamed.discard(change.new.metadata.uid)
+
+    def _note_gone(self, change: Change[AddressT]) -> None:
+        """Forget the claim of an IPAddress that is gone."""
+        if change.new is None and change.old is not None:
+            self._caches.unnamed.discard(change.old.metadata.annotations.get(MADE_FOR, ""))
 
     async def _keep_address(self, claim: ClaimT, pool: Metal3Pool) -> None:
         """Recreate or repair the IPAddress of a claim that has its address; correct its status.

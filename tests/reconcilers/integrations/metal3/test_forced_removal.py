@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from controller.meta import Key
 from controller.resource import Resource
+from controller.testing import Request
 from reconcilers.configuration.integrationnames import METAL3
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.metal3 import api
 from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.test_sharing import NAMESPACE
 
 CONTRACT_CLAIMS, CONTRACT_ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
 ADDRESSES_OF: dict[str, tuple[Resource[Any], Resource[Any]]] = {
@@ -108,6 +111,25 @@ async def test_nothing_is_left_of_a_claim_that_is_removed_by_force_at_once(kind:
         await claims.remove("a")
         assert claims.place.see(claims.addresses, "p-10-0-0-1"), "a restore may bring its claim"
         await claims.place.home.pass_by(60)
+        assert not claims.place.see(claims.addresses, "p-10-0-0-1")
+        await claims.ask("b")
+        assert claims.address("b") == "10.0.0.1"
+
+
+@pytest.mark.parametrize("kind", ADDRESSES_OF)
+async def test_an_address_that_no_status_named_is_free_once_its_claim_is_gone(kind: str) -> None:
+    async with open_claims(kind) as claims:
+        api_server = claims.place.home.api
+
+        def remove_claim(request: Request) -> None:
+            """Let the claim go while its IPAddress is created."""
+            if (request.method, request.resource) == ("POST", claims.addresses.full_name):
+                api_server.on_request = None
+                api_server.remove_object(claims.claims, Key(NAMESPACE, "a"))
+
+        api_server.on_request = remove_claim
+        await claims.ask("a")
+        assert not claims.place.see(claims.claims, "a")
         assert not claims.place.see(claims.addresses, "p-10-0-0-1")
         await claims.ask("b")
         assert claims.address("b") == "10.0.0.1"

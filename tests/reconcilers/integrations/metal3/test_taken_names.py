@@ -38,8 +38,7 @@ async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopte
             },
         },
     )
-    side = side_of(caches)
-    writes = AddressWrites(client, side, set())
+    writes = AddressWrites(client, caches, side_of(caches))
     promised = AddressRange.parse("10.0.0.5", "10.0.0.5")
     with pytest.raises(AddressInTheWay):
         await writes.ensure(claim, own_pool, parse_space(SPEC), promised)
