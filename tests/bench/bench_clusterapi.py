@@ -10,9 +10,10 @@ number of claims, with 32 requests in flight:
 
 A phase ends when a watch has shown every new claim with its address and every deleted one gone,
 and the pool counts as many addresses as there are claims. CPU time is that of the product's
-process; writes are those that the API server counted, the driver's own POST and DELETE among
-them. The benchmark fails if two claims have one address, or if an IPAddress is left without a
-claim. What else the machine does changes every number but the writes.
+process; passes are those that its own metrics count; writes are those that the API server
+counted, the driver's own POST and DELETE among them. The benchmark fails if two claims have one
+address, or if an IPAddress is left without a claim. What else the machine does changes every
+number but the passes and writes.
 
     python -m tests.bench clusterapi [--integration clusterapi|metal3] [--claims N]...
         [--on real|embedded]
@@ -29,6 +30,8 @@ from time import perf_counter
 
 import anyio
 import click
+from aiohttp import ClientSession
+from prometheus_client.parser import text_string_to_metric_families
 
 from envtest.plane import read_crds
 from envtest.settings import PlaneError
@@ -37,7 +40,7 @@ from tests.bench.bench_real import ours
 from tests.bench.claims import IN_CLUSTER, METAL3, Claimant, View, WrongAnswerError
 from tests.bench.comparison import Meter
 from tests.bench.places import ROOT, Open, places
-from tests.bench.processes import peak, running
+from tests.bench.processes import choose_free_port, peak, running
 from tests.bench.writes import Write, done
 
 _DATA = ROOT / "tests" / "data"
@@ -61,6 +64,7 @@ class Phase:
         first: seconds until the first claim had its address; None if none was waited for.
         cpu: seconds of CPU time of the product.
         writes: what the API server counted.
+        passes: how many passes each controller made, by its name.
         peak: the most MiB that the product ever held until then.
     """
 
@@ -70,6 +74,7 @@ class Phase:
     first: float | None
     cpu: float
     writes: Counter[Write]
+    passes: Counter[str]
     peak: float
 
 
@@ -80,12 +85,14 @@ class Bench:
         claimant: creates and deletes claims.
         view: what the watches show.
         meter: reads what the product used.
+        metrics: the URL of the product's metrics.
     """
 
-    def __init__(self, claimant: Claimant, view: View, meter: Meter) -> None:
+    def __init__(self, claimant: Claimant, view: View, meter: Meter, metrics: str) -> None:
         self._claimant = claimant
         self._view = view
         self._meter = meter
+        self._metrics = metrics
         self.phases: list[Phase] = []
 
     async def warm(self) -> None:
@@ -116,10 +123,12 @@ class Bench:
     @asynccontextmanager
     async def _phase(self, name: str, number: int) -> AsyncIterator[None]:
         """Measure what is done within."""
+        passes = await count_passes(self._metrics)
         await self._meter.begin()
         begun = perf_counter()
         yield
         cpu, _, writes = await self._meter.end()
+        passes = await count_passes(self._metrics) - passes
         first = min(self._view.served_at.values()) - begun if name == FILLING else None
         seconds = self._view.moved - begun
         peak_memory = peak(self._meter.controller)
@@ -131,9 +140,27 @@ class Bench:
                 first=first,
                 cpu=cpu,
                 writes=writes,
+                passes=passes,
                 peak=peak_memory,
             )
         )
+
+
+async def count_passes(metrics: str) -> Counter[str]:
+    """Return how many passes each controller has made so far, by its name.
+
+    Args:
+        metrics: the URL of the product's metrics.
+    """
+    async with ClientSession() as session, session.get(metrics) as answer:
+        answer.raise_for_status()
+        content = await answer.text()
+    passes: Counter[str] = Counter()
+    for family in text_string_to_metric_families(content):
+        for sample in family.samples:
+            if sample.name == "controller_runtime_reconcile_total":
+                passes[sample.labels["controller"]] += round(sample.value)
+    return passes
 
 
 async def measure(
@@ -156,7 +183,9 @@ async def measure(
         claimant = Claimant(home.session, provider)
         with tempfile.TemporaryDirectory() as folder:
             command, variables = ours(home.access, Path(folder))
-            start = [*command, f"--integration={integration}"], variables
+            metrics = f"127.0.0.1:{choose_free_port()}"
+            flags = [f"--diagnostics-address={metrics}", "--insecure-diagnostics"]
+            start = [*command, f"--integration={integration}", *flags], variables
             async with claimant.watching() as view:
                 await claimant.prepare()
                 async with running(start, Path(folder) / "product.log") as process:
@@ -168,7 +197,7 @@ async def measure(
                         counts=home.counts,
                         groups=groups,
                     )
-                    bench = Bench(claimant, view, meter)
+                    bench = Bench(claimant, view, meter, f"http://{metrics}/metrics")
                     await bench.warm()
                     for number in numbers:
                         await bench.play(number)
@@ -192,6 +221,8 @@ def show(phase: Phase, integration: str) -> None:
         + (f", first after {phase.first:.2f} s" if phase.first is not None else "")
         + (f"  goal: {goal}" if goal else "")
     )
+    for controller in sorted(phase.passes):
+        click.echo(f"    {f'passes of {controller}':45} {phase.passes[controller] / number:6.2f}")
     for write in sorted(phase.writes):
         click.echo(f"    {write!s:45} {phase.writes[write] / number:6.2f}")
     if phase.writes:
