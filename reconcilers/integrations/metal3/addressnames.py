@@ -47,8 +47,13 @@ def parse_name(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
     if not name.startswith(start):
         return ()
     suffix = name.removeprefix(start)
-    colons = suffix.replace("-", ":")
-    spellings = (suffix.replace("-", "."), colons, f"{colons}::")
+    colons, dashes = suffix.replace("-", ":"), suffix.count("-")
+    spellings: list[str] = []
+    if dashes == 3:
+        spellings.append(suffix.replace("-", "."))
+    # Without `::` an IPv6 address has seven colons; a `::` at its end is not in the name.
+    is_whole = "::" in colons or dashes == 7
+    spellings.append(colons if is_whole else f"{colons}::")
     parsed_spellings = [
         parsed for text in spellings if (parsed := parse_address(text)) is not None
     ]
