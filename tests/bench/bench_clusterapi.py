@@ -197,7 +197,8 @@ async def measure(
                         counts=home.counts,
                         groups=groups,
                     )
-                    bench = Bench(claimant, view, meter, f"http://{metrics}/metrics")
+                    url = f"http://{metrics}/metrics"
+                    bench = Bench(claimant, view, meter=meter, metrics=url)
                     await bench.warm()
                     for number in numbers:
                         await bench.play(number)

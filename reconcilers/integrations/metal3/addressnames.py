@@ -55,7 +55,7 @@ def parse_name(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
     is_whole = "::" in colons or dashes == 7
     spellings.append(colons if is_whole else f"{colons}::")
     parsed_spellings = [
-        parsed for text in spellings if (parsed := parse_address(text)) is not None
+        parsed for spelling in spellings if (parsed := parse_address(spelling)) is not None
     ]
     addresses = [AddressRange(number, number, family) for number, family in parsed_spellings]
     return tuple(address for address in addresses if name_of(name_prefix, address) == name)
