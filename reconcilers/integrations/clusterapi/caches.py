@@ -8,10 +8,9 @@ The *facts* of a claim are what the claim and its IPAddress hold of a pool, and 
 They also say whether it is left alone, so that thousands of paused claims cost a pass nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -40,7 +39,6 @@ from reconcilers.integrations.clusterapi.clusterstates import (
     ClusterState,
     find_cluster_state,
     find_labelled_cluster,
-    has_changed_pause,
     may_be_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import (
@@ -50,7 +48,6 @@ from reconcilers.integrations.clusterapi.statuses import (
     waits,
 )
 from reconcilers.integrations.core.claimreading import ClaimFields
-from reconcilers.integrations.core.clusterpauses import ClusterPauses
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Holder, Tenant
@@ -76,8 +73,6 @@ def read_journal(pool: ServedPool) -> Journal:
 
 
 _BY_NAME = {(kind.group, kind.kind): kind for kind in KINDS}
-CLUSTER_INDEX = "cluster"
-PoolNameT = TypeVar("PoolNameT")
 
 
 def kind_of(ref: PoolRef) -> Resource[ServedPool] | None:
@@ -291,15 +286,6 @@ class ContractFields(ClaimFields[ClaimPool, IPAddressClaim, IPAddress]):
 CONTRACT_FIELDS = ContractFields()
 
 
-class ClaimStanding(Enum):
-    """Whether something may be done about a claim now."""
-
-    SERVE = auto()
-    """Yes."""
-    STOP = auto()
-    """No: something that it depends on is paused, or its Cluster does not exist."""
-
-
 _CLUSTER_STOPS: Mapping[ClusterState, str] = {
     ClusterState.SERVED: "",
     ClusterState.PAUSED: "Cluster {} is paused",
@@ -384,42 +370,20 @@ class ClaimCaches:
             return f"{name} does not exist"
         return f"{name} is being deleted" if pool.metadata.terminating else ""
 
-    def find_standing(self, claim: IPAddressClaim) -> ClaimStanding:
-        """Return whether controllers may serve or release a claim, by its Cluster and annotations.
+    def is_stopped(self, claim: IPAddressClaim) -> bool:
+        """Return whether controllers neither serve nor release a claim now.
+
+        The claim or its Cluster is paused, or the Cluster does not exist or cannot be decoded.
 
         A missing Cluster stops a claim, unless the claim is being deleted: its machines may be
         gone already, and nothing would ever release the address. A Cluster that cannot be decoded
         stops every claim: it may be paused.
         """
         if is_paused(claim.metadata.annotations):
-            return ClaimStanding.STOP
+            return True
         state = find_cluster_state(self.clusters, claim.cluster)
         is_absent_at_end = state is ClusterState.ABSENT and claim.metadata.terminating
-        is_served = state is ClusterState.SERVED or is_absent_at_end
-        return ClaimStanding.SERVE if is_served else ClaimStanding.STOP
-
-    def is_stopped(self, claim: IPAddressClaim) -> bool:
-        """Return whether controllers leave a claim alone now."""
-        return self.find_standing(claim) is ClaimStanding.STOP
-
-    def list_pauses(
-        self, pools: Callable[[IPAddressClaim], Iterable[PoolNameT]]
-    ) -> Sequence[ClusterPauses[PoolNameT, Cluster, IPAddressClaim]]:
-        """Return the source of pauses of claims: Clusters, if they are served.
-
-        Args:
-            pools: returns the pools that a claim names, as the holdings identify them.
-        """
-        if self.clusters is None:
-            return ()
-
-        def claims_of(cluster: Key) -> Iterable[IPAddressClaim]:
-            return self.claims.by_index(CLUSTER_INDEX, str(cluster))
-
-        pauses = ClusterPauses(
-            self.clusters, has_changed_pause, claims_of=claims_of, pools=pools, holder=make_holder
-        )
-        return (pauses,)
+        return state is not ClusterState.SERVED and not is_absent_at_end
 
     def why_stopped(self, claim: IPAddressClaim) -> str:
         """Return why a claim without address is not served; empty if it is served.

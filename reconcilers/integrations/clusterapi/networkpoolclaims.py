@@ -41,6 +41,7 @@ from reconcilers.integrations.clusterapi.claimkind import (
     ContractClaims,
     ContractReading,
 )
+from reconcilers.integrations.clusterapi.clusterpauses import list_cluster_pauses
 from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
 from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
@@ -116,7 +117,12 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         return [
             _make_holder_source(self._caches.claims),
             _make_holder_source(self._caches.addresses),
-            *self._caches.list_pauses(list_named_pools),
+            *list_cluster_pauses(
+                self._caches.clusters,
+                self._caches.claims,
+                pools=list_named_pools,
+                holder=make_holder,
+            ),
         ]
 
     @override

@@ -14,11 +14,11 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import ADDRESSES, CLAIMS, CLUSTERS, KINDS, Cluster
 from reconcilers.integrations.clusterapi.caches import (
-    CLUSTER_INDEX,
     ClaimCaches,
     list_cluster_names,
     list_spaces,
 )
+from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, fill_cache
 from reconcilers.integrations.core.objects import from_bodies as from_bodies_of
 from reconcilers.integrations.core.scopedlists import ScopedLists

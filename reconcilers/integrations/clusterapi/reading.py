@@ -18,7 +18,7 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.addresses import ClaimSpace
 from reconcilers.integrations.clusterapi.answers import find_controlling_claim
-from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimCaches,
@@ -26,7 +26,9 @@ from reconcilers.integrations.clusterapi.caches import (
     ContractFields,
     compute_claim_facts,
     find_pool_name,
+    make_holder,
 )
+from reconcilers.integrations.clusterapi.clusterpauses import list_cluster_pauses
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.holdings import CHECK_SECONDS, Facts, HolderSource
@@ -43,13 +45,13 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
     Args:
         claims: all IPAddressClaims.
         addresses: all IPAddresses.
-        pauses: what pauses claims, besides the claims themselves.
+        clusters: all Clusters; None where the kind is not served.
         is_stopped: returns whether a claim must not be served now.
     """
 
     claims: Cache[IPAddressClaim]
     addresses: Cache[IPAddress]
-    pauses: Sequence[HolderSource[ClaimPool, object]]
+    clusters: Cache[Cluster] | None
     is_stopped: Callable[[IPAddressClaim], bool]
 
     @property
@@ -60,7 +62,8 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
     @override
     def pools_of_address(self, address: IPAddress) -> Iterable[ClaimPool]:
         """Return the pool that an IPAddress names; empty for a kind that is not served here."""
-        return list_pools(address)
+        pool = find_pool_name(address)
+        return () if pool is None else (pool,)
 
     @override
     def addresses_of_pool(self, pool: ClaimPool, space: ClaimSpace) -> Iterable[IPAddress]:
@@ -74,7 +77,9 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def list_pause_sources(self) -> Sequence[HolderSource[ClaimPool, object]]:
-        return self.pauses
+        return list_cluster_pauses(
+            self.clusters, self.claims, pools=self.list_pools_of_claim, holder=make_holder
+        )
 
     @override
     def find_address(self, addresses: Iterable[IPAddress], promise: Promise) -> IPAddress | None:
@@ -103,18 +108,12 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         return compute_claim_facts(asker, address, space, is_stopped=is_stopped)
 
 
-def list_pools(obj: IPAddressClaim | IPAddress) -> Iterable[ClaimPool]:
-    """Return the pool that a claim or an IPAddress names; empty for a kind not served here."""
-    pool = find_pool_name(obj)
-    return () if pool is None else (pool,)
-
-
 def source_of(caches: ClaimCaches) -> ContractSource:
     """Return the source from which a reader gets IPAddressClaims and their IPAddresses."""
     return ContractSource(
         caches.claims,
         caches.addresses,
-        pauses=caches.list_pauses(list_pools),
+        clusters=caches.clusters,
         is_stopped=caches.is_stopped,
     )
 

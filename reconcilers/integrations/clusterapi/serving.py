@@ -18,13 +18,13 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, Pool
 from reconcilers.integrations.clusterapi.caches import (
-    CLUSTER_INDEX,
     ClaimCaches,
     list_cluster_names,
     list_spaces,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.contractkinds import (
     ContractKinds,
     find_contract_kinds,

@@ -18,7 +18,6 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.answers import find_controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
-    CLUSTER_INDEX,
     ClaimCaches,
     ServedPool,
     can_name,
@@ -26,6 +25,7 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     space_name,
 )
+from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
 from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.objects import SPACE_INDEX

@@ -149,6 +149,11 @@ class ClaimSource(ABC, Generic[PoolNameT, SpaceT_contra, ClaimT, AddressT]):
         """The full name of the kind of IPAddresses."""
         return self.fields.address_kind
 
+    def list_pools_of_claim(self, claim: ClaimT) -> Sequence[PoolNameT]:
+        """Return the pool that a claim names; empty for a pool that is not served here."""
+        pool = self.fields.pool_of_claim(claim)
+        return () if pool is None else (pool,)
+
     @abstractmethod
     def pools_of_address(self, address: AddressT) -> Iterable[PoolNameT]:
         """Return the pools that an IPAddress concerns.
@@ -930,16 +935,11 @@ def _sources_of_holdings(
         """Return the cached claims that name a pool."""
         return source.claims.by_index(SPACE_INDEX, str(pool))
 
-    def pools_of_claim(claim: ClaimT) -> Iterable[PoolNameT]:
-        """Return the pool that a claim names; empty for a pool that is not served here."""
-        pool = source.fields.pool_of_claim(claim)
-        return () if pool is None else (pool,)
-
     return (
         CachedSource(
             source.claims,
             claims_of,
-            pools=pools_of_claim,
+            pools=source.list_pools_of_claim,
             holder=lambda claim, _: holder_of_claim(source, claim),
         ),
         CachedSource(

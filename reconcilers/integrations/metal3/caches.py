@@ -9,6 +9,7 @@ left alone while it or its own Cluster is paused. All reconcilers use these rule
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
 
 from typing_extensions import override
@@ -18,15 +19,19 @@ from controller.cache import Cache
 from controller.indexes import IndexFunction
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim, is_paused
+from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX, list_cluster_pauses
 from reconcilers.integrations.clusterapi.clusterstates import (
     ClusterState,
     find_cluster_state,
     find_labelled_cluster,
-    has_changed_pause,
     may_be_paused,
 )
-from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
-from reconcilers.integrations.core.clusterpauses import ClusterPauses
+from reconcilers.integrations.core.claimreading import (
+    ClaimReader,
+    ClaimSource,
+    ReadSource,
+    holder_of_claim,
+)
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import find_prefixes, parse_name
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
@@ -50,8 +55,15 @@ CLAIM_INDEX = "claim"
 """The index by which caches find the IPAddresses of a claim."""
 PREFIX_INDEX = "prefix"
 """The index by which caches find pools and IPAddresses of one `namePrefix`, in one namespace."""
-CLUSTER_INDEX = "cluster"
-"""The index by which caches find the pools and claims of a Cluster."""
+
+
+_CLUSTER_STOPS: Mapping[ClusterState, str] = {
+    ClusterState.SERVED: "",
+    ClusterState.PAUSED: "Cluster {} is paused",
+    ClusterState.ABSENT: "Cluster {} does not exist",
+    ClusterState.UNREADABLE: "Cluster {} cannot be read; correct it",
+}
+"""Why a pool hands out nothing, by the state of its Cluster."""
 
 
 def make_claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[ClaimT]]:
@@ -116,7 +128,8 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         claims: its claims, with `make_claim_indexes`.
         addresses: its IPAddresses, with `make_address_indexes`.
         pools: all IPPools, with POOL_INDEXES.
-        clusters: all Clusters; None where the kind is not served, so that none exists.
+        clusters: all Clusters; None if none can stop these claims: IPClaims name no Cluster, or
+            the kind of Clusters is not served.
     """
 
     side: ClaimSide[ClaimT, AddressT]
@@ -156,23 +169,12 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     @override
     def list_pause_sources(self) -> Sequence[HolderSource[Key, object]]:
-        if self.clusters is None:
-            return ()
-
-        def claims_of(cluster: Key) -> Iterable[ClaimT]:
-            return self.claims.by_index(CLUSTER_INDEX, str(cluster))
-
-        def pools(claim: ClaimT) -> Iterable[Key]:
-            pool = self.side.pool_of_claim(claim)
-            return () if pool is None else (pool,)
-
-        def holder(claim: ClaimT) -> Holder:
-            return Holder(self.claim_kind, claim.metadata.key)
-
-        pauses = ClusterPauses(
-            self.clusters, has_changed_pause, claims_of=claims_of, pools=pools, holder=holder
+        return list_cluster_pauses(
+            self.clusters,
+            self.claims,
+            pools=self.list_pools_of_claim,
+            holder=partial(holder_of_claim, self),
         )
-        return (pauses,)
 
     @override
     def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
@@ -190,12 +192,26 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         self, pool: Key, space: EntrySpace, claim: ClaimT | None, addresses: Sequence[AddressT]
     ) -> Facts | None:
         """Return the facts of a claim and its IPAddresses for a pool; None if there are none."""
-        facts = compute_facts(self.side, pool, space=space, claim=claim, addresses=addresses)
-        if facts is None or facts.place is None or claim is None:
-            return facts
-        # A claim that must not be served has no place in the queue.
-        is_stopped = why_claim_stops(self.clusters, claim)
-        return facts._replace(place=None, row=None) if is_stopped else facts
+        is_stopped = claim is not None and bool(self.why_claim_stops(claim))
+        return compute_facts(
+            self.side,
+            pool,
+            space=space,
+            claim=claim,
+            addresses=addresses,
+            is_stopped=is_stopped,
+        )
+
+    def why_claim_stops(self, claim: EitherClaim) -> str:
+        """Return why nothing is done about a claim; empty if it is served.
+
+        A claim whose Cluster does not exist is served: it may be used without a Cluster.
+        """
+        if is_paused(claim.metadata.annotations):
+            return "the claim is paused by its annotation"
+        cluster = cluster_of(claim)
+        state = find_cluster_state(self.clusters, cluster)
+        return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
 
     def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:
         """Return these caches in the form in which a reader has sources of several kinds."""
@@ -212,30 +228,6 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
 EitherCaches = SideCaches[Metal3Claim, Metal3Address] | SideCaches[IPAddressClaim, IPAddress]
 """The caches of one of the two kinds of claims, where both stand in one collection."""
-
-
-_CLUSTER_STOPS: Mapping[ClusterState, str] = {
-    ClusterState.SERVED: "",
-    ClusterState.PAUSED: "Cluster {} is paused",
-    ClusterState.ABSENT: "Cluster {} does not exist",
-    ClusterState.UNREADABLE: "Cluster {} cannot be read; correct it",
-}
-"""Why a pool hands out nothing, by the state of its Cluster."""
-
-
-def why_claim_stops(clusters: Cache[Cluster] | None, claim: EitherClaim) -> str:
-    """Return why nothing is done about a claim; empty if it is served.
-
-    A claim whose Cluster does not exist is served: it may be used without a Cluster.
-
-    Args:
-        clusters: all Clusters; None where the kind is not served, so that none exists.
-    """
-    if is_paused(claim.metadata.annotations):
-        return "the claim is paused by its annotation"
-    cluster = cluster_of(claim)
-    state = find_cluster_state(clusters, cluster)
-    return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +276,6 @@ class Metal3Caches:
         """Return whether a pool, or its Cluster, is paused or may be."""
         return is_paused(pool.metadata.annotations) or may_be_paused(self.clusters, pool.cluster)
 
-    def why_claim_stops(self, claim: EitherClaim) -> str:
-        """Return why nothing is done about a claim; empty if it is served."""
-        return why_claim_stops(self.clusters, claim)
-
     def is_address_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
         """Return whether an IPAddress without claim is left alone due to a pause."""
         is_pool_paused = pool is not None and self.is_pool_paused(pool)
@@ -300,6 +288,8 @@ def compute_facts(
     space: EntrySpace,
     claim: ClaimT | None,
     addresses: Iterable[AddressT],
+    *,
+    is_stopped: bool,
 ) -> Facts | None:
     """Return the facts of a claim: what it holds of a pool, and its place in the queue.
 
@@ -311,6 +301,7 @@ def compute_facts(
         space: what the pool may hand out.
         claim: the claim; None if it does not exist.
         addresses: the IPAddresses that name the claim, of any pool.
+        is_stopped: whether the claim must not be served now, so that it has no place in the queue.
 
     Returns:
         The facts; None if the claim does not name the pool and has none of its addresses or names.
@@ -346,7 +337,7 @@ def compute_facts(
             parts.update(dict.fromkeys(readings))
             is_in_use = is_in_use or bool(readings)
         created = claim.metadata.creationTimestamp
-        if created is not None and side.waits(claim):
+        if created is not None and side.waits(claim) and not is_stopped:
             place = created, Holder(side.claim_kind, claim.metadata.key)
             has_wish = side.requested_address(claim) or claim.metadata.name in space.preallocations
             # Claims of a row get the same answer, so that one of them is asked for all. A claim

@@ -14,16 +14,10 @@ from controller.meta import Key
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.claimkind import ClaimKind
 from reconcilers.integrations.core.claimreading import ClaimsReading
-from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
-from reconcilers.integrations.metal3.caches import (
-    Metal3Caches,
-    Metal3Reader,
-    SideCaches,
-    make_claim_indexes,
-)
+from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import make_claim_writes
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherClaim
@@ -147,7 +141,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
             caches.claims,
             parts.clock,
             waits=side.waits,
-            spaces=make_claim_indexes(side)[SPACE_INDEX],
+            spaces=lambda claim: map(str, caches.list_pools_of_claim(claim)),
         )
         self._requests: Metal3Requests[ClaimT, AddressT] = ClaimKind(
             POOLS,

@@ -120,7 +120,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         # `clusterctl move` removes finalizers and objects by itself.
         is_moved = meta.terminating and DELETE_FOR_MOVE in meta.annotations
         # An event leads to the next pass when the pause ends.
-        if is_paused or is_moved or self._caches.why_claim_stops(claim):
+        if is_paused or is_moved or self._side_caches.why_claim_stops(claim):
             return SETTLED
         if meta.terminating:
             await self._reconcile_deleted(claim)

@@ -105,7 +105,7 @@ class IPPoolContents:
     ) -> Iterator[WaitingClaim]:
         """Yield the claims of one kind without an address that are neither paused nor deleted."""
         for claim in side_caches.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
-            is_paused = bool(self.caches.why_claim_stops(claim))
+            is_paused = bool(side_caches.why_claim_stops(claim))
             is_terminating = claim.metadata.terminating
             if not (is_paused or is_terminating or side_caches.side.address_name(claim)):
                 yield WaitingClaim(

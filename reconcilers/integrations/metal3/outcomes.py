@@ -58,7 +58,8 @@ def _find_reason(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim:
         return describe_not_ready(POOL, pool_key.name, "it does not exist")
     # The caches have no Clusters, so a pool may seem to have a missing Cluster. So the claim's own
     # error comes first.
-    if known := caches.why_claim_stops(claim) or side.error_of(claim):
+    pause = caches.sides[side.claim_kind].why_claim_stops(claim)
+    if known := pause or side.error_of(claim):
         return known
     why = caches.why_pool_stops(pool)
     return describe_not_ready(POOL, pool_key.name, why) if why else ""

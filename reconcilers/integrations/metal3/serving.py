@@ -12,11 +12,13 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from controller.cache import Cache
 from controller.meta import Key, Object
 from controller.outcome import Outcome
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.clusterapi.api import Cluster
 from reconcilers.integrations.clusterapi.contractkinds import (
     ContractKinds,
     find_contract_kinds,
@@ -124,8 +126,11 @@ class Metal3(Integration[ServedMetal3Kinds]):
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
         cluster_kind = kinds_served.contract.clusters
         clusters = None if cluster_kind is None else extension.informer(cluster_kind)
+        cluster_cache = None if clusters is None else clusters.cache
 
-        def watch(side: ClaimSide[ClaimT, AddressT]) -> SideInformers[ClaimT, AddressT]:
+        def watch(
+            side: ClaimSide[ClaimT, AddressT], clusters_of_side: Cache[Cluster] | None
+        ) -> SideInformers[ClaimT, AddressT]:
             """Return the informers of one kind of claims and its IPAddresses."""
             claims = extension.informer(side.claims, indexes=make_claim_indexes(side))
             addresses = extension.informer(side.addresses, indexes=make_address_indexes(side))
@@ -134,17 +139,17 @@ class Metal3(Integration[ServedMetal3Kinds]):
                 claims.cache,
                 addresses=addresses.cache,
                 pools=pools.cache,
-                clusters=None if clusters is None else clusters.cache,
+                clusters=clusters_of_side,
             )
             return SideInformers(side_caches, claims, addresses)
 
-        informers: dict[str, EitherInformers] = {CLAIMS.full_name: watch(Metal3Side())}
+        informers: dict[str, EitherInformers] = {CLAIMS.full_name: watch(Metal3Side(), None)}
         if (contract := kinds_served.contract_side) is not None:
-            informers[contract.claim_kind] = watch(contract)
+            informers[contract.claim_kind] = watch(contract, cluster_cache)
         sides: Mapping[str, EitherCaches] = {
             kind: side_informers.caches for kind, side_informers in informers.items()
         }
-        caches = Metal3Caches(pools.cache, sides, None if clusters is None else clusters.cache)
+        caches = Metal3Caches(pools.cache, sides, cluster_cache)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         clock, recorder = self._clock, self._recorder
         patience, check_interval = settings.cache_patience, settings.contents_check

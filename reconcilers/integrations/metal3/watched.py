@@ -12,12 +12,13 @@ from controller.informer import Informer
 from controller.meta import Key
 from controller.triggers import Trigger, Watch, to_self
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
 from reconcilers.integrations.clusterapi.watched import has_changed_serving
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
-from reconcilers.integrations.metal3.caches import CLUSTER_INDEX, SideCaches
+from reconcilers.integrations.metal3.caches import SideCaches
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
@@ -45,7 +46,13 @@ class SideInformers(Generic[ClaimT, AddressT]):
             pools_near: returns the pools that an undecodable object may concern.
         """
         return (  # None: every change counts
-            Watch(self.claims, self.list_pools_of_claim, None, gather, unreadable=pools_near),
+            Watch(
+                self.claims,
+                self.caches.list_pools_of_claim,
+                None,
+                delay=gather,
+                unreadable=pools_near,
+            ),
             Watch(
                 self.addresses, self._list_pools_of_address, None, gather, unreadable=pools_near
             ),
@@ -75,12 +82,7 @@ class SideInformers(Generic[ClaimT, AddressT]):
     def list_pools_of_cluster(self, cluster: Key) -> set[Key]:
         """Return the pools that the claims for a Cluster name."""
         claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
-        return {pool for claim in claims for pool in self.list_pools_of_claim(claim)}
-
-    def list_pools_of_claim(self, claim: ClaimT) -> Iterable[Key]:
-        """Return the pool that a claim names."""
-        pool = self.caches.side.pool_of_claim(claim)
-        return () if pool is None else (pool,)
+        return {pool for claim in claims for pool in self.caches.list_pools_of_claim(claim)}
 
     def _list_pools_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the pool of an IPAddress, and the pools that could give its name."""

@@ -215,15 +215,15 @@ def pools_believed_absent(mp: Patch) -> None:
 
 def waits_for_a_lost_cluster(mp: Patch) -> None:
     """A claim whose Cluster is not there is left alone, even when it is being deleted."""
-    standing = caches.ClaimCaches.find_standing
+    is_stopped = caches.ClaimCaches.is_stopped
 
-    def find_standing(self: caches.ClaimCaches, claim: Any) -> caches.ClaimStanding:
+    def is_stopped_or_lost(self: caches.ClaimCaches, claim: Any) -> bool:
         key = claim.cluster
         if key is not None and self.clusters is not None and key not in self.clusters:
-            return caches.ClaimStanding.STOP
-        return standing(self, claim)
+            return True
+        return is_stopped(self, claim)
 
-    mp.setattr(caches.ClaimCaches, "find_standing", find_standing)
+    mp.setattr(caches.ClaimCaches, "is_stopped", is_stopped_or_lost)
 
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:

@@ -19,13 +19,13 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import (
-    CLUSTER_INDEX,
     ClaimCaches,
     list_cluster_names,
     list_spaces,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.offers import make_offers
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind

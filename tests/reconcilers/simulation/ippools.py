@@ -96,7 +96,9 @@ class IPPoolReplica(Process):
         if clusters is not None:
             self._feed(CLUSTERS, clusters)
 
-        def make_caches(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
+        def make_caches(
+            side: ClaimSide[ClaimT, AddressT], clusters: Cache[clusterapi.Cluster] | None
+        ) -> SideCaches[ClaimT, AddressT]:
             return SideCaches(
                 side,
                 Cache(side.claims, indexes=make_claim_indexes(side)),
@@ -105,7 +107,10 @@ class IPPoolReplica(Process):
                 clusters=clusters,
             )
 
-        both: Sequence[EitherCaches] = (make_caches(Metal3Side()), make_caches(contract))
+        both: Sequence[EitherCaches] = (
+            make_caches(Metal3Side(), None),
+            make_caches(contract, clusters),
+        )
         sides = {side.claim_kind: side for side in both}
         caches = Metal3Caches(pools, sides, clusters)
         client, clock, settings = self._client(), self.clock, self.settings

@@ -23,12 +23,12 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi import reading as clusterapi_reading
 from reconcilers.integrations.clusterapi.caches import (
-    CLUSTER_INDEX,
     ClaimCaches,
     list_cluster_names,
     list_spaces,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
+from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpoolclaims import (
     DiscoveredClaims,

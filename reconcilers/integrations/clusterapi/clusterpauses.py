@@ -4,7 +4,7 @@ Whether a claim may be served is one of its kept facts, and it depends on the Cl
 A Cluster is no holder itself, so this source finds none. It only notes the claims of a Cluster.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -12,29 +12,30 @@ from typing_extensions import override
 
 from controller.cache import Cache, Change
 from controller.meta import Key, Object
+from reconcilers.integrations.clusterapi.api import Cluster
+from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
 from reconcilers.promises.holdings import HolderSource
 from reconcilers.promises.identities import Holder
 
+CLUSTER_INDEX = "cluster"
+"""The index by which caches find the objects of a Cluster."""
 PoolT = TypeVar("PoolT")
-ClusterT = TypeVar("ClusterT", bound=Object)
 ClaimT = TypeVar("ClaimT", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterPauses(HolderSource[PoolT, object], Generic[PoolT, ClusterT, ClaimT]):
+class ClusterPauses(HolderSource[PoolT, object], Generic[PoolT, ClaimT]):
     """Notes the claims of each Cluster that may have been paused or unpaused.
 
     Args:
         clusters: all Clusters.
-        matters: returns whether a change of a Cluster may stop its claims, or end that.
-        claims_of: returns the claims of a Cluster.
+        claims: all claims, with CLUSTER_INDEX.
         pools: returns the pools that a claim concerns.
         holder: returns the holder that a claim is.
     """
 
-    clusters: Cache[ClusterT]
-    matters: Callable[[Change[ClusterT]], bool]
-    claims_of: Callable[[Key], Iterable[ClaimT]]
+    clusters: Cache[Cluster]
+    claims: Cache[ClaimT]
     pools: Callable[[ClaimT], Iterable[PoolT]]
     holder: Callable[[ClaimT], Holder]
 
@@ -48,13 +49,13 @@ class ClusterPauses(HolderSource[PoolT, object], Generic[PoolT, ClusterT, ClaimT
         """Call `note` with the claims of each Cluster that changes or cannot be decoded."""
 
         def note_claims(cluster: Key) -> None:
-            for claim in self.claims_of(cluster):
+            for claim in self.claims.by_index(CLUSTER_INDEX, str(cluster)):
                 for pool in self.pools(claim):
                     note(pool, self.holder(claim))
 
-        def note_change(change: Change[ClusterT]) -> None:
+        def note_change(change: Change[Cluster]) -> None:
             cluster = change.new or change.old
-            if cluster is not None and self.matters(change):
+            if cluster is not None and has_changed_pause(change):
                 note_claims(cluster.metadata.key)
 
         def unsubscribe() -> None:
@@ -65,3 +66,22 @@ class ClusterPauses(HolderSource[PoolT, object], Generic[PoolT, ClusterT, ClaimT
         # A Cluster that cannot be decoded may be paused, so it stops its claims.
         self.clusters.subscribe_unreadable(note_claims)
         return unsubscribe
+
+
+def list_cluster_pauses(
+    clusters: Cache[Cluster] | None,
+    claims: Cache[ClaimT],
+    pools: Callable[[ClaimT], Iterable[PoolT]],
+    holder: Callable[[ClaimT], Holder],
+) -> Sequence[ClusterPauses[PoolT, ClaimT]]:
+    """Return the source of pauses of claims; empty where the kind of Clusters is not served.
+
+    Args:
+        clusters: all Clusters; None where the kind is not served.
+        claims: all claims, with CLUSTER_INDEX.
+        pools: returns the pools that a claim concerns, as the holdings identify them.
+        holder: returns the holder that a claim is.
+    """
+    if clusters is None:
+        return ()
+    return (ClusterPauses(clusters, claims, pools=pools, holder=holder),)
