@@ -39,7 +39,7 @@ class ClaimTaker:
     """Takes blocks of one pool for claims, on one reading of the pool.
 
     Args:
-        caches: the caches, for what stops a claim.
+        caches: the caches, for undecodable IPAddresses and for the conditions of claims.
         pool: as it was read.
         settled: its journal, without the promises that are over.
         space: what it may hand out.
@@ -84,7 +84,7 @@ class ClaimTaker:
         return shows(asker, finding)
 
     def take(self, asker: IPAddressClaim) -> Taken | None:
-        """Take the address to promise to a claim; None if the claim must not be served now.
+        """Take the address to promise to a claim; None if the claim has to wait for its IPAddress.
 
         The first of these that exists is its address: the address of the IPAddress of the claim's
         name, the address that the claim recorded before a restore, the lowest free block.
@@ -102,7 +102,10 @@ class ClaimTaker:
         return Taken((PromisedRange(to_addresses(self._space, blocks), self._space.name),))
 
     def _take_blocks(self, claim: IPAddressClaim) -> AddressRange | None:
-        """Return the blocks to promise to a claim; None if the claim must not be served now.
+        """Return the blocks to promise to a claim; None if the claim has to wait.
+
+        It waits until the address of its IPAddress is recorded on it, and while a restore from a
+        backup may still create its IPAddress.
 
         Raises:
             Refused: the claim gets no address; the message says why.
@@ -130,7 +133,7 @@ class ClaimTaker:
     def _find_adopted_blocks(
         self, claim: IPAddressClaim, address: IPAddress
     ) -> AddressRange | None:
-        """Return the blocks of the IPAddress of a claim's name; None if they must wait.
+        """Return the blocks of the IPAddress of a claim's name; None if the claim has to wait.
 
         Args:
             claim: one without an address.

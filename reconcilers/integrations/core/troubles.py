@@ -1,10 +1,10 @@
 """What is wrong with pools and requests, in the same words for all integrations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from controller.meta import Key, Object
 from reconcilers.integrations.core.views import Trouble
-from reconcilers.pictures.extents import AddressState, Extent
+from reconcilers.pictures.extents import AddressHolder, AddressState, Extent
 from reconcilers.spaces.offers import PoolName
 
 OVERLAP = "Overlap"
@@ -37,7 +37,11 @@ def unknown_pool(subject: str, key: Key, pool: PoolName, seen: Object | None = N
 
 
 def list_extent_troubles(
-    pool: PoolName, extents: Iterable[Extent], advice: str = ""
+    pool: PoolName,
+    extents: Iterable[Extent],
+    find_removable: Callable[[AddressHolder], Object | None],
+    *,
+    advice: str = "",
 ) -> Iterator[Trouble]:
     """Yield a trouble for each range of a pool that several objects hold, or that is outside.
 
@@ -45,6 +49,8 @@ def list_extent_troubles(
 
     Args:
         extents: the ranges of the pool, with their states and holders.
+        find_removable: returns the object of a holder whose deletion ends an overlap; None if
+            there is no such object.
         advice: appended to the sentence about an address with several holders; it begins with a
             semicolon.
     """
@@ -57,12 +63,15 @@ def list_extent_troubles(
         if extent.state is AddressState.OVERLAP:
             names = ", ".join(holder.text for holder in other_holders)
             sentence = f"holds {address} of {pool.kind} {pool.key}, which {names} has, too{advice}"
+            removable = find_removable(last_holder)
             yield Trouble(
                 OVERLAP,
                 "error",
                 subject=last_holder.kind,
                 key=last_holder.key,
                 sentence=sentence,
+                seen=removable,
+                removable=removable is not None,
             )
         elif extent.state is AddressState.STRAY:
             sentence = f"holds {address}, which {pool.kind} {pool.key} does not hand out"

@@ -6,7 +6,6 @@ corrected that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from controller.meta import Key
@@ -24,6 +23,7 @@ from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.contents import IPPoolContents
 from reconcilers.integrations.metal3.picture import NOTHING, make_picture
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherClaim
+from reconcilers.pictures.extents import AddressHolder
 from reconcilers.spaces.offers import PoolName
 
 _DELETE_ONE = "delete the claim whose machine does not use the address"
@@ -60,15 +60,18 @@ def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
         yield invalid_pool(pool, NOTHING)
         return
     for family in make_picture(content).families:
-        for trouble in list_extent_troubles(pool, family.extents, f"; {_DELETE_ONE}"):
-            claim = _find_claim(content.caches, trouble) if trouble.kind == OVERLAP else None
-            yield replace(trouble, seen=claim, removable=claim is not None)
+        yield from list_extent_troubles(
+            pool,
+            family.extents,
+            partial(_find_claim, content.caches),
+            advice=f"; {_DELETE_ONE}",
+        )
 
 
-def _find_claim(caches: Metal3Caches, trouble: Trouble) -> EitherClaim | None:
-    """Return the claim that a trouble is about; None if only IPAddresses name it."""
-    kinds = (side for side in caches.sides.values() if side.side.claims.kind == trouble.subject)
-    return next((side.claims.get(trouble.key) for side in kinds), None)
+def _find_claim(caches: Metal3Caches, holder: AddressHolder) -> EitherClaim | None:
+    """Return the claim that a holder is; None if only IPAddresses name it."""
+    kinds = (side for side in caches.sides.values() if side.side.claims.kind == holder.kind)
+    return next((side.claims.get(holder.key) for side in kinds), None)
 
 
 def _audit_statuses(
@@ -104,20 +107,20 @@ def _audit_statuses(
                     f"its status names IPAddress {name}, which does not exist and whose name tells"
                     " no address; delete the claim, or create the IPAddress"
                 )
-                yield _removable("Dangling", claim, kind=kind, sentence=sentence)
+                yield _make_trouble("Dangling", claim, kind=kind, sentence=sentence)
         elif address is not None and (owner := side_caches.side.claim_of_address(address)) != key:
             if owner is not None:
                 sentence = f"its status names IPAddress {name}, which is of {owner}; {_DELETE_ONE}"
-                yield _removable(OVERLAP, claim, kind=kind, sentence=sentence)
+                yield _make_trouble(OVERLAP, claim, kind=kind, sentence=sentence)
                 continue
             sentence = (
                 f"its status names IPAddress {name}, which names no claim; name the claim in the"
                 " IPAddress, or delete the claim"
             )
-            yield _removable("Dangling", claim, kind=kind, sentence=sentence)
+            yield _make_trouble("Dangling", claim, kind=kind, sentence=sentence)
 
 
-def _removable(trouble: str, claim: EitherClaim, *, kind: str, sentence: str) -> Trouble:
+def _make_trouble(trouble: str, claim: EitherClaim, *, kind: str, sentence: str) -> Trouble:
     """Return a trouble of a claim whose deletion ends it."""
     key = claim.metadata.key
     return Trouble(

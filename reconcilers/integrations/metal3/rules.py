@@ -43,10 +43,10 @@ def find_pool_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
 def find_pool_changes(new: Metal3PoolSpec, old: Metal3PoolSpec) -> Iterator[Cause]:
     """Yield a fault for each immutable field that an edit of a pool changes."""
     if new.namePrefix != old.namePrefix:
-        yield _invalid_value("spec.namePrefix", new.namePrefix, UNCHANGEABLE)
+        yield _reject_value("spec.namePrefix", new.namePrefix, UNCHANGEABLE)
     if (new.allocationStrategy == RANDOM) != (old.allocationStrategy == RANDOM):
         message = "cannot be modified after creation"
-        yield _invalid_value("spec.allocationStrategy", new.allocationStrategy, message)
+        yield _reject_value("spec.allocationStrategy", new.allocationStrategy, message)
 
 
 def find_pool_warnings(spec: Metal3PoolSpec) -> Iterator[str]:
@@ -89,7 +89,7 @@ def find_lost_addresses(
         if address is None or after.find_entry(address) is not None:
             continue  # no address, or one that the new spec has
         if before is None or before.find_entry(address) is not None:
-            yield _invalid_value(
+            yield _reject_value(
                 "spec.pools", used, "is in use but out of bounds of the pools given"
             )
 
@@ -97,42 +97,42 @@ def find_lost_addresses(
 def find_claim_faults(claim: Metal3Claim) -> Iterator[Cause]:
     """Yield the faults of an IPClaim."""
     if not claim.spec.pool.name:
-        yield _invalid_value("spec.pool.name", "", EMPTY)
+        yield _reject_value("spec.pool.name", "", EMPTY)
     requested = str(claim.metadata.annotations.get(REQUESTED_ADDRESS, "")).strip()
     if requested and parse_single(requested) is None:
         field = f"metadata.annotations[{REQUESTED_ADDRESS}]"
-        yield _invalid_value(field, requested, NO_ADDRESS)
+        yield _reject_value(field, requested, NO_ADDRESS)
 
 
 def find_claim_changes(new: Metal3Claim, old: Metal3Claim) -> Iterator[Cause]:
     """Yield a fault for each immutable field that an edit of an IPClaim changes."""
     after, before = new.spec.pool, old.spec.pool
     if (after.name, after.namespace, after.kind) != (before.name, before.namespace, before.kind):
-        yield _invalid_value("spec.pool", after.name, UNCHANGEABLE)
+        yield _reject_value("spec.pool", after.name, UNCHANGEABLE)
 
 
 def find_address_faults(address: Metal3Address) -> Iterator[Cause]:
     """Yield the faults of an IPAddress."""
     spec = address.spec
     if not spec.address:
-        yield _invalid_value("spec.address", "", EMPTY)
+        yield _reject_value("spec.address", "", EMPTY)
     elif parse_single(spec.address) is None:
-        yield _invalid_value("spec.address", spec.address, NO_ADDRESS)
+        yield _reject_value("spec.address", spec.address, NO_ADDRESS)
     if not spec.pool.name:
-        yield _invalid_value("spec.pool.name", "", EMPTY)
+        yield _reject_value("spec.pool.name", "", EMPTY)
     if not spec.claim.name:
-        yield _invalid_value("spec.claim.name", "", EMPTY)
+        yield _reject_value("spec.claim.name", "", EMPTY)
 
 
 def find_address_changes(new: Metal3Address, old: Metal3Address) -> Iterator[Cause]:
     """Yield a fault for each immutable field that an edit of an IPAddress changes."""
     after, before = new.spec, old.spec
     if after.address != before.address:
-        yield _invalid_value("spec.address", after.address, UNCHANGEABLE)
+        yield _reject_value("spec.address", after.address, UNCHANGEABLE)
     if after.pool != before.pool:
-        yield _invalid_value("spec.pool", after.pool.name, UNCHANGEABLE)
+        yield _reject_value("spec.pool", after.pool.name, UNCHANGEABLE)
     if after.claim != before.claim:
-        yield _invalid_value("spec.claim", after.claim.name, UNCHANGEABLE)
+        yield _reject_value("spec.claim", after.claim.name, UNCHANGEABLE)
 
 
 def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iterator[Cause]:
@@ -144,19 +144,19 @@ def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iter
     """
     if not (entry.start or entry.end or entry.subnet):
         message = "pool entry must specify at least one of start, end, or subnet"
-        yield _invalid_value(field, "", message)
+        yield _reject_value(field, "", message)
         return
     start, end = parse_single(entry.start), parse_single(entry.end)
     if start is not None and end is not None and _is_after(start, end):
         message = f"end IP {entry.end} is before start IP {entry.start}"
-        yield _invalid_value(f"{field}.end", entry.end, message)
+        yield _reject_value(f"{field}.end", entry.end, message)
     if not is_random:
         return
     span = parse_span(entry)
     if not (entry.end or entry.subnet):
-        yield _invalid_random(f"{field}.start", entry.start, "an entry needs an end or a subnet")
+        yield _reject_random(f"{field}.start", entry.start, "an entry needs an end or a subnet")
     elif span is not None and span.size >= MOST_RANDOM:
-        yield _invalid_random(field, entry.subnet, "an entry has too many addresses")
+        yield _reject_random(field, entry.subnet, "an entry has too many addresses")
 
 
 def _is_after(start: AddressRange, end: AddressRange) -> bool:
@@ -172,20 +172,20 @@ def _find_preallocation_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterato
     for claim, written in spec.preAllocations.items():
         field, address = f"spec.preAllocations[{claim}]", space.preallocations[claim]
         if address is None or space.find_entry(address) is None:
-            yield _invalid_value(field, written, f"is out of {word} of the pools given")
+            yield _reject_value(field, written, f"is out of {word} of the pools given")
             continue
         other = claims.setdefault(address, claim)  # the first claim with this address
         if other != claim:
             message = f'IP address is already pre-allocated to claim "{other}"'
-            yield _invalid_value(field, written, message)
+            yield _reject_value(field, written, message)
 
 
-def _invalid_random(field: str, value: str, why: str) -> Cause:
+def _reject_random(field: str, value: str, why: str) -> Cause:
     """Return the fault of a value that a pool with random addresses cannot have."""
     message = f'cannot be used with allocationStrategy "random": {why}'
-    return _invalid_value(field, value, message)
+    return _reject_value(field, value, message)
 
 
-def _invalid_value(field: str, value: object, message: str) -> Cause:
+def _reject_value(field: str, value: object, message: str) -> Cause:
     """Return the fault of a field in the form of the API server's `field.Invalid`."""
     return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {message}")

@@ -98,9 +98,10 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         return self._side.shows(asker, ClaimProblem(refused.reason, refused.message))
 
     def take(self, asker: ClaimT) -> Taken | None:
-        """Take the address to promise to a claim; None if the claim must not be served now.
+        """Take the address to promise to a claim; None if the claim has to wait.
 
-        None means that its IPAddress may still be created or deleted by others.
+        It waits while a restore from a backup may still create its IPAddress, and until an
+        IPAddress that was created too late is deleted.
 
         Raises:
             Refused: the pool has no address for the claim; the message says why.

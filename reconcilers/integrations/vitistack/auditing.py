@@ -1,13 +1,11 @@
 """What is wrong among vitistack's networks and allocations, as findings for people."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reconcilers.addressing import addresstexts
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.troubles import (
-    OVERLAP,
     invalid_pool,
     list_extent_troubles,
     unknown_pool,
@@ -63,12 +61,9 @@ def _audit_network(content: NetworkContents) -> Iterator[Trouble]:
     extents = list_extents(
         layout.cidr, layout.blocks, reserved=(), held_addresses=list(list_held(content))
     )
-    for trouble in list_extent_troubles(network, extents):
-        if trouble.kind == OVERLAP:
-            seen = content.allocations.get(trouble.key)
-            yield replace(trouble, seen=seen, removable=True)
-        else:
-            yield trouble
+    yield from list_extent_troubles(
+        network, extents, find_removable=lambda holder: content.allocations.get(holder.key)
+    )
 
 
 def _audit_allocations(
