@@ -226,7 +226,7 @@ def make_ready_finding(
     """
     if is_served_by_another(claim, caches):
         return ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=problem.message)
-    return ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
+    return problem.make_ready_finding()
 
 
 def render_missing_metadata(

@@ -88,12 +88,7 @@ class ClaimPool(NamedTuple):
 
     @override
     def __str__(self) -> str:
-        return space_name(self.kind, self.key)
-
-
-def space_name(kind: Resource[ServedPool], pool: Key) -> str:
-    """Return the name of a pool's space, in indexes."""
-    return f"{kind.kind}/{pool}"
+        return f"{self.kind.kind}/{self.key}"
 
 
 def list_spaces(obj: IPAddressClaim | IPAddress | PoolOutline) -> Iterable[str]:
@@ -118,6 +113,11 @@ def why_pool_stops(pool: ServedPool) -> str:
 def pool_key(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress | PoolOutline) -> Key:
     """Return the key of the pool of that kind that a claim or address names."""
     return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
+
+
+def list_pools_named(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+    """Return the pool that a claim or an IPAddress names; empty if it is of another kind."""
+    return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 
 
 def get_promised_address(promise: Promise) -> AddressRange:
@@ -349,8 +349,8 @@ class ClaimCaches:
         because nothing is left to release.
         """
         obj = self.claims.get(key) or self.addresses.get(key)
-        kind = kind_of(obj.spec.poolRef) if obj is not None else None
-        return pool_key(kind, obj) if obj is not None and kind is not None else key
+        pool = None if obj is None else find_pool_name(obj)
+        return key if pool is None else pool.key
 
     def is_pool_unreadable(self, obj: IPAddressClaim | IPAddress) -> bool:
         """Return whether the pool that a claim or an IPAddress names cannot be decoded."""

@@ -29,9 +29,8 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimPool,
+    find_pool_name,
     get_promised_address,
-    list_spaces,
-    space_name,
 )
 from reconcilers.integrations.clusterapi.statuses import read_record, read_restored_record
 from reconcilers.integrations.core.claimreading import check_readable
@@ -132,11 +131,11 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     # If only one of them is served, its objects hold addresses all the same.
     claims = await _list_served(client, claim_kind, within)
     addresses = await _list_served(client, address_kind, within)
-    name = space_name(NETWORK_POOL, key)
+    name = ClaimPool(NETWORK_POOL, key)
     ranges = list_held_ranges(
         pool,
-        [claim for claim in claims.items if name in list_spaces(claim)],
-        addresses=[address for address in addresses.items if name in list_spaces(address)],
+        [claim for claim in claims.items if find_pool_name(claim) == name],
+        addresses=[address for address in addresses.items if find_pool_name(address) == name],
         position=claims.revision,
         unreadable=claims.unreadable.keys(),
     )
@@ -144,7 +143,7 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         partial(
             check_readable,
             CONTRACT_FIELDS,
-            ClaimPool(NETWORK_POOL, key),
+            name,
             claims.unreadable,
             addresses.unreadable,
         )

@@ -31,10 +31,8 @@ from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimPool,
     find_claim_tenant,
-    kind_of,
+    list_pools_named,
     make_holder,
-    pool_key,
-    space_name,
 )
 from reconcilers.integrations.clusterapi.claimkind import (
     ClaimParts,
@@ -63,13 +61,6 @@ from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 ContractView = ClaimSpaceView[IPAddressClaim, IPAddress]
 """The claims of one pool, and their IPAddresses."""
 ClaimOrAddress = TypeVar("ClaimOrAddress", IPAddressClaim, IPAddress)
-
-
-def list_named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
-    """Return the NetworkPool that a claim or an IPAddress names; empty for other kinds."""
-    if kind_of(obj.spec.poolRef) != NETWORK_POOL:
-        return ()
-    return (pool_key(NETWORK_POOL, obj),)
 
 
 class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolReading], PoolClaims):
@@ -120,7 +111,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
             *list_cluster_pauses(
                 self._caches.clusters,
                 self._caches.claims,
-                pools=list_named_pools,
+                pools=partial(list_pools_named, NETWORK_POOL),
                 holder=make_holder,
             ),
         ]
@@ -326,13 +317,14 @@ def _make_holder_source(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]
 
     def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
         """Return the objects that name a pool."""
-        return cache.by_index(SPACE_INDEX, space_name(NETWORK_POOL, pool))
+        return cache.by_index(SPACE_INDEX, str(_make_pool_name(pool)))
 
     def holder(obj: ClaimOrAddress, _: Key) -> Holder:
         """Return the holder that an object belongs to."""
         return make_holder(obj)
 
-    return CachedSource(cache, objects, pools=list_named_pools, holder=holder)
+    pools = partial(list_pools_named, NETWORK_POOL)
+    return CachedSource(cache, objects, pools=pools, holder=holder)
 
 
 class DiscoveredClaims(ClaimService):

@@ -19,11 +19,10 @@ from reconcilers.integrations.clusterapi.answers import find_controlling_claim, 
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
+    ClaimPool,
     ServedPool,
     can_name,
-    kind_of,
-    pool_key,
-    space_name,
+    list_pools_named,
 )
 from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
@@ -116,7 +115,7 @@ class Watched:
 
         def list_claims_of_pool(kind: Resource[ServedPool], pool: Key) -> Iterable[Key]:
             """Return the claims that name a pool, and the keys of IPAddresses that name it."""
-            space = space_name(kind, pool)
+            space = str(ClaimPool(kind, pool))
             claims = self.caches.claims.by_index(SPACE_INDEX, space)
             return collect_keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
 
@@ -163,11 +162,6 @@ class Watched:
     def _list_claims_of(self, cluster: Key) -> Iterable[IPAddressClaim]:
         """Return the claims of a Cluster."""
         return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
-
-
-def list_pools_named(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
-    """Return the pool that a claim or an IPAddress names; empty if it is of another kind."""
-    return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 
 
 def collect_keys(*collections: Iterable[Object]) -> set[Key]:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from reconcilers.reporting.conditions import READY, ConditionFinding
+
 ADDRESS_ALLOCATED = "AddressAllocated"
 """The reason of events about claims that get their address; it is no problem."""
 POOL_NOT_READY = "PoolNotReady"
@@ -19,6 +21,10 @@ class ClaimProblem(NamedTuple):
 
     reason: str
     message: str
+
+    def make_ready_finding(self) -> ConditionFinding:
+        """Return condition Ready of a claim with this problem: False."""
+        return ConditionFinding(READY, False, reason=self.reason, message=self.message)
 
 
 def describe_not_ready(kind: str, pool: str, why: str) -> str:

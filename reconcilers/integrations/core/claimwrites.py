@@ -246,14 +246,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             )
             # Without a write the claim shows the same as before, and needs no event.
             if written is not None:
-                reports.append(
-                    (
-                        written,
-                        ConditionFinding(
-                            READY, False, reason=problem.reason, message=problem.message
-                        ),
-                    )
-                )
+                reports.append((written, problem.make_ready_finding()))
 
         due = self.due_refusals(refusals)
         await run_concurrently([partial(refuse_claim, refusal) for refusal in due], self._width)

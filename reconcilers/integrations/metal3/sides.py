@@ -51,7 +51,6 @@ from reconcilers.integrations.metal3.api import (
     find_pool_by_pool_ref,
 )
 from reconcilers.integrations.metal3.entries import AddressSettings
-from reconcilers.reporting.conditions import READY, ConditionFinding
 
 EitherClaim = Metal3Claim | IPAddressClaim
 """A claim of an IPPool."""
@@ -375,16 +374,14 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
     @override
     def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
         """Return whether condition Ready shows a problem already."""
-        return shows(
-            claim, ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
-        )
+        return shows(claim, problem.make_ready_finding())
 
     @override
     def status_of_problem(
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of a claim's status that shows a problem in condition Ready."""
-        finding = ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
+        finding = problem.make_ready_finding()
         return render_ready(claim, finding, version=self.claims.version, now=now)
 
     @override

@@ -54,7 +54,11 @@ class SideInformers(Generic[ClaimT, AddressT]):
                 unreadable=pools_near,
             ),
             Watch(
-                self.addresses, self._list_pools_of_address, None, gather, unreadable=pools_near
+                self.addresses,
+                self.caches.pools_of_address,
+                None,
+                delay=gather,
+                unreadable=pools_near,
             ),
         )
 
@@ -83,10 +87,6 @@ class SideInformers(Generic[ClaimT, AddressT]):
         """Return the pools that the claims for a Cluster name."""
         claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
         return {pool for claim in claims for pool in self.caches.list_pools_of_claim(claim)}
-
-    def _list_pools_of_address(self, address: AddressT) -> Iterable[Key]:
-        """Return the pool of an IPAddress, and the pools that could give its name."""
-        return list(self.caches.pools_of_address(address))
 
     def _list_claims_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the claim that an IPAddress names; empty if it names none."""
