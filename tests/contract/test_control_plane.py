@@ -8,12 +8,12 @@ import yaml
 
 from envtest import PlaneError
 from envtest.plane import RunningControlPlane as Plane
-from tests.envtest.samples import PATH, crd, gauge
+from tests.envtest.samples import PATH, build_gauge, build_gauge_definition
 
 
 async def test_installed_kinds_are_served_at_once(plane: Plane, admin: httpx.AsyncClient) -> None:
-    await plane.install_crds([crd()])
-    created = await admin.post(PATH, json=gauge("a"))
+    await plane.install_crds([build_gauge_definition()])
+    created = await admin.post(PATH, json=build_gauge("a"))
 
     assert created.status_code == 201
     assert created.json()["spec"] == {"count": 1}
@@ -22,15 +22,15 @@ async def test_installed_kinds_are_served_at_once(plane: Plane, admin: httpx.Asy
 async def test_installing_a_definition_again_replaces_it(
     plane: Plane, admin: httpx.AsyncClient
 ) -> None:
-    await plane.install_crds([crd()])
-    other = crd()
+    await plane.install_crds([build_gauge_definition()])
+    other = build_gauge_definition()
     schema = other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["properties"]["count"]["default"] = 5
     await plane.install_crds([other])
 
     names = []
     for number in range(100):
-        created = await admin.post(PATH, json=gauge(f"a{number}"))
+        created = await admin.post(PATH, json=build_gauge(f"a{number}"))
         names.append(created.json()["spec"]["count"])
         if names[-1] == 5:
             break
@@ -40,7 +40,9 @@ async def test_installing_a_definition_again_replaces_it(
 async def test_a_folder_of_definitions_is_installed(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    (tmp_path / "gauges.yaml").write_text(yaml.safe_dump(crd()), encoding="utf-8")
+    (tmp_path / "gauges.yaml").write_text(
+        yaml.safe_dump(build_gauge_definition()), encoding="utf-8"
+    )
     (tmp_path / "other.yaml").write_text("kind: Other\n", encoding="utf-8")
     await plane.install_crds(tmp_path)
 
@@ -48,7 +50,7 @@ async def test_a_folder_of_definitions_is_installed(
 
 
 async def test_a_refused_definition_is_reported_by_name(plane: Plane) -> None:
-    bad = crd()
+    bad = build_gauge_definition()
     bad["metadata"]["name"] = "wrong.lab.example.com"
 
     with pytest.raises(PlaneError, match=r"CRD wrong\.lab\.example\.com was refused: .*must be"):
@@ -74,8 +76,8 @@ async def test_a_kubeconfig_is_a_file_of_its_owner_alone(plane: Plane, tmp_path:
 async def test_resource_versions_rise_and_a_stale_one_is_refused(
     plane: Plane, admin: httpx.AsyncClient
 ) -> None:
-    await plane.install_crds([crd()])
-    first = (await admin.post(PATH, json=gauge("a"))).json()
+    await plane.install_crds([build_gauge_definition()])
+    first = (await admin.post(PATH, json=build_gauge("a"))).json()
     merge = {"Content-Type": "application/merge-patch+json"}
     status = {"metadata": {"resourceVersion": first["metadata"]["resourceVersion"]}}
     patch = {**status, "status": {"count": 1}}
@@ -91,8 +93,8 @@ async def test_resource_versions_rise_and_a_stale_one_is_refused(
 async def test_removing_the_last_finalizer_answers_with_the_old_revision(
     plane: Plane, admin: httpx.AsyncClient
 ) -> None:
-    await plane.install_crds([crd()])
-    body = gauge("a")
+    await plane.install_crds([build_gauge_definition()])
+    body = build_gauge("a")
     body["metadata"]["finalizers"] = ["lab.example.com/hold"]
     await admin.post(PATH, json=body)
     marked = (await admin.delete(f"{PATH}/a")).json()

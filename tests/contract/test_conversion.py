@@ -25,7 +25,7 @@ from tests.controller.webhooks.conversions import (
     GIZMOS,
     Gizmo,
     OldGizmo,
-    gizmo,
+    build_gizmo,
     to_v1,
     to_v2,
 )
@@ -104,7 +104,7 @@ async def converting(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
 
 def make_object(version: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """Return an object to be created."""
-    return {**gizmo(version, spec), "metadata": {"name": name, "labels": {"a": "b"}}}
+    return {**build_gizmo(version, spec), "metadata": {"name": name, "labels": {"a": "b"}}}
 
 
 async def read(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:

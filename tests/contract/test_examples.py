@@ -29,7 +29,7 @@ from examples import inventory, teams, websites
 from tests.contract.conftest import administrator, ask
 from tests.contract.test_controllers import is_gone
 from tests.contract.test_readme import MERGE, wait_for_object
-from tests.controller.certs import authority_and_pair
+from tests.controller.certs import create_authority_and_pair
 from tests.polling import SECONDS
 
 EXAMPLES = Path(teams.__file__).parent
@@ -245,7 +245,7 @@ async def team_operator(
     framework: str, plane: Plane, admin: httpx.AsyncClient, folder: Path
 ) -> AsyncIterator[None]:
     if framework == "kopf":
-        authority, pair = authority_and_pair()
+        authority, pair = create_authority_and_pair()
         files = {
             "WEBHOOK_CA": authority,
             "WEBHOOK_CERTIFICATE": pair.certificate,

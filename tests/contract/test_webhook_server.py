@@ -14,7 +14,7 @@ from controller.errors import Cause
 from controller.options import SelfSigned
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
 from envtest.plane import RunningControlPlane as Plane
-from tests.envtest.samples import GROUP, PATH, crd, gauge
+from tests.envtest.samples import GROUP, PATH, build_gauge, build_gauge_definition
 from tests.polling import SECONDS
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -105,7 +105,7 @@ async def create_once_served(admin: httpx.AsyncClient, body: dict[str, Any]) -> 
 async def test_an_api_server_trusts_our_webhooks_and_enforces_their_answers(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await plane.install_crds([crd()])
+    await plane.install_crds([build_gauge_definition()])
     async with serving(plane, tmp_path) as manager:
         url = f"https://127.0.0.1:{manager.webhook_port}"
         for kind, name, path, operations in (
@@ -116,7 +116,7 @@ async def test_an_api_server_trusts_our_webhooks_and_enforces_their_answers(
             created = await admin.post(f"{ADMISSION}/{kind.lower()}s", json=body)
             assert created.status_code == 201, created.text
 
-        created = await create_once_served(admin, gauge("a"))
+        created = await create_once_served(admin, build_gauge("a"))
         assert (created.status_code, created.json()["spec"]["place"]) == (201, "hall")
         assert "this gauge is new" in created.headers["Warning"]
 

@@ -60,8 +60,8 @@ class Election:
         return spec
 
 
-async def playing(play: Callable[[Election], Any]) -> Election:
-    """Let `a` win, let `b` wait, and play."""
+async def play_election(play: Callable[[Election], Any]) -> Election:
+    """Return an election in which `a` leads and `b` is a candidate, after `play` has run on it."""
     election = Election()
     async with anyio.create_task_group() as group:
         group.start_soon(election.a.run)
@@ -74,7 +74,7 @@ async def playing(play: Callable[[Election], Any]) -> Election:
     return election
 
 
-def old_record() -> dict[str, Any]:
+def build_old_record() -> dict[str, Any]:
     """Return a record of a holder whose clock is a year behind ours."""
     return {
         "holderIdentity": "a",

@@ -20,7 +20,7 @@ class Pair:
 
 
 @lru_cache
-def authority_and_pair(*, complete: bool = True) -> tuple[bytes, Pair]:
+def create_authority_and_pair(*, complete: bool = True) -> tuple[bytes, Pair]:
     """Return an authority and a certificate by it, for 127.0.0.1 and as a client.
 
     Args:
@@ -29,26 +29,26 @@ def authority_and_pair(*, complete: bool = True) -> tuple[bytes, Pair]:
     """
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
-    ca = _builder(ca_name, ca_name, ca_key).add_extension(
+    ca = _create_builder(ca_name, ca_name, ca_key).add_extension(
         x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
     if complete:
         ca = ca.add_extension(
             x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
-        ).add_extension(_usage(signs_certificates=True), critical=True)
+        ).add_extension(_create_usage(signs_certificates=True), critical=True)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "admin")])
     alternatives = [
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
         x509.DNSName("api.example.com"),
     ]
-    leaf = _builder(name, ca_name, key).add_extension(
+    leaf = _create_builder(name, ca_name, key).add_extension(
         x509.SubjectAlternativeName(alternatives), critical=False
     )
     if complete:
         leaf = leaf.add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
             critical=False,
-        ).add_extension(_usage(signs_certificates=False), critical=True)
+        ).add_extension(_create_usage(signs_certificates=False), critical=True)
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -60,7 +60,7 @@ def authority_and_pair(*, complete: bool = True) -> tuple[bytes, Pair]:
 
 
 @lru_cache
-def encrypted_key() -> bytes:
+def create_encrypted_key() -> bytes:
     """Return a key that asks for a password."""
     key = ec.generate_private_key(ec.SECP256R1())
     encryption = serialization.BestAvailableEncryption(b"secret")
@@ -69,7 +69,7 @@ def encrypted_key() -> bytes:
     )
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _create_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -83,7 +83,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _builder(
+def _create_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)

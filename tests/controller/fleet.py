@@ -115,7 +115,7 @@ class Fleet:
 
 
 @asynccontextmanager
-async def running(fleet: Fleet) -> AsyncIterator[None]:
+async def run_fleet(fleet: Fleet) -> AsyncIterator[None]:
     """Run the view of a fleet."""
     async with anyio.create_task_group() as group:
         group.start_soon(fleet.clusters.run)

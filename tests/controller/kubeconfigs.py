@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 
-def kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> Path:
+def write_kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> Path:
     """Write a kubeconfig with the contexts `one` (this user) and `two` (a user with `as`)."""
     document = {
         "apiVersion": "v1",

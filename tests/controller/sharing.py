@@ -268,8 +268,8 @@ class Room:
 
 
 @asynccontextmanager
-async def sharing(shards: int = SHARDS) -> AsyncIterator[Room]:
-    """Return a room; whatever runs in it is cancelled in the end."""
+async def open_room(shards: int = SHARDS) -> AsyncIterator[Room]:
+    """Yield a room; all that runs in it is cancelled when the context ends."""
     async with anyio.create_task_group() as group:
         room = Room(group, shards)
         yield room

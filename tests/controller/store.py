@@ -113,7 +113,7 @@ class StoreTransport(Transport):
 
     def _list(self, path: str) -> dict[str, Any]:
         objects = self.store.objects.items()
-        items = [obj for key, obj in objects if _within(key, path)]
+        items = [obj for key, obj in objects if _is_within(key, path)]
         return {"kind": "List", "metadata": self.store.version, "items": items}
 
     def _answer(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class StoreTransport(Transport):
             while position < len(self.store.log) and not self.watches_stalled:
                 kind, at, obj = self.store.log[position]
                 position += 1
-                if _within(at, path) and int(obj["metadata"]["resourceVersion"]) > since:
+                if _is_within(at, path) and int(obj["metadata"]["resourceVersion"]) > since:
                     yield msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
             await self.store.happened.wait()
 
@@ -164,7 +164,7 @@ def refuse_initial_events(query: Mapping[str, str]) -> None:
         raise Invalid(422, "Invalid", message)
 
 
-def _within(path: str, collection: str) -> bool:
-    """Whether an object's path lies in a collection, which may span all namespaces."""
+def _is_within(path: str, collection: str) -> bool:
+    """Return whether an object's path lies in a collection, which may span all namespaces."""
     own = path.rpartition("/")[0]
     return collection in (own, re.sub("/namespaces/[^/]+", "", own))

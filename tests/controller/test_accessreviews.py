@@ -63,17 +63,17 @@ class Harness:
         self.cluster = Cluster()
         self.reviewer = AccessReviewer(self.cluster, self.clock)
 
-    async def refusal(self, authorization: str = "Bearer good") -> PageResponse | None:
+    async def request_refusal(self, authorization: str = "Bearer good") -> PageResponse | None:
         return await self.reviewer.guard("GET", "/metrics", authorization)
 
-    async def code(self, authorization: str = "Bearer good") -> int:
-        refusal = await self.refusal(authorization)
+    async def request_status(self, authorization: str = "Bearer good") -> int:
+        refusal = await self.request_refusal(authorization)
         return 200 if refusal is None else refusal.status
 
 
 async def test_an_authorised_user_is_let_in_and_the_review_has_all_fields_of_the_user() -> None:
     harness = Harness()
-    assert await harness.code() == 200
+    assert await harness.request_status() == 200
     assert harness.cluster.spec == {
         "user": "scraper",
         "uid": "1",
@@ -86,66 +86,66 @@ async def test_an_authorised_user_is_let_in_and_the_review_has_all_fields_of_the
 @pytest.mark.parametrize("header", ["", "Basic Z29vZA==", "Bearer", "Bearer ", "good"])
 async def test_without_a_bearer_token_no_review_is_sent(header: str) -> None:
     harness = Harness()
-    assert await harness.code(header) == 401
+    assert await harness.request_status(header) == 401
     assert harness.cluster.asked == []
 
 
 async def test_an_invalid_token_is_401_and_not_cached() -> None:
     harness = Harness()
-    assert await harness.code("Bearer new") == 401
+    assert await harness.request_status("Bearer new") == 401
     harness.cluster.tokens["new"] = SCRAPER
-    assert await harness.code("Bearer new") == 200
+    assert await harness.request_status("Bearer new") == 200
 
 
 async def test_an_unauthorised_user_is_403_by_name() -> None:
     harness = Harness()
     harness.cluster.tokens["bob"] = {"username": "bob"}
-    refusal = await harness.refusal("bearer bob")
+    refusal = await harness.request_refusal("bearer bob")
     assert refusal == PageResponse(b"Authorization denied for user bob", 403)
 
 
 async def test_review_results_are_cached_for_a_short_time() -> None:
     harness = Harness()
     for _ in range(10):
-        assert await harness.code() == 200
+        assert await harness.request_status() == 200
     assert harness.cluster.asked == ["TokenReview", "SubjectAccessReview"]
     await harness.clock.advance(60)
-    await harness.code()
+    await harness.request_status()
     assert harness.cluster.asked[2:] == ["TokenReview"]
     harness.cluster.rights.clear()
     await harness.clock.advance(239)
-    assert await harness.code() == 200
+    assert await harness.request_status() == 200
     await harness.clock.advance(1)
-    assert await harness.code() == 403
+    assert await harness.request_status() == 403
 
 
 async def test_a_denial_is_cached_for_a_shorter_time() -> None:
     harness = Harness()
     rights, harness.cluster.rights = harness.cluster.rights, set()
-    assert await harness.code() == 403
+    assert await harness.request_status() == 403
     harness.cluster.rights = rights
     await harness.clock.advance(29)
-    assert await harness.code() == 403
+    assert await harness.request_status() == 403
     await harness.clock.advance(1)
-    assert await harness.code() == 200
+    assert await harness.request_status() == 200
 
 
 async def test_requests_fail_with_500_while_the_api_server_does_not_answer() -> None:
     harness = Harness()
     harness.cluster.down = True
-    assert await harness.code() == 500
+    assert await harness.request_status() == 500
     harness.cluster.down = False
-    assert await harness.code() == 200
+    assert await harness.request_status() == 200
 
 
 async def test_the_number_of_cached_results_is_limited() -> None:
     harness = Harness()
     for number in range(MAX_CACHED + 10):
         harness.cluster.tokens[f"t{number}"] = SCRAPER
-        await harness.code(f"Bearer t{number}")
+        await harness.request_status(f"Bearer t{number}")
     asked = len(harness.cluster.asked)
-    await harness.code("Bearer t0")
-    await harness.code(f"Bearer t{MAX_CACHED + 9}")
+    await harness.request_status("Bearer t0")
+    await harness.request_status(f"Bearer t{MAX_CACHED + 9}")
     assert len(harness.cluster.asked) == asked + 1
 
 
@@ -154,7 +154,7 @@ async def test_concurrent_requests_are_all_answered() -> None:
     codes: list[int] = []
 
     async def scrape() -> None:
-        codes.append(await harness.code())
+        codes.append(await harness.request_status())
 
     async with anyio.create_task_group() as group:
         for _ in range(5):

@@ -17,7 +17,7 @@ from typing_extensions import override
 from controller.cache import Cache, Change
 from controller.codec import Added, Deleted, Modified, Unreadable
 from controller.meta import Key, Version
-from tests.controller.widgets import WIDGETS, Widget, widget
+from tests.controller.widgets import WIDGETS, Widget, build_widget
 
 NAMES = st.sampled_from(["a", "b", "c"])
 COLORS = st.sampled_from(["red", "green"])
@@ -40,7 +40,7 @@ class ServerModel:
         old = self.live.get(name)
         self.births += old is None
         uid = old.metadata.uid if old else f"{name}-{self.births}"
-        new = widget(name, self.revision, uid=uid, color=color)
+        new = build_widget(name, self.revision, uid=uid, color=color)
         self.live[name] = new
         self.events.append(Modified(new) if old else Added(new))
         return new
@@ -49,7 +49,7 @@ class ServerModel:
         """Delete; returns the last version as it was, the answer to removing the finalizer."""
         self.revision += 1
         old = self.live.pop(name)
-        last = widget(name, self.revision, uid=old.metadata.uid, color=old.spec.color)
+        last = build_widget(name, self.revision, uid=old.metadata.uid, color=old.spec.color)
         self.events.append(Deleted(last))
         return old
 
@@ -297,7 +297,7 @@ TestCache = pytest.mark.slow(CacheMachine.TestCase)
 
 def test_an_event_that_cannot_be_decoded_moves_the_position() -> None:
     cache = Cache(WIDGETS)
-    cache.replace([widget("a", 1)], 5)
+    cache.replace([build_widget("a", 1)], 5)
     cache.apply(Unreadable(Key("default", "x"), 6, "odd"))
     assert cache.position == 6
     assert dict(cache.unreadable) == {Key("default", "x"): "odd"}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from controller.cache import Cache
 from controller.cacheparts import CachePart
 from controller.codec import Deleted, Modified
-from tests.controller.widgets import WIDGETS, widget
+from tests.controller.widgets import WIDGETS, build_widget
 
 CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["in", "out", "gone"])))
 
@@ -18,23 +18,23 @@ def test_a_partial_view_follows_its_cache(
 ) -> None:
     cache, revision = Cache(WIDGETS), 1
 
-    def happen(changes: list[tuple[str, str]]) -> None:
+    def apply_changes(changes: list[tuple[str, str]]) -> None:
         nonlocal revision
         for name, color in changes:
             revision += 1
-            changed = widget(name, revision, color=color)
+            changed = build_widget(name, revision, color=color)
             cache.apply(Deleted(changed) if color == "gone" else Modified(changed))
 
-    def names_found() -> list[str]:
+    def list_part_names() -> list[str]:
         return sorted(cached.metadata.name for cached in part)
 
-    def names_expected() -> list[str]:
+    def list_expected_names() -> list[str]:
         return sorted(cached.metadata.name for cached in cache if cached.spec.color == "in")
 
-    happen(early)
+    apply_changes(early)
     part = CachePart(cache, lambda cached: cached.spec.color == "in")
-    assert names_found() == names_expected()
-    happen(late)
-    assert names_found() == names_expected()
-    cache.replace([widget(name, revision, color="in") for name in listed], revision + 1)
-    assert names_found() == names_expected()
+    assert list_part_names() == list_expected_names()
+    apply_changes(late)
+    assert list_part_names() == list_expected_names()
+    cache.replace([build_widget(name, revision, color="in") for name in listed], revision + 1)
+    assert list_part_names() == list_expected_names()

@@ -35,7 +35,7 @@ from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock, settle
 from tests.controller.scripted import Scripted
 from tests.controller.store import Store, StoreTransport
-from tests.controller.widgets import WIDGETS, Widget, widget
+from tests.controller.widgets import WIDGETS, Widget, build_widget
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -70,39 +70,39 @@ async def reconcile(_: Key) -> Outcome:
     return SETTLED
 
 
-def informer() -> Informer[Widget]:
+def create_informer() -> Informer[Widget]:
     return Informer(WIDGETS, Scripted([]), VirtualClock())
 
 
-def manager_with(**functions: Any) -> Controller:
+def create_controller_with(**functions: Any) -> Controller:
     manager = Manager(StoreTransport(Store()), clock=VirtualClock())
     watch = Watch(manager.informer(WIDGETS), to_self)
     return manager.controller("widget", reconcile, watches=[watch], **functions)
 
 
 REGISTRATIONS: dict[str, Callable[[Any], object]] = {
-    "mapping": lambda function: Watch(informer(), function),
-    "predicate": lambda function: Watch(informer(), to_self, function),
-    "delay": lambda function: Watch(informer(), to_self, delay=function),
-    "cluster mapping": lambda function: ClusterWatch(kind_of_clusters(), function),
+    "mapping": lambda function: Watch(create_informer(), function),
+    "predicate": lambda function: Watch(create_informer(), to_self, function),
+    "delay": lambda function: Watch(create_informer(), to_self, delay=function),
+    "cluster mapping": lambda function: ClusterWatch(create_cluster_kind(), function),
     "cluster predicate": lambda function: ClusterWatch(
-        kind_of_clusters(), function_of_two, function
+        create_cluster_kind(), take_two_arguments, function
     ),
     "index": lambda function: Cache(WIDGETS, indexes={"color": function}),
-    "handler": lambda function: informer().add_handler(function),
-    "handler of clusters": lambda function: kind_of_clusters().add_handler(function),
-    "group": lambda function: manager_with(group=function),
-    "shard_by": lambda function: manager_with(shard_by=function),
-    "forget": lambda function: manager_with(forget=function),
+    "handler": lambda function: create_informer().add_handler(function),
+    "handler of clusters": lambda function: create_cluster_kind().add_handler(function),
+    "group": lambda function: create_controller_with(group=function),
+    "shard_by": lambda function: create_controller_with(shard_by=function),
+    "forget": lambda function: create_controller_with(forget=function),
     "health check": lambda function: Check("ours", function),
 }
 
 
-def function_of_two(_: Key, obj: Widget) -> list[Key]:
+def take_two_arguments(_: Key, obj: Widget) -> list[Key]:
     return [obj.metadata.key]
 
 
-def kind_of_clusters() -> ClusterKind[Widget]:
+def create_cluster_kind() -> ClusterKind[Widget]:
     return ClusterKind(WIDGETS, Scope(), indexes={}, mark_used=lambda _: None)
 
 
@@ -193,12 +193,12 @@ class Harness:
         )
 
 
-def keys_and_a_text(_: Widget) -> Iterator[Any]:
+def yield_key_and_text(_: Widget) -> Iterator[Any]:
     yield A
     yield "default/a"
 
 
-def coroutine_of(_: object) -> Any:
+def return_coroutine(_: object) -> Any:
     return answer_later()
 
 
@@ -209,16 +209,16 @@ WRONG_RESULTS: list[tuple[str, Callable[..., Any], str]] = [
     ("mapping", lambda _: [("default", "a")], "returned ('default', 'a') among its keys"),
     ("mapping", lambda _: [Key("default", None)], "among its keys"),  # type: ignore[arg-type]
     ("mapping", lambda _: {A: 1}, "return a collection of keys"),
-    ("mapping", keys_and_a_text, "returned 'default/a' among its keys"),
-    ("mapping", coroutine_of, "which nothing awaits"),
+    ("mapping", yield_key_and_text, "returned 'default/a' among its keys"),
+    ("mapping", return_coroutine, "which nothing awaits"),
     ("mapping", lambda _: yield_later(), "which nothing awaits"),
     ("predicate", lambda _: None, "returned None: return True or False"),
-    ("predicate", coroutine_of, "which nothing awaits"),
+    ("predicate", return_coroutine, "which nothing awaits"),
     ("delay", lambda _: None, "returned None: return seconds"),
     ("delay", lambda _: True, "returned True: return seconds"),
     ("delay", lambda _: math.nan, "returned nan: return seconds from 0 on"),
     ("delay", lambda _: -1, "returned -1: return seconds from 0 on"),
-    ("delay", coroutine_of, "which nothing awaits"),
+    ("delay", return_coroutine, "which nothing awaits"),
 ]
 
 
@@ -264,25 +264,25 @@ class UnshowableError(Unshowable, Exception):
     """An error that has no representation."""
 
 
-def raising(error: BaseException) -> Callable[..., Any]:
+def create_raising_function(error: BaseException) -> Callable[..., Any]:
     def function(*_: object) -> Any:
         raise error
 
     return function
 
 
-def keys_and_a_cancellation(*_: object) -> Iterator[Any]:
+def yield_key_and_cancel(*_: object) -> Iterator[Any]:
     yield A
     raise asyncio.CancelledError
 
 
 BROKEN: dict[str, Callable[..., Any]] = {
-    "cancellation": raising(asyncio.CancelledError()),
-    "end of a generator": raising(GeneratorExit()),
-    "group of errors": raising(BaseExceptionGroup("two", [GeneratorExit()])),
-    "error that cannot be shown": raising(UnshowableError()),
+    "cancellation": create_raising_function(asyncio.CancelledError()),
+    "end of a generator": create_raising_function(GeneratorExit()),
+    "group of errors": create_raising_function(BaseExceptionGroup("two", [GeneratorExit()])),
+    "error that cannot be shown": create_raising_function(UnshowableError()),
     "value that cannot be shown": lambda *_: Unshowable(),
-    "generator that is cancelled midway": keys_and_a_cancellation,
+    "generator that is cancelled midway": yield_key_and_cancel,
 }
 
 
@@ -317,7 +317,7 @@ async def test_whatever_other_functions_raise_ends_no_caller(
     cache = Cache(WIDGETS, indexes={"color": function})
     levels = ReadyLevels[Key](group=function)
     with capture_logs():
-        cache.replace([widget("a", 1)], 1)
+        cache.replace([build_widget("a", 1)], 1)
         levels.push(A, 0, 0.0)
     assert "index 'color' raised" in cache.unreadable[A]
     assert levels.pop(1.0) is not None
@@ -385,13 +385,13 @@ def test_an_index_function_with_values_that_are_no_texts_is_named(values: Any) -
         return values
 
     cache = Cache(WIDGETS, indexes={"color": colors})
-    cache.replace([widget("a", 1)], 1)
+    cache.replace([build_widget("a", 1)], 1)
     assert f"{__name__}." in cache.unreadable[A]
     assert "colors returned" in cache.unreadable[A]
 
 
 def test_keys_whose_group_function_returns_a_coroutine_share_a_turn() -> None:
-    levels = ReadyLevels[Key](group=coroutine_of)
+    levels = ReadyLevels[Key](group=return_coroutine)
     with capture_logs() as lines:
         levels.push(A, 0, 0.0)
         levels.push(B, 0, 0.0)
@@ -401,10 +401,10 @@ def test_keys_whose_group_function_returns_a_coroutine_share_a_turn() -> None:
 
 
 async def test_a_handler_that_returns_a_coroutine_gets_the_object_again() -> None:
-    watched = informer()
+    watched = create_informer()
     with capture_logs() as lines:
-        watched.add_handler(coroutine_of)
-        watched.cache.replace([widget("a", 1)], 1)
+        watched.add_handler(return_coroutine)
+        watched.cache.replace([build_widget("a", 1)], 1)
     assert [line["event"] for line in lines] == ["event handler raised"]
     assert "coroutine_of returned" in str(lines[0]["exc_info"])
 

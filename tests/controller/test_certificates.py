@@ -18,7 +18,7 @@ FIRST = datetime(1951, 1, 1, tzinfo=UTC)
 DATES = st.integers(0, 8000 * 365 * 86400).map(lambda seconds: FIRST + timedelta(seconds=seconds))
 
 
-def certificate(until: datetime, name: str = "x", serial: int = 1) -> bytes:
+def create_certificate(until: datetime, name: str = "x", serial: int = 1) -> bytes:
     """Return a certificate, PEM."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     builder = x509.CertificateBuilder(subject, subject, KEY.public_key(), serial)
@@ -31,7 +31,7 @@ def certificate(until: datetime, name: str = "x", serial: int = 1) -> bytes:
 def test_the_date_is_found_whatever_fields_precede_it(
     until: datetime, name: str, serial: int
 ) -> None:
-    pem = certificate(until, name, serial)
+    pem = create_certificate(until, name, serial)
     read = x509.load_pem_x509_certificate(pem).not_valid_after_utc
     assert parse_expiry(b"words before\n" + pem + pem) == read == until
 
@@ -58,7 +58,7 @@ UNTIL = datetime(2030, 5, 1, tzinfo=UTC)
 
 def test_a_pair_that_cannot_be_used_is_logged_again_after_a_good_one() -> None:
     holder = ServingCertificate("webhook", CertificateMetrics(CollectorRegistry()))
-    good, bad = certificate(UNTIL), certificate(UNTIL)[:99]
+    good, bad = create_certificate(UNTIL), create_certificate(UNTIL)[:99]
     with capture_logs() as lines:
         for pair in (good, bad, bad, good, bad):
             holder.replace(pair, PRIVATE_KEY)
@@ -69,8 +69,8 @@ def test_a_pair_that_cannot_be_used_is_logged_again_after_a_good_one() -> None:
 def test_the_expiry_of_the_present_certificate_is_a_metric() -> None:
     registry = CollectorRegistry()
     holder = ServingCertificate("webhook", CertificateMetrics(registry))
-    assert holder.replace(certificate(UNTIL), PRIVATE_KEY)
-    assert not holder.replace(certificate(UNTIL + timedelta(days=1))[:99], PRIVATE_KEY)
+    assert holder.replace(create_certificate(UNTIL), PRIVATE_KEY)
+    assert not holder.replace(create_certificate(UNTIL + timedelta(days=1))[:99], PRIVATE_KEY)
     name = "controller_certificate_expiry_timestamp_seconds"
     expiry = registry.get_sample_value(name, {"server": "webhook"})
     assert expiry == UNTIL.timestamp()

@@ -23,7 +23,7 @@ from controller.resource import Resource
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
-from tests.controller.widgets import WIDGETS, Widget, listing, widget, wire
+from tests.controller.widgets import WIDGETS, Widget, build_list, build_widget, encode_widget
 
 A = Key("default", "a")
 COLLECTION = "/apis/example.com/v1/namespaces/default/widgets"
@@ -54,37 +54,38 @@ class Recording(Scripted):
         return await super().request(method, path, query=query)
 
 
-def answering(*answers: object) -> tuple[Client, Recording]:
+def create_answering_client(*answers: object) -> tuple[Client, Recording]:
     server = Recording([a if isinstance(a, bytes | Exception) else encode(a) for a in answers])
     return Client(server), server
 
 
 def encode(answer: object) -> bytes:
-    return json.dumps(wire(answer) if isinstance(answer, Widget) else answer).encode()
+    return json.dumps(encode_widget(answer) if isinstance(answer, Widget) else answer).encode()
 
 
 async def test_get_reads_one_object() -> None:
-    client, server = answering(widget("a", 7))
-    assert await client.get(WIDGETS, A) == widget("a", 7)
+    client, server = create_answering_client(build_widget("a", 7))
+    assert await client.get(WIDGETS, A) == build_widget("a", 7)
     assert server.sent == [("GET", f"{COLLECTION}/a", {}, None, "application/json")]
 
 
 async def test_a_list_reads_the_newest_state_in_pages_with_its_selectors() -> None:
-    client, server = answering(
-        listing(9, widget("a", 1), continuation="more"), listing(9, widget("b", 2))
+    client, server = create_answering_client(
+        build_list(9, build_widget("a", 1), continuation="more"),
+        build_list(9, build_widget("b", 2)),
     )
     page = await client.list(WIDGETS, namespace="default", labels="x=y", fields="metadata.name=a")
-    assert (page.items, page.revision) == ((widget("a", 1), widget("b", 2)), 9)
+    assert (page.items, page.revision) == ((build_widget("a", 1), build_widget("b", 2)), 9)
     first = {"limit": "500", "labelSelector": "x=y", "fieldSelector": "metadata.name=a"}
     assert [query for _, _, query, _, _ in server.sent] == [first, first | {"continue": "more"}]
     assert {path for _, path, _, _, _ in server.sent} == {COLLECTION}
 
 
 async def test_a_list_whose_continue_token_expires_is_still_complete() -> None:
-    client, server = answering(
-        listing(9, widget("a", 1), continuation="more"),
+    client, server = create_answering_client(
+        build_list(9, build_widget("a", 1), continuation="more"),
         Expired(410, "Expired", "token"),
-        listing(12, widget("a", 1), widget("b", 11)),
+        build_list(12, build_widget("a", 1), build_widget("b", 11)),
     )
     page = await client.list(WIDGETS)
     assert [item.metadata.name for item in page.items] == ["a", "b"]
@@ -93,13 +94,13 @@ async def test_a_list_whose_continue_token_expires_is_still_complete() -> None:
 
 
 async def test_a_list_whose_first_page_is_expired_raises() -> None:
-    client, _ = answering(Expired(410, "Expired", "odd"))
+    client, _ = create_answering_client(Expired(410, "Expired", "odd"))
     with pytest.raises(Expired):
         await client.list(WIDGETS)
 
 
 async def test_create_adds_api_version_kind_and_namespace() -> None:
-    client, server = answering(widget("a", 1))
+    client, server = create_answering_client(build_widget("a", 1))
     body = {"metadata": {"name": "a"}, "spec": {"color": "red"}}
     await client.create(WIDGETS, "default", body, field_manager="me")
     assert server.sent == [
@@ -120,7 +121,7 @@ async def test_create_adds_api_version_kind_and_namespace() -> None:
 
 
 async def test_a_patch_carries_version_and_uid_and_does_not_change_the_argument() -> None:
-    client, server = answering(widget("a", 8), widget("a", 9))
+    client, server = create_answering_client(build_widget("a", 8), build_widget("a", 9))
     patch = {"metadata": {"labels": {"x": "y"}}}
     await client.patch(WIDGETS, AT, patch)
     await client.patch(WIDGETS, AT, {"status": {"phase": "On"}}, subresource="status")
@@ -142,7 +143,7 @@ async def test_a_patch_carries_version_and_uid_and_does_not_change_the_argument(
 
 
 async def test_a_replacement_carries_version_and_uid() -> None:
-    client, server = answering(widget("a", 8))
+    client, server = create_answering_client(build_widget("a", 8))
     await client.replace(WIDGETS, AT, {"spec": {"size": 3}})
     method, path, _, body, _ = server.sent[0]
     assert (method, path) == ("PUT", f"{COLLECTION}/a")
@@ -162,7 +163,7 @@ async def test_a_replacement_carries_version_and_uid() -> None:
     ],
 )
 async def test_no_write_is_sent_without_a_version_as_precondition(blank: Version) -> None:
-    client, server = answering()
+    client, server = create_answering_client()
     with pytest.raises(MalformedAnswer, match="to be a precondition"):
         await client.patch(WIDGETS, blank, {})
     with pytest.raises(MalformedAnswer, match="to be a precondition"):
@@ -172,8 +173,8 @@ async def test_no_write_is_sent_without_a_version_as_precondition(blank: Version
     assert server.sent == []
 
 
-def terminating(**meta: object) -> dict[str, Any]:
-    obj = wire(widget("a", 8))
+def build_terminating_widget(**meta: object) -> dict[str, Any]:
+    obj = encode_widget(build_widget("a", 8))
     obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} | meta
     return obj
 
@@ -182,10 +183,10 @@ def terminating(**meta: object) -> dict[str, Any]:
     ("answer", "there"),
     [
         ({"kind": "Status", "status": "Success", "metadata": {}}, False),
-        (terminating(), False),
-        (wire(widget("a", 8)), False),
-        (terminating(finalizers=["x/y"]), True),
-        (terminating(deletionGracePeriodSeconds=30), True),
+        (build_terminating_widget(), False),
+        (encode_widget(build_widget("a", 8)), False),
+        (build_terminating_widget(finalizers=["x/y"]), True),
+        (build_terminating_widget(deletionGracePeriodSeconds=30), True),
     ],
     ids=["status", "last state", "last state of old", "held", "grace"],
 )
@@ -206,7 +207,7 @@ async def test_a_deletion_returns_the_object_if_it_still_exists(
 
 
 async def test_apply_sends_its_manager_and_version() -> None:
-    client, server = answering(widget("a", 8))
+    client, server = create_answering_client(build_widget("a", 8))
     await client.apply(WIDGETS, A, {"spec": {"size": 3}}, manager="me", force=True, version="7")
     assert server.sent == [
         (
@@ -227,27 +228,31 @@ async def test_apply_sends_its_manager_and_version() -> None:
 async def test_every_object_in_a_response_is_passed_to_on_object_and_no_error() -> None:
     seen: list[tuple[str, Object]] = []
     server = Recording(
-        [encode(widget("a", 7)), Conflict(409, "Conflict", "no"), encode(widget("a", 8))]
+        [
+            encode(build_widget("a", 7)),
+            Conflict(409, "Conflict", "no"),
+            encode(build_widget("a", 8)),
+        ]
     )
     client = Client(server, on_object=lambda resource, obj: seen.append((resource.kind, obj)))
     await client.get(WIDGETS, A)
     with pytest.raises(Conflict):
         await client.patch(WIDGETS, AT, {})
     await client.patch(WIDGETS, AT, {})
-    assert seen == [("Widget", widget("a", 7)), ("Widget", widget("a", 8))]
+    assert seen == [("Widget", build_widget("a", 7)), ("Widget", build_widget("a", 8))]
 
 
 @pytest.mark.parametrize(
     "answer", [b"<html>", b"[]", b"{}", b'{"metadata": {}}', b'{"metadata": {"name": 3}}']
 )
 async def test_a_response_that_is_no_object_of_the_kind_is_malformed(answer: bytes) -> None:
-    client, _ = answering(answer)
+    client, _ = create_answering_client(answer)
     with pytest.raises(MalformedAnswer, match="the answer is not a Widget"):
         await client.get(WIDGETS, A)
 
 
 async def test_writes_have_the_client_s_field_manager() -> None:
-    server = Recording([encode(widget("a", 8))] * 2)
+    server = Recording([encode(build_widget("a", 8))] * 2)
     client = Client(server, field_manager="us")
     await client.patch(WIDGETS, AT, {})
     await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
@@ -262,7 +267,7 @@ KINDS = {"kind": "APIResourceList", "resources": [{"name": "widgets"}, {"name": 
 
 
 async def test_a_kind_is_served_when_discovery_lists_it() -> None:
-    client, _ = answering(GROUPS, KINDS)
+    client, _ = create_answering_client(GROUPS, KINDS)
     assert await client.is_served(WIDGETS)
 
 
@@ -277,7 +282,7 @@ NOT_LISTED = pytest.mark.parametrize(
 )
 
 
-def definitions(
+def build_definition_list(
     *, version: str = "v1", is_served: bool = True, established: str = "True"
 ) -> dict[str, Any]:
     """Return a list with the CustomResourceDefinition of the widgets."""
@@ -300,12 +305,12 @@ async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves
     answers: list[object],
 ) -> None:
     for listed in (
-        {**definitions(), "items": []},
-        definitions(version="v2"),
-        definitions(is_served=False),
-        definitions(established="False"),
+        {**build_definition_list(), "items": []},
+        build_definition_list(version="v2"),
+        build_definition_list(is_served=False),
+        build_definition_list(established="False"),
     ):
-        client, server = answering(*answers, listed)
+        client, server = create_answering_client(*answers, listed)
         assert not await client.is_served(WIDGETS)
         _, path, query, *_ = server.sent[-1]
         assert path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -316,14 +321,14 @@ async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves
 async def test_a_kind_that_discovery_lacks_and_a_definition_serves_is_not_known_to_be_absent(
     answers: list[object],
 ) -> None:
-    client, _ = answering(*answers, definitions())
+    client, _ = create_answering_client(*answers, build_definition_list())
     with pytest.raises(DiscoveryIncomplete, match="the API server may have just started"):
         await client.is_served(WIDGETS)
 
 
 @NOT_LISTED
 async def test_who_may_not_read_definitions_believes_discovery(answers: list[object]) -> None:
-    client, _ = answering(*answers, Forbidden(403, "Forbidden", "no role"))
+    client, _ = create_answering_client(*answers, Forbidden(403, "Forbidden", "no role"))
     assert not await client.is_served(WIDGETS)
 
 
@@ -336,7 +341,7 @@ async def test_who_may_not_read_definitions_believes_an_absence_after_several_an
     counter = AbsenceCounter(clock)
 
     async def look(*told: object) -> bool:
-        _, server = answering(*told)
+        _, server = create_answering_client(*told)
         return (
             await Client(server, absence_counter=counter)
             .with_field_manager("x")
@@ -361,14 +366,14 @@ async def test_who_may_not_read_definitions_believes_an_absence_after_several_an
 async def test_kinds_are_looked_up_together_and_only_versions_that_are_served_are_asked() -> None:
     gadgets = Resource("example.com", "v1", "Gadget", "gadgets", MetadataOnly)
     other = Resource("other.example", "v1", "Other", "others", MetadataOnly)
-    client, server = answering(GROUPS, KINDS)
+    client, server = create_answering_client(GROUPS, KINDS)
     assert await client.list_served([WIDGETS, gadgets, other]) == {WIDGETS}
     assert [path for _, path, *_ in server.sent] == ["/apis", "/apis/example.com/v1"]
 
 
 async def test_an_object_that_does_not_exist_is_not_found_and_another_404_raises() -> None:
-    client, _ = answering(
-        wire(widget("a", 1)),
+    client, _ = create_answering_client(
+        encode_widget(build_widget("a", 1)),
         NotFound(404, "NotFound", 'widgets "a" not found'),
         NotFound(404, "", "404 page not found"),
     )
@@ -394,7 +399,7 @@ async def test_an_object_that_does_not_exist_is_not_found_and_another_404_raises
 async def test_failed_discovery_raises_instead_of_returning_false(
     answers: list[object], error: type[Exception]
 ) -> None:
-    client, _ = answering(*answers)
+    client, _ = create_answering_client(*answers)
     with pytest.raises(error):
         await client.is_served(WIDGETS)
 
@@ -412,21 +417,21 @@ async def test_failed_discovery_raises_instead_of_returning_false(
 )
 async def test_groups_of_another_form_say_nothing_about_what_is_served(group: object) -> None:
     """The server of a group may be a tenant's own aggregated API."""
-    client, _ = answering({"kind": "APIGroupList", "groups": [group]}, KINDS)
+    client, _ = create_answering_client({"kind": "APIGroupList", "groups": [group]}, KINDS)
     with pytest.raises(MalformedAnswer):
         await client.is_served(WIDGETS)
 
 
 @pytest.mark.parametrize("kind", [5, {"name": ["widgets"]}, {"name": "widgets", "kind": {}}, None])
 async def test_kinds_of_another_form_say_nothing_about_what_is_served(kind: object) -> None:
-    client, _ = answering(GROUPS, {"kind": "APIResourceList", "resources": [kind]})
+    client, _ = create_answering_client(GROUPS, {"kind": "APIResourceList", "resources": [kind]})
     with pytest.raises(MalformedAnswer):
         await client.is_served(WIDGETS)
 
 
 async def test_the_core_group_is_discovered_under_api() -> None:
     core = Resource("", "v1", "Widget", "widgets", Widget)
-    client, server = answering(KINDS)
+    client, server = create_answering_client(KINDS)
     assert await client.is_served(core)
     assert server.sent[0][1] == "/api/v1"
 
@@ -449,15 +454,15 @@ async def test_the_core_group_is_discovered_under_api() -> None:
             "create widgets.example.com default/a",
         ),
         (
-            lambda client: client.patch_status(WIDGETS, widget("a", 1), {}),
+            lambda client: client.patch_status(WIDGETS, build_widget("a", 1), {}),
             "patch widgets.example.com/status default/a",
         ),
         (
-            lambda client: client.replace(WIDGETS, Version.from_object(widget("a", 1)), {}),
+            lambda client: client.replace(WIDGETS, Version.from_object(build_widget("a", 1)), {}),
             "update widgets.example.com default/a",
         ),
         (
-            lambda client: client.delete(WIDGETS, Version.from_object(widget("a", 1))),
+            lambda client: client.delete(WIDGETS, Version.from_object(build_widget("a", 1))),
             "delete widgets.example.com default/a",
         ),
         (

@@ -20,10 +20,10 @@ from controller.renewable import Connection
 from controller.triggers import ClusterWatch
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
-from tests.controller.fleet import Fleet, running
+from tests.controller.fleet import Fleet, run_fleet
 from tests.controller.store import Store, StoreTransport
 from tests.controller.test_manager import Harness
-from tests.controller.test_manager import running as running_manager
+from tests.controller.test_manager import run_harness as run_manager
 from tests.controller.widgets import WIDGETS, Widget
 
 DOWN = NoAnswer("connection refused")
@@ -32,7 +32,7 @@ DOWN = NoAnswer("connection refused")
 async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a", "b")
-    async with running(fleet):
+    async with run_fleet(fleet):
         await fleet.clock.advance(3600)
         assert fleet.opened == []
         assert not fleet.clusters.is_synced(key)
@@ -53,7 +53,7 @@ async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
 async def test_all_callers_share_one_connection_and_one_cache() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a")
-    async with running(fleet):
+    async with run_fleet(fleet):
         for _ in range(3):
             assert fleet.clusters.open(key)
             await fleet.clock.advance(1)
@@ -67,7 +67,7 @@ async def test_clusters_opened_before_the_service_runs_wait_for_it() -> None:
     key = fleet.cluster("one", "a")
     assert fleet.clusters.open(key)
     assert fleet.names(key) is None
-    async with running(fleet):
+    async with run_fleet(fleet):
         assert fleet.names(key) == ["a"]
 
 
@@ -76,7 +76,7 @@ async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -
     key = fleet.cluster("one", "a")
     received: list[tuple[Key, Change[Widget]]] = []
     fleet.widgets.add_handler(lambda cluster, change: received.append((cluster, change)))
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(0)
         fleet.clusters.close(key)
@@ -92,7 +92,7 @@ async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -
 async def test_a_closed_cluster_is_freed_though_its_objects_were_frozen() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a", "b")
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(5)
         cache = fleet.widgets.cache(key)
@@ -115,7 +115,7 @@ async def test_stopping_closes_all_clusters() -> None:
     fleet = Fleet()
     keys = [fleet.cluster(name, "a") for name in ("one", "two", "down")]
     fleet.down[keys[2]] = DOWN
-    async with running(fleet):
+    async with run_fleet(fleet):
         for key in keys:
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
@@ -128,7 +128,7 @@ async def test_stopping_closes_all_clusters() -> None:
 async def test_when_all_slots_are_used_the_least_recently_used_idle_cluster_is_closed() -> None:
     fleet = Fleet(ClusterSettings(limit=2, idle_seconds=60))
     first, two, three = (fleet.cluster(name, "a") for name in ("one", "two", "three"))
-    async with running(fleet):
+    async with run_fleet(fleet):
         assert fleet.clusters.open(first)
         await fleet.clock.advance(10)
         assert fleet.clusters.open(two)
@@ -146,7 +146,7 @@ async def test_when_all_slots_are_used_the_least_recently_used_idle_cluster_is_c
 async def test_a_cluster_that_is_used_keeps_its_slot() -> None:
     fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60))
     cluster, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(cluster)
         for _ in range(100):
             await fleet.clock.advance(50)
@@ -159,7 +159,7 @@ async def test_an_unreachable_cluster_loses_its_slot_and_takes_no_other() -> Non
     fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60, longest_pause=300))
     down, up = fleet.cluster("down"), fleet.cluster("up", "a")
     fleet.down[down] = DOWN
-    async with running(fleet):
+    async with run_fleet(fleet):
         assert fleet.clusters.open(down)
         await fleet.clock.advance(0)
         for _ in range(59):
@@ -183,7 +183,7 @@ async def test_an_unreachable_cluster_is_tried_with_back_off_and_delays_no_other
     fleet = Fleet(ClusterSettings(longest_pause=100))
     down, up = fleet.cluster("down", "late"), fleet.cluster("up", "a")
     fleet.down[down] = DOWN
-    async with running(fleet):
+    async with run_fleet(fleet):
         assert fleet.clusters.open(down)
         assert fleet.clusters.open(up)
         await fleet.clock.advance(0)
@@ -208,7 +208,7 @@ async def test_many_clusters_asked_for_at_once_are_opened_at_a_limited_rate() ->
     keys = [fleet.cluster(f"c{number}", "a") for number in range(100)]
     for key in keys[:50]:
         fleet.down[key] = DOWN  # those cost the others no time
-    async with running(fleet):
+    async with run_fleet(fleet):
         for key in keys:
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
@@ -220,7 +220,7 @@ async def test_many_clusters_asked_for_at_once_are_opened_at_a_limited_rate() ->
 async def test_refused_credentials_are_replaced() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a")
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(60)
         first = fleet.transport(key)
@@ -242,7 +242,7 @@ async def test_credentials_that_stay_refused_are_retried_with_back_off() -> None
     key = fleet.cluster("one", "a")
     refused = Unauthorized(401, "Unauthorized", "who are you?")
 
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         fleet.down[key] = refused
         await fleet.clock.advance(1000)
@@ -258,7 +258,7 @@ async def test_renewed_credentials_are_used_at_once_and_no_event_is_missed() -> 
     fleet.widgets.add_handler(
         lambda _, change: received.append(change.new.metadata.name if change.new else "gone")
     )
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(0)
         await fleet.clusters.renew(key)
@@ -280,7 +280,7 @@ async def test_renewed_credentials_are_used_at_once_and_no_event_is_missed() -> 
 async def test_a_connection_to_another_cluster_shows_nothing_of_the_old_one() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a", "b", "c")
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(0)
         fleet.cluster("one", "b")  # another cluster under the same name
@@ -295,7 +295,7 @@ async def test_a_connection_to_another_cluster_shows_nothing_of_the_old_one() ->
 async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
     fleet = Fleet()
     cluster, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
-    async with running(fleet):
+    async with run_fleet(fleet):
         for key in (cluster, two):
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
@@ -316,7 +316,7 @@ async def test_changes_in_other_clusters_become_keys_here() -> None:
     fleet = Fleet()
     first, two = fleet.cluster("one", "a"), fleet.cluster("two", "b")
     queue = WorkQueue[Key](fleet.clock)
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(first)
         await fleet.clock.advance(0)
         watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,))
@@ -341,7 +341,7 @@ async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> N
     queue = WorkQueue[Key](fleet.clock)
     watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,), lambda change: False)
     watch.connect(queue)
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(first)
         await fleet.clock.advance(0)
         assert queue.statistics().ready == {}
@@ -357,7 +357,7 @@ async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
 
     fleet.widgets.add_handler(failing)
     fleet.widgets.add_handler(lambda cluster, _: seen.append(cluster.name))
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(first)
         await fleet.clock.advance(0)
         fleet.put(first, "b")
@@ -376,7 +376,7 @@ async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
     fleet = Fleet()
     cluster = fleet.cluster("one", "a")
     fleet.down[cluster] = ConfigurationError("the kubeconfig names a program to run")
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(cluster)
         await fleet.clock.advance(0)
         assert "names a program to run" in str(fleet.clusters.last_error(cluster))
@@ -449,7 +449,7 @@ async def test_a_controller_gets_changes_of_clusters_that_run_as_a_service() -> 
     widgets = clusters.kind(WIDGETS)
     watch = ClusterWatch(widgets, lambda cluster, _: (cluster,))
     here.manager.controller("tenant", reconcile, watches=[watch])
-    async with running_manager(here):
+    async with run_manager(here):
         clusters.open(down)
         clusters.open(up)
         await here.clock.advance(0)

@@ -27,13 +27,20 @@ from controller.codec import (
 from controller.errors import Expired, MalformedAnswer, ServerFailure, decode_status
 from controller.meta import Key, ObjectMeta
 from controller.watch import LineSplitter
-from tests.controller.widgets import WIDGETS, bookmark, error, line, widget, wire
+from tests.controller.widgets import (
+    WIDGETS,
+    bookmark,
+    build_error_line,
+    build_widget,
+    encode_widget,
+    line,
+)
 
 
 @pytest.mark.parametrize("kind", [Added, Modified, Deleted])
 def test_an_event_about_an_object_carries_it(kind: type) -> None:
-    event = decode_event(WIDGETS, line(kind.__name__.upper(), widget("a", 7)))
-    assert event == kind(widget("a", 7))
+    event = decode_event(WIDGETS, line(kind.__name__.upper(), build_widget("a", 7)))
+    assert event == kind(build_widget("a", 7))
     assert isinstance(event, kind)
 
 
@@ -45,7 +52,7 @@ def test_a_bookmark_carries_its_position() -> None:
 
 
 def test_an_error_event_is_the_error_that_it_stands_for() -> None:
-    event = decode_event(WIDGETS, error(410, "Expired"))
+    event = decode_event(WIDGETS, build_error_line(410, "Expired"))
     assert isinstance(event, ErrorEvent)
     assert isinstance(event.error, Expired)
     odd = decode_event(WIDGETS, line("ERROR", {"oops": 1}))
@@ -54,7 +61,7 @@ def test_an_error_event_is_the_error_that_it_stands_for() -> None:
 
 
 def test_an_object_that_cannot_be_decoded_is_reported_with_its_key_and_field() -> None:
-    obj = wire(widget("a", 7)) | {"spec": {"size": "large"}}
+    obj = encode_widget(build_widget("a", 7)) | {"spec": {"size": "large"}}
     event = decode_event(WIDGETS, line("DELETED", obj))
     assert event == Unreadable(
         Key("default", "a"), 7, "Expected `int`, got `str` - at `$.spec.size`", deleted=True
@@ -64,7 +71,7 @@ def test_an_object_that_cannot_be_decoded_is_reported_with_its_key_and_field() -
 @pytest.mark.parametrize(
     "event",
     [
-        line("RENAMED", widget("a", 7)),
+        line("RENAMED", build_widget("a", 7)),
         line("ADDED", {"metadata": {"resourceVersion": "7"}}),
         line("ADDED", {"metadata": {"name": "a"}}),
         line("ADDED", {"metadata": {"name": "a", "resourceVersion": "seven"}}),
@@ -84,11 +91,16 @@ def test_random_bytes_on_a_watch_are_malformed_and_nothing_else(noise: bytes) ->
 
 
 def test_one_unreadable_item_does_not_make_the_others_fail() -> None:
-    odd = wire(widget("b", 2)) | {"spec": []}
-    items = [wire(widget("a", 1)), odd, {"metadata": []}, wire(widget("c", 3))]
+    odd = encode_widget(build_widget("b", 2)) | {"spec": []}
+    items = [
+        encode_widget(build_widget("a", 1)),
+        odd,
+        {"metadata": []},
+        encode_widget(build_widget("c", 3)),
+    ]
     data = json.dumps({"metadata": {"resourceVersion": "9"}, "items": items}).encode()
     page = decode_page(WIDGETS, data)
-    assert page.items == (widget("a", 1), widget("c", 3))
+    assert page.items == (build_widget("a", 1), build_widget("c", 3))
     assert set(page.unreadable) == {Key("default", "b"), Key("", "item 2")}
 
 
@@ -106,9 +118,9 @@ class _Outline:
 OUTLINED = replace(WIDGETS, outline=_Outline)
 
 
-def _outlines(spec: object) -> list[_Outline | None]:
+def _decode_outlines(spec: object) -> list[_Outline | None]:
     """Return the outlines that an event and a list make of a widget with this spec."""
-    odd = wire(widget("a", 7)) | {"spec": spec}
+    odd = encode_widget(build_widget("a", 7)) | {"spec": spec}
     event = decode_event(OUTLINED, line("MODIFIED", odd))
     data = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [odd]}).encode()
     page = decode_page(OUTLINED, data)
@@ -118,13 +130,13 @@ def _outlines(spec: object) -> list[_Outline | None]:
 
 
 def test_an_object_that_cannot_be_decoded_has_an_outline() -> None:
-    for outline in _outlines({"size": "large", "colour": "red"}):
+    for outline in _decode_outlines({"size": "large", "colour": "red"}):
         assert outline is not None
         assert (outline.metadata.name, outline.spec.colour) == ("a", "red")
 
 
 def test_an_object_that_does_not_fit_the_outline_has_only_a_reason() -> None:
-    assert _outlines({"size": "large"}) == [None, None]
+    assert _decode_outlines({"size": "large"}) == [None, None]
 
 
 def test_an_empty_list_may_be_null() -> None:

@@ -15,14 +15,14 @@ import yaml
 from controller import config
 from controller.config import connect, read_pod_configuration
 from controller.errors import ConfigurationError, Unauthorized
-from tests.controller.certs import authority_and_pair
-from tests.controller.kubeconfigs import kubeconfig
+from tests.controller.certs import create_authority_and_pair
+from tests.controller.kubeconfigs import write_kubeconfig
 
 pytestmark = pytest.mark.usefixtures("no_cluster")
 
 
 async def connect_and_read(*arguments: Any) -> bytes:
-    """Connect and ask for something."""
+    """Connect with the arguments of `connect`; return the answer to a GET."""
     transport = await connect(*arguments)
     try:
         return await transport.request("GET", "/version")
@@ -31,15 +31,18 @@ async def connect_and_read(*arguments: Any) -> bytes:
 
 
 async def test_a_given_kubeconfig_is_used(tmp_path: Path, server: str) -> None:
-    assert await connect_and_read(kubeconfig(tmp_path / "k", server, {"token": "good"})) == b"{}"
+    assert (
+        await connect_and_read(write_kubeconfig(tmp_path / "k", server, {"token": "good"}))
+        == b"{}"
+    )
 
 
 async def test_the_kubeconfigs_of_the_environment_and_of_the_home_directory_are_used(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kubeconfig(tmp_path / "home" / ".kube" / "config", server, {"token": "good"})
+    write_kubeconfig(tmp_path / "home" / ".kube" / "config", server, {"token": "good"})
     assert await connect_and_read() == b"{}"
-    named_file = kubeconfig(tmp_path / "named", server, {"token": "bad"})
+    named_file = write_kubeconfig(tmp_path / "named", server, {"token": "bad"})
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}{os.pathsep}{named_file}")
     with pytest.raises(Unauthorized):
         await connect_and_read()
@@ -48,7 +51,7 @@ async def test_the_kubeconfigs_of_the_environment_and_of_the_home_directory_are_
 async def test_of_several_kubeconfigs_the_first_current_context_counts_as_in_kubectl(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = kubeconfig(tmp_path / "first", server, {"token": "good"})
+    first = write_kubeconfig(tmp_path / "first", server, {"token": "good"})
     second = tmp_path / "second"
     monkeypatch.setenv("KUBECONFIG", f"{first}{os.pathsep}{second}")
     for current in ("two", ""):
@@ -57,11 +60,11 @@ async def test_of_several_kubeconfigs_the_first_current_context_counts_as_in_kub
         assert await connect_and_read() == b"{}"
 
 
-async def test_clusters_users_and_contexts_may_be_in_a_kubeconfig_each(
+async def test_clusters_users_and_contexts_may_each_be_in_a_kubeconfig_of_their_own(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = kubeconfig(tmp_path / "whole", server, {"token": "good"})
-    document = yaml.safe_load(whole.read_text())
+    complete_file = write_kubeconfig(tmp_path / "complete_file", server, {"token": "good"})
+    document = yaml.safe_load(complete_file.read_text())
     for name in ("clusters", "users", "contexts", "current-context"):
         (tmp_path / name).write_text(yaml.safe_dump({name: document[name]}))
     names = ("users", "clusters", "contexts", "current-context")
@@ -73,7 +76,7 @@ async def test_clusters_users_and_contexts_may_be_in_a_kubeconfig_each(
 async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
     tmp_path: Path, tokens_seen: list[str], server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authority, _ = authority_and_pair()
+    authority, _ = create_authority_and_pair()
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("good\n")
     ca.write_bytes(authority)
@@ -92,7 +95,7 @@ async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
 
 
 def test_a_pod_does_not_load_kubernetes_asyncio(tmp_path: Path) -> None:
-    authority, _ = authority_and_pair()
+    authority, _ = create_authority_and_pair()
     (tmp_path / "token").write_text("good\n")
     (tmp_path / "ca.crt").write_bytes(authority)
     script = (
@@ -115,7 +118,7 @@ def test_a_pod_does_not_load_kubernetes_asyncio(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "authority", "port", "words"),
+    ("token", "authority", "port", "message_part"),
     [
         ("good", "ca", "", "no KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT"),
         (" \n", "ca", "443", "token is empty"),
@@ -124,24 +127,24 @@ def test_a_pod_does_not_load_kubernetes_asyncio(tmp_path: Path) -> None:
     ],
 )
 def test_a_service_account_that_is_not_complete_is_refused(
-    tmp_path: Path, token: str, authority: str | None, port: str, words: str
+    tmp_path: Path, token: str, authority: str | None, port: str, message_part: str
 ) -> None:
     (tmp_path / "token").write_text(token)
     if authority is not None:
         (tmp_path / "ca.crt").write_text(authority)
     service = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": port}
-    with pytest.raises(ConfigurationError, match=words):
+    with pytest.raises(ConfigurationError, match=message_part):
         read_pod_configuration(tmp_path / "token", service)
 
 
 async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path: Path) -> None:
-    authority, pair = authority_and_pair()
+    authority, pair = create_authority_and_pair()
     user = {
         "client-certificate-data": base64.b64encode(pair.certificate).decode(),
         "client-key-data": base64.b64encode(pair.key).decode(),
     }
     ca = {"certificate-authority-data": base64.b64encode(authority).decode()}
-    path = kubeconfig(tmp_path / "k", "https://127.0.0.1:6443", user, **ca)
+    path = write_kubeconfig(tmp_path / "k", "https://127.0.0.1:6443", user, **ca)
     transport = await connect(path)
     await transport.aclose()
     directory = anyio.Path(vars(config)["_create_private_directory"]())
@@ -149,7 +152,7 @@ async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message_part"),
     [
         ("a: [", "is not YAML: "),
         ("a: !!bool x", "is not YAML: "),
@@ -161,14 +164,14 @@ async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path:
     ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_refused_by_name(
-    content: str, words: str, tmp_path: Path
+    content: str, message_part: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "odd"
     path.write_text(content)
     with pytest.raises(ConfigurationError) as caught:
         await connect(path)
     assert str(path) in str(caught.value)
-    assert words in str(caught.value)
+    assert message_part in str(caught.value)
 
 
 async def test_a_missing_kubeconfig_or_context_is_named(
@@ -180,7 +183,7 @@ async def test_a_missing_kubeconfig_or_context_is_named(
         await connect(tmp_path / "missing")
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         await connect(tmp_path)
-    path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
+    path = write_kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
     with pytest.raises(ConfigurationError, match="has no context 'three'; there are: one, two"):
         await connect(path, "three")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
@@ -194,7 +197,7 @@ def change_kubeconfig(path: Path, change: dict[str, Any]) -> Path:
     return path
 
 
-async def refusal(path: Path) -> str:
+async def read_refusal(path: Path) -> str:
     """Return why a kubeconfig is refused; it names the file."""
     with pytest.raises(ConfigurationError) as caught:
         await connect(path)
@@ -212,21 +215,23 @@ async def refusal(path: Path) -> str:
 async def test_a_server_that_is_no_url_is_refused_before_anything_is_sent(
     tmp_path: Path, server: Any
 ) -> None:
-    path = kubeconfig(tmp_path / "k", server, {"token": "t"})
-    why = await refusal(path)
+    path = write_kubeconfig(tmp_path / "k", server, {"token": "t"})
+    why = await read_refusal(path)
     assert "cluster 'c'" in why
     assert "is not a URL of a host: write https://HOST:PORT" in why
 
 
 @pytest.mark.parametrize("proxy", ["http://[::1", "http://127.0.0.1:99999", 5, "socks5://h"])
 async def test_a_proxy_that_is_no_url_is_refused(tmp_path: Path, proxy: Any) -> None:
-    path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"}, **{"proxy-url": proxy})
+    path = write_kubeconfig(
+        tmp_path / "k", "https://127.0.0.1", {"token": "t"}, **{"proxy-url": proxy}
+    )
     with pytest.raises(ConfigurationError, match="proxy-url names the proxy"):
         await connect(path)
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message_part"),
     [
         ({"current-context": ""}, "has no current-context; name one of these: one, two"),
         ({"current-context": None}, "has no current-context; name one of these: one, two"),
@@ -246,15 +251,17 @@ async def test_a_proxy_that_is_no_url_is_refused(tmp_path: Path, proxy: Any) -> 
         ({"contexts": [{"name": "one", "context": "c"}]}, "has no context 'one'; there are: none"),
     ],
 )
-async def test_a_name_in_a_kubeconfig_that_leads_nowhere_is_said(
-    tmp_path: Path, change: dict[str, Any], words: str
+async def test_a_kubeconfig_with_a_missing_context_cluster_or_user_is_refused(
+    tmp_path: Path, change: dict[str, Any], message_part: str
 ) -> None:
-    path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
-    assert words in await refusal(change_kubeconfig(path, change))
+    path = write_kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
+    assert message_part in await read_refusal(change_kubeconfig(path, change))
 
 
-async def test_what_the_context_does_not_name_may_be_odd(tmp_path: Path, server: str) -> None:
-    path = kubeconfig(tmp_path / "k", server, {"token": "good"})
+async def test_malformed_users_that_the_context_does_not_name_are_ignored(
+    tmp_path: Path, server: str
+) -> None:
+    path = write_kubeconfig(tmp_path / "k", server, {"token": "good"})
     document = yaml.safe_load(path.read_text())
     document["users"] += [{"name": "v", "user": "text"}, {"name": "w", "user": {"tokenFile": 5}}]
     path.write_text(yaml.safe_dump(document))
@@ -262,14 +269,14 @@ async def test_what_the_context_does_not_name_may_be_odd(tmp_path: Path, server:
 
 
 async def test_a_server_of_plain_http_needs_no_user(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:8001", {})
+    path = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:8001", {})
     contexts = [{"name": "one", "context": {"cluster": "c"}}]
     transport = await connect(change_kubeconfig(path, {"contexts": contexts}))
     await transport.aclose()
 
 
 async def test_impersonation_is_refused_and_not_ignored(tmp_path: Path, server: str) -> None:
-    path = kubeconfig(tmp_path / "k", server, {"token": "good"})
+    path = write_kubeconfig(tmp_path / "k", server, {"token": "good"})
     with pytest.raises(ConfigurationError, match="user i impersonates another"):
         await connect(path, "two")
 
@@ -278,7 +285,7 @@ async def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("no certificate")
     user = {"token": "t"}
     cluster = {"certificate-authority": str(tmp_path / "ca")}
-    path = kubeconfig(tmp_path / "k", "https://127.0.0.1", user, **cluster)
+    path = write_kubeconfig(tmp_path / "k", "https://127.0.0.1", user, **cluster)
     with pytest.raises(ConfigurationError, match=r"certificates for https://127\.0\.0\.1"):
         await connect(path)
 
@@ -289,7 +296,7 @@ async def test_an_empty_file_among_several_is_passed_over_as_in_kubectl(
     empty, comment = tmp_path / "empty", tmp_path / "comment"
     empty.write_bytes(b"")
     comment.write_text("# nothing yet\n")
-    full = kubeconfig(tmp_path / "full", server, {"token": "good"})
+    full = write_kubeconfig(tmp_path / "full", server, {"token": "good"})
     for order in ((empty, full, comment), (full, comment, empty)):
         monkeypatch.setenv("KUBECONFIG", ":".join(map(str, order)))
         assert await connect_and_read()
@@ -311,7 +318,7 @@ async def test_the_token_file_of_a_user_counts_before_the_token_as_in_kubectl(
     """client-go, transport.NewBearerAuthWithRefreshRoundTripper: the file as last read, if any."""
     (tmp_path / "token").write_text("good\n")
     user = {"token": "bad", "tokenFile": "token"}
-    assert await connect_and_read(kubeconfig(tmp_path / "config", server, user))
+    assert await connect_and_read(write_kubeconfig(tmp_path / "config", server, user))
 
 
 @pytest.mark.parametrize("content", [None, "", "  \n"])
@@ -321,4 +328,4 @@ async def test_the_token_of_a_user_counts_while_the_token_file_cannot_be_read(
     if content is not None:
         (tmp_path / "token").write_text(content)
     user = {"token": "good", "tokenFile": "token"}
-    assert await connect_and_read(kubeconfig(tmp_path / "config", server, user))
+    assert await connect_and_read(write_kubeconfig(tmp_path / "config", server, user))

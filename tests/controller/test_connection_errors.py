@@ -13,10 +13,10 @@ from controller.errors import MalformedAnswer, NoAnswer
 from controller.httpserver import serve_app
 from controller.httptransport import HttpTransport
 from controller.pages import Bind
-from tests.controller.certs import authority_and_pair
+from tests.controller.certs import create_authority_and_pair
 
 
-async def sentence(url: str) -> str:
+async def read_connection_error(url: str) -> str:
     """Return the error of a request to a server that cannot be connected to."""
     transport = HttpTransport(Endpoint(url, tls=create_tls_context()))
     try:
@@ -28,7 +28,7 @@ async def sentence(url: str) -> str:
 
 
 async def test_the_error_of_a_refused_connection_shows_no_python_objects() -> None:
-    said = await sentence("https://127.0.0.1:1")
+    said = await read_connection_error("https://127.0.0.1:1")
     assert said.startswith("GET https://127.0.0.1:1/x: cannot connect to 127.0.0.1:1: Connect")
     assert "object at" not in said
 
@@ -36,13 +36,13 @@ async def test_the_error_of_a_refused_connection_shows_no_python_objects() -> No
 async def test_the_error_of_an_unknown_authority_has_the_reason(
     tmp_path: Path,
 ) -> None:
-    _, pair = authority_and_pair()
+    _, pair = create_authority_and_pair()
     file = tmp_path / "server.pem"
     file.write_bytes(pair.certificate + pair.key)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(file)
     async with serve_app(web.Application(), Bind("127.0.0.1", 0), "test", tls=tls) as port:
-        said = await sentence(f"https://127.0.0.1:{port}")
+        said = await read_connection_error(f"https://127.0.0.1:{port}")
     assert "certificate verify failed" in said
     assert "object at" not in said
 

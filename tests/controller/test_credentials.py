@@ -13,8 +13,8 @@ from controller.config import connect
 from controller.credentials import LoadedCredentials
 from controller.errors import ConfigurationError, Unauthorized
 from controller.httptransport import HttpTransport
-from tests.controller.certs import authority_and_pair
-from tests.controller.kubeconfigs import kubeconfig
+from tests.controller.certs import create_authority_and_pair
+from tests.controller.kubeconfigs import write_kubeconfig
 
 pytestmark = pytest.mark.usefixtures("no_cluster")
 
@@ -44,7 +44,7 @@ async def test_a_token_is_read_again_after_a_minute(monkeypatch: pytest.MonkeyPa
 async def test_a_token_of_several_lines_is_refused_and_not_shown(
     tmp_path: Path, token: str
 ) -> None:
-    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"token": token})
+    path = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"token": token})
     transport = await connect(path)
     try:
         with pytest.raises(ConfigurationError) as caught:
@@ -81,7 +81,7 @@ class Volume:
 async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = (authority_and_pair(complete=complete) for complete in (True, False))
+    old, new = (create_authority_and_pair(complete=complete) for complete in (True, False))
     credentials: list[tuple[str, int]] = []
     slow, going_on = anyio.Event(), anyio.Event()
 
@@ -94,12 +94,12 @@ async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
             await slow.wait()
         return web.json_response({})
 
-    def files(which: tuple[bytes, Any], token: bytes) -> dict[str, bytes]:
+    def build_files(which: tuple[bytes, Any], token: bytes) -> dict[str, bytes]:
         authority, pair = which
         return {"ca": authority, "crt": pair.certificate, "key": pair.key, "token": token}
 
     volume = Volume(tmp_path / "volume")
-    volume.swap(**files(old, b"one"))
+    volume.swap(**build_files(old, b"one"))
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app)
@@ -123,7 +123,7 @@ async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
         site = await serve_with(old)
         port = runner.addresses[0][1]
         user = {"client-certificate": "crt", "client-key": "key", "tokenFile": "token"}
-        path = kubeconfig(
+        path = write_kubeconfig(
             volume.folder / "config",
             f"https://127.0.0.1:{port}",
             user,
@@ -135,7 +135,7 @@ async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
             group.start_soon(transport.request, "GET", "/slow")
             await going_on.wait()
             await transport.request("GET", "/before")
-            volume.swap(**files(new, b"two"))
+            volume.swap(**build_files(new, b"two"))
             await site.stop()  # listens no more; the connections that it took stay
             await serve_with(new, port)
             now += 59
@@ -146,7 +146,7 @@ async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
         volume.swap(ca=b"", crt=b"half", key=b"", token=b"three")
         now += 61
         await transport.request("GET", "/half")
-        volume.swap(**files(new, b"four"))
+        volume.swap(**build_files(new, b"four"))
         now += 61
         await transport.request("GET", "/whole")
     tokens = [token for token, _ in credentials]
@@ -160,7 +160,7 @@ async def test_a_refused_token_is_loaded_anew_and_the_request_succeeds(
     tmp_path: Path, server: str, tokens_seen: list[str]
 ) -> None:
     (tmp_path / "token").write_text("stale\n")
-    path = kubeconfig(tmp_path / "k", server, {"tokenFile": "token"})
+    path = write_kubeconfig(tmp_path / "k", server, {"tokenFile": "token"})
     transport = await connect(path)
     (tmp_path / "token").write_text("newer\n")
     assert await transport.request("GET", "/version") == b"{}"
@@ -186,7 +186,7 @@ async def test_a_client_certificate_that_was_renewed_is_tried_after_a_refusal(
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}
     files = {"client-certificate": "crt", "client-key": "key"}
     user = {"exec": plugin} if renewed == "by the plugin" else files
-    transport = await connect(kubeconfig(tmp_path / "k", server, user))
+    transport = await connect(write_kubeconfig(tmp_path / "k", server, user))
     if renewed != "not at all":
         certificate.write_text("newer")
     with pytest.raises(Unauthorized):
@@ -234,7 +234,7 @@ async def test_a_token_that_stays_refused_is_not_loaded_at_every_request(
     )
     script.chmod(0o755)
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}
-    transport = await connect(kubeconfig(tmp_path / "k", server, {"exec": plugin}))
+    transport = await connect(write_kubeconfig(tmp_path / "k", server, {"exec": plugin}))
     for _ in range(3):
         with pytest.raises(Unauthorized):
             await transport.request("GET", "/version")
@@ -247,13 +247,13 @@ async def test_a_token_that_cannot_be_sent_is_not_adopted_and_its_successor_is(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(anyio, "current_time", lambda: now)
-    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"token": "one"})
+    path = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"token": "one"})
     transport = await connect(path)
     assert isinstance(transport, HttpTransport)
     credentials = transport._endpoint.credentials
     try:
         for token, expected in (("two\nlines", "one"), ("three", "three")):
-            kubeconfig(path, "http://127.0.0.1:1", {"token": token})
+            write_kubeconfig(path, "http://127.0.0.1:1", {"token": token})
             now += 61
             assert await credentials.authorization() == f"Bearer {expected}"
     finally:
@@ -267,7 +267,7 @@ async def test_a_connection_that_began_with_a_token_that_cannot_be_sent_uses_its
     monkeypatch.setattr(anyio, "current_time", lambda: now)
     file = tmp_path / "token"
     file.write_text("two\nlines")
-    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"tokenFile": str(file)})
+    path = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:1", {"tokenFile": str(file)})
     transport = await connect(path)
     assert isinstance(transport, HttpTransport)
     credentials = transport._endpoint.credentials

@@ -20,7 +20,7 @@ ROOT = Path(controller.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
-def members() -> Iterator[tuple[str, Any]]:
+def list_members() -> Iterator[tuple[str, Any]]:
     """Yield every public function, class, method and property of the public names."""
     for package in PACKAGES:
         for name in package.__all__:
@@ -32,12 +32,12 @@ def members() -> Iterator[tuple[str, Any]]:
                 for attribute, member in vars(value).items():
                     if attribute.startswith("_"):
                         continue
-                    plain = _function(member)
+                    plain = _find_function(member)
                     if plain is not None:
                         yield f"{name}.{attribute}", plain
 
 
-def _function(member: Any) -> Callable[..., Any] | None:
+def _find_function(member: Any) -> Callable[..., Any] | None:
     if isinstance(member, property):
         return member.fget
     if isinstance(member, classmethod | staticmethod):
@@ -46,51 +46,51 @@ def _function(member: Any) -> Callable[..., Any] | None:
     return plain if inspect.isfunction(plain) else None
 
 
-MEMBERS = dict(members())
+MEMBERS = dict(list_members())
 
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_public_name_has_a_docstring(name: str) -> None:
-    assert _text(name), f"{name} has no docstring"
+    assert _find_docstring(name), f"{name} has no docstring"
 
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_parameter_is_explained(name: str) -> None:
-    documentation = _text(name)
+    documentation = _find_docstring(name)
     missing = [
         parameter
-        for parameter in _parameters(MEMBERS[name])
-        if not _names(documentation, parameter)
+        for parameter in _list_parameters(MEMBERS[name])
+        if not _explains(documentation, parameter)
     ]
     assert not missing, f"{name} does not say what {missing} are: add them to Args"
 
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_error_raised_in_the_body_is_documented(name: str) -> None:
-    documentation = _text(name) + _text(name.partition(".")[0])
+    documentation = _find_docstring(name) + _find_docstring(name.partition(".")[0])
     assert {
         error_name for error_name in _list_raised(MEMBERS[name]) if error_name not in documentation
     } == set()
 
 
-def _text(name: str) -> str:
+def _find_docstring(name: str) -> str:
     """Return the docstring; one that overrides a documented method may do without its own."""
     own = MEMBERS[name].__doc__
     if own:
         return str(own)
     kind, _, method = name.partition(".")
-    for base in getattr(_package(kind), kind).__mro__[1:]:
+    for base in getattr(_find_package(kind), kind).__mro__[1:]:
         inherited = vars(base).get(method)
         if inherited is not None and inherited.__doc__:
             return str(inherited.__doc__)
     return ""
 
 
-def _package(name: str) -> Any:
+def _find_package(name: str) -> Any:
     return next(package for package in PACKAGES if name in package.__all__)
 
 
-def _parameters(value: Any) -> list[str]:
+def _list_parameters(value: Any) -> list[str]:
     """Return the parameters that a caller gives; a class' are those of its constructor."""
     if inspect.isclass(value):
         if issubclass(value, Exception) or getattr(value, "_is_protocol", False):
@@ -103,8 +103,8 @@ def _parameters(value: Any) -> list[str]:
     return [name for name in parameters if name not in ("self", "cls")]
 
 
-def _names(content: str, parameter: str) -> bool:
-    """Whether a text explains a parameter: in its Args, or as a word in backticks."""
+def _explains(content: str, parameter: str) -> bool:
+    """Return whether a text explains a parameter: in its Args, or as a word in backticks."""
     quoted = re.search(rf"`{parameter}`|`{parameter.upper()}`", content)
     listed = re.search(rf"^\s+\*{{0,2}}{parameter}: ", content, re.MULTILINE)
     return bool(quoted or listed)

@@ -23,7 +23,7 @@ from controller.metrics import Metrics
 from tests.calls import calls_of
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
-from tests.controller.widgets import WIDGETS, Widget, widget
+from tests.controller.widgets import WIDGETS, Widget, build_widget
 
 
 class Harness:
@@ -43,7 +43,9 @@ class Harness:
         )
 
     def record(self, name: str = "a", reason: str = "Grown", message: str = "It grew") -> None:
-        self.recorder.record(WIDGETS, widget(name, 7), "Normal", reason, message, action="Grow")
+        self.recorder.record(
+            WIDGETS, build_widget(name, 7), "Normal", reason, message, action="Grow"
+        )
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -59,7 +61,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def running(harness: Harness) -> AsyncIterator[None]:
+async def run_recorder(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(harness.recorder.run)
         await harness.clock.advance(0)
@@ -69,7 +71,7 @@ async def running(harness: Harness) -> AsyncIterator[None]:
 
 async def test_an_event_has_the_object_the_reason_and_the_reporter() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record()
         await harness.clock.advance(0)
     (event,) = harness.events
@@ -98,7 +100,7 @@ async def test_an_event_has_the_object_the_reason_and_the_reporter() -> None:
 
 async def test_an_event_that_happens_again_becomes_a_series_whatever_its_note() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record(message="It grew by 1")
         await harness.clock.advance(5)
         harness.record(message="It grew by 2")
@@ -110,7 +112,7 @@ async def test_an_event_that_happens_again_becomes_a_series_whatever_its_note() 
 
 async def test_another_object_or_reason_is_another_event() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record("a")
         harness.record("b")
         harness.record("a", reason="Shrunk")
@@ -120,16 +122,16 @@ async def test_another_object_or_reason_is_another_event() -> None:
 
 async def test_another_related_object_is_another_event_with_its_own_note() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for name in ("b", "c", "c"):
             harness.recorder.record(
                 WIDGETS,
-                widget("a", 7),
+                build_widget("a", 7),
                 "Normal",
                 "Lent",
                 f"Lent some to {name}",
                 action="Lend",
-                related=(WIDGETS, widget(name, 9)),
+                related=(WIDGETS, build_widget(name, 9)),
             )
         await harness.clock.advance(0)
     assert harness.counts() == [1, 2]
@@ -146,7 +148,7 @@ async def test_another_related_object_is_another_event_with_its_own_note() -> No
 
 async def test_an_event_without_related_object_has_no_such_field() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record()
         await harness.clock.advance(0)
     assert "related" not in harness.events[0]
@@ -154,7 +156,7 @@ async def test_an_event_without_related_object_has_no_such_field() -> None:
 
 async def test_further_occurrences_are_counted_and_written_when_the_series_ends() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for _ in range(50):
             harness.record()
             await harness.clock.advance(1)
@@ -169,24 +171,24 @@ async def test_further_occurrences_are_counted_and_written_when_the_series_ends(
 
 async def test_a_count_whose_writing_raised_is_written_once_the_recorder_runs_again() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for _ in range(3):
             harness.record()
             await harness.clock.advance(0)
     harness.record()
     harness.transport.refused["PATCH"] = RuntimeError("a defect")
     with pytest.raises(BaseExceptionGroup):
-        async with running(harness):
+        async with run_recorder(harness):
             await harness.clock.advance(400)
     harness.transport.refused.clear()
-    async with running(harness):
+    async with run_recorder(harness):
         await harness.clock.advance(0)
         assert harness.counts() == [4]
 
 
 async def test_a_series_that_never_ends_is_written_every_half_hour() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for _ in range(31):
             harness.record()
             await harness.clock.advance(60)
@@ -196,7 +198,7 @@ async def test_a_series_that_never_ends_is_written_every_half_hour() -> None:
 
 async def test_nothing_is_sent_while_nothing_happens() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record()
         await harness.clock.advance(400)
         sent = len(harness.transport.sent)
@@ -208,7 +210,7 @@ async def test_nothing_is_sent_while_nothing_happens() -> None:
 async def test_events_are_retried_after_an_outage_in_their_order() -> None:
     harness = Harness()
     harness.transport.refused["POST"] = NoAnswer("reset")
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record("a")
         harness.record("b")
         await harness.clock.advance(4.9)
@@ -225,7 +227,7 @@ async def test_events_are_retried_after_an_outage_in_their_order() -> None:
 async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() -> None:
     harness = Harness()
     harness.transport.refused["POST"] = Forbidden(403)
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record("a")
         await harness.clock.advance(0)
         harness.transport.refused.clear()
@@ -237,7 +239,7 @@ async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() 
 
 async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record(reason="\udcff")
         harness.record(message="cannot read \udcff")
         await harness.clock.advance(0)
@@ -248,7 +250,7 @@ async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> 
 async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost() -> None:
     harness = Harness()
     harness.transport.refused["POST"] = AlreadyExists(409)
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record("a")
         await harness.clock.advance(0)
     assert harness.count_dropped("refused") == 0
@@ -257,7 +259,7 @@ async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost(
 async def test_an_event_is_dropped_after_twelve_attempts() -> None:
     harness = Harness()
     harness.transport.refused["POST"] = NoAnswer("reset")
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record("a")
         await harness.clock.advance(3600)
     assert len(harness.transport.sent) == 12
@@ -269,21 +271,21 @@ async def test_a_full_queue_drops_events_and_never_blocks() -> None:
     for number in range(QUEUE_LENGTH + 3):
         harness.record(str(number))
     assert harness.count_dropped("full") == 3
-    async with running(harness):
+    async with run_recorder(harness):
         await harness.clock.advance(0)
     assert len(harness.events) == QUEUE_LENGTH
 
 
 async def test_the_last_recorded_event_is_written_before_the_end() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record()
     assert len(harness.events) == 1
 
 
 async def test_unwritten_counts_are_written_at_the_end() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for _ in range(9):
             harness.record()
         await harness.clock.advance(1)
@@ -313,7 +315,7 @@ async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
 
 async def test_a_series_whose_event_has_expired_becomes_a_new_event() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         harness.record()
         await harness.clock.advance(1)
         harness.store.objects.clear()
@@ -326,7 +328,7 @@ async def test_a_series_whose_event_has_expired_becomes_a_new_event() -> None:
 
 async def test_an_event_about_an_object_without_namespace_is_in_namespace_default() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         thing = Widget(ObjectMeta(name="x" * 253, uid="u"))
         harness.recorder.record(WIDGETS, thing, "Warning", "Odd", "…", action="Look")
         await harness.clock.advance(0)
@@ -345,7 +347,7 @@ def test_a_long_note_is_cut_to_what_the_server_accepts(note: str) -> None:
 
 async def test_an_object_that_flaps_gets_25_events_and_then_one_every_five_minutes() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for number in range(30):
             harness.record(reason=f"Reason{number}")
         harness.record("b")
@@ -364,7 +366,7 @@ async def test_an_object_that_flaps_gets_25_events_and_then_one_every_five_minut
 
 async def test_repetitions_do_not_count_against_the_limit() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for _ in range(100):
             harness.record()
         await harness.clock.advance(360)
@@ -389,7 +391,7 @@ async def test_an_event_calls_as_much_with_many_series_as_with_few() -> None:
             harness.record("new")
             await harness.clock.advance(0)
 
-        async with running(harness):
+        async with run_recorder(harness):
             for number in range(count):
                 harness.record(f"widget-{number:03}")
                 await harness.clock.advance(0)
@@ -400,7 +402,7 @@ async def test_an_event_calls_as_much_with_many_series_as_with_few() -> None:
 
 async def test_many_series_are_each_written_when_they_are_due() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_recorder(harness):
         for number in range(30):
             for _ in range(4):
                 harness.record(f"widget-{number:02}")

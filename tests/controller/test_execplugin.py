@@ -14,7 +14,7 @@ import pytest
 from controller import execplugin
 from controller.config import connect
 from controller.errors import ConfigurationError
-from tests.controller.kubeconfigs import kubeconfig
+from tests.controller.kubeconfigs import write_kubeconfig
 from tests.polling import make_awaitable, until
 from tests.program import script
 
@@ -40,21 +40,21 @@ anyio.run(main)
 """
 
 
-def plugin(folder: Path, content: str, **more: str) -> Path:
+def write_plugin(folder: Path, content: str, **more: str) -> Path:
     """Return a kubeconfig whose user has a shell script as its plugin."""
     described = {"apiVersion": VERSION, "command": "sh", "args": ["-c", content], **more}
-    return kubeconfig(folder / "kubeconfig", "https://127.0.0.1:1", {"exec": described})
+    return write_kubeconfig(folder / "kubeconfig", "https://127.0.0.1:1", {"exec": described})
 
 
-def waiting(folder: Path, before: str = "") -> tuple[Path, Path]:
+def write_waiting_plugin(folder: Path, before: str = "") -> tuple[Path, Path]:
     """Return a kubeconfig whose plugin waits, and the file that then has its process's id."""
     started = folder / "started"
     shell_script = f"{before} echo $$ > {started}.new; mv {started}.new {started}; exec sleep 600"
-    return plugin(folder, shell_script), started
+    return write_plugin(folder, shell_script), started
 
 
-def runs(process: int) -> bool:
-    """Return whether there is a process of that id, be it one that nobody waited for."""
+def is_running(process: int) -> bool:
+    """Return whether a process with this id exists; a zombie counts, too."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -67,12 +67,12 @@ async def test_a_plugin_that_waits_has_ended_when_its_caller_was_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
     monkeypatch.setattr(execplugin, "ENDING_SECONDS", 0.01)
-    file, started = waiting(tmp_path, before)
+    file, started = write_waiting_plugin(tmp_path, before)
     async with anyio.create_task_group() as group:
         group.start_soon(connect, file)
         await until(make_awaitable(started.exists), bool)
         group.cancel_scope.cancel()
-    assert not runs(int(started.read_text()))
+    assert not is_running(int(started.read_text()))
 
 
 async def test_a_plugin_may_end_by_itself_when_its_caller_was_cancelled(
@@ -81,7 +81,7 @@ async def test_a_plugin_may_end_by_itself_when_its_caller_was_cancelled(
     monkeypatch.setattr(execplugin, "ENDING_SECONDS", 600.0)
     started, tidied = tmp_path / "started", tmp_path / "tidied"
     trap = f"trap 'kill $!; echo yes > {tidied}; exit 1' INT"
-    file = plugin(tmp_path, f"{trap}; sleep 600 & echo $$ > {started}; wait")
+    file = write_plugin(tmp_path, f"{trap}; sleep 600 & echo $$ > {started}; wait")
     async with anyio.create_task_group() as group:
         group.start_soon(connect, file)
         pid = await until(make_awaitable(lambda: started.exists() and started.read_text()), bool)
@@ -121,7 +121,7 @@ def test_on_a_terminal_a_plugin_may_ask_and_reads_unless_its_mode_is_never(
     tmp_path: Path, terminal: tuple[int, int], mode: dict[str, str], reads: bool
 ) -> None:
     told = tmp_path / "told"
-    file = plugin(tmp_path, ASKS.replace("TOLD", str(told)), **mode)
+    file = write_plugin(tmp_path, ASKS.replace("TOLD", str(told)), **mode)
     printed, screen = connect_on_terminal(terminal, file, terminal[1])
     assert "the code: " in screen
     assert printed == ("Bearer 1234" if reads else "Bearer none")
@@ -135,7 +135,7 @@ def test_a_plugin_is_not_given_standard_input_that_is_no_terminal(
     with (tmp_path / "piped").open("w+") as piped:
         piped.write("5678\n")
         piped.seek(0)
-        file = plugin(tmp_path, ASKS.replace("TOLD", str(told)))
+        file = write_plugin(tmp_path, ASKS.replace("TOLD", str(told)))
         printed, screen = connect_on_terminal(terminal, file, piped.fileno())
     assert "the code: " in screen
     assert printed == "Bearer none"
@@ -145,7 +145,7 @@ def test_a_plugin_is_not_given_standard_input_that_is_no_terminal(
 def test_a_plugin_is_run_without_the_terminal_where_it_must_not_ask(
     tmp_path: Path, terminal: tuple[int, int]
 ) -> None:
-    file = plugin(tmp_path, ASKS.replace("TOLD", str(tmp_path / "told")))
+    file = write_plugin(tmp_path, ASKS.replace("TOLD", str(tmp_path / "told")))
     printed, screen = connect_on_terminal(
         terminal, file, stdin=terminal[1], may_ask="must not ask"
     )
@@ -154,7 +154,7 @@ def test_a_plugin_is_run_without_the_terminal_where_it_must_not_ask(
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message_part"),
     [
         ([], "missing key 'apiVersion'"),
         ({"apiVersion": VERSION, "kind": "ExecCredential"}, "missing key 'status'"),
@@ -163,10 +163,10 @@ def test_a_plugin_is_run_without_the_terminal_where_it_must_not_ask(
     ],
 )
 async def test_an_answer_that_is_no_credential_of_its_version_says_so(
-    tmp_path: Path, answer: Any, words: str
+    tmp_path: Path, answer: Any, message_part: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=words):
-        await connect(plugin(tmp_path, f"echo '{json.dumps(answer)}'"))
+    with pytest.raises(ConfigurationError, match=message_part):
+        await connect(write_plugin(tmp_path, f"echo '{json.dumps(answer)}'"))
 
 
 async def test_what_a_plugin_gives_counts_and_not_what_else_the_user_has(tmp_path: Path) -> None:
@@ -174,4 +174,4 @@ async def test_what_a_plugin_gives_counts_and_not_what_else_the_user_has(tmp_pat
     described = {"apiVersion": VERSION, "command": "echo", "args": [nothing]}
     user = {"exec": described, "token": "old", "username": "me", "password": "secret"}
     with pytest.raises(ConfigurationError, match="gave neither a token"):
-        await connect(kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", user))
+        await connect(write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", user))

@@ -21,7 +21,7 @@ from tests.controller.widgets import WIDGETS
 WIDGETS_PATH = "/apis/example.com/v1/widgets"
 
 
-def gauges(manager: Manager) -> dict[str, float]:
+def read_gauges(manager: Manager) -> dict[str, float]:
     """Return the gauges about widgets and their queue, the depths of all priorities added up."""
     values: dict[str, float] = {}
     for family in manager.metrics.registry.collect():
@@ -52,12 +52,12 @@ async def test_the_gauges_of_an_extension_end_with_it() -> None:
                 body = {"metadata": {"generateName": "w-"}}
                 await Client(api).create(WIDGETS, "default", body)
             await clock.advance(7)
-            before = gauges(manager)
+            before = read_gauges(manager)
             group.cancel_scope.cancel()
         assert before["controller_cache_objects"] > 0
         assert before["controller_watch_last_event_age_seconds"] == 7
         assert before["workqueue_depth"] > 0
-        assert set(gauges(manager)) == {
+        assert set(read_gauges(manager)) == {
             "controller_runtime_active_workers",
             "controller_runtime_max_concurrent_reconciles",
         }
@@ -78,7 +78,7 @@ async def test_an_extension_that_is_not_measured_leaves_the_gauges_to_others() -
             await clock.advance(1)
             assert [len(informer.cache) for informer in informers] == [1, 1]
             inner.cancel_scope.cancel()
-        assert gauges(manager)["controller_cache_objects"] == 1
+        assert read_gauges(manager)["controller_cache_objects"] == 1
         group.cancel_scope.cancel()
 
 
@@ -127,21 +127,21 @@ async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_whil
     extension = manager.extension()
     extension.informer(WIDGETS)
 
-    def ready() -> str:
+    def read_readiness() -> str:
         return report("readyz", manager._list_readiness_checks(), verbose=True).body
 
-    assert "widgets" not in ready()
+    assert "widgets" not in read_readiness()
     async with anyio.create_task_group() as group:
         group.start_soon(extension.run)
         await clock.advance(1)
-        assert "cannot list widgets.example.com" in ready()
-        assert "not allowed, a role has to grant it" in ready()
+        assert "cannot list widgets.example.com" in read_readiness()
+        assert "not allowed, a role has to grant it" in read_readiness()
         link.forbidden.clear()
         await clock.advance(60)
-        assert ready().endswith("readyz check passed\n")
+        assert read_readiness().endswith("readyz check passed\n")
         link.forbidden.add("widgets")
         group.cancel_scope.cancel()
-    assert "widgets" not in ready()
+    assert "widgets" not in read_readiness()
 
 
 async def test_an_extension_begins_with_what_others_wrote_while_it_did_not_run() -> None:

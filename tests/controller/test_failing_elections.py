@@ -12,8 +12,8 @@ from controller.errors import ConfigurationError, Forbidden, NotFound, ServerFai
 from controller.leases import LEASES
 from controller.options import ManagerOptions
 from controller.testing import Request
-from tests.controller.candidates import Election, playing
-from tests.controller.sharing import SHARDS, sharing
+from tests.controller.candidates import Election, play_election
+from tests.controller.sharing import SHARDS, open_room
 
 FORBIDDEN = Forbidden(403, "Forbidden", "leases.coordination.k8s.io is forbidden")
 MISSING = NotFound(404, "NotFound", 'namespaces "system" not found')
@@ -27,7 +27,7 @@ def refuse_requests(election: Election, **errors: Exception) -> Iterator[None]:
     election.b.transport.refused = {}
 
 
-def errors_in(logs: list[Any]) -> list[Any]:
+def list_errors(logs: list[Any]) -> list[Any]:
     """Return the log lines of level error."""
     return [line for line in logs if line["log_level"] == "error"]
 
@@ -59,10 +59,10 @@ async def test_an_election_that_cannot_be_won_is_an_error_in_log_and_readiness(
         async with anyio.create_task_group() as group:
             group.start_soon(election.b.run)
             await election.clock.advance(4)
-            assert errors_in(logs) == []
+            assert list_errors(logs) == []
             assert ready.run() is None
             await election.clock.advance(12)
-            (line,) = errors_in(logs)
+            (line,) = list_errors(logs)
             assert line["advice"].startswith(advice)
             assert "system" in line["advice"] or "accepts the lease" in line["advice"]
             assert line["lease"] == "system/leader"
@@ -72,7 +72,7 @@ async def test_an_election_that_cannot_be_won_is_an_error_in_log_and_readiness(
             assert "system/leader for 16 s: " in failing.why
             assert line["error"] in failing.why
             await election.clock.advance(150)
-            assert len(errors_in(logs)) == 3
+            assert len(list_errors(logs)) == 3
             assert len([line for line in logs if line["log_level"] == "info"]) < 10
             election.b.transport.refused = {}
             await election.clock.advance(2)
@@ -90,8 +90,8 @@ async def test_a_standby_of_a_healthy_leader_is_ready_and_logs_no_error() -> Non
         assert election.a.elector.check_holder().run() is None
 
     with capture_logs() as logs:
-        await playing(play)
-    assert errors_in(logs) == []
+        await play_election(play)
+    assert list_errors(logs) == []
 
 
 async def test_a_standby_is_ready_while_it_waits_for_a_dead_leaders_lease_to_expire() -> None:
@@ -102,7 +102,7 @@ async def test_a_standby_is_ready_while_it_waits_for_a_dead_leaders_lease_to_exp
             await election.clock.advance(1)
             assert ready.run() is None
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_candidate_that_may_read_the_lease_and_not_write_it_is_not_ready() -> None:
@@ -117,11 +117,11 @@ async def test_a_candidate_that_may_read_the_lease_and_not_write_it_is_not_ready
         assert failing is not None
         assert "leases.coordination.k8s.io is forbidden" in failing.why
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_replica_that_may_not_create_leases_of_shards_is_not_ready() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
 
         def refuse(request: Request) -> None:
             if request.method == "POST" and request.resource == LEASES.full_name:
@@ -132,14 +132,14 @@ async def test_a_replica_that_may_not_create_leases_of_shards_is_not_ready() -> 
             a = room.start("a")
             await room.pass_by(30)
         assert a.held == set()
-        assert any("create and update on leases" in line["advice"] for line in errors_in(logs))
+        assert any("create and update on leases" in line["advice"] for line in list_errors(logs))
         room.api.on_request = None
         await room.pass_by(10)
         assert a.held == set(range(SHARDS))
 
 
 @pytest.mark.parametrize(
-    ("namespace", "name", "shards", "words"),
+    ("namespace", "name", "shards", "message_part"),
     [
         ("Team_A", "leader", 0, "no namespace can be named 'Team_A'"),
         ("a.b", "leader", 0, "no namespace can be named 'a.b'"),
@@ -151,12 +151,12 @@ async def test_a_replica_that_may_not_create_leases_of_shards_is_not_ready() -> 
     ],
 )
 def test_a_lease_that_no_object_can_be_named_like_is_refused_at_the_start(
-    namespace: str, name: str, shards: int, words: str
+    namespace: str, name: str, shards: int, message_part: str
 ) -> None:
     options = ManagerOptions(
         leader_elect=True, lease_namespace=namespace, lease_name=name, identity="a", shards=shards
     )
-    with pytest.raises(ConfigurationError, match=words):
+    with pytest.raises(ConfigurationError, match=message_part):
         options.lease_settings()
 
 

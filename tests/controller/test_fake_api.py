@@ -23,7 +23,7 @@ from tests.contract.fake_api.gauges import GAUGES, HOLD, Gauge, body
 KEY = Key("default", "a")
 
 
-def server(**options: Any) -> FakeApi:
+def create_api(**options: Any) -> FakeApi:
     api = FakeApi(VirtualClock(), **options)
     api.serve(GAUGES)
     return api
@@ -34,7 +34,7 @@ async def create(client: Client) -> Gauge:
 
 
 async def test_ordered_failures_hit_the_requests_that_fit_and_no_further_ones() -> None:
-    api = server()
+    api = create_api()
     client = Client(api)
     await create(client)
     api.fail(Forbidden(403, "Forbidden", "no"), times=2, method="GET", name="a")
@@ -49,7 +49,7 @@ async def test_ordered_failures_hit_the_requests_that_fit_and_no_further_ones() 
 
 
 async def test_a_request_whose_answer_is_lost_has_run() -> None:
-    api = server()
+    api = create_api()
     api.lose_answers(method="POST")
     with pytest.raises(NoAnswer):
         await create(Client(api))
@@ -57,7 +57,7 @@ async def test_a_request_whose_answer_is_lost_has_run() -> None:
 
 
 async def test_admission_changes_or_refuses_what_is_stored() -> None:
-    api = server()
+    api = create_api()
     client = Client(api)
     seen: list[tuple[str, bool]] = []
 
@@ -77,7 +77,7 @@ async def test_admission_changes_or_refuses_what_is_stored() -> None:
 
 
 async def test_a_user_writes_whole_objects_without_requests() -> None:
-    api = server()
+    api = create_api()
     finalized = {"name": "a", "namespace": "default", "finalizers": [HOLD]}
     api.put_object(GAUGES, {"metadata": finalized, "spec": {"count": 1}, "status": {"count": 2}})
     api.edit_object(GAUGES, KEY, {"spec": {"count": 3}, "status": {"count": 4}})
@@ -96,7 +96,7 @@ async def test_a_user_writes_whole_objects_without_requests() -> None:
 
 
 async def test_a_withdrawn_kind_is_not_found_and_its_objects_come_back_with_it() -> None:
-    api = server()
+    api = create_api()
     client = Client(api)
     gauge = await create(client)
     api.withdraw(GAUGES)
@@ -109,7 +109,7 @@ async def test_a_withdrawn_kind_is_not_found_and_its_objects_come_back_with_it()
 
 
 async def test_objects_have_no_managed_fields_before_an_apply_if_owners_are_not_tracked() -> None:
-    api = server(track_owners=False)
+    api = create_api(track_owners=False)
     client = Client(api)
     await create(client)
     stored = api.find_object(GAUGES, KEY)
@@ -123,7 +123,7 @@ async def test_objects_have_no_managed_fields_before_an_apply_if_owners_are_not_
 
 
 async def test_a_held_request_runs_when_the_test_says_so_even_if_nobody_waits_any_more() -> None:
-    api = server()
+    api = create_api()
     waiting: list[HeldRequest] = []
     client = Client(HeldRequests(api, waiting))
     created: list[Gauge] = []
@@ -160,7 +160,7 @@ async def test_a_held_request_runs_when_the_test_says_so_even_if_nobody_waits_an
 
 
 async def test_the_answer_of_a_held_request_can_be_a_failure() -> None:
-    api = server()
+    api = create_api()
     waiting: list[HeldRequest] = []
     client = Client(HeldRequests(api, waiting))
     stale = await create(Client(api))
@@ -178,7 +178,7 @@ async def test_the_answer_of_a_held_request_can_be_a_failure() -> None:
 
 
 async def test_a_restored_object_keeps_its_version_and_later_writes_are_above_it() -> None:
-    api = server()
+    api = create_api()
     metadata = {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "700"}
     api.restore_object(GAUGES, {"metadata": metadata, "spec": {"count": 1}})
     client = Client(api)
@@ -190,12 +190,12 @@ async def test_a_restored_object_keeps_its_version_and_later_writes_are_above_it
 
 async def test_an_object_without_a_version_cannot_be_restored() -> None:
     with pytest.raises(ValueError, match="resourceVersion"):
-        server().restore_object(GAUGES, {"metadata": {"name": "a", "namespace": "default"}})
+        create_api().restore_object(GAUGES, {"metadata": {"name": "a", "namespace": "default"}})
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: str) -> None:
-    api = server()
+    api = create_api()
     await create(Client(api))
     path, query = GAUGES.collection("default"), {"dryRun": "Some"}
     sent: dict[str, Any] = body() if method == "POST" else {"spec": {"count": 3}}
@@ -226,7 +226,7 @@ async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: 
 async def test_the_dry_run_of_a_deletion_is_in_its_options_or_without_them_a_parameter(
     query: dict[str, str], options: dict[str, Any] | None, is_deleted: bool
 ) -> None:
-    api = server()
+    api = create_api()
     await create(Client(api))
     sent = None if options is None else encode(options)
     await api.request("DELETE", f"{GAUGES.collection('default')}/a", query=query, body=sent)
@@ -234,7 +234,7 @@ async def test_the_dry_run_of_a_deletion_is_in_its_options_or_without_them_a_par
 
 
 async def test_options_of_a_deletion_with_their_kind_are_checked_for_dry_runs() -> None:
-    api = server()
+    api = create_api()
     await create(Client(api))
     options = encode({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["Some"]})
     with pytest.raises(Invalid, match="dryRun"):

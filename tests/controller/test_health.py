@@ -36,7 +36,7 @@ async def reconcile(key: Key) -> Outcome:
 
 
 @asynccontextmanager
-async def serving(transport: StoreTransport) -> AsyncIterator[Manager]:
+async def serve_manager(transport: StoreTransport) -> AsyncIterator[Manager]:
     """Run a manager with one controller on free ports; its clock stands still."""
     clock = VirtualClock()
     manager = Manager(transport, clock=clock, options=LOCAL)
@@ -56,7 +56,7 @@ async def ask(port: int | None, path: str, **headers: str) -> httpx.Response:
 
 
 async def test_a_manager_whose_kinds_are_listed_is_alive_and_ready() -> None:
-    async with serving(StoreTransport(Store())) as manager:
+    async with serve_manager(StoreTransport(Store())) as manager:
         for path in ("/healthz", "/readyz"):
             answer = await ask(manager.health_port, path)
             assert (answer.status_code, answer.text) == (200, "ok")
@@ -65,7 +65,7 @@ async def test_a_manager_whose_kinds_are_listed_is_alive_and_ready() -> None:
 async def test_readyz_names_the_verb_and_kind_that_fail_but_not_the_reason() -> None:
     transport = StoreTransport(Store())
     transport.refused["LIST"] = Forbidden(403, "Forbidden", "User system:x cannot list widgets")
-    async with serving(transport) as manager:
+    async with serve_manager(transport) as manager:
         answer = await ask(manager.health_port, "/readyz")
         assert answer.status_code == 503
         assert "cannot list widgets.example.com" in answer.text
@@ -78,7 +78,7 @@ async def test_readyz_names_the_verb_and_kind_that_fail_but_not_the_reason() -> 
 async def test_one_check_can_be_run_alone_or_excluded() -> None:
     transport = StoreTransport(Store())
     transport.refused["LIST"] = Forbidden(403)
-    async with serving(transport) as manager:
+    async with serve_manager(transport) as manager:
         port, name = manager.health_port, "informer/widgets.example.com"
         assert (await ask(port, f"/readyz/{name}")).status_code == 503
         assert (await ask(port, "/readyz/ping")).status_code == 200
@@ -87,7 +87,7 @@ async def test_one_check_can_be_run_alone_or_excluded() -> None:
 
 
 async def test_metrics_are_served_in_prometheus_text_format() -> None:
-    async with serving(StoreTransport(Store())) as manager:
+    async with serve_manager(StoreTransport(Store())) as manager:
         answer = await ask(manager.metrics_port, "/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     series = 'controller_runtime_reconcile_total{controller="widget",result="error"} 0.0'
@@ -109,7 +109,7 @@ async def test_metrics_are_served_in_prometheus_text_format() -> None:
 async def test_metrics_are_served_in_the_format_that_is_asked_for(
     accept: str, content_type: str
 ) -> None:
-    async with serving(StoreTransport(Store())) as manager:
+    async with serve_manager(StoreTransport(Store())) as manager:
         answer = await ask(manager.metrics_port, "/metrics", Accept=accept)
     assert answer.headers["Content-Type"].startswith(content_type)
     is_openmetrics = content_type.startswith("application/openmetrics")
@@ -120,14 +120,14 @@ async def test_metrics_are_served_in_the_format_that_is_asked_for(
 
 
 async def test_the_ports_are_closed_when_the_manager_ends() -> None:
-    async with serving(StoreTransport(Store())) as manager:
+    async with serve_manager(StoreTransport(Store())) as manager:
         port = manager.metrics_port
     with pytest.raises(httpx.ConnectError):
         await ask(port, "/metrics")
 
 
 async def test_a_port_that_is_taken_is_a_configuration_error() -> None:
-    async with serving(StoreTransport(Store())) as manager:
+    async with serve_manager(StoreTransport(Store())) as manager:
         options = ManagerOptions(metrics_bind=f"127.0.0.1:{manager.metrics_port}")
         with pytest.raises(ConfigurationError, match=r"cannot listen on 127\.0\.0\.1:\d+ for met"):
             await Manager(StoreTransport(Store()), options=options).run()

@@ -68,7 +68,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def running(harness: Harness) -> AsyncIterator[None]:
+async def run_manager(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(0)
@@ -113,7 +113,7 @@ async def test_a_response_of_another_type_never_enters_a_cache() -> None:
     harness = Harness()
     widgets = harness.manager.informer(WIDGETS)
     harness.widget(A)
-    async with running(harness):
+    async with run_manager(harness):
         harness.transport.watches_stalled = True
         outline = await harness.manager.client.get(OUTLINES, A)
         patch = {"metadata": {"labels": {"a": "b"}}}
@@ -135,7 +135,7 @@ async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None
     harness.manager.controller("widget", harness.reconcile, watches=watches)
     for namespace in ("one", "two", "three"):
         harness.widget(Key(namespace, "a"))
-    async with running(harness):
+    async with run_manager(harness):
         assert sorted(harness.seen) == [A, Key("two", "a")]
         name, labels = "controller_cache_objects", {"resource": "widgets.example.com"}
         assert harness.manager.metrics.registry.get_sample_value(name, labels) == 2
@@ -153,6 +153,6 @@ async def test_a_type_that_names_only_metadata_keeps_only_that() -> None:
     harness = Harness()
     outlines = harness.manager.informer(OUTLINES)
     harness.widget(A)
-    async with running(harness):
+    async with run_manager(harness):
         (kept,) = outlines.cache
         assert kept == WidgetMetadata(kept.metadata)

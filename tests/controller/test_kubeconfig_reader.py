@@ -12,7 +12,7 @@ import pytest
 
 from controller.config import connect
 from controller.errors import ConfigurationError
-from tests.controller.kubeconfigs import kubeconfig
+from tests.controller.kubeconfigs import write_kubeconfig
 
 SCRIPT = """
 import json, sys, anyio
@@ -38,11 +38,16 @@ print(json.dumps({"server": server, "loaded": len(heavy), "kind": pod.kind, "api
 """
 
 
-NOTHING = "gave neither a token nor a client certificate with its key"
+NO_CREDENTIALS = "gave neither a token nor a client certificate with its key"
 
 
-def outcome(file: Path, when: str) -> dict[str, Any]:
-    """Connect with a kubeconfig, then use kubernetes_asyncio as any program may."""
+def run_script(file: Path, when: str) -> dict[str, Any]:
+    """Run SCRIPT, which connects by `connect` and uses kubernetes_asyncio; return what it prints.
+
+    Args:
+        file: the kubeconfig.
+        when: whether the script imports kubernetes_asyncio `before` or `after` it connects.
+    """
     printed = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(file), when],
         capture_output=True,
@@ -59,8 +64,8 @@ def outcome(file: Path, when: str) -> dict[str, Any]:
 def test_a_program_that_imports_kubernetes_asyncio_itself_gets_all_of_it(
     tmp_path: Path, when: str
 ) -> None:
-    file = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "good"})
-    connection = outcome(file, when)
+    file = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "good"})
+    connection = run_script(file, when)
     assert connection["server"] == "http://127.0.0.1:1"
     assert (connection["kind"], connection["api"]) == ("Pod", "ApiClient")
     assert connection["configuration"] == "kubernetes_asyncio.client.configuration"
@@ -69,36 +74,36 @@ def test_a_program_that_imports_kubernetes_asyncio_itself_gets_all_of_it(
 
 
 @pytest.mark.parametrize(
-    ("printed", "words"),
+    ("plugin_output", "message_part"),
     [
         ("", "exec: process returned 3. log in first"),
         ("{", "exec: failed to decode process output"),
-        ({"apiVersion": "v1", "kind": "ExecCredential", "status": {}}, NOTHING),
-        ({"apiVersion": "v1", "kind": "ExecCredential", "status": {"token": ""}}, NOTHING),
+        ({"apiVersion": "v1", "kind": "ExecCredential", "status": {}}, NO_CREDENTIALS),
+        ({"apiVersion": "v1", "kind": "ExecCredential", "status": {"token": ""}}, NO_CREDENTIALS),
         (
             {
                 "apiVersion": "v1",
                 "kind": "ExecCredential",
                 "status": {"clientCertificateData": "c"},
             },
-            NOTHING,
+            NO_CREDENTIALS,
         ),
     ],
 )
-async def test_what_an_exec_plugin_fails_with_is_said_once(
+async def test_the_failure_of_an_exec_plugin_is_in_the_error_and_not_printed_too(
     tmp_path: Path,
-    printed: Any,
-    words: str,
+    plugin_output: Any,
+    message_part: str,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a program that sets up none
-    output = printed if isinstance(printed, str) else json.dumps(printed)
+    output = plugin_output if isinstance(plugin_output, str) else json.dumps(plugin_output)
     script = f"echo '{output}'" if output else "echo log in first >&2; exit 3"
     plugin = {"apiVersion": "v1", "command": "sh", "args": ["-c", script]}
-    file = kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", {"exec": plugin})
+    file = write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", {"exec": plugin})
     with pytest.raises(ConfigurationError) as caught:
         await connect(file)
-    assert words in str(caught.value)
+    assert message_part in str(caught.value)
     assert str(file) in str(caught.value)
     assert capfd.readouterr().err == ""

@@ -3,7 +3,7 @@
 import anyio
 
 from tests.clock import VirtualClock
-from tests.controller.candidates import PATH, Candidate, Election, old_record, playing
+from tests.controller.candidates import PATH, Candidate, Election, build_old_record, play_election
 from tests.controller.store import Store
 
 
@@ -19,7 +19,7 @@ async def test_a_released_lease_is_taken_within_one_retry_period() -> None:
         assert await election.clock.advance_until(lambda: election.b.leads) <= 2 * 2.2
         assert election.record["leaseTransitions"] == 1
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_lease_that_was_taken_over_is_not_released() -> None:
@@ -30,7 +30,7 @@ async def test_a_lease_that_was_taken_over_is_not_released() -> None:
         await election.a.elector.release()
         assert election.record["holderIdentity"] == "b"
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_release_that_hangs_ends_after_the_time_of_one_request() -> None:
@@ -48,7 +48,7 @@ async def test_a_release_that_hangs_ends_after_the_time_of_one_request() -> None
             await election.clock.advance(60)
         assert ended == [5]
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_lease_acquired_without_a_response_is_released() -> None:
@@ -71,11 +71,11 @@ async def test_a_lease_that_another_acquired_meanwhile_is_not_released() -> None
     candidate = Candidate("a", store, clock)
     store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
 
-    async def overtaken() -> None:
+    async def write_other_holder() -> None:
         lease = store.objects[PATH]
-        store.put(PATH, {**lease, "spec": {**old_record(), "holderIdentity": "b"}})
+        store.put(PATH, {**lease, "spec": {**build_old_record(), "holderIdentity": "b"}})
 
-    candidate.transport.before_answer = overtaken
+    candidate.transport.before_answer = write_other_holder
     async with anyio.create_task_group() as group:
         group.start_soon(candidate.run)
         await clock.advance(5)
@@ -103,4 +103,4 @@ async def test_a_lease_that_is_labelled_while_it_is_released_is_still_released()
         assert election.record["holderIdentity"] == ""
         assert election.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
 
-    await playing(play)
+    await play_election(play)

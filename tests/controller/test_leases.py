@@ -10,7 +10,14 @@ from controller.client import Client
 from controller.errors import NoAnswer, ServerFailure
 from controller.leases import Elector, LeaseSettings
 from tests.clock import VirtualClock
-from tests.controller.candidates import KEY, PATH, Candidate, Election, old_record, playing
+from tests.controller.candidates import (
+    KEY,
+    PATH,
+    Candidate,
+    Election,
+    build_old_record,
+    play_election,
+)
 from tests.controller.store import Store, StoreTransport
 
 
@@ -24,7 +31,7 @@ async def test_the_first_candidate_creates_the_lease_with_times_that_the_server_
             "leaseTransitions": 0,
         }
 
-    await playing(play)
+    await play_election(play)
 
 
 @pytest.mark.slow
@@ -38,7 +45,7 @@ async def test_a_healthy_leader_renews_every_two_seconds_and_stays() -> None:
         assert election.record["leaseTransitions"] == 0
         assert election.store.revision == 100 + 1 + 1800
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_leader_whose_requests_hang_stops_before_another_can_begin() -> None:
@@ -47,7 +54,7 @@ async def test_a_leader_whose_requests_hang_stops_before_another_can_begin() -> 
         election.a.transport.hangs = True
         await election.clock.advance_until(lambda: election.b.leads)
 
-    election = await playing(play)
+    election = await play_election(play)
     (_, stopped), (begun, _) = election.a.led[0], election.b.led[0]
     assert stopped == 70  # the last renewal was sent at 60
     assert begun - stopped >= 5
@@ -63,7 +70,7 @@ async def test_a_leader_whose_answers_are_lost_stops_although_its_writes_arrive(
         election.a.transport.loses_answers = True
         await election.clock.advance_until(lambda: election.b.leads)
 
-    election = await playing(play)
+    election = await play_election(play)
     (_, stopped), (begun, _) = election.a.led[0], election.b.led[0]
     assert stopped == 70
     assert begun - stopped >= 5
@@ -79,7 +86,7 @@ async def test_a_short_outage_costs_no_leadership() -> None:
         assert election.a.leads
         assert election.b.led == []
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_one_request_that_hangs_does_not_use_up_the_deadline() -> None:
@@ -91,7 +98,7 @@ async def test_one_request_that_hangs_does_not_use_up_the_deadline() -> None:
         await election.clock.advance(600)
         assert election.a.leads
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_another_holder_in_the_record_ends_the_leadership_at_once() -> None:
@@ -105,7 +112,7 @@ async def test_another_holder_in_the_record_ends_the_leadership_at_once() -> Non
         assert not election.a.leads
         assert "held by another process" in str(election.a.lost)
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_label_added_to_the_lease_stays_and_does_no_harm() -> None:
@@ -118,7 +125,7 @@ async def test_a_label_added_to_the_lease_stays_and_does_no_harm() -> None:
         assert election.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
         assert election.record["renewTime"] == "2026-01-01T00:01:00.000000Z"
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_lease_deleted_under_its_holder_is_written_again() -> None:
@@ -128,7 +135,7 @@ async def test_a_lease_deleted_under_its_holder_is_written_again() -> None:
         assert election.a.leads
         assert election.record["holderIdentity"] == "a"
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_a_lease_deleted_after_its_holder_died_is_taken_when_it_would_have_expired() -> None:
@@ -140,12 +147,14 @@ async def test_a_lease_deleted_after_its_holder_died_is_taken_when_it_would_have
         await election.clock.advance(8)
         assert election.b.leads
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_expiry_is_measured_with_our_clock_and_not_with_the_times_in_the_record() -> None:
     clock, store = VirtualClock(), Store()
-    store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": old_record()})
+    store.put(
+        PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": build_old_record()}
+    )
     candidate = Candidate("b", store, clock)
     async with anyio.create_task_group() as group:
         group.start_soon(candidate.run)
@@ -159,7 +168,7 @@ async def test_expiry_is_measured_with_our_clock_and_not_with_the_times_in_the_r
 async def test_candidates_try_again_well_within_the_retry_period_of_two_seconds() -> None:
     for shares, first in (([0.0], 0.8), ([0.999], 1.5992)):
         clock, store = VirtualClock(), Store()
-        lease = {"metadata": {"name": "leader", "namespace": "system"}, "spec": old_record()}
+        lease = {"metadata": {"name": "leader", "namespace": "system"}, "spec": build_old_record()}
         store.put(PATH, lease)
         settings = LeaseSettings(KEY, "b")
         elector = Elector(Client(StoreTransport(store)), clock, settings, jitter=shares.pop)
@@ -178,7 +187,7 @@ async def test_a_record_that_changes_without_a_new_renew_time_has_not_expired() 
         group.start_soon(candidate.run)
         for number in range(6):
             # Its clock stands still, or jumps: what counts is that we saw another record.
-            spec = {**old_record(), "leaseTransitions": number}
+            spec = {**build_old_record(), "leaseTransitions": number}
             store.put(PATH, {"metadata": metadata, "spec": spec})
             await clock.advance(10)
         assert candidate.led == []
@@ -212,7 +221,7 @@ async def test_a_wall_clock_that_jumps_costs_no_leadership() -> None:
 
 async def test_a_restart_under_the_same_name_leads_at_once_and_is_no_transition() -> None:
     clock, store = VirtualClock(), Store()
-    lease = {"metadata": {"name": "leader", "namespace": "system"}, "spec": old_record()}
+    lease = {"metadata": {"name": "leader", "namespace": "system"}, "spec": build_old_record()}
     store.put(PATH, lease)
     candidate = Candidate("a", store, clock)
     async with anyio.create_task_group() as group:
@@ -221,7 +230,7 @@ async def test_a_restart_under_the_same_name_leads_at_once_and_is_no_transition(
         assert candidate.leads
         spec = store.objects[PATH]["spec"]
         assert spec["leaseTransitions"] == 3
-        assert spec["acquireTime"] == old_record()["acquireTime"]
+        assert spec["acquireTime"] == build_old_record()["acquireTime"]
         group.cancel_scope.cancel()
 
 
@@ -251,7 +260,7 @@ async def test_work_that_continues_after_the_lease_expired_is_reported() -> None
         assert elector.overdue_seconds == 0
         assert election.b.elector.overdue_seconds == 0
 
-    await playing(play)
+    await play_election(play)
 
 
 async def test_the_deadline_counts_from_when_the_last_renewal_was_sent() -> None:
@@ -262,7 +271,7 @@ async def test_the_deadline_counts_from_when_the_last_renewal_was_sent() -> None
         election.a.transport.hangs = True
         await election.clock.advance(30)
 
-    election = await playing(play)
+    election = await play_election(play)
     assert election.a.led == [(0, 70)]
 
 

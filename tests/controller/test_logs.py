@@ -31,7 +31,7 @@ def restore_loggers() -> Iterator[None]:
     root.setLevel(level)
 
 
-def lines(stream: io.StringIO) -> list[dict[str, str]]:
+def read_lines(stream: io.StringIO) -> list[dict[str, str]]:
     return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
 
 
@@ -49,7 +49,7 @@ async def reconcile_and_log(error: Exception) -> dict[str, str]:
     queue.add(Key("default", "a"))
     queue.shut_down()
     await controller.run()
-    own, runner = lines(stream)
+    own, runner = read_lines(stream)
     assert own["reconcileID"] == runner["reconcileID"]
     return runner
 
@@ -85,7 +85,7 @@ def test_lines_of_other_libraries_have_the_same_format() -> None:
     stream = io.StringIO()
     logs.configure_logs("json", stream=stream)
     logging.getLogger("aiohttp.access").warning("slow %s", "request")
-    (line,) = lines(stream)
+    (line,) = read_lines(stream)
     assert (line["logger"], line["level"], line["msg"]) == (
         "aiohttp.access",
         "warning",
@@ -99,7 +99,7 @@ def test_a_level_hides_what_is_below_it() -> None:
     get_logger("x").info("hidden")
     logging.getLogger("y").info("hidden")
     get_logger("x").warning("shown")
-    assert [line["msg"] for line in lines(stream)] == ["shown"]
+    assert [line["msg"] for line in read_lines(stream)] == ["shown"]
 
 
 def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
@@ -152,4 +152,4 @@ def test_a_json_line_keeps_control_characters_as_escapes() -> None:
     logs.configure_logs("json", "info", stream=stream)
     get_logger("mine").info("Refused", reason="a\x9b2Jb\u202ec")
     assert r"a\u009b2Jb\u202ec" in stream.getvalue()
-    assert lines(stream)[0]["reason"] == "a\x9b2Jb\u202ec"
+    assert read_lines(stream)[0]["reason"] == "a\x9b2Jb\u202ec"

@@ -30,21 +30,23 @@ from controller.triggers import to_self
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted, Watch
-from tests.controller.widgets import WIDGETS, Widget, bookmark, line, listing, widget
+from tests.controller.widgets import WIDGETS, Widget, bookmark, build_list, build_widget, line
 
 SLICES = 20
 COUNT = SLICES * SLICE
 
 
-def widgets(revision: int = 1) -> list[Widget]:
-    return [widget(f"w{number:04}", revision + number) for number in range(COUNT)]
+def build_widgets(revision: int = 1) -> list[Widget]:
+    return [build_widget(f"w{number:04}", revision + number) for number in range(COUNT)]
 
 
 class OnePage:
     """A server that answers each list with one long page."""
 
     def __init__(self, count: int) -> None:
-        self._data = listing(9, *(widget(f"w{number}", number + 1) for number in range(count)))
+        self._data = build_list(
+            9, *(build_widget(f"w{number}", number + 1) for number in range(count))
+        )
 
     async def request(self, *_: Any, **__: Any) -> bytes:
         """Return the page."""
@@ -72,7 +74,7 @@ class Turns:
 
 
 @asynccontextmanager
-async def counting(turns: Turns) -> AsyncIterator[None]:
+async def count_turns(turns: Turns) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(turns.take)
         yield
@@ -88,10 +90,10 @@ async def wait_position(cache: Cache[Widget], revision: int) -> None:
 async def test_other_tasks_run_while_a_long_page_is_decoded() -> None:
     turns = Turns()
     server = cast("Transport", OnePage(20 * SLICE))
-    async with counting(turns):
+    async with count_turns(turns):
         page = await list_all(server, WIDGETS, namespace="", query={"resourceVersion": "0"})
     assert len(page.items) == 20 * SLICE
-    assert page.items[-1] == widget(f"w{20 * SLICE - 1}", 20 * SLICE)
+    assert page.items[-1] == build_widget(f"w{20 * SLICE - 1}", 20 * SLICE)
     assert turns.count >= 19
 
 
@@ -99,7 +101,7 @@ async def test_other_tasks_run_while_a_long_list_enters_the_cache_and_it_counts_
     None
 ):
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([listing(COUNT, *widgets())]), clock)
+    informer = Informer(WIDGETS, Scripted([build_list(COUNT, *build_widgets())]), clock)
     mirror: dict[Key, Widget] = {}
 
     def note(change: Change[Widget]) -> None:
@@ -109,7 +111,7 @@ async def test_other_tasks_run_while_a_long_list_enters_the_cache_and_it_counts_
 
     informer.add_handler(note)
     turns = Turns(informer.cache)
-    async with counting(turns), anyio.create_task_group() as group:
+    async with count_turns(turns), anyio.create_task_group() as group:
         group.start_soon(informer.run)
         await informer.wait_synced()
         group.cancel_scope.cancel()
@@ -149,11 +151,11 @@ async def test_other_tasks_run_while_very_many_unreadable_objects_are_noted_and_
 
 def test_a_long_list_that_replaces_known_objects_confirms_no_mixed_state() -> None:
     cache = Cache(WIDGETS)
-    cache.replace(widgets(), COUNT)
+    cache.replace(build_widgets(), COUNT)
     mirror = {cached.metadata.key: cached for cached in cache}
     cache.subscribe(lambda change: put(mirror, change))
     sizes = set[int]()
-    for _ in cache.replace_in_slices(widgets(COUNT + 1)[SLICE:], 3 * COUNT):
+    for _ in cache.replace_in_slices(build_widgets(COUNT + 1)[SLICE:], 3 * COUNT):
         new = sum(cached.metadata.revision > COUNT for cached in cache)
         sizes.add(new)
         assert {cached.metadata.key: cached for cached in cache} == mirror
@@ -174,8 +176,8 @@ def put(mirror: dict[Key, Widget], change: Change[Widget]) -> None:
 
 async def test_a_list_of_another_history_is_applied_in_one_step() -> None:
     cache = Cache(WIDGETS)
-    cache.replace(widgets(), COUNT)
-    older = [widget(f"w{number:04}", 1, color="blue") for number in range(COUNT)]
+    cache.replace(build_widgets(), COUNT)
+    older = [build_widget(f"w{number:04}", 1, color="blue") for number in range(COUNT)]
     seen = set[int]()
     for _ in cache.replace_in_slices(older, 5):
         seen.add(sum(cached.spec.color == "blue" for cached in cache))
@@ -188,7 +190,7 @@ async def test_other_tasks_run_while_many_events_that_came_together_are_read(
     streams: bool,
 ) -> None:
     clock = VirtualClock()
-    events = b"".join(line("ADDED", obj) for obj in widgets(2))
+    events = b"".join(line("ADDED", obj) for obj in build_widgets(2))
     end = bookmark(COUNT + 1)
     if streams:
         meta = {
@@ -197,10 +199,10 @@ async def test_other_tasks_run_while_many_events_that_came_together_are_read(
         }
         end = line("BOOKMARK", {"kind": "Widget", "metadata": meta})
     informer = Informer(
-        WIDGETS, Scripted([listing(1)], [Watch([events + end])]), clock, streams=streams
+        WIDGETS, Scripted([build_list(1)], [Watch([events + end])]), clock, streams=streams
     )
     turns = Turns(informer.cache)
-    async with counting(turns), anyio.create_task_group() as group:
+    async with count_turns(turns), anyio.create_task_group() as group:
         group.start_soon(informer.run)
         await wait_position(informer.cache, COUNT + 1)
         group.cancel_scope.cancel()
@@ -212,7 +214,7 @@ async def test_other_tasks_run_while_many_events_that_came_together_are_read(
 async def start(job: ControllerJob, turns: Turns, expected: int, done: list[Key]) -> int:
     """Run a controller until it has reconciled so many keys; return the turns until the first."""
     before = 0
-    async with counting(turns), anyio.create_task_group() as group:
+    async with count_turns(turns), anyio.create_task_group() as group:
         group.start_soon(job.run)
         while len(done) < expected:
             before = before if done else turns.count
@@ -221,7 +223,9 @@ async def start(job: ControllerJob, turns: Turns, expected: int, done: list[Key]
     return before
 
 
-def controller_of(clock: VirtualClock, done: list[Key], partition: Partition | None) -> Controller:
+def create_controller(
+    clock: VirtualClock, done: list[Key], partition: Partition | None
+) -> Controller:
     async def reconcile(key: Key) -> Outcome:
         done.append(key)
         return SETTLED
@@ -230,8 +234,8 @@ def controller_of(clock: VirtualClock, done: list[Key], partition: Partition | N
     return Controller("test", reconcile, queue=queue, partition=partition)
 
 
-async def synced_informer(clock: VirtualClock) -> Informer[Widget]:
-    informer = Informer(WIDGETS, Scripted([listing(COUNT, *widgets())]), clock)
+async def create_synced_informer(clock: VirtualClock) -> Informer[Widget]:
+    informer = Informer(WIDGETS, Scripted([build_list(COUNT, *build_widgets())]), clock)
     async with anyio.create_task_group() as group:
         group.start_soon(informer.run)
         await informer.wait_synced()
@@ -242,8 +246,8 @@ async def synced_informer(clock: VirtualClock) -> Informer[Widget]:
 async def test_other_tasks_run_while_a_controller_gets_its_first_keys() -> None:
     clock = VirtualClock()
     done: list[Key] = []
-    informer = await synced_informer(clock)
-    job = ControllerJob(controller_of(clock, done, None), [Trigger(informer, to_self)])
+    informer = await create_synced_informer(clock)
+    job = ControllerJob(create_controller(clock, done, None), [Trigger(informer, to_self)])
     assert await start(job, Turns(), expected=COUNT, done=done) >= SLICES - 1
     assert sorted(done) == sorted(cached.metadata.key for cached in informer.cache)
 
@@ -251,16 +255,16 @@ async def test_other_tasks_run_while_a_controller_gets_its_first_keys() -> None:
 async def test_other_tasks_run_while_a_shard_gets_its_keys_and_no_live_change_is_lost() -> None:
     clock = VirtualClock()
     done: list[Key] = []
-    informer = await synced_informer(clock)
+    informer = await create_synced_informer(clock)
     shards = Shards(2)
     partition = Partition(shards)
     shards.held.add(0)
     job = ControllerJob(
-        controller_of(clock, done, partition), [Trigger(informer, to_self)], partition
+        create_controller(clock, done, partition), [Trigger(informer, to_self)], partition
     )
-    ours = [key for key in map(key_of, informer.cache) if partition.owns(key)]
+    ours = [key for key in map(get_key, informer.cache) if partition.owns(key)]
     turns = Turns()
-    async with counting(turns), anyio.create_task_group() as group:
+    async with count_turns(turns), anyio.create_task_group() as group:
         group.start_soon(job.run)
         while len(done) < len(ours):
             await checkpoint()
@@ -271,7 +275,7 @@ async def test_other_tasks_run_while_a_shard_gets_its_keys_and_no_live_change_is
 
         async def change() -> None:
             await checkpoint()
-            informer.cache.apply_own_write(widget(changed.name, COUNT + 1))
+            informer.cache.apply_own_write(build_widget(changed.name, COUNT + 1))
 
         group.start_soon(change)
         await job.enqueue_shard(1)
@@ -281,17 +285,17 @@ async def test_other_tasks_run_while_a_shard_gets_its_keys_and_no_live_change_is
         group.cancel_scope.cancel()
     assert changed in done, "a change of the other shard came between two slices"
     assert sorted(done) == sorted(
-        [changed, *(key for key in map(key_of, informer.cache) if key not in ours)]
+        [changed, *(key for key in map(get_key, informer.cache) if key not in ours)]
     )
 
 
-def key_of(obj: Widget) -> Key:
+def get_key(obj: Widget) -> Key:
     return obj.metadata.key
 
 
 async def test_other_tasks_run_while_changes_are_delivered_again() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([listing(COUNT, *widgets())]), clock)
+    informer = Informer(WIDGETS, Scripted([build_list(COUNT, *build_widgets())]), clock)
     broken, delivered, seen, begun = True, set[Key](), set[int](), anyio.Event()
 
     def handle(change: Change[Widget]) -> None:

@@ -25,7 +25,7 @@ ELECTING = ManagerOptions(
 )
 
 
-def path(name: str, plural: str = "widgets") -> str:
+def build_path(name: str, plural: str = "widgets") -> str:
     return f"/apis/example.com/v1/namespaces/default/{plural}/{name}"
 
 
@@ -46,7 +46,7 @@ class Harness:
 
     def widget(self, name: str, plural: str = "widgets") -> None:
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": {}}
-        self.store.put(path(name, plural), body)
+        self.store.put(build_path(name, plural), body)
 
     async def reconcile(self, key: Key) -> Outcome:
         self.seen.append(f"begin {key.name}")
@@ -68,7 +68,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def running(harness: Harness) -> AsyncIterator[None]:
+async def run_harness(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(harness.run)
         await harness.clock.advance(0)
@@ -79,7 +79,7 @@ async def running(harness: Harness) -> AsyncIterator[None]:
 async def test_an_event_makes_the_controller_reconcile_its_key() -> None:
     harness = Harness()
     harness.widget("there-before")
-    async with running(harness):
+    async with run_harness(harness):
         assert harness.seen == ["begin there-before", "end there-before"]
         harness.widget("new")
         await harness.clock.advance(0)
@@ -89,7 +89,7 @@ async def test_an_event_makes_the_controller_reconcile_its_key() -> None:
 async def test_own_writes_are_in_the_cache_before_the_watch_delivers_them() -> None:
     harness = Harness()
     harness.widget("a")
-    async with running(harness):
+    async with run_harness(harness):
         harness.transport.watches_stalled = True
         seen = harness.widgets.cache.get(Key("default", "a"))
         assert seen is not None
@@ -120,7 +120,7 @@ async def test_a_kind_that_cannot_be_listed_stops_only_the_controllers_that_need
     harness.transport.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
     harness.widget("a")
     harness.widget("g", "gadgets")
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(60)
         assert harness.seen == ["begin a", "end a"]
         assert looked == []
@@ -132,7 +132,7 @@ async def test_a_kind_that_cannot_be_listed_stops_only_the_controllers_that_need
 async def test_a_controller_that_still_waits_for_its_kind_does_not_delay_the_stop() -> None:
     harness = Harness()
     harness.transport.refused["LIST"] = Forbidden(403)
-    async with running(harness):
+    async with run_harness(harness):
         harness.manager.stop()
         await harness.clock.advance(0)
         assert harness.has_ended()
@@ -144,7 +144,7 @@ async def test_stopping_lets_running_work_end_and_begins_no_more() -> None:
     harness.pause = 10
     for name in ("a", "b"):
         harness.widget(name)
-    async with running(harness):
+    async with run_harness(harness):
         harness.manager.stop()
         await harness.clock.advance(9)
         assert not harness.has_ended()
@@ -157,7 +157,7 @@ async def test_work_that_does_not_end_within_the_grace_period_is_cancelled() -> 
     harness = Harness(ManagerOptions(grace_seconds=5))
     harness.pause = 1000
     harness.widget("a")
-    async with running(harness):
+    async with run_harness(harness):
         harness.manager.stop()
         await harness.clock.advance(5)
         assert harness.has_ended()
@@ -168,25 +168,25 @@ async def test_work_that_does_not_end_within_the_grace_period_is_cancelled() -> 
 async def test_a_standby_keeps_its_caches_current_and_reconciles_nothing() -> None:
     harness = Harness(ELECTING)
     harness.widget("a")
-    harness.store.put(LEASE, held_by("other"))
-    async with running(harness):
+    harness.store.put(LEASE, build_held_lease("other"))
+    async with run_harness(harness):
         await harness.clock.advance(10)
         assert len(harness.widgets.cache) == 1
         assert harness.seen == []
-        harness.store.put(LEASE, held_by(""))
+        harness.store.put(LEASE, build_held_lease(""))
         await harness.clock.advance(5)
         assert harness.seen == ["begin a", "end a"]
 
 
-def held_by(holder: str) -> dict[str, object]:
+def build_held_lease(holder: str) -> dict[str, object]:
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
     return {"metadata": {"name": "leader", "namespace": "system"}, "spec": spec}
 
 
 async def test_a_standby_can_be_stopped_while_it_waits() -> None:
     harness = Harness(ELECTING)
-    harness.store.put(LEASE, held_by("other"))
-    async with running(harness):
+    harness.store.put(LEASE, build_held_lease("other"))
+    async with run_harness(harness):
         harness.manager.stop()
         await harness.clock.advance(0)
         assert harness.has_ended()
@@ -197,7 +197,7 @@ async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_released
     harness = Harness(ELECTING)
     harness.pause = 20
     harness.widget("a")
-    async with running(harness):
+    async with run_harness(harness):
         harness.manager.stop()
         await harness.clock.advance(19)
         assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
@@ -209,7 +209,7 @@ async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_released
 
 async def test_a_cancelled_manager_releases_its_lease() -> None:
     harness = Harness(ELECTING)
-    async with running(harness):
+    async with run_harness(harness):
         assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
     assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
@@ -218,42 +218,42 @@ async def test_a_metric_says_who_leads() -> None:
     harness = Harness(ELECTING)
     registry = harness.manager.metrics.registry
 
-    def leads() -> float | None:
+    def read_leader_metric() -> float | None:
         name = "leader_election_master_status"
         return registry.get_sample_value(name, {"name": "leader"})
 
-    harness.store.put(LEASE, held_by("other"))
-    async with running(harness):
-        assert leads() == 0
-        harness.store.put(LEASE, held_by(""))
+    harness.store.put(LEASE, build_held_lease("other"))
+    async with run_harness(harness):
+        assert read_leader_metric() == 0
+        harness.store.put(LEASE, build_held_lease(""))
         await harness.clock.advance(5)
-        assert leads() == 1
-    assert leads() == 0
+        assert read_leader_metric() == 1
+    assert read_leader_metric() == 0
 
 
 async def test_a_metric_counts_the_failed_attempts_at_the_lease() -> None:
     harness = Harness(ELECTING)
     registry = harness.manager.metrics.registry
 
-    def failures() -> float | None:
+    def read_failure_metric() -> float | None:
         name = "leader_election_failed_attempts_total"
         return registry.get_sample_value(name, {"name": "leader"})
 
     harness.transport.refused = {"GET": Forbidden(403, "Forbidden", "no role")}
-    async with running(harness):
-        assert failures() == 1
+    async with run_harness(harness):
+        assert read_failure_metric() == 1
         await harness.clock.advance(10)
-        assert (counted := failures() or 0) > 5
+        assert (counted := read_failure_metric() or 0) > 5
         harness.transport.refused = {}
         await harness.clock.advance(60)
-        assert failures() == counted
+        assert read_failure_metric() == counted
 
 
 async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
     harness = Harness(ELECTING)
     harness.pause = 1000
     harness.widget("a")
-    async with running(harness):
+    async with run_harness(harness):
         harness.transport.hangs = True
         await harness.clock.advance(9.9)
         assert not harness.has_ended()
@@ -279,11 +279,11 @@ async def test_services_run_in_every_replica_or_the_leader_and_are_restarted_whe
 
     harness.manager.add_service("everywhere", service("everywhere"), leader_only=False)
     harness.manager.add_service("leader", service("leader"))
-    harness.store.put(LEASE, held_by("other"))
-    async with running(harness):
+    harness.store.put(LEASE, build_held_lease("other"))
+    async with run_harness(harness):
         await harness.clock.advance(7)
         assert ran == [("everywhere", 0), ("everywhere", 1), ("everywhere", 3), ("everywhere", 7)]
-        harness.store.put(LEASE, held_by(""))
+        harness.store.put(LEASE, build_held_lease(""))
         await harness.clock.advance(7)
         assert "leader" in {name for name, _ in ran}
     assert harness.failure is None
@@ -299,7 +299,7 @@ async def test_a_service_that_ran_for_long_is_restarted_after_the_first_delay() 
         raise ZeroDivisionError
 
     harness.manager.add_service("job", run)
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(1005)
     assert begun == [0, 1, 3, 1004]
 
@@ -313,7 +313,7 @@ async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
     for _ in range(100):
         harness = Harness(ELECTING)
         harness.widget("a")
-        async with running(harness):
+        async with run_harness(harness):
             harness.manager.stop()
             await harness.clock.advance(1)
         assert harness.has_ended()
@@ -326,7 +326,7 @@ async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
 
 async def test_nothing_is_added_to_a_running_manager() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_harness(harness):
         with pytest.raises(RuntimeError, match="runs already"):
             harness.manager.informer(GADGETS)
 

@@ -22,7 +22,7 @@ from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from envtest.certs import Authority
 from tests.clock import VirtualClock, settle
 from tests.controller.store import Store, StoreTransport
-from tests.controller.webhooks.reviews import review
+from tests.controller.webhooks.reviews import build_review
 from tests.controller.widgets import WIDGETS, Widget
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
@@ -87,7 +87,7 @@ class Harness:
             for server_name, url in ports.items():
                 try:
                     answer = (
-                        await client.post(url, content=review(), headers=JSON)
+                        await client.post(url, content=build_review(), headers=JSON)
                         if "judge" in url
                         else (await client.get(url))
                     )
@@ -115,7 +115,7 @@ ALL = {"probes", "metrics", "webhooks"}
 
 
 @asynccontextmanager
-async def running(harness: Harness) -> AsyncIterator[None]:
+async def run_harness(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(harness.run)
         with anyio.fail_after(10):
@@ -129,7 +129,7 @@ async def test_a_standby_answers_probes_scrapes_and_webhooks(tmp_path: Path) -> 
     harness = Harness(tmp_path)
     spec = {"holderIdentity": "other", "leaseDurationSeconds": 15}
     harness.store.put(LEASE, {"metadata": {"name": "leader", "namespace": "system"}, "spec": spec})
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(5)
         assert await harness.list_answering() == ALL
         assert not harness.begun.is_set()
@@ -137,7 +137,7 @@ async def test_a_standby_answers_probes_scrapes_and_webhooks(tmp_path: Path) -> 
 
 async def test_everything_is_served_until_the_last_work_has_ended(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(0)
         await harness.begun.wait()
         harness.manager.stop()
@@ -158,7 +158,7 @@ async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Pat
             return
         served_at_release.append(await harness.list_answering())
 
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(0)
         await harness.begun.wait()
         harness.go_on.set()
@@ -185,7 +185,7 @@ async def test_a_leader_whose_work_outlives_its_lease_fails_the_liveness_check(
             self.ended.set()
 
     harness = Stubborn(tmp_path)
-    async with running(harness), httpx.AsyncClient() as client:
+    async with run_harness(harness), httpx.AsyncClient() as client:
         await harness.clock.advance(0)
         await harness.begun.wait()
         alive = f"http://127.0.0.1:{harness.ports['probes']}/healthz"
@@ -210,13 +210,15 @@ async def test_a_running_webhook_request_is_answered_before_the_webhooks_end(
     harness.go_on.set()
     harness.answer = anyio.Event()
     codes: list[int] = []
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(0)
 
         async def ask() -> None:
             url = f"https://127.0.0.1:{harness.ports['webhooks']}/judge"
             async with httpx.AsyncClient(verify=harness.trust) as client:
-                codes.append((await client.post(url, content=review(), headers=JSON)).status_code)
+                codes.append(
+                    (await client.post(url, content=build_review(), headers=JSON)).status_code
+                )
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
@@ -238,7 +240,7 @@ async def test_servers_leave_neither_files_nor_tasks_behind(tmp_path: Path) -> N
     async def once() -> tuple[int, int]:
         harness = Harness(tmp_path)
         harness.go_on.set()
-        async with running(harness):
+        async with run_harness(harness):
             await harness.clock.advance(0)
             assert await harness.list_answering() == ALL
             harness.manager.stop()

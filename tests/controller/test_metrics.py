@@ -118,7 +118,7 @@ def test_process_metrics_are_exposed() -> None:
         assert f"\n{name} " in exposition
 
 
-def everything() -> Metrics:
+def create_all_metrics() -> Metrics:
     metrics = Metrics()
     metrics.controller("pools", 1)
     metrics.queue("pools")
@@ -129,7 +129,7 @@ def everything() -> Metrics:
 
 
 def test_the_readme_names_every_series_and_no_other() -> None:
-    exposition = everything().exposition()[0].decode()
+    exposition = create_all_metrics().exposition()[0].decode()
     series = set(re.findall(r"^# TYPE (\S+)", exposition, re.MULTILINE))
     own = {name for name in series if not name.startswith(("process_", "python_"))}
     readme = Path(controller.__file__).with_name("README.md").read_text(encoding="utf-8")
@@ -138,7 +138,7 @@ def test_the_readme_names_every_series_and_no_other() -> None:
 
 
 def test_counters_have_no_created_series() -> None:
-    exposition = everything().exposition()[0].decode()
+    exposition = create_all_metrics().exposition()[0].decode()
     assert "_created" not in exposition
     assert (
         'controller_runtime_reconcile_total{controller="pools",result="success"} 0.0' in exposition

@@ -12,7 +12,7 @@ from controller import Client, Key, MalformedAnswer, Manager, ObjectMeta, Resour
 from controller.codec import Added, Unreadable, decode_event, decode_object, decode_page
 from controller.testing import FakeApi, VirtualClock
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
-from tests.controller.widgets import line, listing, widget, wire
+from tests.controller.widgets import build_list, build_widget, encode_widget, line
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Model(pydantic.BaseModel, frozen=True):
 TYPES: list[type[Any]] = [Plain, Struct, Model, Untyped]
 
 
-def of(kind: type[Any]) -> Resource[Any]:
+def create_resource(kind: type[Any]) -> Resource[Any]:
     return Resource("example.com", "v1", "Widget", "widgets", kind)
 
 
-def color(obj: Any) -> str:
+def get_color(obj: Any) -> str:
     if isinstance(obj, Model):
         return obj.spec.color
     spec = obj.body["spec"] if isinstance(obj, Untyped) else obj.spec
@@ -52,7 +52,7 @@ def color(obj: Any) -> str:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_an_object_is_decoded_to_every_sort_of_type(kind: type[Any]) -> None:
-    body = wire(widget("a", 5, color="blue"))
+    body = encode_widget(build_widget("a", 5, color="blue"))
     reference = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
     body["metadata"] |= {
         "labels": {"x": "y"},
@@ -60,37 +60,41 @@ def test_an_object_is_decoded_to_every_sort_of_type(kind: type[Any]) -> None:
         "ownerReferences": [reference],
         "creationTimestamp": "2026-01-01T00:00:00Z",
     }
-    plain = decode_object(of(Plain), msgspec.json.encode(body))
-    decoded = decode_object(of(kind), msgspec.json.encode(body))
+    plain = decode_object(create_resource(Plain), msgspec.json.encode(body))
+    decoded = decode_object(create_resource(kind), msgspec.json.encode(body))
     assert type(decoded) is kind
-    assert color(decoded) == "blue"
+    assert get_color(decoded) == "blue"
     assert decoded.metadata == plain.metadata
     assert isinstance(decoded.metadata.labels, MappingProxyType)
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_lists_and_events_hold_every_sort_of_type(kind: type[Any]) -> None:
-    page = decode_page(of(kind), listing(9, widget("a", 5), widget("b", 6)))
-    assert [color(obj) for obj in page.items] == ["red", "red"]
-    event = decode_event(of(kind), line("ADDED", widget("a", 5, color="blue")))
+    page = decode_page(
+        create_resource(kind), build_list(9, build_widget("a", 5), build_widget("b", 6))
+    )
+    assert [get_color(obj) for obj in page.items] == ["red", "red"]
+    event = decode_event(create_resource(kind), line("ADDED", build_widget("a", 5, color="blue")))
     assert isinstance(event, Added)
-    assert color(event.object) == "blue"
+    assert get_color(event.object) == "blue"
 
 
 def test_what_a_model_refuses_is_named_and_harms_no_other_object() -> None:
-    bad = widget("bad", 5)
-    body = wire(bad)
+    bad = build_widget("bad", 5)
+    body = encode_widget(bad)
     body["spec"]["size"] = -1
     with pytest.raises(MalformedAnswer, match="greater than or equal to 0"):
-        decode_object(of(Model), msgspec.json.encode(body))
-    event = decode_event(of(Model), line("MODIFIED", body))
+        decode_object(create_resource(Model), msgspec.json.encode(body))
+    event = decode_event(create_resource(Model), line("MODIFIED", body))
     assert isinstance(event, Unreadable)
     assert event.key == bad.metadata.key
     assert "spec.size" in event.reason
 
 
 def test_the_first_level_of_an_untyped_object_cannot_be_changed() -> None:
-    decoded = decode_object(of(Untyped), msgspec.json.encode(wire(widget("a", 5))))
+    decoded = decode_object(
+        create_resource(Untyped), msgspec.json.encode(encode_widget(build_widget("a", 5)))
+    )
     with pytest.raises(TypeError):
         decoded.body["spec"] = {}
 
@@ -99,15 +103,19 @@ def test_the_first_level_of_an_untyped_object_cannot_be_changed() -> None:
 async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
-    api.serve(of(kind))
+    api.serve(create_resource(kind))
     manager = Manager(api, clock=clock)
-    informer = manager.informer(of(kind), indexes={"color": lambda obj: [color(obj)]})
+    informer = manager.informer(
+        create_resource(kind), indexes={"color": lambda obj: [get_color(obj)]}
+    )
     import anyio
 
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         await Client(api).create(
-            of(kind), "default", {"metadata": {"name": "a"}, "spec": {"color": "blue"}}
+            create_resource(kind),
+            "default",
+            {"metadata": {"name": "a"}, "spec": {"color": "blue"}},
         )
         await clock.advance(1)
         assert [obj.metadata.key for obj in informer.cache.by_index("color", "blue")] == [
@@ -125,7 +133,7 @@ async def test_a_webhook_gets_a_pydantic_model_and_refuses_what_it_refuses() -> 
         return Allowed()
 
     def review(size: int) -> bytes:
-        body = wire(widget("a", 5, color="blue"))
+        body = encode_widget(build_widget("a", 5, color="blue"))
         body["spec"]["size"] = size
         return msgspec.json.encode(
             {

@@ -40,7 +40,7 @@ def test_a_delay_may_be_a_timedelta() -> None:
     assert Blocked("PoolNotFound").after is None
 
 
-async def runs(
+async def record_runs(
     reconcile: Callable[[Key], Any], seconds: float, *keys: Key
 ) -> dict[Key, list[float]]:
     """Return when a controller called `reconcile`, by key."""
@@ -66,7 +66,7 @@ async def test_a_key_that_always_wants_to_come_back_at_once_is_paced_and_delays_
     async def reconcile(key: Key) -> Outcome:
         return Again(0) if key == KEY else SETTLED
 
-    seen = await runs(reconcile, 10, KEY, OTHER)
+    seen = await record_runs(reconcile, 10, KEY, OTHER)
     assert seen[KEY][:5] == [0, 0, 0.005, 0.015, 0.035]
     assert 90 <= len(seen[KEY]) <= 110
     assert seen[OTHER] == [0]
@@ -95,7 +95,7 @@ async def test_another_outcome_ends_the_pacing() -> None:
     async def reconcile(_: Key) -> Outcome:
         return answers.pop(0) if answers else SETTLED
 
-    seen = await runs(reconcile, 10, KEY)
+    seen = await record_runs(reconcile, 10, KEY)
     assert seen[KEY] == [0, 0, 0.005, 0.015, 1.015, 1.015, 1.02]
 
 
@@ -104,7 +104,7 @@ async def test_a_reconciler_that_is_not_async_is_logged_once_and_retried_with_ba
         return SETTLED
 
     with capture_logs() as lines:
-        seen = await runs(reconcile, 1, KEY, OTHER)
+        seen = await record_runs(reconcile, 1, KEY, OTHER)
     assert len(seen[KEY]) == len(seen[OTHER]) > 5
     errors = [line for line in lines if line["log_level"] == "error"]
     assert [line["event"] for line in errors] == ["The reconciler must be async"]
@@ -130,6 +130,6 @@ async def test_a_return_value_that_is_no_outcome_retries_its_key_and_no_other(an
             raise answer
         return answer
 
-    seen = await runs(reconcile, 1, KEY, OTHER)
+    seen = await record_runs(reconcile, 1, KEY, OTHER)
     assert len(seen[KEY]) > 5
     assert seen[OTHER] == [0]

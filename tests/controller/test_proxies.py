@@ -14,7 +14,7 @@ from controller.httpserver import serve_app
 from controller.httptransport import HttpTransport
 from controller.pages import Bind
 from controller.proxies import check_proxy, find_environment_proxy
-from tests.controller.kubeconfigs import kubeconfig
+from tests.controller.kubeconfigs import write_kubeconfig
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_a_server_on_loopback_is_reached_past_the_proxy_of_the_environment
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     async with serve_app(application, Bind("127.0.0.1", 0), "test") as port:
-        path = kubeconfig(tmp_path / "k", f"http://127.0.0.1:{port}", {"token": "t"})
+        path = write_kubeconfig(tmp_path / "k", f"http://127.0.0.1:{port}", {"token": "t"})
         transport = await connect(path)
         try:
             assert b"v1.36.3" in await transport.request("GET", "/version")
@@ -123,7 +123,7 @@ async def test_a_server_on_loopback_is_reached_past_the_proxy_of_the_environment
             await transport.aclose()
 
 
-async def refusal(proxy: str) -> str:
+async def read_refusal(proxy: str) -> str:
     """Return the error of a request through a proxy that lets nothing through."""
     transport = HttpTransport(Endpoint("https://api.example:6443", proxy=proxy))
     try:
@@ -135,7 +135,7 @@ async def refusal(proxy: str) -> str:
 
 
 async def test_the_error_of_a_proxy_that_cannot_be_reached_names_the_proxy() -> None:
-    message = await refusal("http://user:secret@127.0.0.1:1")
+    message = await read_refusal("http://user:secret@127.0.0.1:1")
     assert message.startswith(
         "GET https://api.example:6443/x: cannot connect to the proxy http://127.0.0.1:1: Connect"
     )
@@ -152,7 +152,7 @@ async def test_the_error_of_a_proxy_that_refuses_names_the_proxy_and_the_server(
         port = listener.extra(SocketAttribute.local_port)
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, refuse)
-            message = await refusal(f"http://user:secret@127.0.0.1:{port}")
+            message = await read_refusal(f"http://user:secret@127.0.0.1:{port}")
             group.cancel_scope.cancel()
     assert message == (
         f"GET https://api.example:6443/x: no connection through the proxy http://127.0.0.1:{port}:"

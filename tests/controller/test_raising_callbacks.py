@@ -19,26 +19,26 @@ from controller.queueorder import ReadyLevels
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
-from tests.controller.widgets import WIDGETS, Widget, widget
+from tests.controller.widgets import WIDGETS, Widget, build_widget
 
 A, B = Key("default", "a"), Key("default", "b")
 
 
-def by_color(obj: Widget) -> Iterable[str]:
-    """Index by color, with a bug: `odd` was not thought of."""
+def index_by_color(obj: Widget) -> Iterable[str]:
+    """Return the color of a widget, as an index function with a bug: it raises for `odd`."""
     if obj.spec.color == "odd":
         raise ZeroDivisionError
     return (obj.spec.color,)
 
 
-def cache() -> Cache[Widget]:
+def create_cache() -> Cache[Widget]:
     return Cache(
-        WIDGETS, indexes={"size": lambda cached: (str(cached.spec.size),), "color": by_color}
+        WIDGETS, indexes={"size": lambda cached: (str(cached.spec.size),), "color": index_by_color}
     )
 
 
-def consistent(widget: Cache[Widget]) -> bool:
-    """Whether both indexes name exactly the objects in the cache."""
+def is_consistent(widget: Cache[Widget]) -> bool:
+    """Return whether both indexes name exactly the objects in the cache."""
     return all(
         sorted(
             cached.metadata.key
@@ -51,37 +51,37 @@ def consistent(widget: Cache[Widget]) -> bool:
 
 
 def test_a_list_shows_the_objects_that_can_be_indexed_and_names_the_others() -> None:
-    widgets = cache()
+    widgets = create_cache()
     with capture_logs() as lines:
-        widgets.replace([widget("a", 1, color="odd"), widget("b", 2)], 5)
+        widgets.replace([build_widget("a", 1, color="odd"), build_widget("b", 2)], 5)
     assert [cached.metadata.key for cached in widgets] == [B]
     assert "index 'color' raised ZeroDivisionError()" in widgets.unreadable[A]
     assert widgets.unindexed == 1
-    assert consistent(widgets)
+    assert is_consistent(widgets)
     assert widgets.position == 5
     (line,) = lines
     assert (line["resource"], line["object"]) == ("widgets.example.com", "default/a")
 
 
 def test_the_last_state_that_could_be_indexed_stays_until_a_later_one_can() -> None:
-    widgets, changes = cache(), list[Change[Widget]]()
+    widgets, changes = create_cache(), list[Change[Widget]]()
     widgets.subscribe(changes.append)
-    widgets.replace([widget("a", 1)], 1)
-    widgets.apply(Modified(widget("a", 2, color="odd")))
-    assert widgets.get(A) == widget("a", 1)
+    widgets.replace([build_widget("a", 1)], 1)
+    widgets.apply(Modified(build_widget("a", 2, color="odd")))
+    assert widgets.get(A) == build_widget("a", 1)
     assert A in widgets.unreadable
     assert widgets.position == 2
-    widgets.apply(Modified(widget("a", 3, color="blue")))
-    assert widgets.get(A) == widget("a", 3, color="blue")
+    widgets.apply(Modified(build_widget("a", 3, color="blue")))
+    assert widgets.get(A) == build_widget("a", 3, color="blue")
     assert not widgets.unreadable
-    assert consistent(widgets)
+    assert is_consistent(widgets)
     assert [change.new and change.new.metadata.revision for change in changes] == [1, 3]
 
 
 def test_a_created_object_that_cannot_be_indexed_is_unreadable_until_it_is_deleted() -> None:
-    widgets = cache()
+    widgets = create_cache()
     widgets.replace([], 1)
-    widgets.apply(Added(widget("a", 2, color="odd")))
+    widgets.apply(Added(build_widget("a", 2, color="odd")))
     assert A not in widgets
     assert A in widgets.unreadable
     widgets.replace([], 3)
@@ -89,14 +89,14 @@ def test_a_created_object_that_cannot_be_indexed_is_unreadable_until_it_is_delet
 
 
 def test_a_response_that_cannot_be_indexed_changes_nothing() -> None:
-    widgets, changes = cache(), list[Change[Widget]]()
-    widgets.replace([widget("b", 1)], 1)
+    widgets, changes = create_cache(), list[Change[Widget]]()
+    widgets.replace([build_widget("b", 1)], 1)
     widgets.subscribe(changes.append)
     del changes[:]
-    assert not widgets.apply_own_write(widget("a", 2, color="odd"))
+    assert not widgets.apply_own_write(build_widget("a", 2, color="odd"))
     assert [cached.metadata.key for cached in widgets] == [B]
-    widgets.apply(Modified(widget("b", 3)))
-    assert consistent(widgets)
+    widgets.apply(Modified(build_widget("b", 3)))
+    assert is_consistent(widgets)
     assert [change.new and change.new.metadata.key for change in changes] == [B]
 
 
@@ -104,7 +104,7 @@ def test_a_response_that_cannot_be_indexed_changes_nothing() -> None:
 def test_an_index_function_has_to_return_a_collection_of_texts(values: object) -> None:
     function: Any = lambda _: values  # noqa: E731 - its type is what the test is about
     widgets = Cache(WIDGETS, indexes={"color": function})
-    widgets.replace([widget("a", 1)], 1)
+    widgets.replace([build_widget("a", 1)], 1)
     assert A in widgets.unreadable
 
 
@@ -117,7 +117,7 @@ def test_an_index_function_that_raises_when_an_object_goes_leaves_no_entry() -> 
         return (obj.spec.color,)
 
     widgets = Cache(WIDGETS, indexes={"color": color})
-    widgets.replace([widget("a", 1), widget("b", 1)], 1)
+    widgets.replace([build_widget("a", 1), build_widget("b", 1)], 1)
     broken.append(True)
     widgets.replace([], 2)
     assert len(widgets) == 0
@@ -139,7 +139,7 @@ class Harness:
     def __init__(self) -> None:
         self.clock, self.store = VirtualClock(), Store()
         self.manager = Manager(StoreTransport(self.store), clock=self.clock)
-        self.widgets = self.manager.informer(WIDGETS, indexes={"color": by_color})
+        self.widgets = self.manager.informer(WIDGETS, indexes={"color": index_by_color})
         self.broken = False
         self.seen: list[str] = []
         self.manager.controller(
@@ -165,7 +165,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def running(harness: Harness) -> AsyncIterator[None]:
+async def run_manager(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(0)
@@ -176,7 +176,7 @@ async def running(harness: Harness) -> AsyncIterator[None]:
 async def test_a_key_whose_mapping_raised_comes_again_until_it_does_not() -> None:
     harness = Harness()
     harness.widget("a")
-    async with running(harness):
+    async with run_manager(harness):
         assert harness.seen == ["a"]
         harness.broken = True
         harness.widget("b")
@@ -198,7 +198,7 @@ async def test_a_key_whose_mapping_raised_comes_again_until_it_does_not() -> Non
 
 async def test_readiness_fails_when_a_mapping_or_an_index_has_raised_for_a_minute() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_manager(harness):
         harness.widget("a", color="odd")
         await harness.clock.advance(0)
         assert harness.ready() is None
@@ -223,7 +223,7 @@ async def test_readiness_fails_when_a_mapping_or_an_index_has_raised_for_a_minut
 
 async def test_creating_an_object_that_cannot_be_indexed_returns_it() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_manager(harness):
         body = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"color": "odd"}}
         created = await harness.manager.client.create(WIDGETS, "default", body)
         assert created.spec.color == "odd"

@@ -13,23 +13,23 @@ from controller.meta import Key
 from controller.reflector import Reflector
 from controller.watch import OBJECT_BYTES, PAGE_BYTES
 from tests.clock import VirtualClock
-from tests.controller.fleet import Fleet, running
+from tests.controller.fleet import Fleet, run_fleet
 from tests.controller.scripted import Scripted, Watch
-from tests.controller.widgets import WIDGETS, line, listing, widget
+from tests.controller.widgets import WIDGETS, build_list, build_widget, line
 
 MOST = PAGE_BYTES + 40 * OBJECT_BYTES
 """A limit that a list of 30 widgets keeps and one of 60 does not."""
 
 
-def _limited_fleet() -> Fleet:
+def _create_limited_fleet() -> Fleet:
     return Fleet(ClusterSettings(max_list_bytes=MOST))
 
 
 async def test_a_list_above_the_limit_is_not_kept_and_the_error_says_so() -> None:
-    fleet = _limited_fleet()
+    fleet = _create_limited_fleet()
     large = fleet.cluster("large", *(f"w{number}" for number in range(60)))
     small = fleet.cluster("small", *(f"w{number}" for number in range(20)))
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(large)
         fleet.clusters.open(small)
         await fleet.clock.advance(5)
@@ -48,15 +48,15 @@ async def test_a_list_above_the_limit_is_not_kept_and_the_error_says_so() -> Non
 async def test_clients_made_of_one_with_a_limit_have_it(
     derived: Callable[[Client], Client],
 ) -> None:
-    server = Scripted([listing(5, *(widget(f"w{number}", 1) for number in range(60)))])
+    server = Scripted([build_list(5, *(build_widget(f"w{number}", 1) for number in range(60)))])
     with pytest.raises(MalformedAnswer, match="larger than"):
         await derived(Client(server, max_list_bytes=MOST)).list(WIDGETS)
 
 
 async def test_a_list_that_became_smaller_is_kept() -> None:
-    fleet = _limited_fleet()
+    fleet = _create_limited_fleet()
     key = fleet.cluster("one", *(f"w{number}" for number in range(60)))
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(5)
         for number in range(50):
@@ -67,9 +67,9 @@ async def test_a_list_that_became_smaller_is_kept() -> None:
 
 
 async def test_after_events_as_large_as_the_limit_everything_is_listed_again() -> None:
-    fleet = _limited_fleet()
+    fleet = _create_limited_fleet()
     key = fleet.cluster("one", "a", "b")
-    async with running(fleet):
+    async with run_fleet(fleet):
         fleet.clusters.open(key)
         for number in range(300):
             await fleet.clock.advance(10)
@@ -88,11 +88,14 @@ async def test_a_watch_of_ever_more_objects_is_ended_at_the_limit_and_tried_with
 ):
     clock = VirtualClock()
     flood = [
-        [line("ADDED", widget(f"w{number}", 6 + number)) for number in range(start, start + 10)]
+        [
+            line("ADDED", build_widget(f"w{number}", 6 + number))
+            for number in range(start, start + 10)
+        ]
         for start in range(0, 10_000, 10)
     ]
     watches = [Watch([b"".join(batch) for batch in flood]) for _ in range(50)]
-    server = Scripted([listing(5 + 10_000 * number) for number in range(50)], watches)
+    server = Scripted([build_list(5 + 10_000 * number) for number in range(50)], watches)
     cache = Cache(WIDGETS)
     sizes = [0]
     cache.subscribe(lambda _change: sizes.append(len(cache)))

@@ -31,10 +31,10 @@ from tests.controller.widgets import (
     WIDGETS,
     Widget,
     bookmark,
-    error,
+    build_error_line,
+    build_list,
+    build_widget,
     line,
-    listing,
-    widget,
 )
 
 A = Key("default", "a")
@@ -81,9 +81,9 @@ class Loop:
 
 async def test_a_reflector_lists_and_watches_from_the_revision_of_the_list() -> None:
     watch = Watch()
-    async with Loop([listing(5, widget("a", 3))], [watch]).running() as loop:
-        assert loop.cache.get(A) == widget("a", 3)
-        watch.say(line("MODIFIED", widget("a", 6)) + line("ADDED", widget("b", 7)))
+    async with Loop([build_list(5, build_widget("a", 3))], [watch]).running() as loop:
+        assert loop.cache.get(A) == build_widget("a", 3)
+        watch.say(line("MODIFIED", build_widget("a", 6)) + line("ADDED", build_widget("b", 7)))
         await loop.clock.advance(0)
         assert loop.cache.position == 7
         assert len(loop.cache) == 2
@@ -94,16 +94,16 @@ async def test_a_reflector_lists_and_watches_from_the_revision_of_the_list() -> 
 
 
 async def test_events_may_be_split_into_chunks_anywhere() -> None:
-    whole = line("ADDED", widget("b", 6)) + bookmark(9)
+    whole = line("ADDED", build_widget("b", 6)) + bookmark(9)
     watch = Watch([bytes([byte]) for byte in whole])
-    async with Loop([listing(5)], [watch]).running() as loop:
+    async with Loop([build_list(5)], [watch]).running() as loop:
         assert loop.cache.position == 9
         assert len(loop.cache) == 1
 
 
 async def test_a_watch_that_ends_normally_is_continued_at_the_position() -> None:
     first = Watch([bookmark(8)])
-    async with Loop([listing(5)], [first, Watch()]).running() as loop:
+    async with Loop([build_list(5)], [first, Watch()]).running() as loop:
         first.finish()
         await loop.clock.advance(0)
         assert loop.lists == ["0"]
@@ -113,7 +113,7 @@ async def test_a_watch_that_ends_normally_is_continued_at_the_position() -> None
 
 async def test_a_silent_watch_is_replaced_by_another_without_a_list() -> None:
     first = Watch([bookmark(8)])
-    async with Loop([listing(5)], [first, Watch()]).running() as loop:
+    async with Loop([build_list(5)], [first, Watch()]).running() as loop:
         await loop.clock.advance(89)
         assert loop.watches == ["5"]
         await loop.clock.advance(3)
@@ -123,7 +123,7 @@ async def test_a_silent_watch_is_replaced_by_another_without_a_list() -> None:
 
 
 async def test_a_kind_without_bookmarks_may_be_quiet_and_counts_as_current() -> None:
-    async with Loop([listing(5)], [Watch(), Watch(), Watch()]).running() as loop:
+    async with Loop([build_list(5)], [Watch(), Watch(), Watch()]).running() as loop:
         for watches in (["5", "5"], ["5", "5", "5"]):
             await loop.clock.advance(90)
             assert loop.watches == watches
@@ -132,8 +132,8 @@ async def test_a_kind_without_bookmarks_may_be_quiet_and_counts_as_current() -> 
 
 async def test_empty_watches_lead_to_a_new_list_if_bookmarks_are_known_to_come() -> None:
     watches = [Watch([bookmark(8)]), Watch(), Watch(), Watch()]
-    restored = listing(3, widget("b", 2))
-    async with Loop([listing(5, widget("a", 4)), restored], watches).running() as loop:
+    restored = build_list(3, build_widget("b", 2))
+    async with Loop([build_list(5, build_widget("a", 4)), restored], watches).running() as loop:
         await loop.clock.advance(300)
         assert loop.lists == ["0", None]
         assert loop.cache.position == 3
@@ -143,23 +143,25 @@ async def test_empty_watches_lead_to_a_new_list_if_bookmarks_are_known_to_come()
 @pytest.mark.parametrize("form", ["http", "in-stream"])
 async def test_an_expired_position_leads_to_one_list_of_the_newest_state(form: str) -> None:
     expired = (
-        Expired(410, "Expired", "too old") if form == "http" else Watch([error(410, "Expired")])
+        Expired(410, "Expired", "too old")
+        if form == "http"
+        else Watch([build_error_line(410, "Expired")])
     )
-    before = listing(5, widget("a", 1), widget("b", 2), widget("c", 3))
-    after = listing(50, widget("b", 2), widget("c", 40))
+    before = build_list(5, build_widget("a", 1), build_widget("b", 2), build_widget("c", 3))
+    after = build_list(50, build_widget("b", 2), build_widget("c", 40))
     async with Loop([before, after], [expired, Watch()]).running() as loop:
         loop.changes.clear()
         await loop.clock.advance(5)
         assert loop.lists == ["0", None]
         assert loop.watches == ["5", "50"]
         assert loop.changes == [
-            Change(widget("a", 1), None, final_state_unknown=True),
-            Change(widget("c", 3), widget("c", 40)),
+            Change(build_widget("a", 1), None, final_state_unknown=True),
+            Change(build_widget("c", 3), build_widget("c", 40)),
         ]
 
 
 async def test_a_server_that_ends_every_watch_at_once_gets_few_requests() -> None:
-    answers = [listing(5)] * 10
+    answers = [build_list(5)] * 10
     watches = [Watch(end="close") for _ in range(10)]
     async with Loop(answers, watches).running() as loop:
         await loop.clock.advance(5)
@@ -180,11 +182,17 @@ async def test_the_newest_state_is_read_after_the_server_could_not_be_reached(
     failure: Exception,
 ) -> None:
     """It may have come back with another history that has already passed the position."""
-    before = listing(5, widget("kept", 1), widget("same number", 4), widget("lost", 5))
-    again = [widget("kept", 1), widget("same number", 4, color="blue"), widget("back", 3)]
+    before = build_list(
+        5, build_widget("kept", 1), build_widget("same number", 4), build_widget("lost", 5)
+    )
+    again = [
+        build_widget("kept", 1),
+        build_widget("same number", 4, color="blue"),
+        build_widget("back", 3),
+    ]
     cut = Watch([bookmark(6)], end=NoAnswer("reset"))
     watches: list[Watch | Exception] = [cut, failure, Watch()]
-    async with Loop([before, listing(50, *again)], watches).running() as loop:
+    async with Loop([before, build_list(50, *again)], watches).running() as loop:
         await loop.clock.advance(2)
         unreachable = loop.cache.history_confirmed
         await loop.clock.advance(10)
@@ -198,9 +206,9 @@ async def test_the_newest_state_is_read_after_the_server_could_not_be_reached(
 
 
 async def test_an_object_that_we_deleted_is_back_after_a_backup_was_restored() -> None:
-    first, object_a = Watch([bookmark(6)]), widget("a", 4)
+    first, object_a = Watch([bookmark(6)]), build_widget("a", 4)
     async with Loop(
-        [listing(5, object_a), listing(50, object_a)], [first, NoAnswer("refused"), Watch()]
+        [build_list(5, object_a), build_list(50, object_a)], [first, NoAnswer("refused"), Watch()]
     ).running() as loop:
         loop.cache.mark_deleted(Version.from_object(object_a))
         assert A not in loop.cache
@@ -211,7 +219,7 @@ async def test_an_object_that_we_deleted_is_back_after_a_backup_was_restored() -
 
 async def test_a_watch_that_was_cut_is_continued_at_the_position() -> None:
     cut = Watch([bookmark(6)], end=NoAnswer("reset"))
-    async with Loop([listing(5)], [cut, Watch()]).running() as loop:
+    async with Loop([build_list(5)], [cut, Watch()]).running() as loop:
         await loop.clock.advance(2)
         assert loop.lists == ["0"]
         assert loop.watches == ["5", "6"]
@@ -220,8 +228,10 @@ async def test_a_watch_that_was_cut_is_continued_at_the_position() -> None:
 
 async def test_the_newest_state_below_our_own_write_means_that_the_history_was_replaced() -> None:
     watches: list[Watch | Exception] = [NoAnswer("refused"), Watch()]
-    async with Loop([listing(5, widget("a", 4)), listing(7)], watches).running() as loop:
-        loop.cache.apply_own_write(widget("b", 9))
+    async with Loop(
+        [build_list(5, build_widget("a", 4)), build_list(7)], watches
+    ).running() as loop:
+        loop.cache.apply_own_write(build_widget("b", 9))
         await loop.clock.advance(5)
         assert loop.lists == ["0", None]
         assert list(loop.cache) == []
@@ -230,7 +240,9 @@ async def test_the_newest_state_below_our_own_write_means_that_the_history_was_r
 
 async def test_a_list_that_could_not_be_read_is_followed_by_one_of_the_newest_state() -> None:
     watches: list[Watch | Exception] = [MalformedAnswer("HTML"), Watch()]
-    async with Loop([listing(5), NoAnswer("refused"), listing(50)], watches).running() as loop:
+    async with Loop(
+        [build_list(5), NoAnswer("refused"), build_list(50)], watches
+    ).running() as loop:
         await loop.clock.advance(10)
         assert loop.lists == ["0", "5", None]
         assert loop.watches == ["5", "50"]
@@ -238,17 +250,17 @@ async def test_a_list_that_could_not_be_read_is_followed_by_one_of_the_newest_st
 
 async def test_a_list_not_older_than_the_position_never_means_a_replaced_history() -> None:
     watches: list[Watch | Exception] = [MalformedAnswer("HTML"), Watch()]
-    async with Loop([listing(5), listing(7)], watches).running() as loop:
-        loop.cache.apply_own_write(widget("b", 9))
+    async with Loop([build_list(5), build_list(7)], watches).running() as loop:
+        loop.cache.apply_own_write(build_widget("b", 9))
         await loop.clock.advance(5)
         assert loop.lists == ["0", "5"]
-        assert list(loop.cache) == [widget("b", 9)]
+        assert list(loop.cache) == [build_widget("b", 9)]
         assert loop.cache.replaced_histories == 0
 
 
 async def test_a_watch_that_is_refused_with_429_is_retried_at_the_position() -> None:
     failure = TooManyRequests(429, "TooManyRequests", "later")
-    async with Loop([listing(5)], [failure, failure, Watch()]).running() as loop:
+    async with Loop([build_list(5)], [failure, failure, Watch()]).running() as loop:
         assert loop.reflector.last_error is not None
         await loop.clock.advance(10)
         assert loop.lists == ["0"]
@@ -258,7 +270,7 @@ async def test_a_watch_that_is_refused_with_429_is_retried_at_the_position() -> 
 
 async def test_retry_after_is_respected() -> None:
     busy = TooManyRequests(429, "TooManyRequests", "later", retry_after=20.0)
-    async with Loop([listing(5)], [busy, Watch()]).running() as loop:
+    async with Loop([build_list(5)], [busy, Watch()]).running() as loop:
         await loop.clock.advance(19)
         assert loop.watches == ["5"]
         await loop.clock.advance(2)
@@ -278,7 +290,7 @@ async def test_a_server_that_stays_silent_is_logged_once_and_once_more_when_it_a
         *[silent] * 8,
         NoAnswer("cannot connect"),
         *[silent] * 2,
-        listing(5),
+        build_list(5),
     ]
     with capture_logs() as lines:
         async with Loop(answers, [Watch()]).running() as loop:
@@ -290,9 +302,12 @@ async def test_a_server_that_stays_silent_is_logged_once_and_once_more_when_it_a
 
 async def test_watches_that_are_refused_beside_lists_that_work_are_logged_once() -> None:
     refused = Forbidden(403, "Forbidden", "no")
-    watches: list[Watch | Exception] = [*[refused] * 5, Watch([line("ADDED", widget("a", 6))])]
+    watches: list[Watch | Exception] = [
+        *[refused] * 5,
+        Watch([line("ADDED", build_widget("a", 6))]),
+    ]
     with capture_logs() as lines:
-        async with Loop([listing(5)] * 6, watches).running() as loop:
+        async with Loop([build_list(5)] * 6, watches).running() as loop:
             await loop.clock.advance(600)
             assert A in loop.cache
     assert list_log_lines(lines) == [
@@ -309,37 +324,37 @@ async def test_watches_that_are_refused_beside_lists_that_work_are_logged_once()
         Watch([b'{"type":"ADD', b'ED","obj\n']),
         Watch([line("ERROR", {"kind": "Status"})]),
         Watch([line("ERROR", {"no": "status"})]),
-        Watch([error(500, "InternalError")]),
+        Watch([build_error_line(500, "InternalError")]),
     ],
     ids=["403", "html", "torn line", "no reason", "no status", "in-stream 500"],
 )
 async def test_any_other_failure_of_a_watch_leads_to_a_list_not_older_than_the_position(
     failure: Watch | Exception,
 ) -> None:
-    async with Loop([listing(5), listing(6)], [failure, Watch()]).running() as loop:
+    async with Loop([build_list(5), build_list(6)], [failure, Watch()]).running() as loop:
         await loop.clock.advance(5)
         assert loop.lists == ["0", "5"]
         assert loop.watches == ["5", "6"]
 
 
 async def test_an_event_cut_by_the_end_of_the_stream_comes_again() -> None:
-    torn = Watch([bookmark(6) + line("ADDED", widget("a", 7))[:20]], end="close")
-    again = Watch([line("ADDED", widget("a", 7))])
-    async with Loop([listing(5)], [torn, again]).running() as loop:
+    torn = Watch([bookmark(6) + line("ADDED", build_widget("a", 7))[:20]], end="close")
+    again = Watch([line("ADDED", build_widget("a", 7))])
+    async with Loop([build_list(5)], [torn, again]).running() as loop:
         assert loop.watches == ["5", "6"]
         assert A in loop.cache
 
 
 async def test_unusable_events_are_skipped_and_the_rest_is_applied() -> None:
     odd = [
-        line("RENAMED", widget("x", 6)),
+        line("RENAMED", build_widget("x", 6)),
         line("ADDED", {"kind": "Table", "metadata": {}}),
         line("ADDED", {"metadata": {"name": 7}}),
         line("BOOKMARK", {"metadata": {}}),
         line("ADDED", {"metadata": {"name": "odd", "resourceVersion": "7"}, "spec": "text"}),
-        line("ADDED", widget("a", 8)),
+        line("ADDED", build_widget("a", 8)),
     ]
-    async with Loop([listing(5)], [Watch(odd)]).running() as loop:
+    async with Loop([build_list(5)], [Watch(odd)]).running() as loop:
         assert [o.metadata.name for o in loop.cache] == ["a"]
         assert list(loop.cache.unreadable) == [Key("", "odd")]
         assert loop.cache.position == 8
@@ -356,10 +371,10 @@ async def test_delays_grow_to_half_a_minute_and_have_jitter() -> None:
 async def test_a_list_whose_continue_token_expires_is_read_without_pages() -> None:
     expired = Expired(410, "Expired", "token")
     answers: list[bytes | Exception] = [
-        listing(5, widget("x", 1)),
-        listing(7, widget("a", 2), continuation="next"),
+        build_list(5, build_widget("x", 1)),
+        build_list(7, build_widget("a", 2), continuation="next"),
         expired,
-        listing(8, widget("a", 2), widget("b", 3)),
+        build_list(8, build_widget("a", 2), build_widget("b", 3)),
     ]
     watches: list[Watch | Exception] = [Expired(410, "Expired", "old"), Watch()]
     async with Loop(answers, watches).running() as loop:
@@ -378,7 +393,7 @@ async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_
     cause = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}]}
     too_new = create_api_error(504, {"reason": "Timeout", "details": cause})
     async with Loop(
-        [listing(5), too_new, listing(3)], [MalformedAnswer("HTML"), Watch()]
+        [build_list(5), too_new, build_list(3)], [MalformedAnswer("HTML"), Watch()]
     ).running() as loop:
         await loop.clock.advance(10)
         assert loop.lists == ["0", "5", None]
@@ -386,9 +401,9 @@ async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_
 
 
 async def test_a_list_older_than_asked_for_is_not_used() -> None:
-    stale, newest = listing(3), listing(9, widget("a", 4))
+    stale, newest = build_list(3), build_list(9, build_widget("a", 4))
     async with Loop(
-        [listing(5, widget("a", 4)), stale, newest], [MalformedAnswer("HTML"), Watch()]
+        [build_list(5, build_widget("a", 4)), stale, newest], [MalformedAnswer("HTML"), Watch()]
     ).running() as loop:
         await loop.clock.advance(10)
         assert loop.lists == ["0", "5", None]
@@ -398,7 +413,7 @@ async def test_a_list_older_than_asked_for_is_not_used() -> None:
 
 async def test_a_bookmark_behind_the_position_is_another_history() -> None:
     async with Loop(
-        [listing(50, widget("a", 40)), listing(7)], [Watch([bookmark(6)]), Watch()]
+        [build_list(50, build_widget("a", 40)), build_list(7)], [Watch([bookmark(6)]), Watch()]
     ).running() as loop:
         await loop.clock.advance(5)
         assert loop.lists == ["0", None]
@@ -407,17 +422,17 @@ async def test_a_bookmark_behind_the_position_is_another_history() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "words"),
+    ("failure", "message_part"),
     [
         (Forbidden(403, "Forbidden", "no"), "list widgets.example.com: not allowed"),
         (NotFound(404, "", "404 page not found"), "list widgets.example.com: not served"),
     ],
 )
 async def test_a_kind_that_cannot_be_listed_is_named_and_listed_as_soon_as_possible(
-    failure: ApiError, words: str
+    failure: ApiError, message_part: str
 ) -> None:
-    async with Loop([failure, failure, listing(5)]).running() as loop:
-        assert words in str(loop.reflector.last_error)
+    async with Loop([failure, failure, build_list(5)]).running() as loop:
+        assert message_part in str(loop.reflector.last_error)
         await loop.clock.advance(10)
         state, last_error = loop.reflector.state, loop.reflector.last_error
         assert loop.cache.synced
@@ -426,7 +441,7 @@ async def test_a_kind_that_cannot_be_listed_is_named_and_listed_as_soon_as_possi
 
 async def test_selectors_are_sent_with_lists_and_watches() -> None:
     scope = Scope("default", labels="a=b", fields="metadata.name=x")
-    async with Loop([listing(5)], [Watch()], scope).running() as loop:
+    async with Loop([build_list(5)], [Watch()], scope).running() as loop:
         for query in (loop.server.asked[0], loop.server.watched[0]):
             assert query["labelSelector"] == "a=b"
             assert query["fieldSelector"] == "metadata.name=x"
@@ -434,7 +449,7 @@ async def test_selectors_are_sent_with_lists_and_watches() -> None:
 
 async def test_nothing_is_left_behind_when_it_is_cancelled() -> None:
     watch = Watch()
-    async with Loop([listing(5)], [watch]).running() as loop:
+    async with Loop([build_list(5)], [watch]).running() as loop:
         during = watch.open
     assert (during, watch.open) == (True, False)
     assert loop.clock.waiting == 0
@@ -443,12 +458,12 @@ async def test_nothing_is_left_behind_when_it_is_cancelled() -> None:
 async def test_a_refusal_is_over_only_once_the_whole_list_is_in_the_cache() -> None:
     denied = Forbidden(403, "Forbidden", "no")
     overloaded = TooManyRequests(429, "TooManyRequests", "later")
-    many = [widget(f"w{number}", 20 + number) for number in range(300)]
+    many = [build_widget(f"w{number}", 20 + number) for number in range(300)]
     answers: list[bytes | Exception] = [
-        listing(5, widget("a", 5)),
+        build_list(5, build_widget("a", 5)),
         denied,
         overloaded,
-        listing(400, *many),
+        build_list(400, *many),
     ]
     loop = Loop(answers, [Expired(410, "Expired", "gone")])
     refusals = dict[int, bool]()

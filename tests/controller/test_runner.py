@@ -211,7 +211,7 @@ def test_the_most_severe_of_a_group_decides() -> None:
     assert find_most_severe(bug) is bug
 
 
-def counting(
+def create_counting_reconciler(
     running: list[Key], peak: list[int], release: anyio.Event
 ) -> Callable[[Key], Awaitable[Outcome]]:
     """Return a reconciler that records which keys run at the same time and ends when released."""
@@ -230,7 +230,9 @@ def counting(
 async def test_as_many_keys_run_at_once_as_the_concurrency_allows_and_never_one_twice() -> None:
     clock, running, peak, release = VirtualClock(), list[Key](), list[int](), anyio.Event()
     queue = WorkQueue[Key](clock)
-    controller = Controller("c", counting(running, peak, release), queue=queue, concurrency=3)
+    controller = Controller(
+        "c", create_counting_reconciler(running, peak, release), queue=queue, concurrency=3
+    )
     async with anyio.create_task_group() as group:
         group.start_soon(controller.run)
         for _ in range(2):
@@ -273,7 +275,7 @@ async def test_a_key_added_a_thousand_times_while_it_is_worked_on_is_worked_on_o
 async def test_a_stopped_controller_finishes_what_runs_and_begins_nothing() -> None:
     clock, running, peak, release = VirtualClock(), list[Key](), list[int](), anyio.Event()
     queue = WorkQueue[Key](clock)
-    controller = Controller("c", counting(running, peak, release), queue=queue)
+    controller = Controller("c", create_counting_reconciler(running, peak, release), queue=queue)
     async with anyio.create_task_group() as group:
         group.start_soon(controller.run)
         for name in ("a", "b"):

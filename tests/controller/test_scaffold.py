@@ -108,7 +108,7 @@ KIND = CustomKind(
 )
 
 
-def problems(definition: Json) -> list[Any]:
+def find_problems(definition: Json) -> list[Any]:
     """Return the errors that a server finds in a definition."""
     default_crd(definition)
     stored = [version["name"] for version in definition["spec"]["versions"] if version["storage"]]
@@ -116,7 +116,7 @@ def problems(definition: Json) -> list[Any]:
     return list(validate_crd(definition))
 
 
-def spec_of(definition: Json) -> Json:
+def get_spec(definition: Json) -> Json:
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     spec: Json = schema["properties"]["spec"]
     return spec
@@ -124,7 +124,7 @@ def spec_of(definition: Json) -> Json:
 
 def test_a_definition_says_what_the_type_says() -> None:
     definition = define(KIND)
-    spec = spec_of(definition)
+    spec = get_spec(definition)
     assert spec["required"] == ["limits"]
     limits = spec["properties"]["limits"]
     assert limits["properties"]["least"] == {
@@ -164,7 +164,7 @@ def test_a_definition_says_what_the_type_says() -> None:
 
 
 def test_the_api_server_would_accept_the_definition() -> None:
-    assert problems(define(KIND)) == []
+    assert find_problems(define(KIND)) == []
 
 
 def test_the_defaults_of_a_status_are_not_written_by_the_server() -> None:
@@ -198,12 +198,12 @@ class ModelKind(pydantic.BaseModel, frozen=True):
 @pytest.mark.parametrize("model", [StructKind, ModelKind])
 def test_structs_and_pydantic_models_have_a_schema_too(model: type[Any]) -> None:
     definition = define(CustomKind(Resource("example.com", "v1", "Thing", "things", model)))
-    size = spec_of(definition)["properties"]["size"]
+    size = get_spec(definition)["properties"]["size"]
     assert (size["type"], size["default"]) == ("integer", 1)
     assert size["minimum"] == (1 if model is StructKind else 0)
     assert size.get("exclusiveMinimum") is (None if model is StructKind else True)
     assert "subresources" not in definition["spec"]["versions"][0]
-    assert problems(definition) == []
+    assert find_problems(definition) == []
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class ForeignKind:
 
 def test_a_part_of_other_controllers_has_the_schema_of_its_type_and_is_kept_as_it_came() -> None:
     resource = Resource("example.com", "v1", "ForeignKind", "foreignkinds", ForeignKind)
-    fields = spec_of(define(CustomKind(resource)))["properties"]
+    fields = get_spec(define(CustomKind(resource)))["properties"]
     assert fields["other"] == structural_schema(OtherKind)["properties"]["spec"]
     other = {"port": "80 in a later version"}
     body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"other": other}}
@@ -356,14 +356,14 @@ def test_a_missing_pydantic_is_named_with_the_extra_that_brings_it(
 
 def test_the_limits_of_a_number_or_a_text_are_in_the_schema() -> None:
     definition = define(CustomKind(Resource("example.com", "v1", "Part", "parts", LimitedKind)))
-    fields = spec_of(definition)["properties"]
+    fields = get_spec(definition)["properties"]
     either = {"x-kubernetes-int-or-string": True}
     pattern = {"pattern": "^[a-z]+$"}
     assert fields["port"] == {**either, **pattern, "maxLength": 15, "default": 80}
     assert fields["ports"]["additionalProperties"] == {**either, **pattern}
     assert fields["share"] == {**either, "pattern": "%$", "minimum": 1, "default": 1}
     assert fields["other"] == {**either, **pattern}
-    assert problems(definition) == []
+    assert find_problems(definition) == []
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ async def handle(_: AdmissionRequest[Any]) -> Answer:
     return Allowed()
 
 
-def manager_of(options: ManagerOptions, *namespaces: str) -> Manager:
+def create_manager(options: ManagerOptions, *namespaces: str) -> Manager:
     manager = Manager(FakeApi(VirtualClock()), clock=VirtualClock(), options=options)
     watches: list[Watch[Any]] = [
         Watch(manager.informer(GADGETS, namespace=space), to_self) for space in namespaces
@@ -435,7 +435,7 @@ def list_allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str
 
 
 def test_roles_allow_what_is_watched_and_what_is_declared() -> None:
-    manager = manager_of(ManagerOptions(), "")
+    manager = create_manager(ManagerOptions(), "")
     manager.recorder("example.com/gadgets")
     objects = grant(
         manager,
@@ -462,7 +462,7 @@ def test_roles_allow_what_is_watched_and_what_is_declared() -> None:
 
 def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None:
     objects = grant(
-        manager_of(ManagerOptions(), "a", "b"),
+        create_manager(ManagerOptions(), "a", "b"),
         "op",
         namespace="home",
         writes=[Writes(GADGETS, ("patch",))],
@@ -509,7 +509,7 @@ def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster()
 def test_leases_secure_metrics_and_certificates_are_allowed_where_they_are_used() -> None:
     signed = SelfSigned("home", "svc", "certs", validating=("v",), converting=("c.example.com",))
     options = ManagerOptions(leader_elect=True, metrics_secure=True, webhook_self_signed=signed)
-    rules = set(list_allowed(grant(manager_of(options, ""), "op", "home")))
+    rules = set(list_allowed(grant(create_manager(options, ""), "op", "home")))
     assert ("home", "leases", "get create update", ()) in rules
     assert ("home", "secrets", "create", ()) in rules
     assert ("home", "secrets", "list watch patch", ("certs",)) in rules
@@ -682,14 +682,14 @@ def test_namespaces_that_differ_are_refused(
 
 def test_a_configuration_whose_ca_bundle_nobody_writes_is_refused() -> None:
     signed = SelfSigned("home", "svc", "certs")
-    manager = manager_of(ManagerOptions(webhook_bind=":9443", webhook_self_signed=signed), "")
+    manager = create_manager(ManagerOptions(webhook_bind=":9443", webhook_self_signed=signed), "")
     manager.add_webhook(Webhook("/set-defaults", handle, Gadget, mutating=True))
     with pytest.raises(ConfigurationError, match=r"SelfSigned\.mutating is empty"):
         register_webhooks(manager, "op", "home")
 
 
 def test_the_printed_rules_have_the_operations_of_each_webhook() -> None:
-    manager = manager_of(ManagerOptions(webhook_bind=":9443"), "")
+    manager = create_manager(ManagerOptions(webhook_bind=":9443"), "")
     manager.add_webhook(Webhook("/a", handle, Gadget, operations=("DELETE", "UPDATE", "DELETE")))
     manager.add_webhook(Webhook("/b", handle, Gadget))
     _, configuration = register_webhooks(manager, "op", namespace="home", kinds=[KIND])

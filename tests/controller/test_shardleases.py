@@ -11,23 +11,23 @@ from controller.leases import LEASES, LeaderLost
 from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.testing import Request
-from tests.controller.sharing import SHARDS, Room, Worker, sharing
+from tests.controller.sharing import SHARDS, Room, Worker, open_room
 
 LEASE_SECONDS = 15.0
 RETRY_SECONDS = 2.0 * 2.2
 
 
-def sizes(room: Room) -> list[int]:
+def list_sizes(room: Room) -> list[int]:
     """Return how many shards each worker holds, sorted."""
     return sorted(len(worker.held) for worker in room.workers)
 
 
-def each_held_once(room: Room) -> bool:
+def is_each_held_once(room: Room) -> bool:
     return all(len(holders) == 1 for holders in room.holders.values())
 
 
 async def test_a_single_replica_holds_all_shards_and_reconciles_every_key() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         names = [f"widget-{number}" for number in range(20)]
         for name in names:
             await room.widget(name)
@@ -44,17 +44,17 @@ async def test_a_single_replica_holds_all_shards_and_reconciles_every_key() -> N
 async def test_replicas_that_come_get_their_part_of_the_shards(
     count: int, expected: list[int]
 ) -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         for number in range(count):
             room.start(f"replica-{number}")
             await room.pass_by(7)
         await room.pass_by(20)
-        assert sizes(room) == expected
-        assert each_held_once(room)
+        assert list_sizes(room) == expected
+        assert is_each_held_once(room)
 
 
 async def test_two_replicas_reconcile_each_key_once_and_none_at_the_same_time() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
         owners = {}
@@ -70,7 +70,7 @@ async def test_two_replicas_reconcile_each_key_once_and_none_at_the_same_time() 
 
 
 async def test_the_shards_of_a_replica_that_dies_are_taken_when_its_leases_expire() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b, c = (room.start(name) for name in "abc")
         await room.pass_by(30)
         shards = [await room.widget(f"widget-{number}") for number in range(30)]
@@ -90,7 +90,7 @@ async def test_the_shards_of_a_replica_that_dies_are_taken_when_its_leases_expir
 
 
 async def test_a_replica_that_stops_hands_its_shards_over_within_a_few_retry_periods() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
         a.manager.stop()
@@ -104,7 +104,7 @@ async def test_a_replica_that_stops_hands_its_shards_over_within_a_few_retry_per
 
 
 async def test_work_on_a_shard_that_is_given_back_ends_before_the_next_holder_begins() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a = room.start("a")
         await room.pass_by(10)
         a.seconds = 12.0
@@ -117,7 +117,7 @@ async def test_work_on_a_shard_that_is_given_back_ends_before_the_next_holder_be
         assert set(room.leases().values()) == {"a"}
         await room.pass_by(20)
         assert set(room.leases().values()) == {"a", "b"}
-        assert sizes(room) == [3, 3]
+        assert list_sizes(room) == [3, 3]
         assert sorted(a.done) == sorted(f"widget-{number}" for number in range(20))
         assert room.together == []
 
@@ -125,7 +125,7 @@ async def test_work_on_a_shard_that_is_given_back_ends_before_the_next_holder_be
 async def test_work_that_does_not_end_in_the_grace_period_is_cancelled_and_done_elsewhere() -> (
     None
 ):
-    async with sharing() as room:
+    async with open_room() as room:
         a = room.start("a", grace_seconds=3.0)
         await room.pass_by(10)
         a.seconds = 1000.0
@@ -135,14 +135,14 @@ async def test_work_that_does_not_end_in_the_grace_period_is_cancelled_and_done_
         await room.pass_by(1)
         b = room.start("b")
         await room.pass_by(20)
-        assert sizes(room) == [3, 3]
+        assert list_sizes(room) == [3, 3]
         assert b.done
         assert a.done == []
         assert room.together == []
 
 
 async def test_a_cut_off_replica_gives_up_its_shards_before_another_has_them_and_goes_on() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
         a.seconds = b.seconds = 1000.0
@@ -157,13 +157,13 @@ async def test_a_cut_off_replica_gives_up_its_shards_before_another_has_them_and
         assert not a.ended.is_set()
         a.link.cut = False
         await room.pass_by(60)
-        assert sizes(room) == [3, 3]
-        assert each_held_once(room)
+        assert list_sizes(room) == [3, 3]
+        assert is_each_held_once(room)
         assert room.together == []
 
 
 async def test_a_frozen_replica_loses_its_shards_when_it_goes_on_and_shares_again() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
         a.seconds = b.seconds = 30.0
@@ -179,12 +179,12 @@ async def test_a_frozen_replica_loses_its_shards_when_it_goes_on_and_shares_agai
         await a.thaw()
         await room.pass_by(60)
         assert a.failure is None
-        assert sizes(room) == [3, 3]
+        assert list_sizes(room) == [3, 3]
         assert room.together == []
 
 
 async def test_a_process_ends_when_the_work_of_a_lost_shard_does_not() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a = room.start("a")
         await room.pass_by(10)
         a.stubborn = True
@@ -200,7 +200,7 @@ async def test_a_process_ends_when_the_work_of_a_lost_shard_does_not() -> None:
 
 
 async def test_services_of_the_leader_run_where_shard_0_is_held() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
         for _ in range(3):
@@ -217,38 +217,38 @@ async def test_services_of_the_leader_run_where_shard_0_is_held() -> None:
 
 @pytest.mark.slow
 async def test_the_lease_of_a_replica_that_is_gone_for_long_is_deleted() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
-        before = await leases(room)
+        before = await list_lease_names(room)
         a.frozen = True
         await room.pass_by(400)
-        assert len(before - await leases(room)) == 1
+        assert len(before - await list_lease_names(room)) == 1
         await a.thaw()
         await room.pass_by(60)
-        assert sizes(room) == [3, 3]
+        assert list_sizes(room) == [3, 3]
         assert b.failure is None
 
 
-async def leases(room: Room) -> set[str]:
+async def list_lease_names(room: Room) -> set[str]:
     """Return the names of all Leases."""
     page = await room.client.list(LEASES, namespace="system")
     return {lease.metadata.name for lease in page.items}
 
 
 async def test_a_replica_that_stops_leaves_no_lease_of_its_own_behind() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a = room.start("a")
         await room.pass_by(10)
-        assert len(await leases(room)) == SHARDS + 1
+        assert len(await list_lease_names(room)) == SHARDS + 1
         a.manager.stop()
         await room.pass_by(1)
-        assert len(await leases(room)) == SHARDS
+        assert len(await list_lease_names(room)) == SHARDS
         assert set(room.leases().values()) == {""}
 
 
 async def test_a_replica_that_may_not_list_leases_says_so_and_takes_no_shard() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
 
         def refuse(request: Request) -> None:
             if request.method == "LIST" and request.resource == LEASES.full_name:
@@ -258,14 +258,14 @@ async def test_a_replica_that_may_not_list_leases_says_so_and_takes_no_shard() -
         a = room.start("a", health_bind="127.0.0.1:0")
         await room.pass_by(30)
         assert a.held == set()
-        assert await readyz(a) == (503, "the leases of the shards cannot be read")
+        assert await read_readyz(a) == (503, "the leases of the shards cannot be read")
         room.api.on_request = None
         await room.pass_by(10)
         assert a.held == set(range(SHARDS))
-        assert await readyz(a) == (200, "")
+        assert await read_readyz(a) == (200, "")
 
 
-async def readyz(worker: Worker) -> tuple[int, str]:
+async def read_readyz(worker: Worker) -> tuple[int, str]:
     """Return the status of the page, and what does not work with the shards."""
     async with httpx.AsyncClient() as client:
         page = await client.get(f"http://127.0.0.1:{worker.manager.health_port}/readyz")
@@ -274,7 +274,7 @@ async def readyz(worker: Worker) -> tuple[int, str]:
 
 
 async def test_a_metric_says_which_shards_are_held() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a = room.start("a")
         room.start("b")
         await room.pass_by(30)
@@ -286,7 +286,7 @@ async def test_a_metric_says_which_shards_are_held() -> None:
 
 
 async def test_replicas_with_another_number_of_shards_share_no_lease() -> None:
-    async with sharing(4) as room:
+    async with open_room(4) as room:
         a = room.start("a")
         await room.pass_by(10)
         assert set(room.leases()) == {f"widgets-4-{shard}" for shard in range(4)}
@@ -300,7 +300,7 @@ def test_shards_without_leader_election_are_refused() -> None:
 
 
 async def test_the_record_of_a_shard_names_its_holder() -> None:
-    async with sharing(1) as room:
+    async with open_room(1) as room:
         room.start("a")
         await room.pass_by(10)
         stored = room.api.get_stored(LEASES, Key("system", "widgets-1-0"))
@@ -310,7 +310,7 @@ async def test_the_record_of_a_shard_names_its_holder() -> None:
 
 
 async def test_the_options_name_the_lease_whose_holder_works_on_a_key() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
         for number in range(20):

@@ -11,7 +11,7 @@ from controller.shards import Partition, Shards
 from controller.triggers import to_self
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
-from tests.controller.sharing import SHARDS, sharing
+from tests.controller.sharing import SHARDS, open_room
 from tests.controller.widgets import Widget
 
 
@@ -60,7 +60,7 @@ async def test_services_that_end_before_they_had_their_turn_begin_later() -> Non
 
 
 async def test_a_key_on_which_a_mapping_raised_as_its_shard_came_is_reconciled_later() -> None:
-    async with sharing(shards=1) as room:
+    async with open_room(shards=1) as room:
         first = room.start("b")
         await room.pass_by(5)
         second = room.start("a")
@@ -78,7 +78,7 @@ async def test_a_key_on_which_a_mapping_raised_as_its_shard_came_is_reconciled_l
 
 
 async def test_a_shard_that_comes_queues_its_own_keys_and_no_others() -> None:
-    async with sharing() as room:
+    async with open_room() as room:
         names = [f"widget-{number}" for number in range(20)]
         shards = {name: await room.widget(name) for name in names}
         a = room.start("a")

@@ -16,7 +16,7 @@ from controller.errors import ConfigurationError, NoAnswer
 from controller.httpserver import serve_app
 from controller.pages import Bind
 from controller.transport import Transport
-from tests.controller.kubeconfigs import kubeconfig
+from tests.controller.kubeconfigs import write_kubeconfig
 from tests.polling import make_awaitable, until
 
 pytestmark = pytest.mark.usefixtures("no_cluster")
@@ -33,7 +33,7 @@ fi
 
 
 @asynccontextmanager
-async def refusing(folder: Path, later: str) -> AsyncIterator[Transport]:
+async def open_refused_transport(folder: Path, later: str) -> AsyncIterator[Transport]:
     """Yield a transport with a plugin to a server that refuses its token.
 
     Args:
@@ -51,7 +51,7 @@ async def refusing(folder: Path, later: str) -> AsyncIterator[Transport]:
     async with serve_app(app, Bind("127.0.0.1", 0), "test") as port:
         shell_script = f"cd {folder}\n{FIRST}{later}"
         exec_ = {"apiVersion": VERSION, "command": "sh", "args": ["-c", shell_script]}
-        path = kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}", {"exec": exec_})
+        path = write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}", {"exec": exec_})
         transport = await connect(path)
         try:
             yield transport
@@ -59,12 +59,12 @@ async def refusing(folder: Path, later: str) -> AsyncIterator[Transport]:
             await transport.aclose()
 
 
-def runs(folder: Path) -> int:
+def count_runs(folder: Path) -> int:
     """Return how often the plugin was run."""
     return int((folder / "RUNS").read_text())
 
 
-async def failures(transport: Transport, count: int) -> list[str]:
+async def collect_failures(transport: Transport, count: int) -> list[str]:
     """Return the errors of so many requests that are sent at once."""
     errors: list[str] = []
 
@@ -84,33 +84,35 @@ async def test_a_plugin_that_fails_runs_once_for_all_requests_and_again_after_lo
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(anyio, "current_time", lambda: now)
-    async with refusing(tmp_path, "echo 'the login has expired' >&2; exit 3") as transport:
+    async with open_refused_transport(
+        tmp_path, "echo 'the login has expired' >&2; exit 3"
+    ) as transport:
         for _ in range(3):
-            for error in await failures(transport, 20):
+            for error in await collect_failures(transport, 20):
                 assert "exec: process returned 3. the login has expired" in error
-        assert runs(tmp_path) == 2
+        assert count_runs(tmp_path) == 2
         now += 6
-        await failures(transport, 20)
-        assert runs(tmp_path) == 3
+        await collect_failures(transport, 20)
+        assert count_runs(tmp_path) == 3
         now += 6
-        await failures(transport, 1)
-        assert runs(tmp_path) == 3, "the second pause is ten seconds"
+        await collect_failures(transport, 1)
+        assert count_runs(tmp_path) == 3, "the second pause is ten seconds"
         now += 5
-        await failures(transport, 1)
-        assert runs(tmp_path) == 4
+        await collect_failures(transport, 1)
+        assert count_runs(tmp_path) == 4
 
 
 async def test_a_request_waits_for_a_hanging_plugin_no_longer_than_its_timeout(
     tmp_path: Path,
 ) -> None:
-    async with refusing(
+    async with open_refused_transport(
         tmp_path, "echo $$ > PID.new; mv PID.new PID; exec sleep 600"
     ) as transport:
         for _ in range(3):
             with pytest.raises(NoAnswer, match=r"no credentials within 0\.2 s: the kubeconfig's"):
                 await transport.request("GET", "/x", timeout=0.2)
         await until(make_awaitable((tmp_path / "PID").exists), bool)
-        assert runs(tmp_path) == 2, "all of them wait for the same run"
+        assert count_runs(tmp_path) == 2, "all of them wait for the same run"
         process = int((tmp_path / "PID").read_text())
     with pytest.raises(ProcessLookupError):  # it ends with the transport
         os.kill(process, 0)
@@ -121,7 +123,7 @@ async def test_a_plugin_that_hangs_at_the_start_is_ended_and_named(
 ) -> None:
     monkeypatch.setattr(execplugin, "ANSWER_SECONDS", 0.05)
     exec_ = {"apiVersion": VERSION, "command": "sleep", "args": ["600"]}
-    path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"exec": exec_})
+    path = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"exec": exec_})
     with pytest.raises(ConfigurationError, match=r"exec: sleep has not answered within 0\.05 s"):
         await connect(path)
 
@@ -129,7 +131,7 @@ async def test_a_plugin_that_hangs_at_the_start_is_ended_and_named(
 async def test_a_load_that_cleans_up_is_not_interrupted_by_the_end_of_the_transport(
     tmp_path: Path,
 ) -> None:
-    path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "one"})
+    path = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "one"})
     configuration = await _load_kubeconfigs([path], None, may_ask=False)
     begun, may_end = anyio.Event(), anyio.Event()
     is_clean = False

@@ -43,7 +43,7 @@ anyio.run(main)
 
 
 @contextmanager
-def working(program: str = PROGRAM) -> Iterator[subprocess.Popen[str]]:
+def run_working_manager(program: str = PROGRAM) -> Iterator[subprocess.Popen[str]]:
     """Run a manager whose reconciler works until a line is typed."""
     with subprocess.Popen(
         script(program),
@@ -64,7 +64,7 @@ def working(program: str = PROGRAM) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal_lets_work_end(number: signal.Signals) -> None:
-    with working() as process:
+    with run_working_manager() as process:
         process.send_signal(number)
         rest, _ = process.communicate("\n", timeout=20)
     assert [line for line in rest.splitlines() if line in ("ended", "left")] == ["ended", "left"]
@@ -73,7 +73,7 @@ def test_the_first_signal_lets_work_end(number: signal.Signals) -> None:
 
 def test_ctrl_c_stops_a_manager_that_a_shell_started_in_the_background() -> None:
     ignoring = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    with working(ignoring + PROGRAM) as process:
+    with run_working_manager(ignoring + PROGRAM) as process:
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate("\n", timeout=20)
     assert [line for line in rest.splitlines() if line in ("ended", "left")] == ["ended", "left"]
@@ -82,7 +82,7 @@ def test_ctrl_c_stops_a_manager_that_a_shell_started_in_the_background() -> None
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no SIGUSR1")
 def test_sigusr1_dumps_every_task_and_thread_and_stops_nothing() -> None:
-    with working() as process:
+    with run_working_manager() as process:
         process.send_signal(signal.SIGUSR1)
         assert process.stdout is not None
         output = ""
@@ -102,7 +102,7 @@ def test_sigusr1_dumps_every_task_and_thread_and_stops_nothing() -> None:
 
 
 def test_the_second_signal_ends_the_process_at_once() -> None:
-    with working() as process:
+    with run_working_manager() as process:
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
         while "Stopping" not in process.stdout.readline():

@@ -18,7 +18,7 @@ from controller.runner import Controller
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
-from tests.controller.widgets import WIDGETS, widget
+from tests.controller.widgets import WIDGETS, build_widget
 from tests.program import script
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -31,7 +31,9 @@ async def test_a_recorder_of_the_manager_writes_events_while_the_manager_runs() 
     recorder = manager.recorder("example.com/widgets")
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
-        recorder.record(WIDGETS, widget("a", 1), "Normal", "Made", "It is made.", action="Make")
+        recorder.record(
+            WIDGETS, build_widget("a", 1), "Normal", "Made", "It is made.", action="Make"
+        )
         await clock.advance(1)
         (event,) = [stored for path, stored in store.objects.items() if path.startswith(EVENTS)]
         assert event["reportingController"] == "example.com/widgets"
@@ -78,7 +80,7 @@ def test_the_connections_are_closed_when_a_signal_has_stopped_the_manager() -> N
     assert lines == ["closed", "left"]
 
 
-def failing(error: Exception) -> Callable[[Key], Awaitable[Outcome]]:
+def create_failing_reconciler(error: Exception) -> Callable[[Key], Awaitable[Outcome]]:
     """Return a reconciler that raises `error` once."""
     errors = [error]
 
@@ -116,7 +118,10 @@ async def test_every_error_is_retried_and_only_mistakes_in_code_count_as_panics(
     clock, metrics = VirtualClock(), Metrics()
     queue = WorkQueue[Key](clock)
     controller = Controller(
-        "pools", failing(error), queue=queue, metrics=metrics.controller("pools", 1)
+        "pools",
+        create_failing_reconciler(error),
+        queue=queue,
+        metrics=metrics.controller("pools", 1),
     )
     async with anyio.create_task_group() as group:
         group.start_soon(controller.run)

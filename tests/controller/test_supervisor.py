@@ -25,7 +25,7 @@ from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from tests.clock import VirtualClock, settle
 from tests.controller.misbehaviour import WAYS
 from tests.controller.store import Store, StoreTransport
-from tests.controller.webhooks.reviews import review
+from tests.controller.webhooks.reviews import build_review
 from tests.controller.widgets import WIDGETS, Widget
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
@@ -111,7 +111,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def running(harness: Harness) -> AsyncIterator[None]:
+async def run_harness(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(harness.run)
         await harness.clock.advance(0)
@@ -124,7 +124,7 @@ async def test_a_worker_tries_a_key_again_and_goes_on_with_others(way: Way) -> N
     harness = Harness()
     harness.widget("a")
     harness.first = way
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(1)
         assert harness.seen == ["a", "a"]
         harness.widget("b")
@@ -136,7 +136,7 @@ async def test_a_worker_tries_a_key_again_and_goes_on_with_others(way: Way) -> N
 
 async def test_a_worker_that_is_cancelled_while_it_waits_goes_on() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_harness(harness):
         waiting = [
             task for task in asyncio.all_tasks() if "Controller._work" in (task.get_name() or "")
         ]
@@ -163,7 +163,7 @@ async def test_a_service_is_started_again(way: Way, leader_only: bool) -> None:
         await anyio.sleep_forever()
 
     harness.manager.add_service("job", serve, leader_only=leader_only)
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(10)
         assert begun == [0, 1]
         assert not harness.has_ended()
@@ -178,7 +178,7 @@ async def test_a_service_that_returns_ends_the_manager_with_an_error(leader_only
         await harness.clock.sleep(5)
 
     harness.manager.add_service("job", serve, leader_only=leader_only)
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(4.9)
         assert not harness.has_ended()
         await harness.clock.advance(0.1)
@@ -194,7 +194,7 @@ async def test_a_service_may_return_when_the_manager_is_stopped() -> None:
         harness.manager.stop()
 
     harness.manager.add_service("job", serve)
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(1)
         assert harness.has_ended()
     assert harness.failure is None
@@ -214,7 +214,7 @@ async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> N
 
     harness.manager.add_service("stubborn", stubborn)
     harness.manager.add_service("job", serve)
-    async with running(harness), httpx.AsyncClient() as probes:
+    async with run_harness(harness), httpx.AsyncClient() as probes:
         await harness.manager.wait_serving()
         url = f"http://127.0.0.1:{harness.manager.health_port}"
         for page in ("healthz", "readyz"):
@@ -231,7 +231,7 @@ async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> N
 @pytest.mark.parametrize("drain", [True, False])
 async def test_a_controller_whose_workers_end_by_themselves_ends_the_manager(drain: bool) -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_harness(harness):
         assert not harness.has_ended()
         harness.controller.queue.shut_down(drain=drain)
         await harness.clock.advance(0)
@@ -250,7 +250,7 @@ async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way
             await way()
 
     harness.manager.controller("bad", harness.reconcile, watches=[Bad(harness.widgets, to_self)])
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(1)
         assert harness.has_ended()
     assert harness.failure is not None
@@ -261,7 +261,7 @@ async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way
 async def test_an_informer_lists_and_watches_again(way: Way, method: str) -> None:
     harness = Harness()
     harness.transport.ways[method] = way
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(30)
         harness.widget("a")
         await harness.clock.advance(30)
@@ -273,7 +273,7 @@ async def test_an_informer_lists_and_watches_again(way: Way, method: str) -> Non
 @every_way
 async def test_one_bad_request_does_not_cost_the_lease(way: Way) -> None:
     harness = Harness(ELECTING)
-    async with running(harness):
+    async with run_harness(harness):
         harness.transport.ways |= {"PUT": way, "GET": way}
         await harness.clock.advance(30)
         assert harness.transport.ways == {}
@@ -287,7 +287,7 @@ async def test_one_bad_request_does_not_cost_the_lease(way: Way) -> None:
 @every_way
 async def test_a_leader_whose_requests_all_fail_has_lost_the_lease(way: Way) -> None:
     harness = Harness(ELECTING)
-    async with running(harness):
+    async with run_harness(harness):
         harness.transport.always = True
         harness.transport.ways["PUT"] = way
         await harness.clock.advance(10)
@@ -301,7 +301,7 @@ async def test_a_candidate_goes_on_after_a_bad_request(way: Way) -> None:
     harness = Harness(ELECTING)
     harness.transport.ways["GET"] = way
     harness.widget("a")
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(30)
         assert harness.seen == ["a"]
         assert not harness.has_ended()
@@ -343,10 +343,10 @@ async def test_a_webhook_refuses_the_request_and_answers_the_next(way: Way) -> N
         return Allowed()
 
     webhook, clock = Webhook("/judge", judge, Widget), VirtualClock()
-    body, failed = await webhook.answer(review(), clock, 10)
+    body, failed = await webhook.answer(build_review(), clock, 10)
     assert failed
     assert b'"code":500' in body
-    body, failed = await webhook.answer(review(), clock, 10)
+    body, failed = await webhook.answer(build_review(), clock, 10)
     assert not failed
     assert b'"allowed":true' in body
 
@@ -357,7 +357,7 @@ async def test_the_caller_that_started_the_task_of_a_webhook_may_cancel_it() -> 
         return Allowed()
 
     with pytest.raises(asyncio.CancelledError):
-        await Webhook("/judge", judge, Widget).answer(review(), VirtualClock(), 10)
+        await Webhook("/judge", judge, Widget).answer(build_review(), VirtualClock(), 10)
     current = asyncio.current_task()
     assert current is not None
     assert current.uncancel() == 0

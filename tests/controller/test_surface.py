@@ -20,12 +20,12 @@ FOLDER = Path(controller.__file__).parent
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_exists_and_is_sorted(package: ModuleType) -> None:
-    assert package.__all__ == sorted(package.__all__, key=_as_ruff_sorts)
+    assert package.__all__ == sorted(package.__all__, key=_get_ruff_sort_key)
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
-def _as_ruff_sorts(name: str) -> tuple[int, str]:
-    """Constants first, then classes, then functions."""
+def _get_ruff_sort_key(name: str) -> tuple[int, str]:
+    """Return the sort key of a name: constants first, then classes, then functions."""
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 

@@ -17,25 +17,25 @@ from hypothesis import strategies as st
 
 from controller.errors import ConfigurationError, NoAnswer
 from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
-from tests.controller.certs import Pair, authority_and_pair, encrypted_key
+from tests.controller.certs import Pair, create_authority_and_pair, create_encrypted_key
 
 
-def b64(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def kubeconfig(
+def build_kubeconfig(
     cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, **top: Any
 ) -> bytes:
     """Return a kubeconfig with these additions; a value of None takes a field out."""
-    authority, pair = authority_and_pair()
+    authority, pair = create_authority_and_pair()
     base = {
         "server": "https://127.0.0.1:6443",
-        "certificate-authority-data": b64(authority),
+        "certificate-authority-data": encode_base64(authority),
     } | (cluster or {})
     user_entry: dict[str, Any] = {
-        "client-certificate-data": b64(pair.certificate),
-        "client-key-data": b64(pair.key),
+        "client-certificate-data": encode_base64(pair.certificate),
+        "client-key-data": encode_base64(pair.key),
     } | (user or {})
     document = {
         "apiVersion": "v1",
@@ -52,8 +52,10 @@ NO_CERT = {"client-certificate-data": None, "client-key-data": None}
 
 
 def test_a_kubeconfig_as_kubeadm_writes_it_is_accepted() -> None:
-    authority, pair = authority_and_pair()
-    credentials = parse_kubeconfig(kubeconfig(cluster={"tls-server-name": "api.example.com"}))
+    authority, pair = create_authority_and_pair()
+    credentials = parse_kubeconfig(
+        build_kubeconfig(cluster={"tls-server-name": "api.example.com"})
+    )
     assert credentials == TenantCredentials(
         "https://127.0.0.1:6443",
         authority.decode(),
@@ -64,20 +66,20 @@ def test_a_kubeconfig_as_kubeadm_writes_it_is_accepted() -> None:
 
 
 def test_a_token_is_text_even_if_it_looks_like_a_number() -> None:
-    document = kubeconfig(user=NO_CERT | {"token": "TOKEN"}).replace(b"TOKEN", b"0123")
+    document = build_kubeconfig(user=NO_CERT | {"token": "TOKEN"}).replace(b"TOKEN", b"0123")
     assert parse_kubeconfig(document).token == "0123"
 
 
 @pytest.mark.parametrize("absent", [b"null", b"~", b""])
 def test_a_field_without_value_is_absent(absent: bytes) -> None:
-    document = kubeconfig(user={"token": "VALUE"}).replace(b"VALUE", absent)
+    document = build_kubeconfig(user={"token": "VALUE"}).replace(b"VALUE", absent)
     assert parse_kubeconfig(document).token == ""
-    authority = kubeconfig({"certificate-authority-data": "VALUE"}).replace(b"VALUE", absent)
+    authority = build_kubeconfig({"certificate-authority-data": "VALUE"}).replace(b"VALUE", absent)
     assert parse_kubeconfig(authority).authority == ""
 
 
 def test_a_single_context_needs_no_current_one() -> None:
-    nameless = kubeconfig().replace(b"current-context: one", b"current-context: null")
+    nameless = build_kubeconfig().replace(b"current-context: one", b"current-context: null")
     assert parse_kubeconfig(nameless).server
 
 
@@ -106,7 +108,7 @@ def test_a_single_context_needs_no_current_one() -> None:
         ({}, NO_CERT | {"token": "a\nX-Evil: 1"}, "token is not valid"),
         ({}, NO_CERT | {"token": {"a": "b"}}, "token is not valid"),
         ({}, {"client-key-data": "###"}, "client-key-data is not PEM"),
-        ({"certificate-authority-data": b64(b"hello")}, {}, "authority-data is not PEM"),
+        ({"certificate-authority-data": encode_base64(b"hello")}, {}, "authority-data is not PEM"),
         ({"insecure-skip-tls-verify": "maybe"}, {}, "neither true nor false"),
         ({"tls-server-name": ["a"]}, {}, "tls-server-name is not a string"),
     ],
@@ -115,13 +117,13 @@ def test_other_fields_of_a_kubeconfig_are_refused_by_name(
     cluster: dict[str, Any], user: dict[str, Any], field_name: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse_kubeconfig(kubeconfig(cluster, user))
+        parse_kubeconfig(build_kubeconfig(cluster, user))
     assert field_name in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message_part"),
     [
         (b"a: b\n c: d", "is not YAML (line 2)"),
         (b"\xff\xff\xff", "is not YAML"),
@@ -133,20 +135,20 @@ def test_other_fields_of_a_kubeconfig_are_refused_by_name(
         (b"[" + b"1," * 20_000 + b"]", "too many entries"),
         (b"a: " + b"x" * 300_000, "larger than"),
         (b"kind: Config", "no list of contexts"),
-        (kubeconfig(users=[]), "no user 'u'"),
-        (kubeconfig(clusters="x"), "no list of clusters"),
-        (kubeconfig(clusters=[{"name": "c"}]), "more than one cluster 'c', or an empty one"),
+        (build_kubeconfig(users=[]), "no user 'u'"),
+        (build_kubeconfig(clusters="x"), "no list of clusters"),
+        (build_kubeconfig(clusters=[{"name": "c"}]), "more than one cluster 'c', or an empty one"),
         (
-            kubeconfig().replace(b"current-context: one", b"current-context: two"),
+            build_kubeconfig().replace(b"current-context: one", b"current-context: two"),
             "no context 'two'",
         ),
-        (kubeconfig(contexts=["one"]), "no context 'one'"),
+        (build_kubeconfig(contexts=["one"]), "no context 'one'"),
     ],
 )
-def test_what_is_no_kubeconfig_is_refused_with_the_reason(data: bytes, words: str) -> None:
+def test_what_is_no_kubeconfig_is_refused_with_the_reason(data: bytes, message_part: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_kubeconfig(data)
-    assert words in str(caught.value)
+    assert message_part in str(caught.value)
 
 
 @pytest.mark.slow
@@ -158,31 +160,33 @@ def test_random_bytes_raise_a_configuration_error(data: bytes) -> None:
 
 def test_proxies_and_insecure_tls_are_accepted_if_allowed() -> None:
     cluster = {"proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
-    credentials = parse_kubeconfig(kubeconfig(cluster), allow_proxy=True, allow_insecure=True)
+    credentials = parse_kubeconfig(
+        build_kubeconfig(cluster), allow_proxy=True, allow_insecure=True
+    )
     assert (credentials.proxy, credentials.insecure) == ("http://proxy:3128", True)
     with pytest.raises(ConfigurationError, match="only http:// and https:// proxies"):
-        parse_kubeconfig(kubeconfig({"proxy-url": "socks5://proxy:1080"}), allow_proxy=True)
+        parse_kubeconfig(build_kubeconfig({"proxy-url": "socks5://proxy:1080"}), allow_proxy=True)
 
 
 def test_the_text_of_credentials_shows_no_secrets() -> None:
-    representation = repr(parse_kubeconfig(kubeconfig(user={"token": "s3cret"})))
+    representation = repr(parse_kubeconfig(build_kubeconfig(user={"token": "s3cret"})))
     assert "s3cret" not in representation
     assert "PRIVATE KEY" not in representation
 
 
-@pytest.mark.parametrize("key", [b"-----BEGIN PRIVATE KEY-----\nnone\n", encrypted_key()])
+@pytest.mark.parametrize("key", [b"-----BEGIN PRIVATE KEY-----\nnone\n", create_encrypted_key()])
 def test_a_key_that_does_not_work_is_refused_and_leaves_no_file(
     key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    credentials = parse_kubeconfig(kubeconfig(user={"client-key-data": b64(key)}))
+    credentials = parse_kubeconfig(build_kubeconfig(user={"client-key-data": encode_base64(key)}))
     with pytest.raises(ConfigurationError, match="certificates or key"):
         tenant_transport(credentials, max_bytes=1000, timeout=1)
     assert list(tmp_path.iterdir()) == []
 
 
 @asynccontextmanager
-async def tls_server(authority: bytes, pair: Pair, path: Path) -> AsyncIterator[TestServer]:
+async def serve_tls(authority: bytes, pair: Pair, path: Path) -> AsyncIterator[TestServer]:
     """Run an HTTPS server that asks for a client certificate and says whose it got."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -208,12 +212,12 @@ async def tls_server(authority: bytes, pair: Pair, path: Path) -> AsyncIterator[
 async def test_the_transport_authenticates_by_certificate_and_verifies_the_server(
     tmp_path: Path,
 ) -> None:
-    authority, pair = authority_and_pair()
-    async with tls_server(authority, pair, tmp_path) as server:
+    authority, pair = create_authority_and_pair()
+    async with serve_tls(authority, pair, tmp_path) as server:
         for name, good in (("api.example.com", True), ("", True), ("other.example.com", False)):
             cluster = {"server": f"https://127.0.0.1:{server.port}", "tls-server-name": name}
             transport = tenant_transport(
-                parse_kubeconfig(kubeconfig(cluster)), max_bytes=1000, timeout=10
+                parse_kubeconfig(build_kubeconfig(cluster)), max_bytes=1000, timeout=10
             )
             async with aclosing(transport):
                 if good:
@@ -224,12 +228,15 @@ async def test_the_transport_authenticates_by_certificate_and_verifies_the_serve
 
 
 async def test_authorities_without_key_identifiers_and_usages_are_trusted(tmp_path: Path) -> None:
-    authority, pair = authority_and_pair(complete=False)
-    document = kubeconfig(
-        {"certificate-authority-data": b64(authority)},
-        {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)},
+    authority, pair = create_authority_and_pair(complete=False)
+    document = build_kubeconfig(
+        {"certificate-authority-data": encode_base64(authority)},
+        {
+            "client-certificate-data": encode_base64(pair.certificate),
+            "client-key-data": encode_base64(pair.key),
+        },
     )
-    async with tls_server(authority, pair, tmp_path) as server:
+    async with serve_tls(authority, pair, tmp_path) as server:
         url = f"https://127.0.0.1:{server.port}".encode()
         credentials = parse_kubeconfig(document.replace(b"https://127.0.0.1:6443", url))
         transport = tenant_transport(credentials, max_bytes=1000, timeout=10)

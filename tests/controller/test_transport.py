@@ -31,7 +31,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def answering(
+async def serve_answer(
     answer: Answer, credentials: Credentials | None = None, **limits: float
 ) -> AsyncIterator[HttpTransport]:
     """Run a server that gives `answer` to everything."""
@@ -46,7 +46,7 @@ async def answering(
             await transport.aclose()
 
 
-def always(status: int, body: bytes | str, kind: str, **headers: str) -> Answer:
+def create_fixed_handler(status: int, body: bytes | str, kind: str, **headers: str) -> Answer:
     """Return a handler for one fixed answer."""
     data = body.encode() if isinstance(body, str) else body
     named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -57,7 +57,7 @@ def always(status: int, body: bytes | str, kind: str, **headers: str) -> Answer:
     return answer
 
 
-def status(code: int, reason: str) -> str:
+def build_status(code: int, reason: str) -> str:
     return f'{{"kind":"Status","code":{code},"reason":"{reason}","message":"as sent"}}'
 
 
@@ -69,7 +69,7 @@ async def test_a_request_has_its_path_query_and_headers() -> None:
         assert request.headers["Accept"] == "application/json"
         return web.Response(body=await request.read())
 
-    async with answering(answer) as transport:
+    async with serve_answer(answer) as transport:
         data = await transport.request(
             "PATCH",
             "/apis/x/namespaces/a%2Fb/y",
@@ -95,7 +95,9 @@ async def test_a_request_has_its_path_query_and_headers() -> None:
 async def test_a_failure_status_raises_the_error_of_its_code(
     code: int, reason: str, error: type[ApiError]
 ) -> None:
-    async with answering(always(code, status(code, reason), "application/json")) as transport:
+    async with serve_answer(
+        create_fixed_handler(code, build_status(code, reason), "application/json")
+    ) as transport:
         with pytest.raises(error, match="as sent") as caught:
             await transport.request("GET", "/x")
     assert (caught.value.status, caught.value.reason) == (code, reason)
@@ -122,7 +124,9 @@ async def test_a_failure_status_raises_the_error_of_its_code(
 async def test_the_retry_after_header_is_parsed(
     headers: dict[str, str], seconds: float | None
 ) -> None:
-    async with answering(always(429, "slow down", "text/plain", **headers)) as transport:
+    async with serve_answer(
+        create_fixed_handler(429, "slow down", "text/plain", **headers)
+    ) as transport:
         with pytest.raises(TooManyRequests) as caught:
             await transport.request("GET", "/x")
     assert caught.value.retry_after == seconds
@@ -131,16 +135,18 @@ async def test_the_retry_after_header_is_parsed(
 @pytest.mark.parametrize(
     "answer",
     [
-        always(502, "<html>Bad Gateway</html>", "text/html"),
-        always(404, "<html>not here</html>", "text/html"),
-        always(403, '{"error": "denied"}', "application/json"),
-        always(500, b"\xff\xfe", "application/octet-stream"),
-        always(404, '{"kind":"Status","details":"text","code":404}', "application/json"),
+        create_fixed_handler(502, "<html>Bad Gateway</html>", "text/html"),
+        create_fixed_handler(404, "<html>not here</html>", "text/html"),
+        create_fixed_handler(403, '{"error": "denied"}', "application/json"),
+        create_fixed_handler(500, b"\xff\xfe", "application/octet-stream"),
+        create_fixed_handler(
+            404, '{"kind":"Status","details":"text","code":404}', "application/json"
+        ),
     ],
     ids=["gateway", "page", "other json", "noise", "no real status"],
 )
 async def test_a_response_that_is_not_from_kubernetes_is_malformed(answer: Answer) -> None:
-    async with answering(answer) as transport:
+    async with serve_answer(answer) as transport:
         with pytest.raises(MalformedAnswer):
             await transport.request("GET", "/x")
         with pytest.raises(MalformedAnswer):
@@ -149,7 +155,9 @@ async def test_a_response_that_is_not_from_kubernetes_is_malformed(answer: Answe
 
 
 async def test_a_plain_text_404_is_not_found_with_an_empty_reason() -> None:
-    async with answering(always(404, "404 page not found\n", "text/plain")) as transport:
+    async with serve_answer(
+        create_fixed_handler(404, "404 page not found\n", "text/plain")
+    ) as transport:
         with pytest.raises(NotFound) as caught:
             await transport.request("GET", "/x")
     assert caught.value.reason == ""
@@ -167,7 +175,7 @@ async def test_a_response_larger_than_allowed_is_not_read_to_its_end() -> None:
         finally:
             cut.set()
 
-    async with answering(flood, max_bytes=100_000) as transport:
+    async with serve_answer(flood, max_bytes=100_000) as transport:
         with pytest.raises(MalformedAnswer, match="larger than 100000 bytes"):
             await transport.request("GET", "/x")
         with anyio.fail_after(5):
@@ -179,7 +187,7 @@ async def test_a_server_that_does_not_answer_in_time_gives_no_answer() -> None:
         await anyio.sleep(60)
         raise AssertionError
 
-    async with answering(hang, max_seconds=0.05) as transport:
+    async with serve_answer(hang, max_seconds=0.05) as transport:
         with pytest.raises(NoAnswer):
             await transport.request("GET", "/x")
         with pytest.raises(NoAnswer):
@@ -229,7 +237,7 @@ async def test_a_watch_returns_chunks_as_they_arrive_and_closes_its_connection()
             closed.set()
         return response
 
-    async with answering(answer) as transport:
+    async with serve_answer(answer) as transport:
         async with transport.stream("/x") as chunks:
             assert await anext(chunks) == b"one\n"
             assert not closed.is_set()
@@ -246,7 +254,7 @@ async def test_a_watch_that_breaks_in_the_middle_gives_no_answer() -> None:
         request.transport.abort()
         return response
 
-    async with answering(answer) as transport, transport.stream("/x") as chunks:
+    async with serve_answer(answer) as transport, transport.stream("/x") as chunks:
         assert await anext(chunks) == b"one\n"
         with pytest.raises(NoAnswer):
             await anext(chunks)
@@ -254,7 +262,7 @@ async def test_a_watch_that_breaks_in_the_middle_gives_no_answer() -> None:
 
 async def test_a_watch_ends_when_the_server_ends_it() -> None:
     async with (
-        answering(always(200, b"one\n", "application/json")) as transport,
+        serve_answer(create_fixed_handler(200, b"one\n", "application/json")) as transport,
         transport.stream("/x") as chunks,
     ):
         assert b"".join([chunk async for chunk in chunks]) == b"one\n"
@@ -270,7 +278,7 @@ async def test_more_than_a_hundred_watches_leave_room_for_requests() -> None:
         await anyio.sleep(60)
         return response
 
-    async with answering(answer) as transport, anyio.create_task_group() as group:
+    async with serve_answer(answer) as transport, anyio.create_task_group() as group:
         opened = 0
         all_open = anyio.Event()
 
@@ -305,7 +313,7 @@ async def test_a_lease_is_renewed_though_all_other_connections_are_in_use() -> N
         await anyio.sleep(60)
         return web.Response(body=b"{}")
 
-    async with answering(answer) as transport, anyio.create_task_group() as group:
+    async with serve_answer(answer) as transport, anyio.create_task_group() as group:
         for _ in range(2 * MOST_CONNECTIONS):
             group.start_soon(transport.request, "PATCH", "/api/v1/busy")
         path = "/apis/coordination.k8s.io/v1/namespaces/n/leases/ours"
@@ -343,11 +351,11 @@ async def test_a_refused_token_is_renewed_once_and_the_request_sent_again() -> N
             {"kind": "Status", "code": 401, "reason": "Unauthorized"}, status=401
         )
 
-    async with answering(answer, Renewed()) as transport:
+    async with serve_answer(answer, Renewed()) as transport:
         assert await transport.request("POST", "/x", body=b"{}") == b"{}"
-    async with answering(answer, Renewed()) as transport, transport.stream("/x") as chunks:
+    async with serve_answer(answer, Renewed()) as transport, transport.stream("/x") as chunks:
         assert await anext(chunks) == b"{}"
-    async with answering(answer, StaticToken("old")) as transport:
+    async with serve_answer(answer, StaticToken("old")) as transport:
         with pytest.raises(Unauthorized):
             await transport.request("GET", "/x")
 
@@ -359,7 +367,7 @@ async def test_a_redirect_is_not_followed_with_our_token() -> None:
         asked.append(request.path)
         raise web.HTTPFound("/elsewhere")
 
-    async with answering(answer) as transport:
+    async with serve_answer(answer) as transport:
         with pytest.raises(ControllerError):
             await transport.request("GET", "/x")
     assert asked == ["/x"]
@@ -367,8 +375,8 @@ async def test_a_redirect_is_not_followed_with_our_token() -> None:
 
 async def test_warnings_in_response_headers_are_reported() -> None:
     warnings = list[str]()
-    async with answering(
-        always(200, "{}", "application/json", Warning='299 - "use v1"')
+    async with serve_answer(
+        create_fixed_handler(200, "{}", "application/json", Warning='299 - "use v1"')
     ) as transport:
         await transport.request("GET", "/")
         transport.on_warning = warnings.append

@@ -14,7 +14,7 @@ from typing_extensions import override
 from controller.endpoint import StaticToken
 from controller.errors import NoAnswer
 from controller.httptransport import HttpTransport
-from tests.controller.test_transport import answering
+from tests.controller.test_transport import serve_answer
 
 
 async def test_a_closed_transport_gives_no_answer_to_anything_under_way_or_later() -> None:
@@ -25,7 +25,7 @@ async def test_a_closed_transport_gives_no_answer_to_anything_under_way_or_later
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with answering(trickle) as transport, transport.stream("/x") as chunks:
+    async with serve_answer(trickle) as transport, transport.stream("/x") as chunks:
         assert await anext(chunks) == b"{}"
         await transport.aclose()
         with pytest.raises(NoAnswer):
@@ -70,7 +70,7 @@ async def test_closing_gives_no_answer_to_requests_in_whatever_state_they_are() 
     for count, (token, turns) in enumerate(moments, start=1):
         closed = anyio.Event()
         async with (
-            answering(late, token) as transport,
+            serve_answer(late, token) as transport,
             anyio.create_task_group() as group,
         ):
             for _ in range(102):  # two more than there are connections

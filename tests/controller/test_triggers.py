@@ -20,7 +20,7 @@ from controller.triggers import (
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
-from tests.controller.widgets import WIDGETS, Widget, widget
+from tests.controller.widgets import WIDGETS, Widget, build_widget
 
 META = ObjectMeta(
     name="a", namespace="default", uid="u", resourceVersion="5", generation=1, labels={"x": "1"}
@@ -43,7 +43,7 @@ def test_additions_deletions_and_recreations_always_pass() -> None:
     assert generation_changed(Change(OLD, Widget(replace(META, uid="another"))))
 
 
-def owned_by(*owners: OwnerReference) -> Widget:
+def build_owned_widget(*owners: OwnerReference) -> Widget:
     return Widget(replace(META, ownerReferences=owners))
 
 
@@ -51,16 +51,18 @@ def test_an_object_maps_to_its_controlling_owner_of_that_kind_and_group() -> Non
     owner = OwnerReference("apps/v1", "ReplicaSet", name="web", uid="u", controller=True)
     replica_sets = Resource("apps", "v1", "ReplicaSet", "replicasets", Widget)
     mapping = to_owner(replica_sets)
-    assert list(mapping(owned_by(owner))) == [Key("default", "web")]
-    assert list(mapping(owned_by(replace(owner, apiVersion="apps/v2")))) == [Key("default", "web")]
+    assert list(mapping(build_owned_widget(owner))) == [Key("default", "web")]
+    assert list(mapping(build_owned_widget(replace(owner, apiVersion="apps/v2")))) == [
+        Key("default", "web")
+    ]
     for other in (
         replace(owner, controller=False),
         replace(owner, kind="Deployment"),
         replace(owner, apiVersion="v1"),
     ):
-        assert list(mapping(owned_by(other))) == []
+        assert list(mapping(build_owned_widget(other))) == []
     cluster_scoped = to_owner(replace(replica_sets, namespaced=False))
-    assert list(cluster_scoped(owned_by(owner))) == [Key("", "web")]
+    assert list(cluster_scoped(build_owned_widget(owner))) == [Key("", "web")]
 
 
 def test_a_name_in_place_of_the_kind_of_an_owner_is_refused() -> None:
@@ -74,7 +76,7 @@ def test_an_update_maps_the_old_and_the_new_state_each_key_once() -> None:
     def color(obj: Widget) -> list[Key]:
         return [Key("", obj.spec.color), Key("", "always")]
 
-    change = Change(widget("a", 1, color="red"), widget("a", 2, color="blue"))
+    change = Change(build_widget("a", 1, color="red"), build_widget("a", 2, color="blue"))
     assert list_keys(change, color) == (Key("", "red"), Key("", "always"), Key("", "blue"))
 
 
@@ -87,9 +89,9 @@ def connect_queue(clock: Clock, watch: Watch[Widget]) -> WorkQueue[Key]:
 async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_changes() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
-    informer.cache.replace([widget("a", 1)], 5)
+    informer.cache.replace([build_widget("a", 1)], 5)
     queue = connect_queue(clock, Watch(informer, to_self))
-    informer.cache.apply_own_write(widget("b", 6))
+    informer.cache.apply_own_write(build_widget("b", 6))
     assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
     assert await queue.get() == Key("default", "b")
 
@@ -99,7 +101,7 @@ async def test_a_watch_may_enqueue_with_lower_priority_than_others() -> None:
     informer = Informer(WIDGETS, Scripted([]), clock)
     queue = connect_queue(clock, Watch(informer, to_self, priority=LOW_PRIORITY))
     Watch(informer, lambda _: [Key("default", "asked")]).connect(queue)
-    informer.cache.apply_own_write(widget("a", 1))
+    informer.cache.apply_own_write(build_widget("a", 1))
     assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
     assert await queue.get() == Key("default", "asked")
 
@@ -107,7 +109,7 @@ async def test_a_watch_may_enqueue_with_lower_priority_than_others() -> None:
 async def test_a_predicate_keeps_changes_from_the_queue() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
-    informer.cache.replace([widget("a", 1)], 5)
+    informer.cache.replace([build_widget("a", 1)], 5)
     queue = connect_queue(clock, Watch(informer, to_self, lambda _: False))
     assert queue.statistics().ready == {}
 
@@ -124,14 +126,14 @@ async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_on
     watch = Watch(informer, to_self, delay=due)
     queue = connect_queue(clock, watch)
     for revision in (1, 2, 3):
-        informer.cache.apply_own_write(widget("a", revision, color="red"))
+        informer.cache.apply_own_write(build_widget("a", revision, color="red"))
         await clock.advance(2)
     assert queue.statistics().ready == {0: 1}, "six seconds after the first of three changes"
     assert await queue.get() == Key("default", "a")
     queue.done(Key("default", "a"))
-    informer.cache.apply_own_write(widget("a", 4, color="red"))
+    informer.cache.apply_own_write(build_widget("a", 4, color="red"))
     assert queue.statistics().ready == {}
-    informer.cache.apply_own_write(widget("a", 5, color="blue"))
+    informer.cache.apply_own_write(build_widget("a", 5, color="blue"))
     assert await queue.get() == Key("default", "a")
 
 
@@ -139,7 +141,7 @@ async def test_a_delay_may_be_a_number() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
     queue = connect_queue(clock, Watch(informer, to_self, delay=5))
-    informer.cache.apply_own_write(widget("a", 1))
+    informer.cache.apply_own_write(build_widget("a", 1))
     await clock.advance(4)
     assert queue.statistics().ready == {}
     await clock.advance(1)
@@ -151,7 +153,7 @@ async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
     informer = Informer(WIDGETS, Scripted([]), clock)
 
     def at(revision: int, generation: int) -> Widget:
-        changed = widget("a", revision)
+        changed = build_widget("a", revision)
         return replace(changed, metadata=replace(changed.metadata, generation=generation))
 
     queue = connect_queue(clock, Watch(informer, to_self, delay=spec_at_once(0.1)))
@@ -173,5 +175,5 @@ async def test_a_closed_watch_enqueues_nothing() -> None:
     informer = Informer(WIDGETS, Scripted([]), clock)
     queue = WorkQueue[Key](clock)
     Watch(informer, to_self).connect(queue).close()
-    informer.cache.replace([widget("a", 1)], 5)
+    informer.cache.replace([build_widget("a", 1)], 5)
     assert queue.statistics().ready == {}

@@ -20,7 +20,7 @@ PATH = "/apis/example.com/v1/namespaces/default/widgets/odd"
 FINALIZER = "example.com/cleanup"
 
 
-def body(size: object = "no number", **metadata: Any) -> dict[str, Any]:
+def build_unreadable_body(size: object = "no number", **metadata: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": "odd", "namespace": "default", **metadata},
         "spec": {"size": size},
@@ -57,18 +57,18 @@ class Harness:
 
 async def test_a_controller_is_called_at_each_version_of_an_unreadable_object() -> None:
     harness = Harness()
-    harness.store.put(PATH, body())
+    harness.store.put(PATH, build_unreadable_body())
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
         assert harness.seen == ["unreadable"], "found by the first list"
-        harness.store.put(PATH, body("odd again"))
+        harness.store.put(PATH, build_unreadable_body("odd again"))
         await harness.clock.advance(1)
         assert harness.seen == ["unreadable"] * 2
-        harness.store.put(PATH, body(3))
+        harness.store.put(PATH, build_unreadable_body(3))
         await harness.clock.advance(1)
         assert harness.seen[2:] == ["readable"]
-        harness.store.put(PATH, body())
+        harness.store.put(PATH, build_unreadable_body())
         await harness.clock.advance(1)
         assert harness.seen[3:] == ["unreadable"]
         harness.store.remove(PATH)
@@ -83,7 +83,7 @@ async def test_an_unreadable_object_whose_mapping_raised_comes_again() -> None:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
         harness.is_broken = True
-        harness.store.put(PATH, body())
+        harness.store.put(PATH, build_unreadable_body())
         await harness.clock.advance(1)
         assert harness.seen == []
         harness.is_broken = False
@@ -95,7 +95,7 @@ async def test_an_unreadable_object_whose_mapping_raised_comes_again() -> None:
 async def test_a_finalizer_of_a_deleted_unreadable_object_can_be_removed() -> None:
     harness = Harness()
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["other", FINALIZER]}
-    harness.store.put(PATH, body(**deleted))
+    harness.store.put(PATH, build_unreadable_body(**deleted))
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
@@ -105,7 +105,7 @@ async def test_a_finalizer_of_a_deleted_unreadable_object_can_be_removed() -> No
 
 async def test_a_finalizer_of_an_unreadable_object_that_lives_stays() -> None:
     harness = Harness()
-    harness.store.put(PATH, body(finalizers=[FINALIZER]))
+    harness.store.put(PATH, build_unreadable_body(finalizers=[FINALIZER]))
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)

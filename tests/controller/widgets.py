@@ -29,7 +29,7 @@ class Widget:
 WIDGETS = Resource("example.com", "v1", "Widget", "widgets", Widget)
 
 
-def widget(name: str, revision: int, *, uid: str = "", color: str = "red") -> Widget:
+def build_widget(name: str, revision: int, *, uid: str = "", color: str = "red") -> Widget:
     """Return a widget in namespace `default`; its uid is its name by default."""
     meta = ObjectMeta(
         name=name, namespace="default", uid=uid or name, resourceVersion=str(revision)
@@ -37,7 +37,7 @@ def widget(name: str, revision: int, *, uid: str = "", color: str = "red") -> Wi
     return Widget(meta, WidgetSpec(color))
 
 
-def wire(obj: Widget) -> dict[str, Any]:
+def encode_widget(obj: Widget) -> dict[str, Any]:
     """Return `obj` as the server would write it."""
     meta = obj.metadata
     return {
@@ -56,7 +56,7 @@ def wire(obj: Widget) -> dict[str, Any]:
 
 def line(kind: str, obj: Mapping[str, Any] | Widget) -> bytes:
     """Return one event of a watch, with its line end."""
-    body = wire(obj) if isinstance(obj, Widget) else obj
+    body = encode_widget(obj) if isinstance(obj, Widget) else obj
     return msgspec.json.encode({"type": kind, "object": body}) + b"\n"
 
 
@@ -65,15 +65,15 @@ def bookmark(revision: int) -> bytes:
     return line("BOOKMARK", {"kind": "Widget", "metadata": {"resourceVersion": str(revision)}})
 
 
-def error(code: int, reason: str = "") -> bytes:
+def build_error_line(code: int, reason: str = "") -> bytes:
     """Return an ERROR event, with its line end."""
     status = {"kind": "Status", "status": "Failure", "code": code, "message": "as sent"}
     return line("ERROR", status | ({"reason": reason} if reason else {}))
 
 
-def listing(revision: int, *items: Widget, continuation: str = "") -> bytes:
-    """Return a list."""
+def build_list(revision: int, *items: Widget, continuation: str = "") -> bytes:
+    """Return the JSON of a WidgetList."""
     meta = {"resourceVersion": str(revision), "continue": continuation}
     return msgspec.json.encode(
-        {"kind": "WidgetList", "metadata": meta, "items": [wire(item) for item in items]}
+        {"kind": "WidgetList", "metadata": meta, "items": [encode_widget(item) for item in items]}
     )

@@ -44,8 +44,8 @@ class Assets:
         return [pid for pid in started if Path(f"/proc/{pid}/cmdline").exists()]
 
 
-def left_behind(assets: Assets) -> tuple[list[int], list[str]]:
-    """Return processes and temporary files that should not be there any more."""
+def list_left_behind(assets: Assets) -> tuple[list[int], list[str]]:
+    """Return the processes that still run, and the temporary files that were not removed."""
     files = os.listdir(assets.folder.parent / "tmp")
     # Notes of ports that were drawn stay for two minutes, for other processes that draw some.
     return assets.alive(), [name for name in files if not name.startswith("envtest-ports-")]

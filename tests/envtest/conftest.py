@@ -10,7 +10,7 @@ import pytest
 from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.assets import Assets
-from tests.envtest.samples import crd
+from tests.envtest.samples import build_gauge_definition
 
 _VARIABLES = (
     "KUBEBUILDER_ASSETS",
@@ -45,18 +45,18 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Assets:
 async def plane() -> AsyncIterator[Plane]:
     """An embedded control plane that serves gauges."""
     async with ControlPlane.start(force_embedded=True) as started:
-        await started.install_crds([crd()])
+        await started.install_crds([build_gauge_definition()])
         yield started
 
 
 @pytest.fixture
 async def http(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
     """The administrator's client."""
-    async with admin_client(plane) as client:
+    async with create_admin_client(plane) as client:
         yield client
 
 
-def admin_client(plane: Plane) -> httpx.AsyncClient:
+def create_admin_client(plane: Plane) -> httpx.AsyncClient:
     """Return a client of the administrator."""
     context: ssl.SSLContext = plane.tls()
     headers = {**plane.admin_headers(), "User-Agent": "tests/1"}

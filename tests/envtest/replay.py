@@ -68,12 +68,12 @@ class Step:
         return self.mode != "any"
 
 
-def names() -> list[str]:
+def list_scenarios() -> list[str]:
     """Return the names of all scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.json"))
 
 
-def steps(scenario: str) -> list[Step]:
+def read_steps(scenario: str) -> list[Step]:
     """Read a scenario."""
     content = (SCENARIOS / f"{scenario}.json").read_text(encoding="utf-8")
     return [
@@ -205,7 +205,7 @@ def mask(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return {key: mask(item, key) for key, item in value.items()}
     if isinstance(value, list):
-        items = _as_within_one_second(value) if name == "managedFields" else value
+        items = _order_within_one_second(value) if name == "managedFields" else value
         return [mask(item, name if name == "cells" else "") for item in items]
     if name in _MASKED_FIELDS and value not in ("", None):
         return value if (name, value) == ("resourceVersion", "0") else _MASKED_FIELDS[name]
@@ -216,7 +216,7 @@ def mask(value: Any, name: str = "") -> Any:
     return "<age>" if name == "cells" and _AGE.fullmatch(value) else value
 
 
-def _as_within_one_second(entries: list[Any]) -> list[Any]:
+def _order_within_one_second(entries: list[Any]) -> list[Any]:
     """Return managedFields in the order they have if all were made in the same second.
 
     The server orders them by time before anything else, in whole seconds. What was recorded within
@@ -236,7 +236,7 @@ def _as_within_one_second(entries: list[Any]) -> list[Any]:
     )
 
 
-def differences(expected: Any, got: Any) -> list[str]:
+def list_differences(expected: Any, got: Any) -> list[str]:
     """Return a line per place where two values are not the same."""
     return list(_compare(expected, got, "", exact=True))
 
@@ -248,14 +248,14 @@ def _compare(expected: Any, got: Any, path: str, *, exact: bool) -> Iterator[str
             if key in got:
                 yield from _compare(item, got[key], f"{path}/{key}", exact=exact)
             else:
-                yield f"{path}/{key}: missing, expected {_short(item)}"
+                yield f"{path}/{key}: missing, expected {_shorten(item)}"
         if exact:
             extra = [key for key in got if key not in expected]
-            yield from (f"{path}/{key}: unexpected {_short(got[key])}" for key in extra)
+            yield from (f"{path}/{key}: unexpected {_shorten(got[key])}" for key in extra)
     elif isinstance(expected, list) and isinstance(got, list):
         yield from _compare_lists(expected, got, path, exact=exact)
     elif expected not in (got, "<any>"):
-        yield f"{path}: {_short(got)}, expected {_short(expected)}"
+        yield f"{path}: {_shorten(got)}, expected {_shorten(expected)}"
 
 
 def _compare_lists(
@@ -264,7 +264,7 @@ def _compare_lists(
     if not exact:
         for item in expected:
             if not any(not list(_compare(item, received, "", exact=False)) for received in got):
-                yield f"{path}: no element is {_short(item)}"
+                yield f"{path}: no element is {_shorten(item)}"
         return
     if len(expected) != len(got):
         yield f"{path}: {len(got)} elements, expected {len(expected)}"
@@ -272,5 +272,5 @@ def _compare_lists(
         yield from _compare(item, received, f"{path}/{at}", exact=True)
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return json.dumps(value)[:300]

@@ -8,7 +8,7 @@ GROUP = "lab.example.com"
 PATH = f"/apis/{GROUP}/v1/namespaces/default/gauges"
 
 
-def definition(
+def build_definition(
     names: Mapping[str, Any], schema: Mapping[str, Any], **version: Any
 ) -> dict[str, Any]:
     """Return the CRD of a namespaced kind that has one version.
@@ -61,7 +61,7 @@ _SCHEMA: dict[str, Any] = {
         },
     },
 }
-_CRD = definition(
+_CRD = build_definition(
     {"plural": "gauges", "singular": "gauge", "kind": "Gauge", "shortNames": ["ga"]},
     _SCHEMA,
     subresources={
@@ -73,13 +73,13 @@ _CRD = definition(
 )
 
 
-def crd() -> dict[str, Any]:
-    """Return the CRD, free to be changed."""
+def build_gauge_definition() -> dict[str, Any]:
+    """Return a copy of the CRD of gauges, which a test may change."""
     return copy.deepcopy(_CRD)
 
 
-def gauge(name: str, **spec: Any) -> dict[str, Any]:
-    """Return an object."""
+def build_gauge(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a gauge with the fields of `spec`."""
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Gauge",

@@ -29,7 +29,7 @@ def _note(**values: object) -> None:
         notes.write(json.dumps(values) + "\n")
 
 
-def _behaviour() -> dict[str, Any]:
+def _read_behaviour() -> dict[str, Any]:
     path = _SELF.with_name(f"{_SELF.name}.json")
     stored_calls: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     if stored_calls.get("taken"):
@@ -37,7 +37,7 @@ def _behaviour() -> dict[str, Any]:
     return stored_calls
 
 
-def _address() -> tuple[str, int]:
+def _choose_address() -> tuple[str, int]:
     if _SELF.name == "etcd":
         parts = urlsplit(_FLAGS["listen-client-urls"])
         return str(parts.hostname), int(parts.port or 0)
@@ -50,7 +50,7 @@ def _is_metallb() -> bool:
     return _SELF.name in ("metallb-controller", "controller")
 
 
-def _tls() -> ssl.SSLContext | None:
+def _create_tls_context() -> ssl.SSLContext | None:
     if _SELF.name == "etcd" or _is_metallb():
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -88,10 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Play the part that the name says."""
+    """Run as the stand-in for the program whose name this file has."""
     if sys.argv[1:] == ["-h"]:
         return
-    behaviour = _behaviour()
+    behaviour = _read_behaviour()
     _note(pid=os.getpid(), flags=_FLAGS)
     sys.stderr.write(behaviour.get("says", "") + "\n")
     if behaviour.get("taken") and _is_metallb():
@@ -108,12 +108,12 @@ def main() -> None:
     _Handler.tells = behaviour.get("tells", "")
     _Handler.content = behaviour.get("content", "").encode()
     try:
-        if ":" in _address()[0]:
+        if ":" in _choose_address()[0]:
             ThreadingHTTPServer.address_family = socket.AF_INET6
-        server = ThreadingHTTPServer(_address(), _Handler)
+        server = ThreadingHTTPServer(_choose_address(), _Handler)
     except OSError as error:
         sys.exit(f"bind: {str(error.strerror).lower()}")
-    tls = _tls()
+    tls = _create_tls_context()
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.serve_forever()

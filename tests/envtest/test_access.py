@@ -15,7 +15,7 @@ from envtest import ControlPlane, TokenFileError, User, parse_token_file, serve
 from envtest.access.rbac import AccessAttributes, Authorizer, read_attributes
 from envtest.server.request import read_request
 from envtest.storage import Store
-from tests.envtest.conftest import admin_client
+from tests.envtest.conftest import create_admin_client
 
 Rule = Mapping[str, Sequence[str]]
 
@@ -136,7 +136,7 @@ async def test_a_binding_takes_effect_with_the_next_request() -> None:
         joe = httpx.AsyncClient(
             base_url=plane.url, verify=plane.tls(), headers={"Authorization": "Bearer t"}
         )
-        async with admin_client(plane) as admin, joe:
+        async with create_admin_client(plane) as admin, joe:
             refused = await joe.get(MAPS)
             rules = [{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]
             await admin.post(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envtest.schema import read_yaml
-from tests.envtest.samples import PATH, gauge
+from tests.envtest.samples import PATH, build_gauge
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 JSON = "application/json"
@@ -205,7 +205,7 @@ async def test_long_lines_and_many_headers_are_taken(http: httpx.AsyncClient) ->
 
 
 async def test_a_patch_that_is_no_patch_is_refused(http: httpx.AsyncClient) -> None:
-    await http.post(PATH, json=gauge("a"))
+    await http.post(PATH, json=build_gauge("a"))
     for kind in ("json-patch", "merge-patch"):
         code, _ = await send(
             http, b'{"spec"', kind=f"application/{kind}+json", path=f"{PATH}/a", method="PATCH"
@@ -288,7 +288,7 @@ QUERIES = st.dictionaries(
 @pytest.mark.slow
 async def test_no_request_makes_the_server_fail(http: httpx.AsyncClient) -> None:
     """Hypothesis makes the requests, so that what fails is shrunk."""
-    await http.post(PATH, json=gauge("a"))
+    await http.post(PATH, json=build_gauge("a"))
     await http.post(MAPS, json={"metadata": {"name": "a"}})
     requests = st.tuples(METHODS, PLACES, KINDS, BODIES, QUERIES)
     runner = asyncio.get_running_loop()

@@ -21,8 +21,8 @@ import pytest
 from anyio import to_thread
 
 from envtest import ControlPlane, ListenError, PlaneError, User
-from tests.envtest.assets import Assets, left_behind
-from tests.envtest.samples import PATH, crd, gauge
+from tests.envtest.assets import Assets, list_left_behind
+from tests.envtest.samples import PATH, build_gauge, build_gauge_definition
 from tests.polling import SECONDS
 
 _PARENT = """
@@ -38,7 +38,7 @@ anyio.run(main)
 """
 
 
-def content(path: str) -> str:
+def read_content(path: str) -> str:
     """Return the content of a file."""
     return Path(path).read_text(encoding="utf-8")
 
@@ -53,7 +53,7 @@ async def test_etcd_and_kube_apiserver_run_on_free_ports_and_leave_nothing_behin
         etcd, server = assets.flags("etcd"), assets.flags("kube-apiserver")
         assert server["etcd-servers"] == etcd["listen-client-urls"]
         assert server["authorization-mode"] == "RBAC"
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_the_server_gets_its_address_and_looks_for_no_route_out(assets: Assets) -> None:
@@ -92,7 +92,7 @@ async def test_a_program_that_ends_is_reported_with_its_last_lines(
         async with ControlPlane.start():
             pass
     assert str(refusal.value).splitlines()[1:] == [f"line {n}" for n in range(25, 40)]
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_program_that_does_not_get_ready_is_given_up(
@@ -105,7 +105,7 @@ async def test_a_program_that_does_not_get_ready_is_given_up(
     ):
         async with ControlPlane.start():
             pass
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_file_that_is_no_program_is_reported(assets: Assets) -> None:
@@ -113,7 +113,7 @@ async def test_a_file_that_is_no_program_is_reported(assets: Assets) -> None:
     with pytest.raises(PlaneError, match="etcd cannot be run: Exec format error"):
         async with ControlPlane.start():
             pass
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-apiserver"])
@@ -122,7 +122,7 @@ async def test_a_port_that_is_taken_meanwhile_is_replaced(assets: Assets, name: 
     async with ControlPlane.start():
         assert len(assets.starts(name)) == 3
         assert len(assets.alive()) == 2
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_port_that_is_taken_is_replaced_where_the_output_is_shown(
@@ -132,7 +132,7 @@ async def test_a_port_that_is_taken_is_replaced_where_the_output_is_shown(
     assets.add("kube-apiserver", taken=1)
     async with ControlPlane.start():
         assert len(assets.starts("kube-apiserver")) == 2
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
     assert "address already in use" in capfd.readouterr().err
 
 
@@ -163,7 +163,7 @@ async def test_a_name_to_listen_on_is_refused_before_anything_starts(assets: Ass
     with pytest.raises(ListenError, match="'localhost' is none, write"):
         async with ControlPlane.start(listen="localhost:0"):
             pass
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_port_that_was_asked_for_is_not_replaced(assets: Assets) -> None:
@@ -184,7 +184,7 @@ async def test_a_program_that_does_not_end_is_made_to(
     monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "100ms")
     async with ControlPlane.start():
         pass
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing_behind(
@@ -203,7 +203,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind(
         with anyio.fail_after(SECONDS):
             await to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
         tasks.cancel_scope.cancel()
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills the children of the killed")
@@ -234,7 +234,7 @@ async def test_single_programs_win_over_the_folder(
 async def test_tokens_and_data_reach_the_programs(assets: Assets, tmp_path: Path) -> None:
     known = {"secret": User("joe", ("readers", "writers"), "1")}
     async with ControlPlane.start(tokens=known, data=tmp_path / "kept"):
-        tokens = content(assets.flags("kube-apiserver")["token-auth-file"])
+        tokens = read_content(assets.flags("kube-apiserver")["token-auth-file"])
         assert assets.flags("etcd")["data-dir"] == str(tmp_path / "kept")
     assert tokens == 'secret,joe,1,"readers,writers"\n'
 
@@ -247,13 +247,13 @@ async def test_controllers_run_where_they_are_asked_for(assets: Assets) -> None:
         assert plane.controllers == {"namespaces"}
         flags = assets.flags("kube-controller-manager")
         assert flags["controllers"] == "namespace-controller"
-        assert plane.url in content(flags["kubeconfig"])
+        assert plane.url in read_content(flags["kubeconfig"])
         assert len(assets.alive()) == 3
     async with ControlPlane.start(namespace_controller=True, garbage_collector=True) as plane:
         assert plane.controllers == {"namespaces", "garbage"}
         expected = "garbage-collector-controller,namespace-controller"
         assert assets.flags("kube-controller-manager")["controllers"] == expected
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_controllers_that_are_not_there_do_not_run(assets: Assets) -> None:
@@ -266,7 +266,7 @@ async def test_controllers_that_do_not_start_are_reported(assets: Assets) -> Non
     with pytest.raises(PlaneError, match=r"kube-controller-manager ended .*\nno such controller"):
         async with ControlPlane.start(garbage_collector=True):
             pass
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 def test_output_is_shown_where_that_is_asked_for(assets: Assets) -> None:
@@ -297,9 +297,9 @@ async def test_a_cluster_that_runs_already_is_used_and_left_running(
         monkeypatch.setenv("KUBECONFIG", str(cluster.write_kubeconfig(tmp_path / "config")))
         async with ControlPlane.start() as plane:
             assert (plane.kind, plane.url) == ("existing", cluster.url)
-            await plane.install_crds([crd()])
+            await plane.install_crds([build_gauge_definition()])
         async with httpx.AsyncClient(
             base_url=cluster.url, verify=plane.tls(), headers=plane.admin_headers()
         ) as http:
-            assert (await http.post(PATH, json=gauge("a"))).status_code == 201
+            assert (await http.post(PATH, json=build_gauge("a"))).status_code == 201
     assert assets.notes("etcd") == []

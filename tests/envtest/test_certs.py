@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from envtest.certs import Authority, KeyPair, client_tls
-from tests.controller.certs import authority_and_pair
+from tests.controller.certs import create_authority_and_pair
 
 
 def shake_hands(client: ssl.SSLContext, key_pair: KeyPair, folder: Path) -> str | None:
@@ -33,14 +33,14 @@ def test_what_the_own_authority_signs_stands_up_to_strict_checks(tmp_path: Path)
 
 
 def test_an_authority_without_key_identifiers_is_trusted(tmp_path: Path) -> None:
-    authority, pair = authority_and_pair(complete=False)
+    authority, pair = create_authority_and_pair(complete=False)
     client = client_tls(authority, None)
 
     assert shake_hands(client, KeyPair(pair.certificate, pair.key), tmp_path) == "TLSv1.3"
 
 
 def test_another_authority_is_not_trusted(tmp_path: Path) -> None:
-    _, pair = authority_and_pair(complete=False)
+    _, pair = create_authority_and_pair(complete=False)
     client = client_tls(Authority.create().pair.certificate, None)
 
     with pytest.raises(ssl.SSLCertVerificationError):

@@ -17,7 +17,7 @@ KINDS = sorted(
 )
 
 
-def row(kind: str, body: Any) -> dict[str, Any]:
+def build_row(kind: str, body: Any) -> dict[str, Any]:
     """Return the cells of a row by the names of their columns."""
     whole = {"metadata": {"name": "a"}, **body}
     return {column.name: cell(whole) for column, cell in list_columns(kind)}
@@ -25,7 +25,7 @@ def row(kind: str, body: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bare_object_of_every_kind_has_a_row(kind: str) -> None:
-    cells = row(kind, {})
+    cells = build_row(kind, {})
 
     assert next(iter(cells)) == ("Last Seen" if kind == "Event" else "Name")
     for column, _ in list_columns(kind):
@@ -88,6 +88,6 @@ def test_a_bare_object_of_every_kind_has_a_row(kind: str) -> None:
     ],
 )
 def test_cells_are_those_of_the_real_server(kind: str, body: Any, cells: dict[str, Any]) -> None:
-    shown_cells = row(kind, body)
+    shown_cells = build_row(kind, body)
 
     assert {name: shown_cells[name] for name in cells} == cells

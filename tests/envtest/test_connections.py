@@ -20,11 +20,11 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 WATCH = f"{MAPS}?watch=1&resourceVersion=0"
 
 
-def tls(server: EmbeddedServer) -> ssl.SSLContext:
+def create_tls_context(server: EmbeddedServer) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=server.authority.pair.certificate.decode())
 
 
-def head(server: EmbeddedServer, method: str, path: str, *headers: str) -> bytes:
+def build_request_head(server: EmbeddedServer, method: str, path: str, *headers: str) -> bytes:
     """Return the head of a request of the administrator, without its last empty line."""
     token = f"Authorization: Bearer {server.get_or_create_token('admin')}"
     lines = (f"{method} {path} HTTP/1.1", "Host: localhost", token, *headers)
@@ -32,8 +32,8 @@ def head(server: EmbeddedServer, method: str, path: str, *headers: str) -> bytes
 
 
 @asynccontextmanager
-async def connection(server: EmbeddedServer, *, window: int = 0) -> AsyncIterator[ByteStream]:
-    """Connect; with a `window`, take no more than about so many unread bytes."""
+async def open_connection(server: EmbeddedServer, *, window: int = 0) -> AsyncIterator[ByteStream]:
+    """Yield a connection; `window` is about how many unread bytes it takes, 0 for the default."""
     port = int(server.url.rpartition(":")[2])
     sock = socket.socket()
     sock.setblocking(False)
@@ -42,7 +42,10 @@ async def connection(server: EmbeddedServer, *, window: int = 0) -> AsyncIterato
     await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
     raw = await anyio.abc.SocketStream.from_socket(sock)
     stream = await TLSStream.wrap(
-        raw, hostname="127.0.0.1", ssl_context=tls(server), standard_compatible=False
+        raw,
+        hostname="127.0.0.1",
+        ssl_context=create_tls_context(server),
+        standard_compatible=False,
     )
     try:
         yield stream
@@ -70,10 +73,10 @@ async def read_head(stream: ByteStream) -> bytes:
 
 
 @asynccontextmanager
-async def client(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"Authorization": f"Bearer {server.get_or_create_token('admin')}"}
     async with httpx.AsyncClient(
-        base_url=server.url, verify=tls(server), headers=headers, timeout=30
+        base_url=server.url, verify=create_tls_context(server), headers=headers, timeout=30
     ) as http:
         yield http
 
@@ -81,8 +84,8 @@ async def client(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
 async def test_a_watch_without_events_ends_with_its_client() -> None:
     async with serve() as server:
         with anyio.fail_after(20):
-            async with connection(server) as stream:
-                await stream.send(head(server, "GET", WATCH) + b"\r\n")
+            async with open_connection(server) as stream:
+                await stream.send(build_request_head(server, "GET", WATCH) + b"\r\n")
                 await read_head(stream)
                 await server.watchers.wait_for_count(1)
             await server.watchers.wait_for_count(0)
@@ -90,15 +93,15 @@ async def test_a_watch_without_events_ends_with_its_client() -> None:
 
 async def test_watches_that_end_leave_nothing_behind() -> None:
     async with serve() as server:
-        async with connection(server) as stream:
-            await stream.send(head(server, "GET", WATCH) + b"\r\n")
+        async with open_connection(server) as stream:
+            await stream.send(build_request_head(server, "GET", WATCH) + b"\r\n")
             await server.watchers.wait_for_count(1)
         await server.watchers.wait_for_count(0)
         before = len(asyncio.all_tasks())
         async with AsyncExitStack() as stack:
             for _ in range(30):
-                stream = await stack.enter_async_context(connection(server))
-                await stream.send(head(server, "GET", WATCH) + b"\r\n")
+                stream = await stack.enter_async_context(open_connection(server))
+                await stream.send(build_request_head(server, "GET", WATCH) + b"\r\n")
             with anyio.fail_after(20):
                 await server.watchers.wait_for_count(30)
         with anyio.fail_after(20):
@@ -109,16 +112,18 @@ async def test_watches_that_end_leave_nothing_behind() -> None:
 
 @pytest.mark.parametrize("said", [b"", b"GET /api/v1/names", b"GET / HTTP/1.1\r\nHost: a\r\n"])
 async def test_request_headers_that_do_not_arrive_time_out(said: bytes) -> None:
-    async with serve(deadlines=Deadlines(head=0.05)) as server, connection(server) as stream:
+    async with serve(deadlines=Deadlines(head=0.05)) as server, open_connection(server) as stream:
         await stream.send(said)
         assert await read_to_end(stream) == b""
 
 
 async def test_a_body_that_does_not_come_is_answered_with_a_timeout() -> None:
-    async with serve(deadlines=Deadlines(body=0.05)) as server, connection(server) as stream:
-        await stream.send(head(server, "POST", MAPS, "Content-Length: 100") + b"\r\n{")
+    async with serve(deadlines=Deadlines(body=0.05)) as server, open_connection(server) as stream:
+        await stream.send(
+            build_request_head(server, "POST", MAPS, "Content-Length: 100") + b"\r\n{"
+        )
         answer, _, body = (await read_to_end(stream)).partition(b"\r\n\r\n")
-        async with client(server) as http:
+        async with open_client(server) as http:
             listed = (await http.get(MAPS)).json()["items"]
 
     assert answer.startswith(b"HTTP/1.1 504 ")
@@ -132,29 +137,31 @@ async def test_a_client_that_hangs_up_in_its_request_is_no_failure(
 ) -> None:
     async with serve() as server:
         for ending in ("aclose", "abort"):
-            async with connection(server) as stream:
-                await stream.send(head(server, "POST", MAPS, "Content-Length: 100") + b"\r\n{")
+            async with open_connection(server) as stream:
+                await stream.send(
+                    build_request_head(server, "POST", MAPS, "Content-Length: 100") + b"\r\n{"
+                )
                 if ending == "aclose":
                     await stream.aclose()
-        async with client(server) as http:
+        async with open_client(server) as http:
             assert (await http.get("/readyz")).status_code == 200
     assert caplog.text == ""
 
 
 async def test_a_body_may_come_in_pieces() -> None:
     body = b'{"metadata":{"name":"a"}}'
-    async with serve() as server, connection(server) as stream:
+    async with serve() as server, open_connection(server) as stream:
         length = f"Content-Length: {len(body)}"
-        await stream.send(head(server, "POST", MAPS, length) + b"\r\n" + body[:5])
+        await stream.send(build_request_head(server, "POST", MAPS, length) + b"\r\n" + body[:5])
         await stream.send(body[5:])
         assert (await read_head(stream)).startswith(b"HTTP/1.1 201 ")
 
 
 async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked() -> None:
     body = b'{"metadata":{"name":"a"}}'
-    async with serve() as server, connection(server) as stream:
+    async with serve() as server, open_connection(server) as stream:
         headers = (f"Content-Length: {len(body)}", "Expect: 100-continue")
-        await stream.send(head(server, "POST", MAPS, *headers) + b"\r\n")
+        await stream.send(build_request_head(server, "POST", MAPS, *headers) + b"\r\n")
         assert await read_head(stream) == b"HTTP/1.1 100 Continue\r\n\r\n"
         await stream.send(body)
         assert (await read_head(stream)).startswith(b"HTTP/1.1 201 ")
@@ -164,8 +171,8 @@ async def test_idle_connections_are_closed() -> None:
     async with serve(deadlines=Deadlines(idle=0.5)) as server, AsyncExitStack() as stack:
         idle = []
         for _ in range(30):
-            stream = await stack.enter_async_context(connection(server))
-            await stream.send(head(server, "GET", MAPS) + b"\r\n")
+            stream = await stack.enter_async_context(open_connection(server))
+            await stream.send(build_request_head(server, "GET", MAPS) + b"\r\n")
             idle.append(stream)
         for stream in idle:
             assert (await read_to_end(stream)).startswith(b"HTTP/1.1 200 ")
@@ -174,8 +181,12 @@ async def test_idle_connections_are_closed() -> None:
 async def test_a_watch_without_events_is_not_idle() -> None:
     async with AsyncExitStack() as servers:
         server = await servers.enter_async_context(serve(deadlines=Deadlines(idle=0.5, head=0.5)))
-        async with connection(server) as stream, connection(server) as other, client(server) as h:
-            await stream.send(head(server, "GET", WATCH) + b"\r\n")
+        async with (
+            open_connection(server) as stream,
+            open_connection(server) as other,
+            open_client(server) as h,
+        ):
+            await stream.send(build_request_head(server, "GET", WATCH) + b"\r\n")
             await read_head(stream)
             # By the time the other one is closed, this one would have been.
             await read_to_end(other)
@@ -190,22 +201,22 @@ async def test_a_watch_without_events_is_not_idle() -> None:
 async def test_a_watcher_that_does_not_read_is_cut_off_and_slows_no_other() -> None:
     async with (
         serve(deadlines=Deadlines(write=0.3)) as server,
-        client(server) as http,
-        connection(server, window=4096) as deaf,
-        connection(server) as other,
+        open_client(server) as http,
+        open_connection(server, window=4096) as deaf,
+        open_connection(server) as other,
     ):
         for stream in (deaf, other):
-            await stream.send(head(server, "GET", WATCH) + b"\r\n")
+            await stream.send(build_request_head(server, "GET", WATCH) + b"\r\n")
         with anyio.fail_after(60):
             await server.watchers.wait_for_count(2)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(heavy_changes, http)
+                tasks.start_soon(write_heavy_changes, http)
                 await read_events(other, 12)
             await server.watchers.wait_for_count(1)
 
 
-async def heavy_changes(http: httpx.AsyncClient) -> None:
-    """Write more than all buffers on the way hold."""
+async def write_heavy_changes(http: httpx.AsyncClient) -> None:
+    """Write more bytes than all buffers between server and client hold."""
     for number in range(12):
         body = {"metadata": {"name": f"heavy-{number}"}, "data": {"x": "x" * 900_000}}
         assert (await http.post(MAPS, json=body)).status_code == 201
@@ -222,9 +233,9 @@ async def read_events(stream: ByteStream, count: int) -> None:
 
 async def test_requests_that_follow_each_other_may_be_large_together() -> None:
     long = f"X-Long: {'y' * 700_000}"
-    async with serve() as server, connection(server) as stream:
+    async with serve() as server, open_connection(server) as stream:
         for _ in range(3):
-            await stream.send(head(server, "GET", "/healthz", long) + b"\r\n")
+            await stream.send(build_request_head(server, "GET", "/healthz", long) + b"\r\n")
             with anyio.fail_after(10):
                 answer = await stream.receive()
             assert answer.startswith(b"HTTP/1.1 200 OK")

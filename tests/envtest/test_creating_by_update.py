@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, User
-from tests.envtest.conftest import admin_client
+from tests.envtest.conftest import create_admin_client
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -21,7 +21,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
     """The administrator; joe may change everything, and make what is called `mine`."""
     async with (
         ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane,
-        admin_client(plane) as admin,
+        create_admin_client(plane) as admin,
     ):
         every_resource: dict[str, Any] = {"apiGroups": ["*"], "resources": ["*"]}
         rules = [

@@ -53,7 +53,7 @@ class Child:
 
 
 @asynccontextmanager
-async def child(data: Path) -> AsyncIterator[Child]:
+async def start_child(data: Path) -> AsyncIterator[Child]:
     command = script(SERVER, str(data))
     async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as process:
         output = ""
@@ -128,8 +128,8 @@ class Ledger:
         return await http.post(MAPS, json=body)
 
 
-async def killed_at_some_point(server: Child, ledgers: dict[str, Ledger], seed: int) -> None:
-    """Put a server under load, and kill it after some number of answers, amid others."""
+async def kill_at_some_point(server: Child, ledgers: dict[str, Ledger], seed: int) -> None:
+    """Put a server under load, and kill it after a random number of answers, amid requests."""
     remaining = itertools.count(random.Random(seed).randint(1, 150), -1)
     enough = anyio.Event()
 
@@ -145,7 +145,7 @@ async def killed_at_some_point(server: Child, ledgers: dict[str, Ledger], seed: 
         server.process.send_signal(signal.SIGKILL)
 
 
-async def found_after(server: Child) -> tuple[dict[str, str], int]:
+async def read_values_and_revision(server: Child) -> tuple[dict[str, str], int]:
     """Return the values of all objects, and the revision."""
     listed = (await server.http.get(MAPS)).json()
     values = {
@@ -161,8 +161,8 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(
     ledgers = {prefix: Ledger() for prefix in ("one", "two", "three", "four")}
     highest = 0
     for seed in range(4):
-        async with child(tmp_path) as server:
-            values, revision = await found_after(server)
+        async with start_child(tmp_path) as server:
+            values, revision = await read_values_and_revision(server)
             assert revision >= max(highest, *(ledger.revision for ledger in ledgers.values()))
             for prefix, ledger in ledgers.items():
                 for number in range(5):
@@ -172,13 +172,13 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(
                     ledger.reported[name] = stored_value
                 ledger.asked = {}
             highest = revision
-            await killed_at_some_point(server, ledgers, seed)
+            await kill_at_some_point(server, ledgers, seed)
     assert sum(ledger.answers for ledger in ledgers.values()) > 10
 
 
 @pytest.mark.slow
 async def test_a_watch_from_before_the_kill_delivers_what_happened_since(tmp_path: Path) -> None:
-    async with child(tmp_path) as server:
+    async with start_child(tmp_path) as server:
         before = await server.revision()
         for name in ("a", "b"):
             await server.http.post(MAPS, json={"metadata": {"name": name}})
@@ -186,7 +186,7 @@ async def test_a_watch_from_before_the_kill_delivers_what_happened_since(tmp_pat
         server.process.send_signal(signal.SIGKILL)
 
     query = {"watch": "1", "resourceVersion": str(before), "timeoutSeconds": "1"}
-    async with child(tmp_path) as server:
+    async with start_child(tmp_path) as server:
         body = (await server.http.get(MAPS, params=query)).text
     events = [json.loads(line) for line in body.splitlines()]
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
@@ -198,14 +198,14 @@ async def test_a_watch_from_before_the_kill_delivers_what_happened_since(tmp_pat
 
 @pytest.mark.slow
 async def test_a_deletion_survives_too_and_raises_the_revision(tmp_path: Path) -> None:
-    async with child(tmp_path) as first:
+    async with start_child(tmp_path) as first:
         await first.http.post(MAPS, json={"metadata": {"name": "a"}})
         gone = (await first.http.delete(f"{MAPS}/a")).json()
         before = await first.revision()
         first.process.send_signal(signal.SIGKILL)
         assert gone["kind"] == "Status"
 
-    async with child(tmp_path) as second:
+    async with start_child(tmp_path) as second:
         assert (await second.http.get(f"{MAPS}/a")).status_code == 404
         assert await second.revision() >= before
 

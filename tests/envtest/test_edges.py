@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.envtest.samples import GROUP, PATH, gauge
+from tests.envtest.samples import GROUP, PATH, build_gauge
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 JSON = "application/json"
@@ -17,11 +17,11 @@ UNFINISHED = "Expecting property name enclosed in double quotes: line 1 column 2
 NO_MAP = "into Go value of type map[string]interface {}"
 
 
-def config(name: str, **meta: Any) -> dict[str, Any]:
+def build_config_map(name: str, **meta: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}}
 
 
-def owner(**parts: Any) -> dict[str, Any]:
+def build_owner(**parts: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", **parts}
 
 
@@ -36,7 +36,7 @@ async def send(
 async def test_what_is_empty_in_metadata_is_not_stored_and_not_owned(
     http: httpx.AsyncClient,
 ) -> None:
-    body = gauge("a", count=1)
+    body = build_gauge("a", count=1)
     body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
     meta = (await http.post(PATH, json=body)).json()["metadata"]
 
@@ -57,7 +57,9 @@ async def test_what_is_empty_in_metadata_is_not_stored_and_not_owned(
 async def test_ownership_is_reset_as_the_kind_allows(
     http: httpx.AsyncClient, path: str, entries: list[Any], stays: bool
 ) -> None:
-    body = gauge("a", count=1) if path == PATH else config("a") | {"data": {"k": "v"}}
+    body = (
+        build_gauge("a", count=1) if path == PATH else build_config_map("a") | {"data": {"k": "v"}}
+    )
     await http.post(path, json=body)
     await send(
         http, "PATCH", path=f"{path}/a", body={"metadata": {"managedFields": entries}}, kind=MERGE
@@ -70,11 +72,11 @@ async def test_ownership_is_reset_as_the_kind_allows(
 @pytest.mark.parametrize(
     ("owners", "content"),
     [
-        ([owner(apiVersion="a/b/c")], '"a/b/c": version must not be empty'),
-        ([owner(kind="Event")], "/v1, Kind=Event is disallowed from being an owner"),
+        ([build_owner(apiVersion="a/b/c")], '"a/b/c": version must not be empty'),
+        ([build_owner(kind="Event")], "/v1, Kind=Event is disallowed from being an owner"),
         ([None], 'metadata.ownerReferences.uid: Invalid value: "": must not be empty'),
         (
-            [owner(controller=True), owner(name="q", controller=True)],
+            [build_owner(controller=True), build_owner(name="q", controller=True)],
             (
                 'Invalid value: [{"apiVersion":"v1","controller":true,"kind":"Pod","name":"p",'
                 '"uid":"u"}'
@@ -86,7 +88,7 @@ async def test_ownership_is_reset_as_the_kind_allows(
 async def test_owners_that_cannot_be_are_refused(
     http: httpx.AsyncClient, path: str, owners: list[Any], content: str
 ) -> None:
-    body = gauge("a") if path == PATH else config("a")
+    body = build_gauge("a") if path == PATH else build_config_map("a")
     body["metadata"]["ownerReferences"] = owners
     code, message = await send(http, "POST", path=path, body=body)
 
@@ -98,10 +100,12 @@ async def test_owners_that_cannot_be_are_refused(
 async def test_metadata_that_is_no_object_is_refused(
     http: httpx.AsyncClient, value: Any, word: str
 ) -> None:
-    await http.post(PATH, json=gauge("a"))
+    await http.post(PATH, json=build_gauge("a"))
     fault = f"json: cannot unmarshal {word} into Go"
-    custom = await send(http, "POST", path=PATH, body={**gauge("b"), "metadata": value})
-    builtin = await send(http, "POST", path=MAPS, body={**config("b"), "metadata": value})
+    custom = await send(http, "POST", path=PATH, body={**build_gauge("b"), "metadata": value})
+    builtin = await send(
+        http, "POST", path=MAPS, body={**build_config_map("b"), "metadata": value}
+    )
     patched = await send(http, "PATCH", path=f"{PATH}/a", body={"metadata": value}, kind=MERGE)
 
     assert custom[0] == builtin[0] == 400
@@ -131,9 +135,9 @@ async def test_a_custom_resource_says_what_it_is(
 async def test_a_kind_that_a_version_does_not_have_is_not_registered(
     http: httpx.AsyncClient,
 ) -> None:
-    strange = await send(http, "POST", path=MAPS, body={**config("a"), "kind": "Gauge"})
-    other = await send(http, "POST", path=MAPS, body={**config("a"), "kind": "Secret"})
-    await http.post(MAPS, json=config("a"))
+    strange = await send(http, "POST", path=MAPS, body={**build_config_map("a"), "kind": "Gauge"})
+    other = await send(http, "POST", path=MAPS, body={**build_config_map("a"), "kind": "Secret"})
+    await http.post(MAPS, json=build_config_map("a"))
     patched = await send(http, "PATCH", path=f"{MAPS}/a", body={"kind": "Other"}, kind=MERGE)
 
     assert 'no kind "Gauge" is registered for version "v1"' in strange[1]
@@ -166,7 +170,7 @@ async def test_a_kind_that_a_version_does_not_have_is_not_registered(
 async def test_a_patch_that_is_no_object_is_refused_in_its_own_words(
     http: httpx.AsyncClient, kind: str, data: bytes, code: int, message: str
 ) -> None:
-    await http.post(MAPS, json=config("a"))
+    await http.post(MAPS, json=build_config_map("a"))
 
     assert await send(http, "PATCH", path=f"{MAPS}/a?fieldManager=m", body=data, kind=kind) == (
         code,
@@ -179,12 +183,20 @@ async def test_a_missing_object_is_reported_before_a_faulty_patch(http: httpx.As
 
 
 async def test_a_conflict_wins_over_a_wrong_name(http: httpx.AsyncClient) -> None:
-    await http.post(PATH, json=gauge("a", count=1))
+    await http.post(PATH, json=build_gauge("a", count=1))
     code, _ = await send(
-        http, "PATCH", path=f"{PATH}/a?fieldManager=m", body=gauge("other", count=7), kind=APPLY
+        http,
+        "PATCH",
+        path=f"{PATH}/a?fieldManager=m",
+        body=build_gauge("other", count=7),
+        kind=APPLY,
     )
     same, message = await send(
-        http, "PATCH", path=f"{PATH}/a?fieldManager=m", body=gauge("other", count=1), kind=APPLY
+        http,
+        "PATCH",
+        path=f"{PATH}/a?fieldManager=m",
+        body=build_gauge("other", count=1),
+        kind=APPLY,
     )
 
     assert (code, same) == (409, 400)
@@ -192,7 +204,7 @@ async def test_a_conflict_wins_over_a_wrong_name(http: httpx.AsyncClient) -> Non
 
 
 async def test_an_apply_that_creates_names_the_object(http: httpx.AsyncClient) -> None:
-    body = gauge("a")
+    body = build_gauge("a")
     del body["metadata"]["name"]
     code, message = await send(
         http, "PATCH", path=f"{PATH}/a?fieldManager=m", body=body, kind=APPLY
@@ -218,8 +230,10 @@ async def test_keys_that_stand_twice_in_an_apply_are_reported_or_refused(
 
 
 async def test_finalizers_of_built_in_kinds_need_a_domain(http: httpx.AsyncClient) -> None:
-    created = await send(http, "POST", path=MAPS, body=config("a", finalizers=["plain"]))
-    known = await send(http, "POST", path=MAPS, body=config("b", finalizers=["orphan", "a.b/c"]))
+    created = await send(http, "POST", path=MAPS, body=build_config_map("a", finalizers=["plain"]))
+    known = await send(
+        http, "POST", path=MAPS, body=build_config_map("b", finalizers=["orphan", "a.b/c"])
+    )
 
     assert (created[0], known[0]) == (422, 201)
     assert "metadata.finalizers[0]" in created[1]
@@ -228,7 +242,7 @@ async def test_finalizers_of_built_in_kinds_need_a_domain(http: httpx.AsyncClien
 async def test_finalizers_of_custom_resources_without_a_domain_give_a_warning_once(
     http: httpx.AsyncClient,
 ) -> None:
-    body = gauge("a")
+    body = build_gauge("a")
     body["metadata"]["finalizers"] = ["plain", "dotted.name", "orphan", "a.b/c"]
     first = await http.post(PATH, json=body)
     label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
@@ -245,8 +259,8 @@ async def test_finalizers_of_custom_resources_without_a_domain_give_a_warning_on
 async def test_an_update_of_a_built_in_kind_is_judged_by_all_its_rules(
     http: httpx.AsyncClient,
 ) -> None:
-    await http.post(MAPS, json=config("a"))
-    body = config("a", ownerReferences=[owner(uid="")])
+    await http.post(MAPS, json=build_config_map("a"))
+    body = build_config_map("a", ownerReferences=[build_owner(uid="")])
     answer = await http.put(f"{MAPS}/a", json=body)
 
     assert [cause["field"] for cause in answer.json()["details"]["causes"]] == [
@@ -261,14 +275,14 @@ async def test_an_update_of_a_built_in_kind_is_judged_by_all_its_rules(
 async def test_a_scale_that_is_none_is_refused(
     http: httpx.AsyncClient, data: bytes, patched: int
 ) -> None:
-    await http.post(PATH, json=gauge("a", count=1))
+    await http.post(PATH, json=build_gauge("a", count=1))
 
     assert (await send(http, "PATCH", path=f"{PATH}/a/scale", body=data, kind=MERGE))[0] == patched
     assert (await send(http, "PUT", path=f"{PATH}/a/scale", body=data))[0] == 400
 
 
 async def test_a_scale_has_the_name_of_its_object(http: httpx.AsyncClient) -> None:
-    await http.post(PATH, json=gauge("a", count=1))
+    await http.post(PATH, json=build_gauge("a", count=1))
     scale = {"metadata": {"name": "b"}, "spec": {"replicas": 3}}
     code, message = await send(http, "PUT", path=f"{PATH}/a/scale", body=scale)
 
@@ -278,7 +292,7 @@ async def test_a_scale_has_the_name_of_its_object(http: httpx.AsyncClient) -> No
 
 async def test_a_page_names_its_revision_itself(http: httpx.AsyncClient) -> None:
     for name in "ab":
-        await http.post(PATH, json=gauge(name))
+        await http.post(PATH, json=build_gauge(name))
     page = (await http.get(PATH, params={"limit": "1"})).json()["metadata"]
     query = {"continue": page["continue"], "resourceVersion": page["resourceVersion"]}
 
@@ -315,7 +329,7 @@ async def test_a_revision_that_is_none_is_a_fault_or_nothing(http: httpx.AsyncCl
         200,
         "",
     )
-    await http.post(PATH, json=gauge("a"))
-    code, message = await put(f"{PATH}/a", gauge("a"), "0")
+    await http.post(PATH, json=build_gauge("a"))
+    code, message = await put(f"{PATH}/a", build_gauge("a"), "0")
     assert code == 422
     assert message.endswith("resourceVersion: Invalid value: 0: must be specified for an update")

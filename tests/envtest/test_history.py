@@ -14,8 +14,8 @@ from envtest import ControlPlane
 from envtest.storage import Disk, DiskError, Store, StoredChange, Table
 from envtest.storage.disk import StoredVersion
 from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS
-from tests.envtest.conftest import admin_client
-from tests.envtest.samples import PATH, crd, gauge
+from tests.envtest.conftest import create_admin_client
+from tests.envtest.samples import PATH, build_gauge, build_gauge_definition
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 ACTIONS = st.sampled_from(["write", "write", "delete", "restart", "compact"])
@@ -32,11 +32,11 @@ async def watch_events(http: httpx.AsyncClient, **query: str) -> list[tuple[str,
 
 async def test_a_watch_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> None:
     async with ControlPlane.start(data=tmp_path, force_embedded=True) as plane:
-        await plane.install_crds([crd()])
-        async with admin_client(plane) as http:
-            await http.post(PATH, json=gauge("a"))
+        await plane.install_crds([build_gauge_definition()])
+        async with create_admin_client(plane) as http:
+            await http.post(PATH, json=build_gauge("a"))
             revision = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
-            await http.post(PATH, json=gauge("b", place="here"))
+            await http.post(PATH, json=build_gauge("b", place="here"))
             await http.patch(f"{PATH}/a", json={"spec": {"count": 5}}, headers=MERGE)
             await http.patch(f"{PATH}/b", json={"spec": {"place": "there"}}, headers=MERGE)
             await http.delete(f"{PATH}/a")
@@ -46,7 +46,7 @@ async def test_a_watch_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> 
 
     async with (
         ControlPlane.start(data=tmp_path, force_embedded=True) as plane,
-        admin_client(plane) as http,
+        create_admin_client(plane) as http,
     ):
         after = await watch_events(http, resourceVersion=revision)
         # What was there before the first kept event matters to selections.
@@ -57,8 +57,8 @@ async def test_a_watch_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> 
 
 async def test_pages_and_quiet_kinds_survive_a_restart_too(tmp_path: Path) -> None:
     async with ControlPlane.start(data=tmp_path, force_embedded=True) as plane:
-        await plane.install_crds([crd()])
-        async with admin_client(plane) as http:
+        await plane.install_crds([build_gauge_definition()])
+        async with create_admin_client(plane) as http:
             quiet = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
             maps = "/api/v1/namespaces/default/configmaps"
             for name in "abc":
@@ -68,7 +68,7 @@ async def test_pages_and_quiet_kinds_survive_a_restart_too(tmp_path: Path) -> No
 
     async with (
         ControlPlane.start(data=tmp_path, force_embedded=True) as plane,
-        admin_client(plane) as http,
+        create_admin_client(plane) as http,
     ):
         rest = (await http.get(maps, params={"continue": page["continue"]})).json()
         assert [item["metadata"]["name"] for item in rest["items"]][:2] == ["b", "c"]
@@ -83,8 +83,8 @@ def list_events(table: Table, revision: int) -> list[tuple[str, str, int]]:
     ]
 
 
-def state(store: Store) -> tuple[Any, ...]:
-    """Return all that a client can find out."""
+def read_state(store: Store) -> tuple[Any, ...]:
+    """Return all that a client can read of a store: revision, objects, events, former states."""
     table = store.table("things")
     present = {key: table.get(key) for key in table.scan()}
     then = {
@@ -107,10 +107,10 @@ def test_a_restart_changes_nothing_that_a_client_can_see(steps: list[tuple[str, 
             elif action == "compact":
                 store.compact(store.revision)
             elif action == "restart":
-                before = state(store)
+                before = read_state(store)
                 store.close()
                 store = Store(Disk(Path(name)))
-                assert state(store) == before
+                assert read_state(store) == before
         store.compact(store.revision)
         alive = len(store.table("things"))
         store.close()

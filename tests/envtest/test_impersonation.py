@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, User
-from tests.envtest.conftest import admin_client
+from tests.envtest.conftest import create_admin_client
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -20,12 +20,14 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
     """The administrator; JOE is a user without rights."""
     async with (
         ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane,
-        admin_client(plane) as admin,
+        create_admin_client(plane) as admin,
     ):
         yield admin
 
 
-async def who(http: httpx.AsyncClient, headers: Mapping[str, str] | list[tuple[str, str]]) -> Any:
+async def read_user_info(
+    http: httpx.AsyncClient, headers: Mapping[str, str] | list[tuple[str, str]]
+) -> Any:
     answer = await http.post(WHO, json={}, headers=headers)
     return answer.json()["status"]["userInfo"]
 
@@ -42,7 +44,7 @@ async def test_the_impersonated_user_has_name_groups_uid_and_extra(
         ("Impersonate-Extra-Team%2Fcolour", "blue"),
     ]
 
-    assert await who(http, headers) == {
+    assert await read_user_info(http, headers) == {
         "username": "ann",
         "uid": "7",
         "groups": ["a", "b", "system:authenticated"],
@@ -74,7 +76,7 @@ async def test_groups_that_a_name_implies_are_added(
     }
     await http.post(f"{RBAC}/clusterrolebindings", json=binding)
 
-    shown_user = await who(http, {"Impersonate-User": name})
+    shown_user = await read_user_info(http, {"Impersonate-User": name})
 
     assert (shown_user["username"], shown_user["groups"]) == (name, groups)
 

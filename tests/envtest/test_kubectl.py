@@ -9,7 +9,7 @@ import yaml
 
 from envtest import ControlPlane
 from tests.envtest.kube import Kubectl, skip_reason
-from tests.envtest.samples import crd, gauge
+from tests.envtest.samples import build_gauge, build_gauge_definition
 from tests.polling import SECONDS
 
 pytestmark = [
@@ -39,18 +39,18 @@ spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80}]}
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     async with ControlPlane.start() as plane:
-        await plane.install_crds([crd()])
+        await plane.install_crds([build_gauge_definition()])
         yield Kubectl(plane.write_kubeconfig(tmp_path / "kubeconfig"))
 
 
-def text(*objects: object) -> str:
+def encode_yaml(*objects: object) -> str:
     return yaml.safe_dump_all(objects)
 
 
 async def test_apply_creates_then_leaves_alone_then_changes(kubectl: Kubectl) -> None:
-    first = await kubectl("apply", "-f", "-", content=text(gauge("a", count=2)))
-    again = await kubectl("apply", "-f", "-", content=text(gauge("a", count=2)))
-    changed = await kubectl("apply", "-f", "-", content=text(gauge("a", count=3)))
+    first = await kubectl("apply", "-f", "-", content=encode_yaml(build_gauge("a", count=2)))
+    again = await kubectl("apply", "-f", "-", content=encode_yaml(build_gauge("a", count=2)))
+    changed = await kubectl("apply", "-f", "-", content=encode_yaml(build_gauge("a", count=3)))
 
     assert [output_line.split()[-1] for output_line in (first, again, changed)] == [
         "created",
@@ -61,21 +61,30 @@ async def test_apply_creates_then_leaves_alone_then_changes(kubectl: Kubectl) ->
 
 
 async def test_a_list_is_applied_and_an_unknown_kind_is_named(kubectl: Kubectl) -> None:
-    whole = {"apiVersion": "v1", "kind": "List", "items": [gauge("a", count=2), gauge("b")]}
-    reported = await kubectl("apply", "-f", "-", content=text(whole))
+    whole = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [build_gauge("a", count=2), build_gauge("b")],
+    }
+    reported = await kubectl("apply", "-f", "-", content=encode_yaml(whole))
     assert [line.split()[-1] for line in reported.splitlines()] == ["created", "created"]
     unknown = {"apiVersion": "example.com/v1", "kind": "Nothing", "metadata": {"name": "a"}}
-    code, refused = await kubectl.run("apply", "-f", "-", content=text(unknown))
+    code, refused = await kubectl.run("apply", "-f", "-", content=encode_yaml(unknown))
     assert code == 1
     assert 'no matches for kind "Nothing" in version "example.com/v1"' in refused
 
 
 async def test_server_side_apply_names_whom_it_conflicts_with(kubectl: Kubectl) -> None:
     apply = ("apply", "--server-side", "-f", "-")
-    await kubectl(*apply, "--field-manager=one", content=text(gauge("a", count=2)))
-    refused = await kubectl.run(*apply, "--field-manager=two", content=text(gauge("a", count=3)))
+    await kubectl(*apply, "--field-manager=one", content=encode_yaml(build_gauge("a", count=2)))
+    refused = await kubectl.run(
+        *apply, "--field-manager=two", content=encode_yaml(build_gauge("a", count=3))
+    )
     forced = await kubectl(
-        *apply, "--field-manager=two", "--force-conflicts", content=text(gauge("a", count=3))
+        *apply,
+        "--field-manager=two",
+        "--force-conflicts",
+        content=encode_yaml(build_gauge("a", count=3)),
     )
 
     assert refused[0] != 0
@@ -98,18 +107,22 @@ async def test_built_in_kinds_apply_and_merge_by_their_keys(kubectl: Kubectl) ->
 
 
 async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", content=text(gauge("a", count=2)))
+    await kubectl("apply", "-f", "-", content=encode_yaml(build_gauge("a", count=2)))
 
-    code, output = await kubectl.run("diff", "-f", "-", content=text(gauge("a", count=5)))
+    code, output = await kubectl.run(
+        "diff", "-f", "-", content=encode_yaml(build_gauge("a", count=5))
+    )
 
     assert code == 1
     assert "+  count: 5" in output
 
 
 async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
-    labelled = gauge("b", count=4)
+    labelled = build_gauge("b", count=4)
     labelled["metadata"]["labels"] = {"tier": "gold"}
-    await kubectl("create", "-f", "-", content=text(gauge("a", place="hall"), labelled))
+    await kubectl(
+        "create", "-f", "-", content=encode_yaml(build_gauge("a", place="hall"), labelled)
+    )
 
     assert [line.split() for line in (await kubectl("get", "ga")).splitlines()] == [
         ["NAME", "COUNT"],
@@ -132,12 +145,12 @@ async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
 
 
 async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(gauge("early", count=6)))
+    await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("early", count=6)))
     with anyio.fail_after(SECONDS):
         async with kubectl.lines("get", "gauges", "-w", "--no-headers") as next_line:
             # What was listed is shown before the watch goes on from there.
             listed = await next_line()
-            await kubectl("create", "-f", "-", content=text(gauge("late", count=7)))
+            await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("late", count=7)))
             seen = await next_line()
 
     assert (listed.split(), seen.split()) == (["early", "6"], ["late", "7"])
@@ -153,7 +166,7 @@ async def test_explain_describes_custom_and_built_in_kinds(kubectl: Kubectl) -> 
 
 
 async def test_edit_label_annotate_and_every_kind_of_patch(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(gauge("a", count=2)))
+    await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("a", count=2)))
     await kubectl("edit", "gauge", "a", KUBE_EDITOR="sed -i /count/s/2/3/")
     await kubectl("label", "gauge", "a", "tier=gold")
     await kubectl("annotate", "gauge", "a", "note=x")
@@ -167,7 +180,7 @@ async def test_edit_label_annotate_and_every_kind_of_patch(kubectl: Kubectl) -> 
 
 
 async def test_wait_sees_conditions_and_deletions(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(gauge("a")))
+    await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("a")))
     ready = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
     await kubectl("patch", "gauge", "a", "--subresource=status", "--type=merge", "-p", ready)
     await kubectl("wait", "--for=condition=Ready", "gauge/a", "--timeout=5s")

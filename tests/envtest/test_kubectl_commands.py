@@ -13,7 +13,7 @@ import yaml
 from envtest import ControlPlane
 from envtest.settings import read_settings
 from tests.envtest.kube import Kubectl, skip_reason
-from tests.envtest.samples import crd, gauge
+from tests.envtest.samples import build_gauge, build_gauge_definition
 from tests.polling import SECONDS
 
 pytestmark = [
@@ -25,21 +25,21 @@ pytestmark = [
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     async with ControlPlane.start() as plane:
-        await plane.install_crds([crd()])
+        await plane.install_crds([build_gauge_definition()])
         yield Kubectl(plane.write_kubeconfig(tmp_path / "kubeconfig"))
 
 
-def text(*objects: object) -> str:
+def encode_yaml(*objects: object) -> str:
     return yaml.safe_dump_all(objects)
 
 
 def make_labelled(name: str, **spec: Any) -> dict[str, Any]:
-    body = gauge(name, **spec)
+    body = build_gauge(name, **spec)
     body["metadata"]["labels"] = {"app": "x"}
     return body
 
 
-def names(output: str) -> list[str]:
+def list_names(output: str) -> list[str]:
     return [line.split()[0] for line in output.splitlines()]
 
 
@@ -74,7 +74,7 @@ async def test_every_generator_creates_its_kind(kubectl: Kubectl) -> None:
     token = await kubectl("create", "token", "a", "--duration=20m", "--audience=x")
 
     assert token.count(".") == 2
-    services = names(await kubectl("get", "svc", "--no-headers"))
+    services = list_names(await kubectl("get", "svc", "--no-headers"))
     assert services == ["four", "kubernetes", "one", "three", "two"]
     listed = await kubectl("get", "jobs,cronjobs,quota,ing,pdb,sa,role", "-o", "name")
     assert {"job.batch/j", "job.batch/j2", "cronjob.batch/cj", "resourcequota/q"} <= set(
@@ -114,12 +114,18 @@ async def test_imperative_changes_reach_the_objects(kubectl: Kubectl) -> None:
 
 async def test_get_sorts_labels_pages_and_templates(kubectl: Kubectl) -> None:
     await kubectl(
-        "create", "-f", "-", content=text(make_labelled("a", count=2), make_labelled("b", count=1))
+        "create",
+        "-f",
+        "-",
+        content=encode_yaml(make_labelled("a", count=2), make_labelled("b", count=1)),
     )
     template = "go-template={{range .items}}{{.metadata.name}};{{end}}"
 
-    assert names(await kubectl("get", "ga", "--sort-by=.spec.count", "--no-headers")) == ["b", "a"]
-    assert names(await kubectl("get", "ga", "--chunk-size=1", "--no-headers")) == ["a", "b"]
+    assert list_names(await kubectl("get", "ga", "--sort-by=.spec.count", "--no-headers")) == [
+        "b",
+        "a",
+    ]
+    assert list_names(await kubectl("get", "ga", "--chunk-size=1", "--no-headers")) == ["a", "b"]
     assert "app=x" in await kubectl("get", "ga", "a", "--show-labels")
     assert (await kubectl("get", "ga", "-L", "app")).splitlines()[0].split()[-1] == "APP"
     across = (await kubectl("get", "ga", "-A")).splitlines()
@@ -131,7 +137,7 @@ async def test_get_sorts_labels_pages_and_templates(kubectl: Kubectl) -> None:
 
 
 async def test_get_watches_events_only_when_asked(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(gauge("early")))
+    await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("early")))
     columns = "-o=custom-columns=T:.type,N:.object.metadata.name"
     options = ("--watch-only", "--output-watch-events", "--no-headers", columns)
     with anyio.fail_after(SECONDS):
@@ -148,14 +154,14 @@ async def test_get_watches_events_only_when_asked(kubectl: Kubectl) -> None:
 
 
 async def _make_more(kubectl: Kubectl) -> None:
-    body = gauge("")
+    body = build_gauge("")
     body["metadata"] = {"generateName": "late-"}
     while True:
-        await kubectl("create", "-f", "-", content=text(body))
+        await kubectl("create", "-f", "-", content=encode_yaml(body))
 
 
 async def test_describe_shows_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(gauge("a", count=7)))
+    await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("a", count=7)))
     await kubectl("create", "service", "loadbalancer", "s", "--tcp=80")
     await kubectl("create", "role", "r", "--verb=get", "--resource=pods")
     await kubectl("create", "deployment", "d", "--image=nginx:1")
@@ -170,14 +176,16 @@ async def test_describe_shows_custom_and_built_in_kinds(kubectl: Kubectl) -> Non
 
 
 async def test_apply_prunes_and_rehearses(kubectl: Kubectl) -> None:
-    both = text(make_labelled("a", count=1), make_labelled("b", count=1))
+    both = encode_yaml(make_labelled("a", count=1), make_labelled("b", count=1))
     await kubectl("apply", "-f", "-", content=both)
     rehearsed = await kubectl(
-        "apply", "-f", "-", "--dry-run=server", content=text(make_labelled("a", count=5))
+        "apply", "-f", "-", "--dry-run=server", content=encode_yaml(make_labelled("a", count=5))
     )
     count = await kubectl("get", "gauge", "a", "-o", "jsonpath={.spec.count}")
     pruning = ("--prune", "-l", "app=x", "--prune-allowlist=lab.example.com/v1/Gauge")
-    pruned = await kubectl("apply", "-f", "-", *pruning, content=text(make_labelled("a", count=1)))
+    pruned = await kubectl(
+        "apply", "-f", "-", *pruning, content=encode_yaml(make_labelled("a", count=1))
+    )
     last = await kubectl("apply", "view-last-applied", "gauge/a")
 
     assert ("configured (server dry run)" in rehearsed, count) == (True, "1")
@@ -186,12 +194,12 @@ async def test_apply_prunes_and_rehearses(kubectl: Kubectl) -> None:
 
 
 async def test_replace_works_also_by_force(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(gauge("a", count=1)))
+    await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("a", count=1)))
     uid = ("get", "gauge", "a", "-o", "jsonpath={.metadata.uid}")
     first = await kubectl(*uid)
-    await kubectl("replace", "-f", "-", content=text(gauge("a", count=2)))
+    await kubectl("replace", "-f", "-", content=encode_yaml(build_gauge("a", count=2)))
     second = await kubectl(*uid)
-    await kubectl("replace", "--force", "-f", "-", content=text(gauge("a", count=3)))
+    await kubectl("replace", "--force", "-f", "-", content=encode_yaml(build_gauge("a", count=3)))
     third = await kubectl(*uid)
 
     assert first == second != third
@@ -199,7 +207,9 @@ async def test_replace_works_also_by_force(kubectl: Kubectl) -> None:
 
 
 async def test_delete_works_in_all_its_ways(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(*(make_labelled(name) for name in "abcdef")))
+    await kubectl(
+        "create", "-f", "-", content=encode_yaml(*(make_labelled(name) for name in "abcdef"))
+    )
     await kubectl("delete", "gauge", "a", "--wait=false")
     await kubectl("delete", "gauge", "b", "--grace-period=0", "--force")
     await kubectl("delete", "gauge", "c", "--cascade=foreground", "--wait=false")
@@ -224,7 +234,7 @@ async def test_delete_works_in_all_its_ways(kubectl: Kubectl) -> None:
 
 
 async def test_wait_waits_for_values_and_creation(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", content=text(gauge("a", place="hall")))
+    await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("a", place="hall")))
     path = "{.spec.place}=hall"
     await kubectl("wait", f"--for=jsonpath={path}", "gauge/a", "--timeout=10s")
     code, reported = await kubectl.run(
@@ -245,8 +255,8 @@ async def test_rights_are_reconciled_and_reviewed(kubectl: Kubectl) -> None:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rec"},
         "subjects": [{"kind": "User", "name": "x", "apiGroup": group}],
     }
-    reported = await kubectl("auth", "reconcile", "-f", "-", content=text(role, binding))
-    again = await kubectl("auth", "reconcile", "-f", "-", content=text(role, binding))
+    reported = await kubectl("auth", "reconcile", "-f", "-", content=encode_yaml(role, binding))
+    again = await kubectl("auth", "reconcile", "-f", "-", content=encode_yaml(role, binding))
 
     assert "missing rules added" in reported
     assert "missing" not in again
@@ -277,7 +287,7 @@ async def test_what_kubectl_reads_unasked_is_served(kubectl: Kubectl) -> None:
     dumped = await kubectl("cluster-info", "dump")
     # Without an allowlist it lists a fixed set of kinds, ReplicationControllers among them.
     pruned = await kubectl(
-        "apply", "--prune", "-l", "app=x", "-f", "-", content=text(make_labelled("b"))
+        "apply", "--prune", "-l", "app=x", "-f", "-", content=encode_yaml(make_labelled("b"))
     )
 
     assert '"ReplicationControllerList"' in dumped
@@ -312,13 +322,15 @@ async def test_raw_paths_are_read_written_and_proxied(kubectl: Kubectl) -> None:
 async def test_kustomizations_are_built_applied_and_deleted(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    (tmp_path / "gauges.yaml").write_text(text(gauge("a"), gauge("b")), encoding="utf-8")
+    (tmp_path / "gauges.yaml").write_text(
+        encode_yaml(build_gauge("a"), build_gauge("b")), encoding="utf-8"
+    )
     whole = {"resources": ["gauges.yaml"], "namePrefix": "k-"}
-    (tmp_path / "kustomization.yaml").write_text(text(whole), encoding="utf-8")
+    (tmp_path / "kustomization.yaml").write_text(encode_yaml(whole), encoding="utf-8")
 
     assert "k-a" in await kubectl("kustomize", str(tmp_path))
     await kubectl("apply", "-k", str(tmp_path))
-    assert names(await kubectl("get", "ga", "--no-headers")) == ["k-a", "k-b"]
+    assert list_names(await kubectl("get", "ga", "--no-headers")) == ["k-a", "k-b"]
     await kubectl("delete", "-k", str(tmp_path))
     assert "No resources found" in await kubectl("get", "ga")
 
@@ -336,7 +348,7 @@ async def test_a_kind_that_is_not_served_is_reported_as_unknown(kubectl: Kubectl
 
 async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}
-    await kubectl("create", "-f", "-", content=text(node))
+    await kubectl("create", "-f", "-", content=encode_yaml(node))
     await kubectl("cordon", "node")
     cordoned = await kubectl("get", "node", "node", "-o", "jsonpath={.spec.unschedulable}")
     await kubectl("uncordon", "node")
@@ -357,7 +369,7 @@ async def test_events_are_shown_with_what_they_are_about(kubectl: Kubectl) -> No
         "type": "Normal",
         "lastTimestamp": "2026-01-01T00:00:00Z",
     }
-    await kubectl("create", "-f", "-", content=text(event))
+    await kubectl("create", "-f", "-", content=encode_yaml(event))
 
     for command in (("get", "events"), ("events",)):
         lines = (await kubectl(*command)).splitlines()

@@ -11,7 +11,7 @@ from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 from tests.polling import until
 
 
-def _settings(folder: Path, script: str) -> EnvironmentSettings:
+def _create_settings(folder: Path, script: str) -> EnvironmentSettings:
     """Return settings whose LB-IPAM is a shell script."""
     program = folder / "cilium-lbipam"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -22,14 +22,14 @@ def _settings(folder: Path, script: str) -> EnvironmentSettings:
 async def test_it_is_given_a_kubeconfig_that_only_this_user_can_read(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     script = f'file=${{1#*=}}; stat -c %a "$file" > {seen}; cat "$file" >> {seen}; exit 3'
-    async with cilium_lbipam("the kubeconfig", _settings(tmp_path, script)) as lbipam:
+    async with cilium_lbipam("the kubeconfig", _create_settings(tmp_path, script)) as lbipam:
         with pytest.raises(PlaneError, match="cilium-lbipam ended with code 3"):
             await lbipam.watch()
     assert seen.read_text() == "600\nthe kubeconfig"
 
 
 async def test_one_that_is_killed_is_reported_with_its_last_lines(tmp_path: Path) -> None:
-    settings = _settings(tmp_path, "echo out of luck; exec sleep 600")
+    settings = _create_settings(tmp_path, "echo out of luck; exec sleep 600")
     async with cilium_lbipam("", settings) as lbipam:
 
         async def read() -> str:
@@ -42,12 +42,12 @@ async def test_one_that_is_killed_is_reported_with_its_last_lines(tmp_path: Path
 
 
 async def test_its_definition_is_what_it_prints_itself(tmp_path: Path) -> None:
-    settings = _settings(tmp_path, '[ "$1" = --print-crd ] && echo "kind: Definition"')
+    settings = _create_settings(tmp_path, '[ "$1" = --print-crd ] && echo "kind: Definition"')
     assert await lbipam_definitions(settings) == [{"kind": "Definition"}]
 
 
 async def test_one_that_prints_no_definition_is_reported(tmp_path: Path) -> None:
-    settings = _settings(tmp_path, "echo no such flag >&2; exit 2")
+    settings = _create_settings(tmp_path, "echo no such flag >&2; exit 2")
     with pytest.raises(PlaneError, match="--print-crd ended with 2: no such flag"):
         await lbipam_definitions(settings)
 

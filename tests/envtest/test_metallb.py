@@ -16,8 +16,8 @@ from envtest import ControlPlane, PlaneError
 from envtest.metallb import NAMESPACE, definitions, metallb_controller
 from envtest.metallbaccess import POD, READER, admit_metallb
 from envtest.settings import EnvironmentSettings, read_settings
-from tests.envtest.assets import Assets, left_behind
-from tests.envtest.conftest import admin_client
+from tests.envtest.assets import Assets, list_left_behind
+from tests.envtest.conftest import create_admin_client
 from tests.polling import until
 
 LOOKED = "metallb_k8s_client_updates_total 1\n"
@@ -37,13 +37,13 @@ anyio.run(main)
 """
 
 
-def environment(process: int) -> dict[str, str]:
+def read_environment(process: int) -> dict[str, str]:
     """Return the environment of a process."""
     content = Path(f"/proc/{process}/environ").read_text(encoding="utf-8")
     return dict(variable.partition("=")[::2] for variable in content.split("\0") if variable)
 
 
-def private_text(path: str) -> str:
+def read_private_text(path: str) -> str:
     """Return the content of a file that only its owner can read."""
     assert Path(path).stat().st_mode & 0o077 == 0
     return Path(path).read_text(encoding="utf-8")
@@ -57,11 +57,11 @@ async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Ass
         assert first.url != other.url
         assert await first.read_metrics() == LOOKED
         assert said in first.log()
-        variables = environment(assets.starts("metallb-controller")[0])
+        variables = read_environment(assets.starts("metallb-controller")[0])
         assert variables["METALLB_NAMESPACE"] == NAMESPACE
-        assert private_text(variables["KUBECONFIG"]) == "a kubeconfig"
+        assert read_private_text(variables["KUBECONFIG"]) == "a kubeconfig"
         assert "health-probe-port" not in assets.flags("metallb-controller"), "it knows none"
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_the_name_that_go_install_gives_is_found_too(assets: Assets) -> None:
@@ -78,7 +78,7 @@ async def test_metallb_is_ready_when_it_has_read_the_pools(
     with pytest.raises(PlaneError, match=r"is not ready after 3 seconds; .*\nlooking"):
         async with metallb_controller("a kubeconfig"):
             pass
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_port_that_is_taken_is_replaced_although_metallb_runs_on_without_it(
@@ -88,7 +88,7 @@ async def test_a_port_that_is_taken_is_replaced_although_metallb_runs_on_without
     async with metallb_controller("a kubeconfig"):
         assert len(assets.starts("metallb-controller")) == 3
         assert len(assets.alive()) == 1
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(assets: Assets) -> None:
@@ -97,7 +97,7 @@ async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(asset
         async with metallb_controller("a kubeconfig"):
             pass
     assert str(refusal.value).splitlines()[1:] == ["no such flag", "x" * 300]
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_metallb_that_ends_later_is_reported_to_its_watcher(assets: Assets) -> None:
@@ -106,7 +106,7 @@ async def test_a_metallb_that_ends_later_is_reported_to_its_watcher(assets: Asse
         os.kill(assets.starts("metallb-controller")[0], signal.SIGKILL)
         with pytest.raises(PlaneError, match=r"ended with code -9; .*\nout of luck"):
             await metallb.watch()
-    assert left_behind(assets) == ([], [])
+    assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_missing_metallb_is_reported(assets: Assets) -> None:
@@ -143,7 +143,7 @@ def test_definitions_next_to_the_program_are_taken(assets: Assets) -> None:
 
 
 async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> None:
-    async with ControlPlane.start() as plane, admin_client(plane) as http:
+    async with ControlPlane.start() as plane, create_admin_client(plane) as http:
         await create(http, "/api/v1/namespaces", NAMESPACE)
         for _ in range(2):
             token = await admit_metallb(plane.kubeconfig(), NAMESPACE)
@@ -169,9 +169,9 @@ async def test_a_kubeconfig_that_cannot_be_read_is_reported(content: str) -> Non
 
 @pytest.mark.parametrize("ours", [False, True], ids=["definitions-found", "definitions-of-ours"])
 async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
-    settings = real()
+    settings = find_real_settings()
     chosen_settings = replace(settings, metallb=None) if ours else settings
-    async with ControlPlane.start() as plane, admin_client(plane) as http:
+    async with ControlPlane.start() as plane, create_admin_client(plane) as http:
         await plane.install_crds(definitions(chosen_settings))
         await create(http, "/api/v1/namespaces", NAMESPACE)
         async with metallb_controller(plane.kubeconfig(), settings) as metallb:
@@ -180,7 +180,7 @@ async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
             await create(
                 http, SERVICES, name="web", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}
             )
-            assert await address(http, "web") == "192.0.2.7"
+            assert await wait_for_address(http, "web") == "192.0.2.7"
             assert "metallb_allocator_addresses_in_use_total" in await metallb.read_metrics()
 
 
@@ -204,7 +204,7 @@ async def may_read(http: httpx.AsyncClient, user: dict[str, Any], path: str) -> 
     return bool(answer.json()["status"]["allowed"])
 
 
-def real() -> EnvironmentSettings:
+def find_real_settings() -> EnvironmentSettings:
     """Return the settings by which the real controller is found."""
     settings = read_settings()
     if settings.metallb is None:
@@ -225,7 +225,7 @@ async def create(
     assert answer.status_code == 201, answer.text
 
 
-async def address(http: httpx.AsyncClient, service: str) -> str:
+async def wait_for_address(http: httpx.AsyncClient, service: str) -> str:
     """Return the address of a Service as soon as it has one."""
 
     async def ingress() -> list[dict[str, Any]]:

@@ -14,18 +14,18 @@ KIND = {"apiVersion": "lab.example.com/v1", "kind": "Gauge"}
 TOKEN_VERSION = "meta.k8s.io/v1"  # of continue tokens
 
 
-async def maps(http: httpx.AsyncClient, *names: str, **meta: Any) -> None:
+async def create_maps(http: httpx.AsyncClient, *names: str, **meta: Any) -> None:
     for name in names:
         done = await http.post(MAPS, json={"metadata": {"name": name, **meta}})
         assert done.status_code == 201, done.text
 
 
-def names(answer: httpx.Response) -> list[str]:
+def list_names(answer: httpx.Response) -> list[str]:
     assert answer.status_code == 200, answer.text
     return [item["metadata"]["name"] for item in answer.json()["items"]]
 
 
-def token(**content: Any) -> str:
+def encode_token(**content: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
 
@@ -64,7 +64,7 @@ def token(**content: Any) -> str:
             ),
         ),
         (
-            f"resourceVersion=1&continue={token(v=TOKEN_VERSION, rv=1, start='a')}",
+            f"resourceVersion=1&continue={encode_token(v=TOKEN_VERSION, rv=1, start='a')}",
             400,
             "specifying resource version is not allowed when using continue",
         ),
@@ -82,10 +82,10 @@ async def test_options_of_a_list_that_make_no_sense_are_refused(
     "option_value",
     [
         "x",
-        token(v="v2", rv=1, start="a"),
-        token(v=TOKEN_VERSION, start="a"),
-        token(v=TOKEN_VERSION, rv=1),
-        token(v=TOKEN_VERSION, rv=1.5, start="a"),
+        encode_token(v="v2", rv=1, start="a"),
+        encode_token(v=TOKEN_VERSION, start="a"),
+        encode_token(v=TOKEN_VERSION, rv=1),
+        encode_token(v=TOKEN_VERSION, rv=1.5, start="a"),
     ],
 )
 async def test_a_continue_token_that_is_none_is_refused(
@@ -109,8 +109,8 @@ async def test_a_resource_version_of_a_get_that_is_none_is_a_fault(
 
 
 async def test_a_page_of_a_selection_ends_where_it_is_full(http: httpx.AsyncClient) -> None:
-    await maps(http, "a", "c", labels={"tier": "gold"})
-    await maps(http, "b", "d")
+    await create_maps(http, "a", "c", labels={"tier": "gold"})
+    await create_maps(http, "b", "d")
 
     first = await http.get(MAPS, params={"labelSelector": "tier", "limit": "2"})
     meta = first.json()["metadata"]
@@ -118,15 +118,15 @@ async def test_a_page_of_a_selection_ends_where_it_is_full(http: httpx.AsyncClie
         MAPS, params={"labelSelector": "tier", "limit": "2", "continue": meta["continue"]}
     )
 
-    assert (names(first), "remainingItemCount" in meta) == (["a", "c"], False)
+    assert (list_names(first), "remainingItemCount" in meta) == (["a", "c"], False)
     # Whether anything of what was left belongs to the selection was not known before.
-    assert (names(rest), "continue" in rest.json()["metadata"]) == ([], False)
+    assert (list_names(rest), "continue" in rest.json()["metadata"]) == ([], False)
 
 
 async def test_a_list_at_resource_version_0_ignores_the_limit(http: httpx.AsyncClient) -> None:
-    await maps(http, "a", "b", "c")
+    await create_maps(http, "a", "b", "c")
 
-    assert names(await http.get(MAPS, params={"resourceVersion": "0", "limit": "1"})) == [
+    assert list_names(await http.get(MAPS, params={"resourceVersion": "0", "limit": "1"})) == [
         "a",
         "b",
         "c",
@@ -134,18 +134,18 @@ async def test_a_list_at_resource_version_0_ignores_the_limit(http: httpx.AsyncC
 
 
 async def test_a_page_of_a_revision_is_of_that_revision(http: httpx.AsyncClient) -> None:
-    await maps(http, "a", "b")
+    await create_maps(http, "a", "b")
     before = (await http.get(MAPS)).json()["metadata"]["resourceVersion"]
-    await maps(http, "aa")
+    await create_maps(http, "aa")
 
     page = await http.get(MAPS, params={"resourceVersion": before, "limit": "10"})
 
-    assert names(page) == ["a", "b"]
+    assert list_names(page) == ["a", "b"]
     assert page.json()["metadata"]["resourceVersion"] == before
 
 
 async def test_a_continue_token_has_the_revision_and_the_next_key(http: httpx.AsyncClient) -> None:
-    await maps(http, "a", "b")
+    await create_maps(http, "a", "b")
 
     meta = (await http.get(MAPS, params={"limit": "1"})).json()["metadata"]
 
@@ -199,7 +199,7 @@ async def test_options_of_a_write_are_judged_in_order(
 
 
 async def test_deleting_again_in_the_same_way_changes_nothing(http: httpx.AsyncClient) -> None:
-    await maps(http, "a", finalizers=["foregroundDeletion", "example.com/x"])
+    await create_maps(http, "a", finalizers=["foregroundDeletion", "example.com/x"])
     query = {"propagationPolicy": "Foreground"}
 
     first = (await http.delete(f"{MAPS}/a", params=query)).json()["metadata"]
@@ -210,13 +210,13 @@ async def test_deleting_again_in_the_same_way_changes_nothing(http: httpx.AsyncC
 
 
 async def test_a_collection_may_be_deleted_by_the_page(http: httpx.AsyncClient) -> None:
-    await maps(http, "a", "b", "c")
+    await create_maps(http, "a", "b", "c")
 
     gone = await http.delete(MAPS, params={"limit": "2"})
 
-    assert names(gone) == ["a", "b"]
+    assert list_names(gone) == ["a", "b"]
     assert gone.json()["metadata"]["remainingItemCount"] == 1
-    assert "c" in names(await http.get(MAPS))
+    assert "c" in list_names(await http.get(MAPS))
 
 
 META = "application/json;as={};v=v1;g=meta.k8s.io"
@@ -258,7 +258,7 @@ async def test_an_object_in_no_namespace_may_say_that_it_is_in_one(
 
 
 async def test_a_wrong_namespace_is_reported_before_a_wrong_name(http: httpx.AsyncClient) -> None:
-    await maps(http, "a")
+    await create_maps(http, "a")
 
     answer = await http.put(f"{MAPS}/a", json={"metadata": {"name": "b", "namespace": "other"}})
 

@@ -12,7 +12,7 @@ from anyio import to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.envtest.samples import PATH, gauge
+from tests.envtest.samples import PATH, build_gauge
 
 Schema = Mapping[str, Any]
 # A webhook that cannot be asked makes other writes fail with 500, as it does in a cluster.
@@ -70,14 +70,16 @@ class Operation:
     parameters: Sequence[str]
 
 
-async def operations(http: httpx.AsyncClient) -> list[Operation]:
+async def list_operations(http: httpx.AsyncClient) -> list[Operation]:
     all_operations: list[Operation] = []
     for path in (await http.get("/openapi/v3")).json()["paths"].values():
-        all_operations += of_document((await http.get(path["serverRelativeURL"])).json())
+        all_operations += list_document_operations(
+            (await http.get(path["serverRelativeURL"])).json()
+        )
     return all_operations
 
 
-def of_document(document: Mapping[str, Any]) -> Iterator[Operation]:
+def list_document_operations(document: Mapping[str, Any]) -> Iterator[Operation]:
     schemas = document.get("components", {}).get("schemas", {})
     by_kind = {
         (
@@ -106,7 +108,7 @@ def of_document(document: Mapping[str, Any]) -> Iterator[Operation]:
             )
 
 
-def values(
+def draw_values(
     schema: Schema, schemas: Mapping[str, Schema], depth: int = 0
 ) -> st.SearchStrategy[Any]:
     """Return a strategy for values that fit a schema."""
@@ -120,12 +122,14 @@ def values(
     if kind in SCALARS:
         return SCALARS[kind]
     if kind == "array":
-        inner = values(schema.get("items", {}), schemas, depth + 1) if depth < _DEEPEST else None
+        inner = (
+            draw_values(schema.get("items", {}), schemas, depth + 1) if depth < _DEEPEST else None
+        )
         return st.just([]) if inner is None else st.lists(inner, max_size=2)
-    return structures(schema, schemas, depth)
+    return draw_structures(schema, schemas, depth)
 
 
-def structures(
+def draw_structures(
     schema: Schema, schemas: Mapping[str, Schema], depth: int
 ) -> st.SearchStrategy[Any]:
     """Return objects: some of the fields, now and then an unknown one or one of a wrong type."""
@@ -133,7 +137,9 @@ def structures(
     if depth >= _DEEPEST or not fields:
         inner = schema.get("additionalProperties")
         if isinstance(inner, Mapping) and depth < _DEEPEST:
-            return st.dictionaries(st.text("ab", max_size=2), values(inner, schemas, depth + 1))
+            return st.dictionaries(
+                st.text("ab", max_size=2), draw_values(inner, schemas, depth + 1)
+            )
         return st.just({})
 
     @st.composite
@@ -141,7 +147,8 @@ def structures(
         chosen = set(schema.get("required", ()))
         chosen |= set(draw(st.lists(st.sampled_from(sorted(fields)), max_size=3)))
         body = {
-            name: draw(values(fields.get(name, {}), schemas, depth + 1)) for name in sorted(chosen)
+            name: draw(draw_values(fields.get(name, {}), schemas, depth + 1))
+            for name in sorted(chosen)
         }
         if draw(st.integers(0, 30)) == 0:
             body[draw(st.sampled_from([*sorted(fields), "nothing"]))] = draw(JUNK)
@@ -151,9 +158,9 @@ def structures(
 
 
 @st.composite
-def objects(draw: st.DrawFn, operation: Operation) -> Any:
+def draw_object(draw: st.DrawFn, operation: Operation) -> Any:
     """Return an object of the operation's kind."""
-    body = draw(structures(operation.schema, operation.schemas, 0))
+    body = draw(draw_structures(operation.schema, operation.schemas, 0))
     kind = operation.kind
     version = f"{kind['group']}/{kind['version']}" if kind["group"] else kind["version"]
     body["apiVersion"], body["kind"] = version, kind["kind"]
@@ -164,7 +171,7 @@ def objects(draw: st.DrawFn, operation: Operation) -> Any:
 
 
 @st.composite
-def requests(draw: st.DrawFn, known: Sequence[Operation]) -> Any:
+def draw_request(draw: st.DrawFn, known: Sequence[Operation]) -> Any:
     """Return method, path, query, headers and body of a request."""
     operation = draw(st.sampled_from(known))
     path = operation.path.replace("{namespace}", "default")
@@ -179,7 +186,7 @@ def requests(draw: st.DrawFn, known: Sequence[Operation]) -> Any:
         kind = draw(PATCHES)
     data = b""
     if operation.method in {"POST", "PUT", "PATCH"}:
-        whole = objects(operation).map(lambda body: json.dumps(body).encode())
+        whole = draw_object(operation).map(lambda body: json.dumps(body).encode())
         data = draw(st.one_of(whole, whole, whole, BROKEN))
     return operation.method, path, query, {"Content-Type": kind}, data
 
@@ -220,8 +227,8 @@ def judge(answer: httpx.Response) -> None:
 async def test_requests_made_from_the_servers_own_description_are_answered_and_kept(
     http: httpx.AsyncClient,
 ) -> None:
-    await http.post(PATH, json=gauge("a"))
-    known = await operations(http)
+    await http.post(PATH, json=build_gauge("a"))
+    known = await list_operations(http)
     runner = asyncio.get_running_loop()
     accepted: list[str] = []
 
@@ -236,7 +243,7 @@ async def test_requests_made_from_the_servers_own_description_are_answered_and_k
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(requests(known))
+    @given(draw_request(known))
     def fire(request: Any) -> None:
         method, path, query, headers, data = request
         before = ask("GET", path)

@@ -8,7 +8,7 @@ import pytest
 
 from envtest import ControlPlane, parse_token_file
 from envtest.settings import read_settings
-from tests.envtest.replay import ADMIN, Player, names, steps
+from tests.envtest.replay import ADMIN, Player, list_scenarios, read_steps
 
 # scenario/step -> why the answer is not the recorded one.
 KNOWN: dict[str, str] = {
@@ -38,7 +38,7 @@ async def client(url: str) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", names())
+@pytest.mark.parametrize("scenario", list_scenarios())
 async def test_the_recorded_answers_come_back(
     scenario: str, url: str, client: httpx.AsyncClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,12 +51,12 @@ async def test_the_recorded_answers_come_back(
     )
     player = Player(client, url, patient=is_real)
     failed: dict[str, list[str]] = {}
-    for step in steps(scenario):
+    for step in read_steps(scenario):
         differences = await player.differences(step)
         if differences and step.compared:
             failed[f"{scenario}/{step.id}"] = differences
 
-    total = sum(step.compared for step in steps(scenario))
+    total = sum(step.compared for step in read_steps(scenario))
     with capsys.disabled():
         sys.stdout.write(f"\nreplay: {scenario} {total - len(failed)}/{total} ")
     known = {} if is_real else {step for step in KNOWN if step.startswith(f"{scenario}/")}

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, User
-from tests.envtest.conftest import admin_client
+from tests.envtest.conftest import create_admin_client
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -21,18 +21,18 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
     """The administrator; there is a service account bob, and a user joe without rights."""
     async with (
         ControlPlane.start(force_embedded=True, tokens={"t": User("joe", (), "7")}) as plane,
-        admin_client(plane) as admin,
+        create_admin_client(plane) as admin,
     ):
         await admin.post(ACCOUNTS, json={"metadata": {"name": "bob"}})
         yield admin
 
 
-async def token(http: httpx.AsyncClient, **spec: Any) -> str:
+async def create_token(http: httpx.AsyncClient, **spec: Any) -> str:
     answer = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": spec})
     return str(answer.json()["status"]["token"])
 
 
-async def review(http: httpx.AsyncClient, token: str, *audiences: str) -> Any:
+async def review_token(http: httpx.AsyncClient, token: str, *audiences: str) -> Any:
     spec = {"token": token, "audiences": list(audiences)}
     return (await http.post(TOKENS, json={"spec": spec})).json()["status"]
 
@@ -40,11 +40,11 @@ async def review(http: httpx.AsyncClient, token: str, *audiences: str) -> Any:
 async def test_a_token_authenticates_its_account_until_the_account_is_deleted(
     http: httpx.AsyncClient,
 ) -> None:
-    issued_token = await token(http)
-    known = await review(http, issued_token)
-    forged = await review(http, issued_token[:-4] + "AAAA")
+    issued_token = await create_token(http)
+    known = await review_token(http, issued_token)
+    forged = await review_token(http, issued_token[:-4] + "AAAA")
     await http.delete(f"{ACCOUNTS}/bob")
-    late = await review(http, issued_token)
+    late = await review_token(http, issued_token)
 
     assert known["authenticated"]
     assert known["user"]["username"] == "system:serviceaccount:default:bob"
@@ -97,9 +97,9 @@ async def test_a_token_request_without_sense_is_refused(
 
 
 async def test_a_token_is_valid_for_its_audiences_only(http: httpx.AsyncClient) -> None:
-    issued_token = await token(http, audiences=["vault", "bank"])
-    vault = await review(http, issued_token, "vault", "other")
-    other = await review(http, issued_token, "other")
+    issued_token = await create_token(http, audiences=["vault", "bank"])
+    vault = await review_token(http, issued_token, "vault", "other")
+    other = await review_token(http, issued_token, "other")
     here = await http.get("/api/v1/nodes", headers={"Authorization": f"Bearer {issued_token}"})
 
     assert (vault["authenticated"], vault["audiences"]) == (True, ["vault"])
@@ -113,8 +113,8 @@ async def test_a_token_is_valid_for_its_audiences_only(http: httpx.AsyncClient) 
 async def test_a_static_token_is_valid_for_this_servers_audience_only(
     http: httpx.AsyncClient,
 ) -> None:
-    here = await review(http, "t", str(http.base_url), "other")
-    elsewhere = await review(http, "t", "other")
+    here = await review_token(http, "t", str(http.base_url), "other")
+    elsewhere = await review_token(http, "t", "other")
 
     assert here["audiences"] == [str(http.base_url)]
     assert elsewhere == UNKNOWN

@@ -16,8 +16,14 @@ import pytest
 
 from envtest import EmbeddedServer, serve
 from tests.clock import settle
-from tests.envtest.samples import PATH, crd
-from tests.envtest.test_connections import WATCH, client, connection, head, read_head
+from tests.envtest.samples import PATH, build_gauge_definition
+from tests.envtest.test_connections import (
+    WATCH,
+    build_request_head,
+    open_client,
+    open_connection,
+    read_head,
+)
 from tests.program import script
 
 pytestmark = pytest.mark.skipif(
@@ -40,78 +46,83 @@ anyio.run(main)
 """
 
 
-def remains() -> tuple[int, int, int]:
+def count_resources() -> tuple[int, int, int]:
     """Return how many files, tasks and threads there are."""
     return len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), threading.active_count()
 
 
 @asynccontextmanager
-async def busy(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
-    """Keep a server busy: with watches, and with a request whose body does not come."""
+async def keep_busy(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
+    """Keep watches open, and a request whose body does not come; yield a client."""
     async with (
-        client(server) as http,
-        connection(server) as watch,
-        connection(server) as late,
-        connection(server),
+        open_client(server) as http,
+        open_connection(server) as watch,
+        open_connection(server) as late,
+        open_connection(server),
     ):
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        assert (await http.post(definitions, json=crd())).status_code in {201, 409}
+        assert (await http.post(definitions, json=build_gauge_definition())).status_code in {
+            201,
+            409,
+        }
         assert (await http.get(PATH)).status_code == 200
-        await watch.send(head(server, "GET", WATCH) + b"\r\n")
+        await watch.send(build_request_head(server, "GET", WATCH) + b"\r\n")
         await read_head(watch)
-        await late.send(head(server, "POST", PATH, "Content-Length: 100") + b"\r\n{")
+        await late.send(build_request_head(server, "POST", PATH, "Content-Length: 100") + b"\r\n{")
         yield http
 
 
-@pytest.mark.parametrize("kept", [True, False])
-async def test_a_server_that_stops_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+@pytest.mark.parametrize("has_data_folder", [True, False])
+async def test_a_server_that_stops_leaves_no_files_tasks_or_threads_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_data_folder: bool
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    data = tmp_path / "data" if kept else None
+    data = tmp_path / "data" if has_data_folder else None
     counted = []
     for _ in range(4):
         with anyio.fail_after(60):
             async with (
                 serve(data=data, namespace_controller=True, garbage_collector=True) as server,
-                busy(server),
+                keep_busy(server),
             ):
                 pass
         await settle()
-        counted.append(remains())
+        counted.append(count_resources())
     # The first one loads what is loaded once.
     assert counted[1] == counted[-1]
     assert os.listdir(scratch) == []
 
 
-async def test_a_server_stops_under_clients_that_are_still_there() -> None:
-    before = remains()
+async def test_a_server_stops_while_clients_still_have_connections() -> None:
+    before = count_resources()
     with anyio.fail_after(30):
         server_scope = serve()
         server = await server_scope.__aenter__()
-        async with busy(server):
+        async with keep_busy(server):
             await server_scope.__aexit__(None, None, None)
             assert len(server.watchers) == 0
     await settle()
-    assert remains()[1:] == before[1:]
+    assert count_resources()[1:] == before[1:]
 
 
-async def test_a_process_that_is_asked_to_end_ends(tmp_path: Path) -> None:
+async def test_a_process_that_gets_sigterm_closes_its_database_and_exits_with_0(
+    tmp_path: Path,
+) -> None:
     data = tmp_path / "data"
     command = script(_CHILD, str(data))
     async with await anyio.open_process(command, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         with anyio.fail_after(60):
-            said = await process.stdout.receive()
+            output = await process.stdout.receive()
             process.send_signal(signal.SIGTERM)
-            async for more in process.stdout:
-                said += more
+            async for chunk in process.stdout:
+                output += chunk
             code = await process.wait()
-    assert code == 0, said
-    assert said.startswith(b"https://127.0.0.1:")
-    assert said.count(b"\n") == 1, said
+    assert code == 0, output
+    assert output.startswith(b"https://127.0.0.1:")
+    assert output.count(b"\n") == 1, output
     # Closed in good order: what was in the write-ahead log is in the database.
     assert not list(data.glob("objects.sqlite-*"))
 

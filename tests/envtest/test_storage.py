@@ -71,7 +71,7 @@ def test_a_scan_is_sorted_and_begins_behind_its_start(
     )
 
 
-def event(revision: int, at: float = 0.0) -> StoredChange:
+def build_event(revision: int, at: float = 0.0) -> StoredChange:
     return StoredChange(
         "ADDED", revision, current=Stored("k", revision, b"{}"), previous=None, at=at
     )
@@ -80,7 +80,7 @@ def event(revision: int, at: float = 0.0) -> StoredChange:
 def test_a_log_forgets_its_oldest_entries_when_it_is_full() -> None:
     log = EventLog(floor=0)
     for revision in range(1, KEPT_EVENTS + 2):
-        log.append(event(revision))
+        log.append(build_event(revision))
 
     assert log.list_from(0) is None
     assert log.floor == KEPT_EVENTS // 4
@@ -102,8 +102,8 @@ def test_only_recent_events_keep_their_bytes_for_the_wire() -> None:
 
 def test_a_log_forgets_what_is_old() -> None:
     log = EventLog(floor=0)
-    log.append(event(1, at=0.0))
-    log.append(event(2, at=KEPT_SECONDS))
-    log.append(event(3, at=KEPT_SECONDS + 100))
+    log.append(build_event(1, at=0.0))
+    log.append(build_event(2, at=KEPT_SECONDS))
+    log.append(build_event(3, at=KEPT_SECONDS + 100))
 
     assert (log.floor, [event.revision for event in log.list_after(0)]) == (1, [2, 3])

@@ -32,15 +32,15 @@ async def server() -> AsyncIterator[EmbeddedServer]:
         yield started
 
 
-def client(server: EmbeddedServer, authorization: str = "") -> httpx.AsyncClient:
-    """Return a client; the administrator's unless it is said what to send."""
-    said = authorization or f"Bearer {server.get_or_create_token('admin')}"
+def create_client(server: EmbeddedServer, authorization: str = "") -> httpx.AsyncClient:
+    """Return a client with an Authorization header; by default the administrator's."""
+    header = authorization or f"Bearer {server.get_or_create_token('admin')}"
     trust = client_tls(server.authority.pair.certificate, None)
-    return httpx.AsyncClient(base_url=server.url, verify=trust, headers={"Authorization": said})
+    return httpx.AsyncClient(base_url=server.url, verify=trust, headers={"Authorization": header})
 
 
 async def get(server: EmbeddedServer, authorization: str) -> httpx.Response:
-    async with client(server, authorization) as http:
+    async with create_client(server, authorization) as http:
         return await http.get(NODES)
 
 
@@ -61,7 +61,7 @@ async def test_an_unknown_token_is_refused_without_a_challenge(server: EmbeddedS
 
 
 async def test_the_group_of_authenticated_users_is_not_added_twice(server: EmbeddedServer) -> None:
-    async with client(server, "Bearer k") as http:
+    async with create_client(server, "Bearer k") as http:
         shown_user = (await http.post(WHO, json={})).json()["status"]["userInfo"]
 
     assert shown_user["groups"] == ["system:authenticated", "a"]
@@ -103,7 +103,7 @@ def connect_with_certificate(server: EmbeddedServer, pair: tuple[Path, Path]) ->
     return httpx.AsyncClient(base_url=server.url, verify=trust)
 
 
-async def token(http: httpx.AsyncClient, **spec: Any) -> str:
+async def create_token(http: httpx.AsyncClient, **spec: Any) -> str:
     await http.post(ACCOUNTS, json={"metadata": {"name": "bob"}})
     answer = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": spec})
     return str(answer.json()["status"]["token"])
@@ -113,8 +113,8 @@ async def test_a_token_counts_for_as_long_as_was_asked(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statuses = []
-    async with client(server) as http:
-        issued_token = await token(http, expirationSeconds=600)
+    async with create_client(server) as http:
+        issued_token = await create_token(http, expirationSeconds=600)
         for later in (0, 400, 700, -60):
             clock = SimpleNamespace(time=lambda later=later: time.time() + later)
             monkeypatch.setattr(accounts, "time", clock)
@@ -133,8 +133,8 @@ async def test_a_token_counts_for_as_long_as_was_asked(
 
 
 async def test_a_token_without_its_account_is_refused(server: EmbeddedServer) -> None:
-    async with client(server) as http:
-        bob = {"Authorization": f"Bearer {await token(http)}"}
+    async with create_client(server) as http:
+        bob = {"Authorization": f"Bearer {await create_token(http)}"}
         before = await http.get(NODES, headers=bob)
         await http.delete(f"{ACCOUNTS}/bob")
         gone = await http.get(NODES, headers=bob)
@@ -144,12 +144,12 @@ async def test_a_token_without_its_account_is_refused(server: EmbeddedServer) ->
     assert (before.status_code, gone.status_code, another.status_code) == (403, 401, 401)
 
 
-def plain(content: str) -> bytes:
+def decode_base64(content: str) -> bytes:
     return base64.urlsafe_b64decode(content + "=" * (-len(content) % 4))
 
 
 async def test_no_token_where_there_is_no_namespace(server: EmbeddedServer) -> None:
-    async with client(server) as http:
+    async with create_client(server) as http:
         answer = await http.post("/api/v1/namespaces/none/serviceaccounts/bob/token", json={})
 
     assert answer.status_code == 404
@@ -157,7 +157,7 @@ async def test_no_token_where_there_is_no_namespace(server: EmbeddedServer) -> N
 
 
 async def test_a_refusal_is_formatted_for_its_reader(server: EmbeddedServer) -> None:
-    async with client(server, "Bearer t") as http:
+    async with create_client(server, "Bearer t") as http:
         plain_answer = await http.get(NODES)
         person = await http.get(NODES, headers={"User-Agent": "curl/8.0"})
 

@@ -13,15 +13,15 @@ from envtest import ControlPlane
 from envtest.environment import EmbeddedControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from envtest.server import watches
-from tests.envtest.conftest import admin_client
-from tests.envtest.samples import PATH, crd, gauge
+from tests.envtest.conftest import create_admin_client
+from tests.envtest.samples import PATH, build_gauge, build_gauge_definition
 from tests.streams import unwound
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 @asynccontextmanager
-async def watching(http: httpx.AsyncClient, **query: Any) -> AsyncIterator[AsyncIterator[Any]]:
+async def open_watch(http: httpx.AsyncClient, **query: Any) -> AsyncIterator[AsyncIterator[Any]]:
     params = {"watch": "1", "timeoutSeconds": "10", **query}
     async with http.stream("GET", PATH, params=params) as response:
         assert response.status_code == 200
@@ -36,8 +36,8 @@ async def watching(http: httpx.AsyncClient, **query: Any) -> AsyncIterator[Async
 
 async def test_a_watch_shows_each_change_once_and_in_order(http: httpx.AsyncClient) -> None:
     revision = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
-    async with watching(http, resourceVersion=revision) as events:
-        await http.post(PATH, json=gauge("a"))
+    async with open_watch(http, resourceVersion=revision) as events:
+        await http.post(PATH, json=build_gauge("a"))
         await http.patch(f"{PATH}/a", json={"spec": {"count": 2}}, headers=MERGE)
         await http.patch(f"{PATH}/a", json={"spec": {"count": 2}}, headers=MERGE)
         await http.delete(f"{PATH}/a")
@@ -53,7 +53,10 @@ async def test_ten_watchers_see_the_same(http: httpx.AsyncClient, plane: Plane) 
     seen: list[list[str]] = []
 
     async def watch() -> None:
-        async with admin_client(plane) as own, watching(own, resourceVersion=revision) as events:
+        async with (
+            create_admin_client(plane) as own,
+            open_watch(own, resourceVersion=revision) as events,
+        ):
             next_events = [await anext(events) for _ in range(20)]
         seen.append([event["object"]["metadata"]["name"] for event in next_events])
 
@@ -61,7 +64,7 @@ async def test_ten_watchers_see_the_same(http: httpx.AsyncClient, plane: Plane) 
         for _ in range(10):
             tasks.start_soon(watch)
         for number in range(20):
-            await http.post(PATH, json=gauge(f"g{number:02}"))
+            await http.post(PATH, json=build_gauge(f"g{number:02}"))
 
     assert seen == [[f"g{number:02}" for number in range(20)]] * 10
 
@@ -79,7 +82,7 @@ async def test_what_happens_in_quick_succession_is_sent_together(
     async def watch() -> None:
         query = {"watch": "1", "timeoutSeconds": "30", "resourceVersion": revision}
         async with (
-            admin_client(plane) as own,
+            create_admin_client(plane) as own,
             own.stream("GET", PATH, params=query) as response,
             unwound(response.aiter_text()) as texts,
         ):
@@ -91,7 +94,7 @@ async def test_what_happens_in_quick_succession_is_sent_together(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         for name in names:
-            await http.post(PATH, json=gauge(name))
+            await http.post(PATH, json=build_gauge(name))
 
     seen = [
         json.loads(line)["object"]["metadata"]["name"] for line in "".join(pieces).splitlines()
@@ -104,7 +107,7 @@ async def test_bookmarks_come_when_nothing_else_does(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watches, "BOOKMARK_EVERY", 0.05)
-    async with watching(http, allowWatchBookmarks="true", resourceVersion="0") as events:
+    async with open_watch(http, allowWatchBookmarks="true", resourceVersion="0") as events:
         await http.post("/api/v1/namespaces/default/configmaps", json={"metadata": {"name": "c"}})
         seen = await anext(events)
 
@@ -115,19 +118,19 @@ async def test_bookmarks_come_when_nothing_else_does(
 async def test_a_compacted_revision_is_gone_for_watches_and_pages() -> None:
     async with ControlPlane.start(force_embedded=True) as plane:
         assert isinstance(plane, EmbeddedControlPlane)
-        await plane.install_crds([crd()])
-        async with admin_client(plane) as http:
+        await plane.install_crds([build_gauge_definition()])
+        async with create_admin_client(plane) as http:
             for name in "abc":
-                await http.post(PATH, json=gauge(name))
+                await http.post(PATH, json=build_gauge(name))
             page = (await http.get(PATH, params={"limit": 1})).json()
-            await http.post(PATH, json=gauge("d"))
+            await http.post(PATH, json=build_gauge("d"))
             store = plane.server.api.store
             store.table("lab.example.com/gauges").log.compact(store.revision)
 
             rest = await http.get(
                 PATH, params={"limit": 1, "continue": page["metadata"]["continue"]}
             )
-            async with watching(
+            async with open_watch(
                 http, resourceVersion=page["metadata"]["resourceVersion"]
             ) as events:
                 seen = [event async for event in events]
@@ -138,10 +141,10 @@ async def test_a_compacted_revision_is_gone_for_watches_and_pages() -> None:
 
 async def test_pages_show_the_state_of_the_first_one(http: httpx.AsyncClient) -> None:
     for name in "abcd":
-        await http.post(PATH, json=gauge(name))
+        await http.post(PATH, json=build_gauge(name))
     first = (await http.get(PATH, params={"limit": 2})).json()
     await http.delete(f"{PATH}/c")
-    await http.post(PATH, json=gauge("e"))
+    await http.post(PATH, json=build_gauge("e"))
     await http.patch(f"{PATH}/d", json={"spec": {"count": 9}}, headers=MERGE)
 
     rest = (await http.get(PATH, params={"continue": first["metadata"]["continue"]})).json()
@@ -154,8 +157,8 @@ async def test_pages_show_the_state_of_the_first_one(http: httpx.AsyncClient) ->
 
 
 async def test_a_watch_ends_when_its_kind_is_removed(http: httpx.AsyncClient) -> None:
-    await http.post(PATH, json=gauge("a"))
-    async with watching(http, resourceVersion="0") as events:
+    await http.post(PATH, json=build_gauge("a"))
+    async with open_watch(http, resourceVersion="0") as events:
         assert (await anext(events))["type"] == "ADDED"
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gauges.lab.example.com"
         await http.delete(path)
@@ -168,8 +171,8 @@ async def test_a_watch_ends_when_its_kind_is_removed(http: httpx.AsyncClient) ->
 async def test_a_server_stops_while_it_is_watched() -> None:
     with anyio.fail_after(5):
         async with ControlPlane.start(force_embedded=True) as plane:
-            client = admin_client(plane)
-            await plane.install_crds([crd()])
+            client = create_admin_client(plane)
+            await plane.install_crds([build_gauge_definition()])
             request = client.build_request("GET", PATH, params={"watch": "1"})
             response = await client.send(request, stream=True)
         await response.aclose()

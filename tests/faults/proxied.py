@@ -20,7 +20,7 @@ from envtest import ControlPlane
 from envtest.faults import Call, Match, Proxy, Record
 from envtest.plane import RunningControlPlane as Plane
 from tests.clock import VirtualClock
-from tests.envtest.samples import GROUP, crd, gauge
+from tests.envtest.samples import GROUP, build_gauge, build_gauge_definition
 from tests.polling import SECONDS
 
 WATCH = Match(verb="watch", resource="gauges")
@@ -86,7 +86,7 @@ class ProxiedPlane:
 
     async def create(self, name: str, **spec: object) -> Gauge:
         """Create a gauge, past the proxy."""
-        return await self.direct.create(GAUGES, "default", gauge(name, **spec))
+        return await self.direct.create(GAUGES, "default", build_gauge(name, **spec))
 
     async def delete(self, gone: Gauge) -> None:
         """Delete a gauge, past the proxy."""
@@ -113,7 +113,7 @@ async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterato
     """
     with anyio.fail_after(SECONDS):
         async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
-            await plane.install_crds([crd()])
+            await plane.install_crds([build_gauge_definition()])
             async with transport_to(plane) as direct, transport_to(proxy) as through:
                 if streams and not await _streams_lists(direct):
                     pytest.skip("this kube-apiserver streams no lists: WatchList is off in it")

@@ -23,7 +23,7 @@ from envtest.faults import (
     refuse_as_expired,
 )
 from envtest.faults.fault import Fault
-from tests.envtest.samples import gauge
+from tests.envtest.samples import build_gauge
 from tests.faults.proxied import (
     GAUGES,
     WATCH,
@@ -152,7 +152,7 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
         names = [f"g{number:04}" for number in range(1201)]
         async with anyio.create_task_group() as group:
             for name in names:
-                group.start_soon(here.direct.create, GAUGES, "default", gauge(name))
+                group.start_soon(here.direct.create, GAUGES, "default", build_gauge(name))
         second_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
             here.proxy.inject(expired_event(), FIRST_WATCH),
@@ -206,7 +206,7 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
     async with proxied_plane() as here:
         async with anyio.create_task_group() as group:
             for number in range(501):
-                group.start_soon(here.direct.create, GAUGES, "default", gauge(f"g{number}"))
+                group.start_soon(here.direct.create, GAUGES, "default", build_gauge(f"g{number}"))
         assert len((await here.client.list(GAUGES)).items) == 501
         first, second = (sorted(call.query) for call in here.list_calls("list"))
         assert (first, second) == (["limit"], ["continue", "limit"])

@@ -17,7 +17,7 @@ from controller.watch import EXPIRED
 from envtest import ControlPlane
 from envtest.faults import LateRequest, Match, Pause, Proxy
 from reconcilers.api.resources import IP_ALLOCATION
-from tests.envtest.samples import crd
+from tests.envtest.samples import build_gauge_definition
 from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
 from tests.faults.parts import Elsewhere, Parts, SecondServer, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
@@ -44,8 +44,8 @@ async def _proxied_plane(
         parts.second_apiserver(watch_cache=str(cached).lower()) as second,
         Proxy.before(second.plane) as proxy,
     ):
-        await plane.install_crds([crd()])
-        await second.plane.install_crds([crd()])
+        await plane.install_crds([build_gauge_definition()])
+        await second.plane.install_crds([build_gauge_definition()])
         async with transport_to(plane) as direct, transport_to(proxy) as through:
             yield (
                 ProxiedPlane(

@@ -19,8 +19,8 @@ from controller.workqueue import WorkQueue
 from envtest.faults import End, StopAfter
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
-from tests.controller.widgets import WIDGETS, Widget, widget
-from tests.envtest.samples import gauge
+from tests.controller.widgets import WIDGETS, Widget, build_widget
+from tests.envtest.samples import build_gauge
 from tests.faults.proxied import GAUGES, WATCH, Gauge, proxied_plane, transport_to
 from tests.polling import make_awaitable, until
 
@@ -85,7 +85,7 @@ def series(metrics: Metrics) -> int:
 async def test_controllers_that_come_and_go_leave_nothing_on_what_they_shared() -> None:
     clock, metrics = VirtualClock(), Metrics()
     informer = Informer(WIDGETS, Scripted([]), clock)
-    informer.cache.replace([widget("a", 1), widget("b", 2)], 5)
+    informer.cache.replace([build_widget("a", 1), build_widget("b", 2)], 5)
     counted = Counted(informer, clock, metrics)
     await counted.cycle()
     before = (len(asyncio.all_tasks()), files(), series(metrics), clock.waiting)
@@ -109,10 +109,14 @@ def test_objects_that_come_and_go_leave_no_index_keys_and_nothing_else() -> None
     revision = 1
     for number in range(CHURN // 4):
         name, color = f"w{number % 100}", f"c{number}"
-        cache.apply(Added(widget(name, revision + 1, uid=str(number), color=color)))
-        cache.apply_own_write(widget(name, revision + 2, uid=str(number), color=f"{color}-ours"))
-        cache.apply(Modified(widget(name, revision + 2, uid=str(number), color=f"{color}-ours")))
-        cache.apply(Deleted(widget(name, revision + 3, uid=str(number))))
+        cache.apply(Added(build_widget(name, revision + 1, uid=str(number), color=color)))
+        cache.apply_own_write(
+            build_widget(name, revision + 2, uid=str(number), color=f"{color}-ours")
+        )
+        cache.apply(
+            Modified(build_widget(name, revision + 2, uid=str(number), color=f"{color}-ours"))
+        )
+        cache.apply(Deleted(build_widget(name, revision + 3, uid=str(number))))
         revision += 3
     assert len(cache) == cache.tombstones == 0
     for index in indexes:
@@ -202,7 +206,7 @@ async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None
         names = [f"g{number}" for number in range(REQUESTS)]
 
         async def ask(name: str) -> None:
-            await client.create(GAUGES, "default", gauge(name))
+            await client.create(GAUGES, "default", build_gauge(name))
             await client.get(GAUGES, Key("default", name))
 
         async with anyio.create_task_group() as group:

@@ -28,7 +28,7 @@ from controller.errors import CacheLagging, ControllerError
 from controller.informer import LAG_SECONDS
 from controller.runner import Reconcile
 from envtest.faults import LateRequest, LostAnswer, Match, Pause, Record
-from tests.envtest.samples import GROUP, crd, gauge
+from tests.envtest.samples import GROUP, build_gauge, build_gauge_definition
 from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, proxied_plane, transport_to
 
 
@@ -49,7 +49,7 @@ BINDINGS = Resource(
 
 def dials() -> dict[str, object]:
     """Return the CRD of dials."""
-    definition = crd()
+    definition = build_gauge_definition()
     definition["metadata"]["name"] = f"dials.{GROUP}"
     definition["spec"]["names"] = {"plural": "dials", "singular": "dial", "kind": "Dial"}
     return definition
@@ -241,7 +241,7 @@ async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
 
         registry = reconciler.manager.metrics.registry
         kind = {"resource": f"gauges.{GROUP}"}
-        await reconciler.manager.client.create(GAUGES, "default", gauge("ours"))
+        await reconciler.manager.client.create(GAUGES, "default", build_gauge("ours"))
         await here.clock.advance(LAG_SECONDS)
         assert error() is None
         await here.clock.advance(1)
@@ -260,7 +260,7 @@ async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
 async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None:
     async with proxied_plane() as here:
         plain = await here.create("plain")
-        body = gauge("held")
+        body = build_gauge("held")
         body["metadata"]["finalizers"] = ["example.com/held"]
         held_gauge = await here.direct.create(GAUGES, "default", body)
         async with lagging(here) as (reconciler, gate):
@@ -294,7 +294,7 @@ async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> No
         async with lagging(here) as (reconciler, gate):
             client, cache = reconciler.manager.client, reconciler.gauges.cache
             await client.delete(GAUGES, Version.from_object(first))
-            second = await client.create(GAUGES, "default", gauge("a"))
+            second = await client.create(GAUGES, "default", build_gauge("a"))
             assert cache.get(second.metadata.key) == second
             gate.set()
             await here.create("later")
@@ -307,7 +307,7 @@ async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
         created = Match(verb="create", resource="gauges", times=1)
         with here.proxy.inject(LostAnswer(), created):
             with pytest.raises(NoAnswer):
-                await here.client.create(GAUGES, "default", gauge("a"))
+                await here.client.create(GAUGES, "default", build_gauge("a"))
             with pytest.raises(AlreadyExists):
-                await here.client.create(GAUGES, "default", gauge("a"))
+                await here.client.create(GAUGES, "default", build_gauge("a"))
         assert len((await here.direct.list(GAUGES)).items) == 1

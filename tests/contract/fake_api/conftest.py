@@ -21,7 +21,7 @@ from tests.contract.fake_api.gauges import (
     SHELVES,
     at,
 )
-from tests.envtest.samples import crd
+from tests.envtest.samples import build_gauge_definition
 
 
 @asynccontextmanager
@@ -58,7 +58,7 @@ async def clean(client: Client) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_plane() -> AsyncIterator[Plane]:
     async with ControlPlane.start() as plane:
-        await plane.install_crds([crd(), SHELF_CRD, PLAIN_CRD])
+        await plane.install_crds([build_gauge_definition(), SHELF_CRD, PLAIN_CRD])
         yield plane
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller import Client, ObjectMeta, Resource, Version
-from tests.envtest.samples import GROUP, definition
+from tests.envtest.samples import GROUP, build_definition
 
 HOLD = "lab.example.com/hold"
 
@@ -59,12 +59,14 @@ SHELF_SCHEMA: dict[str, Any] = {
         },
     },
 }
-SHELF_CRD = definition(
+SHELF_CRD = build_definition(
     {"plural": "shelves", "singular": "shelf", "kind": "Shelf"},
     SHELF_SCHEMA,
     subresources={"status": {}},
 )
-PLAIN_CRD = definition({"plural": "plains", "singular": "plain", "kind": "Plain"}, SHELF_SCHEMA)
+PLAIN_CRD = build_definition(
+    {"plural": "plains", "singular": "plain", "kind": "Plain"}, SHELF_SCHEMA
+)
 GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
 SHELVES = Resource(GROUP, "v1", "Shelf", "shelves", Gauge)
 PLAINS = Resource(GROUP, "v1", "Plain", "plains", Gauge)

@@ -35,7 +35,7 @@ from tests.contract.fake_api.gauges import (
     at,
     create_gauge,
 )
-from tests.envtest.samples import GROUP, definition
+from tests.envtest.samples import GROUP, build_definition
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -371,7 +371,7 @@ _PORT = {
         "protocol": {**_TEXT, "default": "TCP"},
     },
 }
-RACK_CRD = definition(
+RACK_CRD = build_definition(
     {"plural": "racks", "singular": "rack", "kind": "Rack"},
     {
         "type": "object",

@@ -51,12 +51,12 @@ GIZMOS = Resource(GROUP, "v2", "Gizmo", "gizmos", Gizmo)
 
 
 def to_v2(old: OldGizmo) -> Gizmo:
-    """Read the number."""
+    """Convert from v1: read the number of centimetres from the text."""
     return Gizmo(old.metadata, GizmoSpec(int(old.spec.size.removesuffix("cm")), old.spec.color))
 
 
 def to_v1(new: Gizmo) -> OldGizmo:
-    """Write the number with its unit."""
+    """Convert to v1: write the number of centimetres with its unit."""
     return OldGizmo(new.metadata, OldSpec(f"{new.spec.centimetres}cm", new.spec.color))
 
 
@@ -74,17 +74,17 @@ class NewestGizmo(msgspec.Struct):
 
 
 def from_v3(newest: NewestGizmo) -> Gizmo:
-    """Divide; the metadata is not seen, and kept."""
+    """Convert from v3, by division; the type of v3 does not name the metadata, which is kept."""
     return Gizmo(ObjectMeta(), GizmoSpec(newest.spec.millimetres // 10, newest.spec.color))
 
 
 def to_v3(new: Gizmo) -> NewestGizmo:
-    """Multiply."""
+    """Convert to v3, by multiplication."""
     return NewestGizmo(NewestSpec(new.spec.centimetres * 10, new.spec.color))
 
 
-def gizmos() -> Conversion[Gizmo]:
-    """Return the conversion of all three."""
+def create_gizmo_conversion() -> Conversion[Gizmo]:
+    """Return the conversion between the three versions of Gizmo; v2 is the hub."""
     old = Spoke("v1", OldGizmo, to_hub=to_v2, from_hub=to_v1)
     return Conversion(
         "/convert-gizmo",
@@ -95,8 +95,10 @@ def gizmos() -> Conversion[Gizmo]:
     )
 
 
-def gizmo(version: str, spec: Mapping[str, Any], name: str = "a", **meta: Any) -> dict[str, Any]:
-    """Return an object as an API server sends it."""
+def build_gizmo(
+    version: str, spec: Mapping[str, Any], name: str = "a", **meta: Any
+) -> dict[str, Any]:
+    """Return a Gizmo as an API server sends it; `meta` overrides its metadata."""
     own = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1}
     traced = {"managedFields": [{"manager": "kubectl", "apiVersion": f"{GROUP}/{version}"}]}
     return {
@@ -107,7 +109,7 @@ def gizmo(version: str, spec: Mapping[str, Any], name: str = "a", **meta: Any) -
     }
 
 
-def review(desired: str, *objects: Mapping[str, Any], version: str = "v1") -> bytes:
+def build_review(desired: str, *objects: Mapping[str, Any], version: str = "v1") -> bytes:
     """Return the request to convert `objects` to version `desired`."""
     request = {"uid": UID, "desiredAPIVersion": f"{GROUP}/{desired}", "objects": list(objects)}
     return msgspec.json.encode(
@@ -131,7 +133,7 @@ async def convert_objects(
     conversion: Conversion[Any], desired: str, *objects: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the converted objects of an answer that has to be a success."""
-    answer, _ = await ask(conversion, review(desired, *objects))
+    answer, _ = await ask(conversion, build_review(desired, *objects))
     response = answer["response"]
     assert response["result"] == {"status": "Success"}, response
     assert response["uid"] == UID
@@ -139,11 +141,11 @@ async def convert_objects(
     return objects_converted
 
 
-async def failure(
+async def read_failure(
     conversion: Conversion[Any], desired: str, *objects: Mapping[str, Any]
 ) -> tuple[str, bool]:
     """Return the message of an answer that has to be a failure, and whether it counts as a bug."""
-    answer, failed = await ask(conversion, review(desired, *objects))
+    answer, failed = await ask(conversion, build_review(desired, *objects))
     response = answer["response"]
     assert (response["uid"], response["convertedObjects"]) == (UID, [])
     assert response["result"]["status"] == "Failure"

@@ -7,7 +7,7 @@ import msgspec
 from controller.clock import Clock
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from tests.clock import VirtualClock
-from tests.controller.widgets import Widget, widget, wire
+from tests.controller.widgets import Widget, build_widget, encode_widget
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 
@@ -24,7 +24,7 @@ def request(**changes: Any) -> dict[str, Any]:
         "namespace": "default",
         "operation": "CREATE",
         "userInfo": {"username": "alice", "groups": ["system:authenticated"]},
-        "object": wire(widget("a", 1)),
+        "object": encode_widget(build_widget("a", 1)),
         "oldObject": None,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
@@ -32,8 +32,8 @@ def request(**changes: Any) -> dict[str, Any]:
     return {**fields, **changes}
 
 
-def review(version: str = "v1", **changes: Any) -> bytes:
-    """Return an AdmissionReview with that request."""
+def build_review(version: str = "v1", **changes: Any) -> bytes:
+    """Return an AdmissionReview as JSON; `changes` override fields of its request."""
     return msgspec.json.encode(
         {
             "kind": "AdmissionReview",
@@ -44,7 +44,7 @@ def review(version: str = "v1", **changes: Any) -> bytes:
 
 
 async def allow(_: AdmissionRequest[Widget]) -> Answer:
-    """Let everything through."""
+    """Allow every request."""
     return Allowed()
 
 
@@ -55,7 +55,7 @@ async def ask(webhook: Webhook[Any], body: bytes, clock: Clock | None = None) ->
     return decoded
 
 
-async def response(webhook: Webhook[Any], body: bytes) -> dict[str, Any]:
+async def read_response(webhook: Webhook[Any], body: bytes) -> dict[str, Any]:
     """Return the response in the answer of `webhook`."""
     answered: dict[str, Any] = (await ask(webhook, body))["response"]
     return answered

@@ -22,7 +22,7 @@ DOCUMENTS = st.recursive(
 OBJECTS = st.dictionaries(st.text("ab/~", max_size=2), DOCUMENTS, max_size=3)
 
 
-def canonical(document: Any) -> str:
+def encode_canonical(document: Any) -> str:
     """Return a text that is the same for the same JSON; to Python True is 1."""
     return json.dumps(document, sort_keys=True)
 
@@ -34,7 +34,7 @@ def test_a_patch_turns_one_document_into_the_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     patched = json_patch(before, list(difference(before, after)))
-    assert canonical(patched) == canonical(after)
+    assert encode_canonical(patched) == encode_canonical(after)
 
 
 @settings(deadline=None)

@@ -36,7 +36,7 @@ def is_trusted(bundle: bytes, material: KeyMaterial, now: datetime) -> bool:
     return True
 
 
-def ends(certificate: bytes) -> datetime:
+def read_expiry(certificate: bytes) -> datetime:
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
@@ -63,7 +63,7 @@ def test_a_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> 
     assert renew_if_due(material, NAMES, due - DAY) is material
     again = renew_if_due(material, NAMES, due)
     assert again.bundle == material.bundle
-    assert ends(again.certificate) - due == SERVING_LIFETIME
+    assert read_expiry(again.certificate) - due == SERVING_LIFETIME
     assert is_trusted(material.bundle, again, due)
 
 

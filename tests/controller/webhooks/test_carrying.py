@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 def carry_spec(source: Json, known: Json, result: Json) -> Json:
-    """Carry inside of spec; the metadata is the same everywhere."""
+    """Return the spec that `carry_over` makes of the specs of three objects with one metadata."""
     meta = {"metadata": {"name": "a"}}
     whole = carry_over(*({**meta, "spec": spec_of} for spec_of in (source, known, result)))
     assert whole["metadata"] == {"name": "a"}

@@ -18,11 +18,11 @@ from tests.controller.webhooks.conversions import (
     UID,
     Gizmo,
     ask,
+    build_gizmo,
+    build_review,
     convert_objects,
-    failure,
-    gizmo,
-    gizmos,
-    review,
+    create_gizmo_conversion,
+    read_failure,
 )
 
 Json = dict[str, Any]
@@ -34,52 +34,58 @@ JSON = st.recursive(
 )
 
 
-def same(obj: Json) -> Json:
+def return_unchanged(obj: Json) -> Json:
     return obj
 
 
-def plain(
-    to_hub: Callable[[Json], Any], from_hub: Callable[[Json], Any] = same
+def create_plain_conversion(
+    to_hub: Callable[[Json], Any], from_hub: Callable[[Json], Any] = return_unchanged
 ) -> Conversion[Any]:
-    """Return a conversion of plain JSON."""
+    """Return a conversion of plain JSON between the spoke v1 and the hub v2."""
     return Conversion(
         "/convert", GIZMOS, dict, Spoke("v1", dict, to_hub=to_hub, from_hub=from_hub)
     )
 
 
 async def test_an_object_is_converted_to_the_hub_back_and_from_spoke_to_spoke() -> None:
-    (new,) = await convert_objects(gizmos(), "v2", gizmo("v1", {"size": "12cm", "color": "red"}))
+    (new,) = await convert_objects(
+        create_gizmo_conversion(), "v2", build_gizmo("v1", {"size": "12cm", "color": "red"})
+    )
     assert (new["apiVersion"], new["kind"]) == ("example.com/v2", "Gizmo")
     assert new["spec"] == {"centimetres": 12, "color": "red"}
-    (old,) = await convert_objects(gizmos(), "v1", new)
-    assert old == gizmo("v1", {"size": "12cm", "color": "red"})
-    (newest,) = await convert_objects(gizmos(), "v3", old)
+    (old,) = await convert_objects(create_gizmo_conversion(), "v1", new)
+    assert old == build_gizmo("v1", {"size": "12cm", "color": "red"})
+    (newest,) = await convert_objects(create_gizmo_conversion(), "v3", old)
     assert newest["spec"] == {"millimetres": 120, "color": "red"}
 
 
-async def test_the_objects_of_a_list_come_back_in_their_order_whatever_their_versions() -> None:
+async def test_objects_of_several_versions_are_converted_and_keep_their_order() -> None:
     objects = [
-        gizmo("v1", {"size": "1cm"}, "one"),
-        gizmo("v2", {"centimetres": 2}, "two"),
-        gizmo("v3", {"millimetres": 30}, "three"),
+        build_gizmo("v1", {"size": "1cm"}, "one"),
+        build_gizmo("v2", {"centimetres": 2}, "two"),
+        build_gizmo("v3", {"millimetres": 30}, "three"),
     ]
-    answered = await convert_objects(gizmos(), "v2", *objects)
+    answered = await convert_objects(create_gizmo_conversion(), "v2", *objects)
     assert [gizmo["metadata"]["name"] for gizmo in answered] == ["one", "two", "three"]
     assert [gizmo["spec"]["centimetres"] for gizmo in answered] == [1, 2, 3]
-    assert await convert_objects(gizmos(), "v2") == []
+    assert await convert_objects(create_gizmo_conversion(), "v2") == []
 
 
-async def test_a_review_is_answered_in_the_version_it_was_asked_in() -> None:
+async def test_the_answer_to_a_review_has_the_api_version_of_the_review() -> None:
     for version in ("v1", "v1beta1"):
-        answer, _ = await ask(gizmos(), review("v2", version=version))
+        answer, _ = await ask(create_gizmo_conversion(), build_review("v2", version=version))
         assert answer["apiVersion"] == f"apiextensions.k8s.io/{version}"
         assert answer["kind"] == "ConversionReview"
 
 
 async def test_fields_that_no_type_names_are_kept_at_every_depth() -> None:
     meta: Json = {"labels": {"a": "b"}, "finalizers": ["example.com/x"], "selfLink": "/x"}
-    before = gizmo("v1", {"size": "1cm", "hidden": {"deep": [1, None]}, "void": None}, **meta)
-    (after,) = await convert_objects(gizmos(), "v2", {**before, "status": {"phase": "Fine"}})
+    before = build_gizmo(
+        "v1", {"size": "1cm", "hidden": {"deep": [1, None]}, "void": None}, **meta
+    )
+    (after,) = await convert_objects(
+        create_gizmo_conversion(), "v2", {**before, "status": {"phase": "Fine"}}
+    )
     assert after["metadata"] == before["metadata"]
     assert after["spec"] == {"centimetres": 1, "hidden": {"deep": [1, None]}, "void": None}
     assert after["status"] == {"phase": "Fine"}
@@ -97,10 +103,10 @@ async def test_converting_there_and_back_loses_nothing(
     size: int, color: str | None, hidden: Json, status: Json, labels: dict[str, str]
 ) -> None:
     spec = {"size": f"{size}cm", **({} if color is None else {"color": color}), **hidden}
-    before = {**gizmo("v1", spec, labels=labels), "status": status}
+    before = {**build_gizmo("v1", spec, labels=labels), "status": status}
     for way in ("v2", "v3"):
-        (there,) = await convert_objects(gizmos(), way, before)
-        (back,) = await convert_objects(gizmos(), "v1", there)
+        (there,) = await convert_objects(create_gizmo_conversion(), way, before)
+        (back,) = await convert_objects(create_gizmo_conversion(), "v1", there)
         assert back == before
 
 
@@ -126,7 +132,7 @@ async def test_pydantic_models_are_converted_with_their_aliases() -> None:
     conversion = Conversion(
         "/convert", GIZMOS, New, Spoke("v1", Old, to_hub=to_hub, from_hub=from_hub)
     )
-    before = gizmo("v1", {"size": "4"}, labels={"a": "b"})
+    before = build_gizmo("v1", {"size": "4"}, labels={"a": "b"})
     (there,) = await convert_objects(conversion, "v2", before)
     assert there["spec"] == {"inCm": 4}
     assert await convert_objects(conversion, "v1", {**there, "extra": 1}) == [
@@ -139,10 +145,14 @@ async def test_a_function_may_change_labels_and_annotations() -> None:
         obj["metadata"] |= {"labels": {"size": "small"}, "annotations": {"example.com/a": "b"}}
         return obj
 
-    (after,) = await convert_objects(plain(note), "v2", gizmo("v1", {}, labels={"x": "y"}))
+    (after,) = await convert_objects(
+        create_plain_conversion(note), "v2", build_gizmo("v1", {}, labels={"x": "y"})
+    )
     assert after["metadata"]["labels"] == {"size": "small"}
     assert after["metadata"]["annotations"] == {"example.com/a": "b"}
-    (after,) = await convert_objects(plain(with_meta(labels=None)), "v2", gizmo("v1", {}))
+    (after,) = await convert_objects(
+        create_plain_conversion(with_meta(labels=None)), "v2", build_gizmo("v1", {})
+    )
     assert after["metadata"]["labels"] is None  # as good as absent
 
 
@@ -151,7 +161,7 @@ def with_meta(**changes: Any) -> Callable[[Json], Json]:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message_part"),
     [
         (
             with_meta(name="b"),
@@ -169,18 +179,20 @@ def with_meta(**changes: Any) -> Callable[[Json], Json]:
     ],
 )
 async def test_a_function_that_breaks_a_rule_fails_with_the_rule_and_the_place(
-    function: Callable[[Json], Any], said: str
+    function: Callable[[Json], Any], message_part: str
 ) -> None:
-    message, failed = await failure(plain(function), "v2", gizmo("v1", {}))
+    message, failed = await read_failure(
+        create_plain_conversion(function), "v2", build_gizmo("v1", {})
+    )
     start = "Gizmo default/a cannot be converted from example.com/v1 to example.com/v2: "
     assert message.startswith(start)
-    assert said in message
+    assert message_part in message
     assert failed
 
 
 async def test_a_function_cannot_change_the_version_and_kind() -> None:
     (after,) = await convert_objects(
-        plain(lambda obj: {**obj, "kind": "X"}), "v2", gizmo("v1", {})
+        create_plain_conversion(lambda obj: {**obj, "kind": "X"}), "v2", build_gizmo("v1", {})
     )
     assert (after["apiVersion"], after["kind"]) == ("example.com/v2", "Gizmo")
 
@@ -190,7 +202,7 @@ class NotConvertible(Exception):
 
 
 @pytest.mark.parametrize(
-    ("raised", "said", "bug"),
+    ("raised", "message_part", "bug"),
     [
         (NotConvertible("spec.size: no number"), ": spec.size: no number", False),
         (NotConvertible(), ": NotConvertible", False),
@@ -200,7 +212,7 @@ class NotConvertible(Exception):
     ],
 )
 async def test_a_function_that_raises_fails_with_its_text_and_a_line_with_the_name(
-    raised: BaseException, said: str, bug: bool
+    raised: BaseException, message_part: str, bug: bool
 ) -> None:
     def fail(obj: Json) -> Json:
         if obj["metadata"]["name"] == "bad":
@@ -208,10 +220,10 @@ async def test_a_function_that_raises_fails_with_its_text_and_a_line_with_the_na
         return obj
 
     with capture_logs() as lines:
-        objects = [gizmo("v1", {}), gizmo("v1", {}, "bad"), gizmo("v1", {})]
-        message, failed = await failure(plain(fail), "v2", *objects)
+        objects = [build_gizmo("v1", {}), build_gizmo("v1", {}, "bad"), build_gizmo("v1", {})]
+        message, failed = await read_failure(create_plain_conversion(fail), "v2", *objects)
     assert "Gizmo default/bad" in message
-    assert said in message
+    assert message_part in message
     assert failed is bug
     (line,) = [line for line in lines if line["log_level"] == "error"]
     assert line["event"] == ("Conversion panic" if bug else "Conversion error")
@@ -225,18 +237,20 @@ async def test_system_exit_in_a_function_ends_the_process() -> None:
         raise SystemExit(3)
 
     with pytest.raises(SystemExit):
-        await ask(plain(leave), review("v2", gizmo("v1", {})))
+        await ask(create_plain_conversion(leave), build_review("v2", build_gizmo("v1", {})))
 
 
 async def test_an_object_that_does_not_fit_its_type_fails_with_the_field_and_is_no_bug() -> None:
-    message, failed = await failure(gizmos(), "v2", gizmo("v1", {"size": 12}))
+    message, failed = await read_failure(
+        create_gizmo_conversion(), "v2", build_gizmo("v1", {"size": 12})
+    )
     assert "it cannot be read as OldGizmo" in message
     assert "$.spec.size" in message
     assert not failed
 
 
 @pytest.mark.parametrize(
-    ("changes", "desired", "said"),
+    ("changes", "desired", "message_part"),
     [
         ({}, "v9", "not Gizmo of example.com/v1 to example.com/v9"),
         ({"apiVersion": "example.com/v7"}, "v2", "not Gizmo of example.com/v7 to example.com/v2"),
@@ -244,30 +258,35 @@ async def test_an_object_that_does_not_fit_its_type_fails_with_the_field_and_is_
         ({"apiVersion": None}, "v2", "not Gizmo of None to example.com/v2"),
     ],
 )
-async def test_an_unknown_version_or_kind_fails_and_names_those_that_are_known(
-    changes: Json, desired: str, said: str
+async def test_an_unknown_version_or_kind_fails_with_the_known_versions(
+    changes: Json, desired: str, message_part: str
 ) -> None:
-    message, failed = await failure(gizmos(), desired, {**gizmo("v1", {}), **changes})
+    message, failed = await read_failure(
+        create_gizmo_conversion(), desired, {**build_gizmo("v1", {}), **changes}
+    )
     assert "webhook /convert-gizmo converts Gizmo of example.com/v1, example.com/v2" in message
-    assert said in message
+    assert message_part in message
     assert not failed
 
 
-@pytest.mark.parametrize("odd", [[], 7, None, "text", {}, {"metadata": 1}])
-async def test_converting_what_is_no_object_fails(odd: object) -> None:
-    answer, failed = await ask(gizmos(), msgspec.json.encode(review_of(odd)))
+@pytest.mark.parametrize("value", [[], 7, None, "text", {}, {"metadata": 1}])
+async def test_converting_a_value_that_is_no_object_fails(value: object) -> None:
+    answer, failed = await ask(
+        create_gizmo_conversion(), msgspec.json.encode(build_review_of(value))
+    )
     assert answer["response"]["result"]["status"] == "Failure"
     assert not failed
 
 
-def review_of(odd: object) -> Json:
-    decoded: Json = msgspec.json.decode(review("v2"))
-    decoded["request"]["objects"] = [odd]
+def build_review_of(value: object) -> Json:
+    """Return a ConversionReview with `value` in place of an object."""
+    decoded: Json = msgspec.json.decode(build_review("v2"))
+    decoded["request"]["objects"] = [value]
     return decoded
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message_part"),
     [
         (b"no JSON", "the body is not a ConversionReview"),
         (b"[" * 100_000, "the body is not a ConversionReview"),
@@ -282,24 +301,28 @@ def review_of(odd: object) -> Json:
         ),
     ],
 )
-async def test_a_body_that_is_no_review_fails(body: bytes, said: str) -> None:
-    answer, failed = await ask(gizmos(), body)
-    assert said in answer["response"]["result"]["message"]
+async def test_a_body_that_is_no_review_fails(body: bytes, message_part: str) -> None:
+    answer, failed = await ask(create_gizmo_conversion(), body)
+    assert message_part in answer["response"]["result"]["message"]
     assert not failed
 
 
 async def test_a_request_that_cannot_be_read_is_answered_with_its_uid_and_version() -> None:
     body = b'{"kind":"ConversionReview","apiVersion":"%s","request":{"uid":"%s"}}'
-    answer, _ = await ask(gizmos(), body % (b"apiextensions.k8s.io/v1beta1", UID.encode()))
+    answer, _ = await ask(
+        create_gizmo_conversion(), body % (b"apiextensions.k8s.io/v1beta1", UID.encode())
+    )
     assert answer["apiVersion"] == "apiextensions.k8s.io/v1beta1"
     assert answer["response"]["uid"] == UID
-    said = "the request of the ConversionReview cannot be read: Object missing required field"
-    assert answer["response"]["result"]["message"].startswith(said)
+    beginning = "the request of the ConversionReview cannot be read: Object missing required field"
+    assert answer["response"]["result"]["message"].startswith(beginning)
 
 
 async def test_objects_that_take_too_long_fail_with_a_sentence() -> None:
     clock = VirtualClock()
-    answer, failed = await gizmos().answer(review("v2", gizmo("v1", {})), clock, 0)
+    answer, failed = await create_gizmo_conversion().answer(
+        build_review("v2", build_gizmo("v1", {})), clock, 0
+    )
     result = msgspec.json.decode(answer)["response"]["result"]
     assert result["message"] == "webhook /convert-gizmo did not convert 1 objects within 0 s"
     assert not failed
@@ -330,17 +353,17 @@ async def test_fields_that_would_be_lost_fail_and_say_what_to_do() -> None:
         ),
     )
     parts = {"parts": [{"name": "x"}, {"name": "y", "note": "mine"}], "spec": None}
-    message, failed = await failure(conversion, "v1", {**gizmo("v2", {}), **parts})
+    message, failed = await read_failure(conversion, "v1", {**build_gizmo("v2", {}), **parts})
     assert "parts[1].note: the type of this version does not name the field, and parts" in message
     assert failed
-    old = {**gizmo("v1", {"parts": []}), "mood": "glad"}
-    message, failed = await failure(conversion, "v2", old)
+    old = {**build_gizmo("v1", {"parts": []}), "mood": "glad"}
+    message, failed = await read_failure(conversion, "v2", old)
     assert "mood: the function returned another value than the object has" in message
     assert failed
 
 
 def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> None:
-    spoke = Spoke("v1", dict, to_hub=same, from_hub=same)
+    spoke = Spoke("v1", dict, to_hub=return_unchanged, from_hub=return_unchanged)
     with pytest.raises(ValueError, match="slash"):
         Conversion("convert", GIZMOS, dict, spoke)
     with pytest.raises(ValueError, match=r"several versions, and not v2$"):
@@ -348,7 +371,12 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
     with pytest.raises(ValueError, match="several versions, and not v2, v1, v1"):
         Conversion("/convert", GIZMOS, dict, spoke, spoke)
     with pytest.raises(ValueError, match="several versions, and not v2, v2"):
-        Conversion("/convert", GIZMOS, dict, Spoke("v2", dict, to_hub=same, from_hub=same))
+        Conversion(
+            "/convert",
+            GIZMOS,
+            dict,
+            Spoke("v2", dict, to_hub=return_unchanged, from_hub=return_unchanged),
+        )
 
     async def later(obj: Json) -> Json:
         return obj
@@ -356,9 +384,11 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
     anything: Any = later
     of_dict: Spoke[Any, Any] = spoke
     with pytest.raises(TypeError, match=r"later, must be a plain function"):
-        Spoke("v1", dict, to_hub=anything, from_hub=same)
+        Spoke("v1", dict, to_hub=anything, from_hub=return_unchanged)
     with pytest.raises(ValueError, match="plain JSON"):
         Conversion("/convert", GIZMOS, Gizmo, of_dict)
-    untyped: Spoke[Any, Any] = Spoke("v1", Untyped, to_hub=same, from_hub=same)
+    untyped: Spoke[Any, Any] = Spoke(
+        "v1", Untyped, to_hub=return_unchanged, from_hub=return_unchanged
+    )
     with pytest.raises(ValueError, match="Untyped is not converted: use dict"):
         Conversion("/convert", GIZMOS, Untyped, untyped)

@@ -7,7 +7,7 @@ import msgspec
 import pydantic
 
 from controller.webhooks import Conversion, Spoke
-from tests.controller.webhooks.conversions import GIZMOS, convert_objects, gizmo
+from tests.controller.webhooks.conversions import GIZMOS, build_gizmo, convert_objects
 
 Json = dict[str, Any]
 
@@ -75,7 +75,7 @@ async def test_what_a_pydantic_model_lets_in_is_kept_at_every_depth() -> None:
         "/convert", GIZMOS, New, Spoke("v1", Old, to_hub=to_v2, from_hub=to_v1)
     )
     entries = {"first": {"name": "a", "note": [1]}, "parts": [{"name": "b", "note": "mine"}]}
-    before = {**gizmo("v1", {"size": 3, "hidden": {"a": 1}, **entries}), "status": {"x": 1}}
+    before = {**build_gizmo("v1", {"size": 3, "hidden": {"a": 1}, **entries}), "status": {"x": 1}}
     (there,) = await convert_objects(conversion, "v2", before)
     assert there["spec"] == {"width": 3, "hidden": {"a": 1}, **entries}
     assert there["status"] == {"x": 1}
@@ -89,7 +89,7 @@ async def test_a_function_that_hands_on_what_a_pydantic_model_let_in_may_do_so()
     conversion = Conversion(
         "/convert", GIZMOS, New, Spoke("v1", Old, to_hub=hand_on, from_hub=to_v1)
     )
-    (there,) = await convert_objects(conversion, "v2", gizmo("v1", {"size": 1, "hidden": 7}))
+    (there,) = await convert_objects(conversion, "v2", build_gizmo("v1", {"size": 1, "hidden": 7}))
     assert there["spec"] == {"width": 1, "hidden": 7}
 
 
@@ -124,7 +124,9 @@ def make_conversion(function: Callable[[Ported], Ported]) -> Conversion[Ported]:
 
 async def test_a_field_that_has_its_default_is_kept_though_its_type_omits_that() -> None:
     spec = {"ready": True, "ports": [], "ports_by_name": {"x": {"name": "a", "number": 80}}}
-    (there,) = await convert_objects(make_conversion(lambda old: old), "v2", gizmo("v1", spec))
+    (there,) = await convert_objects(
+        make_conversion(lambda old: old), "v2", build_gizmo("v1", spec)
+    )
     assert there["spec"] == spec
 
 
@@ -139,12 +141,12 @@ async def test_a_field_that_had_its_default_is_changed_though_its_type_omits_tha
         "ports": [{"name": "a", "number": 80}],
         "ports_by_name": {"x": {"name": "b", "number": 80, "hidden": 1}},
     }
-    (there,) = await convert_objects(make_conversion(change), "v2", gizmo("v1", spec))
+    (there,) = await convert_objects(make_conversion(change), "v2", build_gizmo("v1", spec))
     assert there["spec"] == {
         "ready": False,
         "ports": [{"name": "a", "number": 80}, {"name": "z", "number": 80}],
         "ports_by_name": {"x": {"name": "b", "number": 81, "hidden": 1}},
     }
     conversion = make_conversion(lambda _: Ported(Ports()))
-    (back,) = await convert_objects(conversion, "v1", gizmo("v2", {"ready": False}))
+    (back,) = await convert_objects(conversion, "v1", build_gizmo("v2", {"ready": False}))
     assert back["spec"] == {"ready": True}

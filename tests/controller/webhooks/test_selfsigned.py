@@ -95,7 +95,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def running(harness: Harness) -> AsyncIterator[None]:
+async def run_harness(harness: Harness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         for replica in harness.replicas:
             group.start_soon(replica.shared.run)
@@ -107,7 +107,7 @@ async def running(harness: Harness) -> AsyncIterator[None]:
 
 async def test_replicas_make_one_certificate_and_share_it() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(5)
         assert harness.store.objects[SECRET]["type"] == "kubernetes.io/tls"
         assert [replica.problem for replica in harness.replicas] == [None, None]
@@ -119,7 +119,7 @@ async def test_a_certificate_that_is_there_is_taken_and_not_written_again() -> N
     harness = Harness()
     harness.put_secret(START)
     revision = harness.store.revision
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(3600)
         assert [replica.problem for replica in harness.replicas] == [None, None]
     assert harness.store.revision == revision
@@ -128,7 +128,7 @@ async def test_a_certificate_that_is_there_is_taken_and_not_written_again() -> N
 async def test_a_certificate_is_renewed_before_it_ends_under_the_same_authority() -> None:
     harness = Harness()
     harness.put_secret(START - SERVING_LIFETIME * 2 / 3 + timedelta(minutes=10))
-    async with running(harness):
+    async with run_harness(harness):
         before = {key: harness.secret(key) for key in ("ca.crt", "tls.crt")}
         await harness.clock.advance(540)
         assert harness.secret("tls.crt") == before["tls.crt"]
@@ -141,7 +141,7 @@ async def test_a_certificate_is_renewed_before_it_ends_under_the_same_authority(
 async def test_a_secret_that_is_deleted_is_made_again_and_the_bundle_follows() -> None:
     harness = Harness()
     harness.put_configuration()
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(5)
         before = harness.bundle()
         harness.store.remove(SECRET)
@@ -154,7 +154,7 @@ async def test_a_secret_that_cannot_be_decoded_is_replaced() -> None:
     harness = Harness()
     body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": {"tls.crt": "?"}}
     harness.store.put(SECRET, body)
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(5)
         assert b"BEGIN CERTIFICATE" in harness.secret("tls.crt")
         assert [replica.problem for replica in harness.replicas] == [None, None]
@@ -164,7 +164,7 @@ async def test_the_bundle_goes_to_webhooks_that_call_us_and_to_no_others() -> No
     harness = Harness()
     for path in (CONFIGURATION, MUTATING):
         harness.put_configuration(path)
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(5)
         for path in (CONFIGURATION, MUTATING):
             assert harness.bundle(path) == harness.secret("ca.crt")
@@ -181,7 +181,7 @@ async def test_the_bundle_goes_to_crds_whose_objects_are_converted_here_and_to_n
     ours = {"service": {"namespace": "system", "name": "hook", "path": "/convert-gizmo"}}
     harness.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
     harness.put_definition("others", {"strategy": "None"})
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(5)
         spec = harness.store.objects[GIZMOS]["spec"]
         client = spec["conversion"]["webhook"]["clientConfig"]
@@ -203,7 +203,7 @@ async def test_a_crd_that_may_not_be_written_is_named_by_readiness() -> None:
     harness.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
     leader = harness.replicas[0]
     leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(10)
         problem = "cannot patch customresourcedefinitions gizmos.example.com"
         assert leader.injector.check().run() == Failing(problem, "403 Forbidden: no")
@@ -214,7 +214,7 @@ async def test_a_crd_that_may_not_be_written_is_named_by_readiness() -> None:
 
 async def test_a_removed_bundle_is_written_again_at_once() -> None:
     harness = Harness()
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(5)
         harness.put_configuration()
         await harness.clock.advance(0)
@@ -229,7 +229,7 @@ async def test_a_missing_role_fails_readiness_until_it_is_granted() -> None:
     leader = harness.replicas[0]
     harness.replicas = [leader]
     leader.transport.forbidden["secrets"] = Forbidden(403, "Forbidden", "secrets is forbidden")
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(10)
         assert leader.problem is not None
         assert "secrets is forbidden" in leader.problem.why
@@ -243,7 +243,7 @@ async def test_a_refused_write_of_the_secret_is_retried() -> None:
     leader = harness.replicas[0]
     harness.replicas = [leader]
     leader.transport.refused["POST"] = Forbidden(403, "Forbidden", "cannot create secrets")
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(10)
         assert leader.problem is not None
         assert "cannot create secrets" in leader.problem.why
@@ -257,7 +257,7 @@ async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
     harness.put_configuration()
     leader, standby = harness.replicas
     leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(10)
         assert harness.bundle() == b""
         problem = "cannot patch validatingwebhookconfigurations rules"
@@ -275,7 +275,7 @@ async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> N
     leader = harness.replicas[0]
     plural = "validatingwebhookconfigurations"
     leader.transport.forbidden[plural] = Forbidden(403, "Forbidden", "not yours")
-    async with running(harness):
+    async with run_harness(harness):
         await harness.clock.advance(10)
         problem = leader.injector.check().run()
         assert problem is not None

@@ -28,8 +28,8 @@ from envtest.certs import Authority
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
 from tests.controller.webhooks import conversions
-from tests.controller.webhooks.conversions import GIZMOS, gizmo, gizmos
-from tests.controller.webhooks.reviews import UID, allow, review
+from tests.controller.webhooks.conversions import GIZMOS, build_gizmo, create_gizmo_conversion
+from tests.controller.webhooks.reviews import UID, allow, build_review
 from tests.controller.widgets import WIDGETS, Widget
 
 JSON = {"Content-Type": "application/json"}
@@ -80,7 +80,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, webhook: Served | None = None) -> AsyncIterator[Harness]:
+async def serve_webhook(tmp_path: Path, webhook: Served | None = None) -> AsyncIterator[Harness]:
     harness = Harness(tmp_path, VirtualClock())
     put(tmp_path, harness.authority, "first")
     harness.files.start()
@@ -97,8 +97,8 @@ async def serving(tmp_path: Path, webhook: Served | None = None) -> AsyncIterato
 
 
 async def test_a_request_over_https_is_answered(tmp_path: Path) -> None:
-    async with serving(tmp_path) as harness:
-        answer = await harness.post(review())
+    async with serve_webhook(tmp_path) as harness:
+        answer = await harness.post(build_review())
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
         assert answer.json()["response"]["uid"] == UID
         assert harness.count('controller_runtime_webhook_requests_total{code="200"') == 1
@@ -107,21 +107,21 @@ async def test_a_request_over_https_is_answered(tmp_path: Path) -> None:
 
 
 async def test_another_content_type_is_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path) as harness:
-        answer = await harness.post(review(), **{"Content-Type": "text/plain"})
+    async with serve_webhook(tmp_path) as harness:
+        answer = await harness.post(build_review(), **{"Content-Type": "text/plain"})
         status = answer.json()["response"]["status"]
         assert (answer.status_code, status["code"]) == (200, 400)
         assert status["message"] == "contentType=text/plain, expected application/json"
 
 
 async def test_an_empty_body_is_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path) as harness:
+    async with serve_webhook(tmp_path) as harness:
         status = (await harness.post(b"")).json()["response"]["status"]
         assert (status["code"], status["message"]) == (400, "request body is empty")
 
 
 async def test_a_body_beyond_the_limit_is_refused_with_413(tmp_path: Path) -> None:
-    async with serving(tmp_path) as harness:
+    async with serve_webhook(tmp_path) as harness:
         status = (await harness.post(b" " * (MAX_BYTES + 1))).json()["response"]["status"]
         assert (status["code"], status["reason"]) == (413, "RequestEntityTooLarge")
 
@@ -129,10 +129,12 @@ async def test_a_body_beyond_the_limit_is_refused_with_413(tmp_path: Path) -> No
 async def test_a_conversion_is_answered_and_counted_like_an_admission_request(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path, gizmos()) as harness:
-        good = await harness.post(conversions.review("v2", gizmo("v1", {})), "/convert-gizmo")
+    async with serve_webhook(tmp_path, create_gizmo_conversion()) as harness:
+        good = await harness.post(
+            conversions.build_review("v2", build_gizmo("v1", {})), "/convert-gizmo"
+        )
         assert good.json()["response"]["result"] == {"status": "Success"}
-        broken = conversions.review("v2", gizmo("v1", {"size": "big"}))
+        broken = conversions.build_review("v2", build_gizmo("v1", {"size": "big"}))
         bad = await harness.post(broken, "/convert-gizmo?timeout=30s")
         assert (bad.status_code, bad.json()["response"]["uid"]) == (200, conversions.UID)
         path = 'webhook="/convert-gizmo"'
@@ -144,7 +146,7 @@ async def test_a_conversion_is_answered_and_counted_like_an_admission_request(
 async def test_a_conversion_beyond_the_limit_is_refused_by_a_status_that_api_servers_show(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path, gizmos()) as harness:
+    async with serve_webhook(tmp_path, create_gizmo_conversion()) as harness:
         answer = await harness.post(b" " * (MAX_BYTES + 1), "/convert-gizmo")
         status = answer.json()
         assert (answer.status_code, status["kind"], status["code"]) == (413, "Status", 413)
@@ -152,19 +154,19 @@ async def test_a_conversion_beyond_the_limit_is_refused_by_a_status_that_api_ser
 
 
 async def test_an_unknown_path_is_not_found(tmp_path: Path) -> None:
-    async with serving(tmp_path) as harness:
-        assert (await harness.post(review(), "/other")).status_code == 404
+    async with serve_webhook(tmp_path) as harness:
+        assert (await harness.post(build_review(), "/other")).status_code == 404
 
 
 async def test_a_handler_that_raises_is_counted_as_a_panic(tmp_path: Path) -> None:
     async def fail(_: AdmissionRequest[Widget]) -> Answer:
         raise LookupError
 
-    async with serving(tmp_path, Webhook("/judge", fail, Widget)) as harness:
-        answer = await harness.post(review())
+    async with serve_webhook(tmp_path, Webhook("/judge", fail, Widget)) as harness:
+        answer = await harness.post(build_review())
         assert answer.json()["response"]["status"]["code"] == 500
         assert harness.count("controller_runtime_webhook_panics_total") == 1
-        assert (await harness.post(review())).status_code == 200
+        assert (await harness.post(build_review())).status_code == 200
 
 
 async def test_a_late_handler_answers_504_before_the_api_server_gives_up(tmp_path: Path) -> None:
@@ -175,11 +177,11 @@ async def test_a_late_handler_answers_504_before_the_api_server_gives_up(tmp_pat
         await anyio.sleep_forever()
         return Allowed()
 
-    async with serving(tmp_path, Webhook("/judge", sleep, Widget)) as harness:
+    async with serve_webhook(tmp_path, Webhook("/judge", sleep, Widget)) as harness:
         answers: list[httpx.Response] = []
 
         async def post() -> None:
-            answers.append(await harness.post(review(), "/judge?timeout=5s"))
+            answers.append(await harness.post(build_review(), "/judge?timeout=5s"))
 
         async with anyio.create_task_group() as group:
             group.start_soon(post)
@@ -192,17 +194,17 @@ async def test_a_late_handler_answers_504_before_the_api_server_gives_up(tmp_pat
 async def test_a_new_certificate_is_used_for_new_connections_and_open_ones_stay(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path) as harness:
+    async with serve_webhook(tmp_path) as harness:
         url = f"https://127.0.0.1:{harness.port}"
         async with httpx.AsyncClient(base_url=url, verify=harness.trust) as client:
-            assert (await client.post("/judge", content=review(), headers=JSON)).is_success
+            assert (await client.post("/judge", content=build_review(), headers=JSON)).is_success
             assert await harness.presented_name("first") == "first"
             put(tmp_path, harness.authority, "second")
             await harness.clock.advance(10)
             assert await harness.presented_name("second") == "second"
             # No name is sent for an address; the certificate is the new one all the same.
             assert await harness.presented_name("127.0.0.1") == "second"
-            kept = await client.post("/judge", content=review(), headers=JSON)
+            kept = await client.post("/judge", content=build_review(), headers=JSON)
             assert kept.extensions["network_stream"].get_extra_info("ssl_object") is not None
             assert kept.is_success
         assert harness.count("certwatcher_read_certificate_total") == 2
@@ -215,7 +217,7 @@ async def test_files_replaced_by_a_symlink_as_kubelet_does_it_are_read(tmp_path:
     (folder / "..data").symlink_to("..1")
     for name in ("tls.crt", "tls.key"):
         (folder / name).symlink_to(f"..data/{name}")
-    async with serving(folder) as harness:
+    async with serve_webhook(folder) as harness:
         assert await harness.presented_name("first") == "first"
         put(folder / "..2", harness.authority, "second")
         (folder / "..new").symlink_to("..2")
@@ -225,7 +227,7 @@ async def test_files_replaced_by_a_symlink_as_kubelet_does_it_are_read(tmp_path:
 
 
 async def test_a_pair_that_does_not_fit_together_replaces_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as harness:
+    async with serve_webhook(tmp_path) as harness:
         (tmp_path / "tls.key").write_bytes(harness.authority.sign_server("x").key)
         await harness.clock.advance(20)
         assert await harness.presented_name("first") == "first"
@@ -279,7 +281,7 @@ async def test_a_manager_serves_webhooks_before_its_caches_are_filled(tmp_path: 
         trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))
         async with httpx.AsyncClient(verify=trust) as client:
             url = f"https://127.0.0.1:{manager.webhook_port}/judge"
-            assert (await client.post(url, content=review(), headers=JSON)).is_success
+            assert (await client.post(url, content=build_review(), headers=JSON)).is_success
             ready = await client.get(f"http://127.0.0.1:{manager.health_port}/readyz?verbose")
             assert "[+]webhook-certificate ok" in ready.text
         group.cancel_scope.cancel()
@@ -296,7 +298,7 @@ async def test_a_kind_that_is_converted_here_does_not_keep_a_manager_from_being_
     # A Service leads to replicas that are ready: before one is, nothing can be converted.
     transport.forbidden["gizmos"] = ServerFailure(500, "", "conversion webhook failed")
     manager = Manager(transport, clock=VirtualClock(), options=options)
-    manager.add_webhook(gizmos())
+    manager.add_webhook(create_gizmo_conversion())
     gizmo_informer, _ = manager.informer(GIZMOS), manager.informer(WIDGETS)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
@@ -337,10 +339,10 @@ async def test_before_there_is_a_certificate_connections_and_readiness_fail() ->
         url = f"https://127.0.0.1:{port}/judge"
         async with httpx.AsyncClient(verify=trust) as client:
             with pytest.raises(httpx.ConnectError):
-                await client.post(url, content=review(), headers=JSON)
+                await client.post(url, content=build_review(), headers=JSON)
             pair = authority.sign_server("127.0.0.1")
             assert holder.replace(pair.certificate, pair.key)
-            assert (await client.post(url, content=review(), headers=JSON)).is_success
+            assert (await client.post(url, content=build_review(), headers=JSON)).is_success
     assert holder.check().run() is None
 
 

@@ -13,11 +13,11 @@ from controller.errors import Cause
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
 from controller.webhooks.webhook import DeadlineExceeded, compute_handler_seconds
 from tests.clock import VirtualClock
-from tests.controller.webhooks.reviews import UID, allow, ask, response, review
-from tests.controller.widgets import Widget, widget, wire
+from tests.controller.webhooks.reviews import UID, allow, ask, build_review, read_response
+from tests.controller.widgets import Widget, build_widget, encode_widget
 
 
-def answering(answer: Any, *, mutating: bool = False) -> Webhook[Widget]:
+def create_answering_webhook(answer: Any, *, mutating: bool = False) -> Webhook[Widget]:
     async def handle(_: AdmissionRequest[Widget]) -> Answer:
         if isinstance(answer, Exception):
             raise answer
@@ -39,7 +39,9 @@ async def read_request(body: bytes) -> AdmissionRequest[Widget]:
 
 async def test_a_handler_sees_the_write_typed_and_as_bytes() -> None:
     request = await read_request(
-        review(operation="UPDATE", oldObject=wire(widget("a", 1, color="blue")))
+        build_review(
+            operation="UPDATE", oldObject=encode_widget(build_widget("a", 1, color="blue"))
+        )
     )
     assert (request.uid, request.operation, str(request.key)) == (UID, "UPDATE", "default/a")
     assert request.kind.kind == "Widget"
@@ -54,7 +56,9 @@ async def test_a_handler_sees_the_write_typed_and_as_bytes() -> None:
 
 async def test_a_deletion_has_only_the_stored_object() -> None:
     request = await read_request(
-        review(operation="DELETE", object=None, oldObject=wire(widget("a", 1)))
+        build_review(
+            operation="DELETE", object=None, oldObject=encode_widget(build_widget("a", 1))
+        )
     )
     assert request.object is None
     assert request.objectBytes == b""
@@ -65,20 +69,24 @@ async def test_a_webhook_of_bytes_gets_the_json_itself() -> None:
     async def handle(request: AdmissionRequest[bytes]) -> Answer:
         return Denied((request.object or b"").decode())
 
-    answered = await response(Webhook("/judge", handle, bytes), review(object={"any": [1]}))
+    answered = await read_response(
+        Webhook("/judge", handle, bytes), build_review(object={"any": [1]})
+    )
     assert answered["status"]["message"] == '{"any":[1]}'
 
 
 async def test_the_answer_repeats_the_uid_and_the_version_it_was_asked_in() -> None:
     for version in ("v1", "v1beta1"):
-        answer = await ask(Webhook("/judge", allow, Widget), review(version))
+        answer = await ask(Webhook("/judge", allow, Widget), build_review(version))
         assert answer["apiVersion"] == f"admission.k8s.io/{version}"
         assert (answer["response"]["uid"], answer["response"]["allowed"]) == (UID, True)
 
 
 async def test_a_refusal_names_the_object_and_every_field_at_fault() -> None:
     causes = [Cause("spec.size", "FieldValueInvalid", "must be even")]
-    answered = await response(answering(Denied.invalid("size is odd", *causes)), review())
+    answered = await read_response(
+        create_answering_webhook(Denied.invalid("size is odd", *causes)), build_review()
+    )
     assert answered["allowed"] is False
     status = answered["status"]
     assert (status["code"], status["reason"], status["message"]) == (422, "Invalid", "size is odd")
@@ -95,17 +103,19 @@ async def test_a_refusal_names_the_object_and_every_field_at_fault() -> None:
 async def test_an_invalid_write_without_causes_is_refused_so_that_kubectl_shows_the_message() -> (
     None
 ):
-    answered = await response(answering(Denied.invalid("size is odd")), review())
+    answered = await read_response(
+        create_answering_webhook(Denied.invalid("size is odd")), build_review()
+    )
     status = answered["status"]
     assert (status["reason"], status["message"]) == ("Invalid", "size is odd")
     assert status["details"] == {}
-    other = await response(answering(Denied("no")), review())
+    other = await read_response(create_answering_webhook(Denied("no")), build_review())
     assert other["status"]["details"]["name"] == "a"
 
 
 async def test_a_patch_goes_out_as_base64_of_a_json_patch() -> None:
     answer = Patched.between({"spec": {}}, {"spec": {"size": 1}})
-    answered = await response(answering(answer, mutating=True), review())
+    answered = await read_response(create_answering_webhook(answer, mutating=True), build_review())
     assert (answered["allowed"], answered["patchType"]) == (True, "JSONPatch")
     assert msgspec.json.decode(b64decode(answered["patch"])) == [
         {"op": "add", "path": "/spec/size", "value": 1}
@@ -113,7 +123,9 @@ async def test_a_patch_goes_out_as_base64_of_a_json_patch() -> None:
 
 
 async def test_an_answer_with_an_empty_patch_has_no_patch_field() -> None:
-    answered = await response(answering(Patched.between({}, {}), mutating=True), review())
+    answered = await read_response(
+        create_answering_webhook(Patched.between({}, {}), mutating=True), build_review()
+    )
     assert answered["allowed"] is True
     assert not {"patch", "patchType"} & answered.keys()
 
@@ -133,41 +145,45 @@ async def test_an_answer_with_an_empty_patch_has_no_patch_field() -> None:
     ],
 )
 async def test_a_body_that_is_no_admission_review_is_refused_with_400(body: bytes) -> None:
-    answered = await response(Webhook("/judge", allow, Widget), body)
+    answered = await read_response(Webhook("/judge", allow, Widget), body)
     assert (answered["allowed"], answered["status"]["code"]) == (False, 400)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 async def test_random_bodies_are_refused(body: bytes) -> None:
-    answered = await response(Webhook("/judge", allow, Widget), body)
+    answered = await read_response(Webhook("/judge", allow, Widget), body)
     assert answered["allowed"] is False
 
 
 async def test_a_request_that_cannot_be_decoded_is_refused_with_its_uid() -> None:
-    answered = await response(Webhook("/judge", allow, Widget), review(operation="STEAL"))
+    answered = await read_response(
+        Webhook("/judge", allow, Widget), build_review(operation="STEAL")
+    )
     assert (answered["uid"], answered["status"]["code"]) == (UID, 400)
 
 
 async def test_a_new_object_that_cannot_be_decoded_is_refused_with_the_field() -> None:
-    body = {**wire(widget("a", 1)), "spec": {"size": "big"}}
-    answered = await response(Webhook("/judge", allow, Widget), review(object=body))
+    body = {**encode_widget(build_widget("a", 1)), "spec": {"size": "big"}}
+    answered = await read_response(Webhook("/judge", allow, Widget), build_review(object=body))
     assert (answered["uid"], answered["status"]["code"]) == (UID, 400)
     assert "$.spec.size" in answered["status"]["message"]
 
 
 async def test_a_broken_stored_object_can_still_be_repaired_and_deleted() -> None:
-    broken = {**wire(widget("a", 1)), "spec": {"size": "big"}}
-    request = await read_request(review(operation="UPDATE", oldObject=broken))
+    broken = {**encode_widget(build_widget("a", 1)), "spec": {"size": "big"}}
+    request = await read_request(build_review(operation="UPDATE", oldObject=broken))
     assert request.oldObject is None
     assert "$.spec.size" in request.oldObjectError
     assert (
-        await read_request(review(operation="DELETE", object=None, oldObject=broken))
+        await read_request(build_review(operation="DELETE", object=None, oldObject=broken))
     ).object is None
 
 
 async def test_a_handler_that_raises_refuses_with_500_without_the_reason() -> None:
-    answered = await response(answering(RuntimeError("password is 1234")), review())
+    answered = await read_response(
+        create_answering_webhook(RuntimeError("password is 1234")), build_review()
+    )
     assert (answered["allowed"], answered["uid"], answered["status"]["code"]) == (False, UID, 500)
     assert "1234" not in answered["status"]["message"]
     assert UID in answered["status"]["message"]
@@ -175,7 +191,7 @@ async def test_a_handler_that_raises_refuses_with_500_without_the_reason() -> No
 
 @pytest.mark.parametrize("answer", [None, True, Patched([{"op": "remove", "path": "/a"}])])
 async def test_an_answer_that_a_webhook_may_not_give_refuses_with_500(answer: object) -> None:
-    answered = await response(answering(answer), review())
+    answered = await read_response(create_answering_webhook(answer), build_review())
     assert (answered["allowed"], answered["status"]["code"]) == (False, 500)
 
 
@@ -189,7 +205,7 @@ async def test_a_handler_that_takes_too_long_leaves_the_decision_to_the_failure_
 
     async def answer() -> None:
         try:
-            await Webhook("/judge", sleep, Widget).answer(review(), clock, 9)
+            await Webhook("/judge", sleep, Widget).answer(build_review(), clock, 9)
         except DeadlineExceeded as error:
             late.append(error)
 
@@ -213,13 +229,15 @@ def test_the_deadline_of_a_handler_is_nine_tenths_of_the_api_server_s_timeout() 
 
 async def test_warnings_are_kept_to_what_the_api_server_passes_on() -> None:
     warnings = ["two\nlines", "x" * 300, "", *["y" * 250] * 20]
-    answered = await response(answering(Allowed(warnings)), review())
+    answered = await read_response(create_answering_webhook(Allowed(warnings)), build_review())
     kept = answered["warnings"]
     assert kept[0] == "two lines"
     assert kept[1] == "x" * 255 + "…"
     assert sum(len(warning) for warning in kept) <= 4096
     assert all(len(warning) <= 256 for warning in kept)
-    assert "warnings" in await response(answering(Denied("no", warnings=["why"])), review())
+    assert "warnings" in await read_response(
+        create_answering_webhook(Denied("no", warnings=["why"])), build_review()
+    )
 
 
 def test_a_refusal_needs_the_code_of_an_error() -> None:

@@ -11,7 +11,7 @@ import pytest
 from envtest import ControlPlane, parse_token_file
 from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.admission.exchange import Stage
-from tests.envtest.admission.hooks import Hook, hook_server
+from tests.envtest.admission.hooks import Hook, serve_hook
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts" / "admission"
 RECORDED: dict[str, Any] = json.loads((DATA / "admission.json").read_text(encoding="utf-8"))
@@ -48,5 +48,5 @@ def stage(client: httpx.AsyncClient, hook: Hook) -> Stage:
 
 @pytest.fixture
 async def hook() -> AsyncIterator[Hook]:
-    async with hook_server() as started:
+    async with serve_hook() as started:
         yield started

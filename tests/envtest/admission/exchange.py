@@ -22,7 +22,7 @@ _serial = itertools.count(1)
 Body = dict[str, Any]
 
 
-def collection(body: Body) -> str:
+def build_collection_path(body: Body) -> str:
     """Return the path of a configuration's collection."""
     return f"{GROUP}/{body['kind'].lower()}s"
 
@@ -42,11 +42,11 @@ class Stage:
         self._present = []
         self._hook.replies = {}
         marks = set()
-        for body in (*configurations, _canary("Mutating"), _canary("Validating")):
+        for body in (*configurations, _build_canary("Mutating"), _build_canary("Validating")):
             ready = self._filled_in(body)
-            answer = await self._client.post(collection(ready), json=ready)
+            answer = await self._client.post(build_collection_path(ready), json=ready)
             assert answer.status_code == 201, answer.text
-            self._present.append(f"{collection(ready)}/{ready['metadata']['name']}")
+            self._present.append(f"{build_collection_path(ready)}/{ready['metadata']['name']}")
             marks |= set(re.findall(r"/canary/\d+", json.dumps(ready)))
         with anyio.fail_after(SECONDS):
             while not marks <= self._hook.in_force:
@@ -106,8 +106,8 @@ class Stage:
         return json.loads(encoded)
 
 
-def _canary(kind: str) -> Body:
-    """Return a configuration that tells by its call that those before it are in force."""
+def _build_canary(kind: str) -> Body:
+    """Return a configuration whose call shows that all earlier configurations are in force."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{kind}WebhookConfiguration",

@@ -81,8 +81,8 @@ def _answer_review(review: dict[str, Any], response: dict[str, Any]) -> web.Resp
 
 
 @asynccontextmanager
-async def hook_server(*hosts: str) -> AsyncIterator[Hook]:
-    """Run a webhook server with a certificate of its own, for 127.0.0.1 unless others are told."""
+async def serve_hook(*hosts: str) -> AsyncIterator[Hook]:
+    """Run a webhook server with its own certificate, for `hosts`, by default for 127.0.0.1."""
     authority = Authority.create()
     hook = Hook(authority)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -25,7 +25,7 @@ def entry(path: str, **members: Any) -> Body:
     }
 
 
-def configuration(kind: str, *entries: Body, name: str = "lab") -> Body:
+def build_configuration(kind: str, *entries: Body, name: str = "lab") -> Body:
     """Return a Validating or Mutating configuration."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -10,7 +10,7 @@ from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from tests.envtest.admission.conftest import DATA
 from tests.envtest.admission.exchange import Stage
-from tests.envtest.replay import differences
+from tests.envtest.replay import list_differences
 
 SCENARIOS = ("configurations", "failures", "matching", "mutation", "operations")
 # scenario/step -> why the exchange is not the recorded one.
@@ -33,7 +33,7 @@ async def play(stage: Stage, steps: list[dict[str, Any]]) -> dict[str, list[str]
         if step.get("unordered"):
             got["reviews"].sort(key=lambda review: str(review["path"]))
         recorded = {name: step[name] for name in ("reviews", "response")}
-        if problems := differences(recorded, got):
+        if problems := list_differences(recorded, got):
             wrong[step["id"]] = problems
     return wrong
 

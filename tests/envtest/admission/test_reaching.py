@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from envtest.settings import read_settings
 from tests.envtest.admission.exchange import Stage
-from tests.envtest.admission.hooks import Hook, hook_server
-from tests.envtest.admission.samples import configuration, entry
+from tests.envtest.admission.hooks import Hook, serve_hook
+from tests.envtest.admission.samples import build_configuration, entry
 
 WIDGETS = "/apis/lab.example.com/v1/namespaces/lab/widgets?dryRun=All"
 WIDGET = {
@@ -31,9 +31,9 @@ WIDGET = {
 }
 
 
-async def message(client: httpx.AsyncClient, stage: Stage, **where: Any) -> str:
-    """Return how a write is refused whose webhook is there."""
-    await stage.configure(configuration("Validating", entry("/v", clientConfig=where)))
+async def read_refusal_message(client: httpx.AsyncClient, stage: Stage, **where: Any) -> str:
+    """Return the message that refuses a write whose webhook has the clientConfig `where`."""
+    await stage.configure(build_configuration("Validating", entry("/v", clientConfig=where)))
     answer = await client.post(WIDGETS, json=WIDGET)
     assert answer.status_code == 500, answer.text
     return str(answer.json()["message"])
@@ -42,7 +42,7 @@ async def message(client: httpx.AsyncClient, stage: Stage, **where: Any) -> str:
 async def test_a_service_with_an_external_name_leads_to_the_hook(
     client: httpx.AsyncClient,
 ) -> None:
-    async with hook_server("hook.lab.svc", "127.0.0.1") as hook:
+    async with serve_hook("hook.lab.svc", "127.0.0.1") as hook:
         spec = {"type": "ExternalName", "externalName": "localhost"}
         service = {"metadata": {"name": "hook"}, "spec": spec}
         await client.post("/api/v1/namespaces/lab/services", json=service)
@@ -50,7 +50,7 @@ async def test_a_service_with_an_external_name_leads_to_the_hook(
         reference = {"name": "hook", "namespace": "lab", "path": "/deep/down", "port": port}
         where = {"service": reference, "caBundle": "<ca>"}
         stage = Stage(client, hook)
-        await stage.configure(configuration("Validating", entry("/v", clientConfig=where)))
+        await stage.configure(build_configuration("Validating", entry("/v", clientConfig=where)))
         answer = await client.post(WIDGETS, json=WIDGET)
 
         assert answer.status_code == 201
@@ -65,8 +65,8 @@ async def test_a_certificate_that_signs_itself_is_trusted_where_the_bundle_has_i
     now = datetime.datetime.now(datetime.UTC)
     day = datetime.timedelta(days=1)
     names = [x509.IPAddress(IPv4Address("127.0.0.1"))]
-    async with self_signed_server(now - day, now + day, names) as (url, bundle):
-        refused = await message(client, stage, url=url, caBundle=bundle)
+    async with serve_self_signed(now - day, now + day, names) as (url, bundle):
+        refused = await read_refusal_message(client, stage, url=url, caBundle=bundle)
 
     # It was reached; it only has nothing to say.
     assert "failed to call webhook: " in refused
@@ -79,7 +79,7 @@ async def test_a_certificate_that_signs_itself_is_trusted_where_the_bundle_has_i
 async def test_an_answer_without_end_is_cut_off(
     client: httpx.AsyncClient, stage: Stage, hook: Hook
 ) -> None:
-    await stage.configure(configuration("Validating", entry("/v")))
+    await stage.configure(build_configuration("Validating", entry("/v")))
     hook.replies = {"/v": {"text": "x" * (9 * 1024 * 1024), "type": "application/json"}}
     answer = await client.post(WIDGETS, json=WIDGET)
 
@@ -87,7 +87,7 @@ async def test_an_answer_without_end_is_cut_off(
 
 
 @asynccontextmanager
-async def self_signed_server(
+async def serve_self_signed(
     start: datetime.datetime, end: datetime.datetime, names: Sequence[x509.GeneralName]
 ) -> AsyncIterator[tuple[str, str]]:
     """Run a server with a self-signed certificate; yield a URL of it and the caBundle."""

@@ -23,7 +23,7 @@ REPLIES: dict[str, dict[str, Any]] = {
 }
 
 
-def configuration(step: str) -> dict[str, Any]:
+def build_recorded_configuration(step: str) -> dict[str, Any]:
     """Return the configuration that was in force at a step."""
     body = copy.deepcopy(RECORDED["webhook"])
     webhook = body["webhooks"][0]
@@ -46,7 +46,7 @@ async def test_webhooks_are_called_and_enforced_as_by_the_real_server(
     wrong: dict[str, Any] = {}
     in_force: dict[str, Any] = {}
     for step in RECORDED["steps"]:
-        if in_force != (expected := configuration(step["id"])):
+        if in_force != (expected := build_recorded_configuration(step["id"])):
             await stage.configure(expected)
             in_force = expected
         got = await stage.exchange(step["request"], {"/hook": REPLIES[step["hookAnswers"]]})

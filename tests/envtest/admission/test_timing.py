@@ -6,12 +6,12 @@ import pytest
 
 from tests.envtest.admission.exchange import Body, Stage
 from tests.envtest.admission.hooks import Hook, deny
-from tests.envtest.admission.samples import CONFIGMAPS, configuration, entry
+from tests.envtest.admission.samples import CONFIGMAPS, build_configuration, entry
 
 WIDGETS = "/apis/lab.example.com/v1/namespaces/lab/widgets"
 
 
-def widget(name: str) -> Body:
+def build_widget(name: str) -> Body:
     """Return a widget."""
     return {
         "apiVersion": "lab.example.com/v1",
@@ -24,14 +24,14 @@ def widget(name: str) -> Body:
 async def test_a_changed_configuration_counts_and_a_removed_one_does_not(
     client: httpx.AsyncClient, stage: Stage, hook: Hook
 ) -> None:
-    await stage.configure(configuration("Validating", entry("/a")))
+    await stage.configure(build_configuration("Validating", entry("/a")))
     hook.replies = {"/a": deny(message="no"), "/b": deny(message="not here either")}
-    first = await client.post(WIDGETS, json=widget("one"))
-    await stage.configure(configuration("Validating", entry("/b")))
+    first = await client.post(WIDGETS, json=build_widget("one"))
+    await stage.configure(build_configuration("Validating", entry("/b")))
     hook.replies = {"/a": deny(message="no"), "/b": deny(message="not here either")}
-    second = await client.post(WIDGETS, json=widget("one"))
+    second = await client.post(WIDGETS, json=build_widget("one"))
     await stage.configure()
-    third = await client.post(WIDGETS, json=widget("one"))
+    third = await client.post(WIDGETS, json=build_widget("one"))
 
     assert first.json()["message"].endswith(": no")
     assert second.json()["message"].endswith(": not here either")
@@ -42,7 +42,7 @@ async def test_validating_hooks_are_asked_at_once(
     client: httpx.AsyncClient, stage: Stage, hook: Hook
 ) -> None:
     await stage.configure(
-        configuration("Validating", *(entry(f"/v{number}") for number in range(3)))
+        build_configuration("Validating", *(entry(f"/v{number}") for number in range(3)))
     )
     all_asked = anyio.Event()
 
@@ -52,7 +52,7 @@ async def test_validating_hooks_are_asked_at_once(
         await all_asked.wait()
 
     hook.meanwhile = wait_for_the_others
-    answer = await client.post(WIDGETS, json=widget("together"))
+    answer = await client.post(WIDGETS, json=build_widget("together"))
 
     assert answer.status_code == 201
 
@@ -67,7 +67,7 @@ async def settings(client: httpx.AsyncClient, stage: Stage) -> str:
         "operations": ["UPDATE", "DELETE"],
         "resources": ["configmaps"],
     }
-    await stage.configure(configuration("Validating", entry("/v", rules=[rule])))
+    await stage.configure(build_configuration("Validating", entry("/v", rules=[rule])))
     return f"{CONFIGMAPS}/c"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
-from tests.envtest.conftest import admin_client
+from tests.envtest.conftest import create_admin_client
 
 
 @pytest.fixture
@@ -20,5 +20,5 @@ async def plane() -> AsyncIterator[Plane]:
 @pytest.fixture
 async def http(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
     """The administrator's client."""
-    async with admin_client(plane) as client:
+    async with create_admin_client(plane) as client:
         yield client

@@ -22,8 +22,10 @@ _SIZES: dict[str, Any] = {
 _SELECTABLE = {"v1": [".spec.maker"], "v2": [".spec.maker", ".status.turns"]}
 
 
-def crd(*, storage: str = "v1", conversion: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The definition of gears."""
+def build_gear_definition(
+    *, storage: str = "v1", conversion: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of gears; `storage` is the version that is stored."""
     versions = [
         {
             "name": name,
@@ -60,8 +62,8 @@ def crd(*, storage: str = "v1", conversion: dict[str, Any] | None = None) -> dic
     }
 
 
-def gear(name: str, size: Any = "3mm", version: str = "v1", **spec: Any) -> dict[str, Any]:
-    """A gear."""
+def build_gear(name: str, size: Any = "3mm", version: str = "v1", **spec: Any) -> dict[str, Any]:
+    """Return a gear with a size in the form of its version."""
     return {
         "apiVersion": f"{GROUP}/{version}",
         "kind": "Gear",

@@ -8,13 +8,21 @@ import pytest
 
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
-from tests.envtest.definitions.gears import DEFINITION, DEFINITIONS, GROUP, V1, V2, crd, gear
+from tests.envtest.definitions.gears import (
+    DEFINITION,
+    DEFINITIONS,
+    GROUP,
+    V1,
+    V2,
+    build_gear,
+    build_gear_definition,
+)
 from tests.polling import until
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-def _spec(definition: dict[str, Any], version: int = 0) -> dict[str, Any]:
+def _get_spec_schema(definition: dict[str, Any], version: int = 0) -> dict[str, Any]:
     schema = definition["spec"]["versions"][version]["schema"]["openAPIV3Schema"]
     spec: dict[str, Any] = schema["properties"]["spec"]
     return spec
@@ -24,18 +32,18 @@ def _read_warning(answer: httpx.Response) -> str:
     return str(answer.headers.get("Warning", ""))
 
 
-async def test_a_value_that_a_new_schema_refuses_may_stay_but_not_be_added(
+async def test_a_stored_value_that_a_new_schema_refuses_may_stay_and_no_object_may_get_one(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    await http.post(V1, json=gear("a", maker="acme"))
-    stricter = crd()
-    _spec(stricter)["properties"]["maker"] = {"type": "string", "enum": ["other"]}
+    await plane.install_crds([build_gear_definition()])
+    await http.post(V1, json=build_gear("a", maker="acme"))
+    stricter = build_gear_definition()
+    _get_spec_schema(stricter)["properties"]["maker"] = {"type": "string", "enum": ["other"]}
     await plane.install_crds([stricter])
 
     kept = await http.patch(f"{V1}/a", json={"spec": {"size": "4mm"}}, headers=MERGE)
     moved = await http.patch(f"{V1}/a", json={"spec": {"maker": "third"}}, headers=MERGE)
-    response = await http.post(V1, json=gear("b", maker="acme"))
+    response = await http.post(V1, json=build_gear("b", maker="acme"))
 
     assert (kept.status_code, kept.json()["spec"]["size"]) == (200, "4mm")
     assert (moved.status_code, response.status_code) == (422, 422)
@@ -44,11 +52,11 @@ async def test_a_value_that_a_new_schema_refuses_may_stay_but_not_be_added(
 async def test_a_rule_that_an_unchanged_value_breaks_is_a_warning(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    await http.post(V1, json=gear("a", maker="acme"))
-    stricter = crd()
+    await plane.install_crds([build_gear_definition()])
+    await http.post(V1, json=build_gear("a", maker="acme"))
+    stricter = build_gear_definition()
     rule = {"rule": "self.size() < 3", "message": "too long a name"}
-    _spec(stricter)["properties"]["maker"]["x-kubernetes-validations"] = [rule]
+    _get_spec_schema(stricter)["properties"]["maker"]["x-kubernetes-validations"] = [rule]
     await plane.install_crds([stricter])
 
     kept = await http.patch(f"{V1}/a", json={"spec": {"size": "4mm"}}, headers=MERGE)
@@ -63,10 +71,10 @@ async def test_a_rule_that_an_unchanged_value_breaks_is_a_warning(
 async def test_a_new_default_shows_in_old_objects_and_a_lost_field_does_not(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    await http.post(V1, json=gear("a", maker="acme"))
-    changed = crd()
-    spec = _spec(changed)
+    await plane.install_crds([build_gear_definition()])
+    await http.post(V1, json=build_gear("a", maker="acme"))
+    changed = build_gear_definition()
+    spec = _get_spec_schema(changed)
     spec["properties"] = {"size": {"type": "string"}, "teeth": {"type": "integer", "default": 12}}
     del changed["spec"]["versions"][0]["selectableFields"]
     await plane.install_crds([changed])
@@ -77,8 +85,8 @@ async def test_a_new_default_shows_in_old_objects_and_a_lost_field_does_not(
 async def test_a_version_that_may_still_be_stored_cannot_be_removed(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    await plane.install_crds([crd(storage="v2")])
+    await plane.install_crds([build_gear_definition()])
+    await plane.install_crds([build_gear_definition(storage="v2")])
     current = (await http.get(DEFINITION)).json()
     assert current["status"]["storedVersions"] == ["v1", "v2"]
     without = copy.deepcopy(current)
@@ -95,28 +103,28 @@ async def test_a_version_that_may_still_be_stored_cannot_be_removed(
     without["status"] = migrated.json()["status"]
     accepted = await http.put(DEFINITION, json=without)
     assert accepted.status_code == 200, accepted.text
-    assert await _status_of(http, V1, 404) == 404
+    assert await _wait_for_status_code(http, V1, 404) == 404
 
 
-async def test_a_version_that_is_not_served_is_not_there(
+async def test_a_version_that_is_no_longer_served_answers_404(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    await http.post(V1, json=gear("a"))
-    hidden = crd()
+    await plane.install_crds([build_gear_definition()])
+    await http.post(V1, json=build_gear("a"))
+    hidden = build_gear_definition()
     hidden["spec"]["versions"][0]["served"] = False
     await plane.install_crds([hidden])
 
-    assert await _status_of(http, V1, 404) == 404
-    assert await _status_of(http, f"/apis/{GROUP}/v1", 404) == 404
-    assert await _status_of(http, f"{V2}/a", 200) == 200
+    assert await _wait_for_status_code(http, V1, 404) == 404
+    assert await _wait_for_status_code(http, f"/apis/{GROUP}/v1", 404) == 404
+    assert await _wait_for_status_code(http, f"{V2}/a", 200) == 200
     assert (await http.get(f"{V2}/a")).json()["apiVersion"] == f"{GROUP}/v2"
 
 
 async def test_a_deprecated_version_warns_with_its_own_words_or_the_usual_ones(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    old = crd()
+    old = build_gear_definition()
     old["spec"]["versions"][0] |= {"deprecated": True, "deprecationWarning": "use v2 of gears"}
     await plane.install_crds([old])
     assert _read_warning(await http.get(V1)) == '299 - "use v2 of gears"'
@@ -128,15 +136,16 @@ async def test_a_deprecated_version_warns_with_its_own_words_or_the_usual_ones(
     assert _read_warning(await http.get(V2)) == ""
 
 
-def _other(plural: str = "wheels", **names: Any) -> dict[str, Any]:
-    other = crd()
+def _build_wheel_definition(plural: str = "wheels", **names: Any) -> dict[str, Any]:
+    """Return a definition of wheels in the group of the gears; `names` are added to its names."""
+    other = build_gear_definition()
     other["metadata"]["name"] = f"{plural}.{GROUP}"
     other["spec"]["names"] = {"plural": plural, "kind": "Wheel", **names}
     return other
 
 
-async def _status_of(http: httpx.AsyncClient, path: str, expected: int) -> int:
-    """Wait until the status code of a GET is the wanted one; return it.
+async def _wait_for_status_code(http: httpx.AsyncClient, path: str, expected: int) -> int:
+    """Wait until a GET is answered with the status code `expected`; return that code.
 
     On a real server a controller writes conditions, and serves or ends a kind, a little later.
     """
@@ -147,21 +156,26 @@ async def _status_of(http: httpx.AsyncClient, path: str, expected: int) -> int:
     return await until(look, lambda code: code == expected)
 
 
-async def _wait_until_established(
+async def _wait_for_established_status(
     http: httpx.AsyncClient, name: str, expected: str
 ) -> dict[str, tuple[str, str, str]]:
-    """Return the conditions of a definition once Established is as wanted."""
+    """Wait until the condition Established has the status `expected`; return all conditions.
 
-    def is_settled(conditions_by_name: dict[str, tuple[str, str, str]]) -> bool:
-        status, reason, _ = conditions_by_name.get("Established", ("", "", ""))
+    The reason Installing does not count: the server gives a new definition that reason for a few
+    seconds, before it serves the kind.
+    """
+
+    def has_expected_status(conditions_by_type: dict[str, tuple[str, str, str]]) -> bool:
+        status, reason, _ = conditions_by_type.get("Established", ("", "", ""))
         return status == expected and reason != "Installing"
 
-    return await until(lambda: _conditions(http, name), is_settled)
+    return await until(lambda: _read_conditions(http, name), has_expected_status)
 
 
-async def _conditions(
+async def _read_conditions(
     http: httpx.AsyncClient, name: str, group: str = GROUP
 ) -> dict[str, tuple[str, str, str]]:
+    """Return status, reason and message of a definition's conditions, by type."""
     status = (await http.get(f"{DEFINITIONS}/{name}.{group}")).json().get("status", {})
     return {
         condition["type"]: (condition["status"], condition["reason"], condition["message"])
@@ -169,14 +183,16 @@ async def _conditions(
     }
 
 
-async def test_names_that_another_definition_holds_are_waited_for(
+async def test_a_definition_is_established_once_its_names_are_free(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    response = await http.post(DEFINITIONS, json=_other(kind="Gear", shortNames=["gear"]))
+    await plane.install_crds([build_gear_definition()])
+    response = await http.post(
+        DEFINITIONS, json=_build_wheel_definition(kind="Gear", shortNames=["gear"])
+    )
     assert response.status_code == 201, response.text
 
-    assert await _wait_until_established(http, "wheels", "False") == {
+    assert await _wait_for_established_status(http, "wheels", "False") == {
         "NamesAccepted": ("False", "ListKindConflict", '"GearList" is already in use'),
         "Established": ("False", "NotAccepted", "not all names are accepted"),
     }
@@ -184,24 +200,24 @@ async def test_names_that_another_definition_holds_are_waited_for(
 
     await http.delete(DEFINITION)
 
-    established_at = await _wait_until_established(http, "wheels", "True")
+    established_at = await _wait_for_established_status(http, "wheels", "True")
     assert {kind: status for kind, (status, _, _) in established_at.items()} == {
         "NamesAccepted": "True",
         "Established": "True",
     }
-    assert await _status_of(http, f"/apis/{GROUP}/v1/wheels", 200) == 200
+    assert await _wait_for_status_code(http, f"/apis/{GROUP}/v1/wheels", 200) == 200
 
 
 async def test_a_served_kind_keeps_its_names_when_it_asks_for_taken_ones(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd(), _other(shortNames=["wh"])])
+    await plane.install_crds([build_gear_definition(), _build_wheel_definition(shortNames=["wh"])])
     path = f"{DEFINITIONS}/wheels.{GROUP}"
     change = {"spec": {"names": {"shortNames": ["gear", "wh"]}}}
     assert (await http.patch(path, json=change, headers=MERGE)).status_code == 200
 
     served_names = await until(
-        lambda: _conditions(http, "wheels"),
+        lambda: _read_conditions(http, "wheels"),
         lambda conditions: conditions["NamesAccepted"][0] == "False",
     )
     assert served_names["NamesAccepted"] == (
@@ -218,11 +234,11 @@ async def test_a_served_kind_keeps_its_names_when_it_asks_for_taken_ones(
 async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    held_gear = gear("held")
+    await plane.install_crds([build_gear_definition()])
+    held_gear = build_gear("held")
     held_gear["metadata"]["finalizers"] = ["example.com/wait"]
     await http.post(V1, json=held_gear)
-    await http.post(V1, json=gear("free"))
+    await http.post(V1, json=build_gear("free"))
 
     await http.delete(DEFINITION)
 
@@ -233,9 +249,9 @@ async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
     remaining = await until(items, lambda items: len(items) == 1)
     assert [gear_left["metadata"]["name"] for gear_left in remaining] == ["held"]
     assert remaining[0]["metadata"]["deletionTimestamp"]
-    conditions = await _conditions(http, "gears")
+    conditions = await _read_conditions(http, "gears")
     assert conditions["Terminating"][:2] == ("True", "InstanceDeletionInProgress")
-    refused = await http.post(V1, json=gear("late"))
+    refused = await http.post(V1, json=build_gear("late"))
     assert (refused.status_code, refused.json()["message"]) == (
         403,
         (
@@ -244,14 +260,14 @@ async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
         ),
     )
     await http.patch(f"{V1}/held", json={"metadata": {"finalizers": None}}, headers=MERGE)
-    assert await _status_of(http, DEFINITION, 404) == 404
-    assert await _status_of(http, V1, 404) == 404
+    assert await _wait_for_status_code(http, DEFINITION, 404) == 404
+    assert await _wait_for_status_code(http, V1, 404) == 404
 
 
 async def test_a_definition_in_a_group_of_kubernetes_says_who_approved_it(
     http: httpx.AsyncClient,
 ) -> None:
-    approved = crd()
+    approved = build_gear_definition()
     group = "gears.networking.k8s.io"
     approved["metadata"] = {
         "name": f"gears.{group}",
@@ -262,7 +278,7 @@ async def test_a_definition_in_a_group_of_kubernetes_says_who_approved_it(
     assert response.status_code == 201, response.text
     policy = "KubernetesAPIApprovalPolicyConformant"
     shown_conditions = await until(
-        lambda: _conditions(http, "gears", group),
+        lambda: _read_conditions(http, "gears", group),
         lambda shown_conditions: policy in shown_conditions,
     )
     assert shown_conditions[policy] == (
@@ -272,11 +288,11 @@ async def test_a_definition_in_a_group_of_kubernetes_says_who_approved_it(
     )
 
 
-async def test_an_entry_of_managed_fields_has_to_name_a_manager_that_can_be_one(
+async def test_an_entry_of_managed_fields_with_a_manager_of_129_bytes_is_refused(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
-    await plane.install_crds([crd()])
-    body = (await http.post(V1, json=gear("a"))).json()
+    await plane.install_crds([build_gear_definition()])
+    body = (await http.post(V1, json=build_gear("a"))).json()
     (entry,) = body["metadata"]["managedFields"]
     body["metadata"]["managedFields"] = [{**entry, "manager": "m" * 129}]
 
@@ -302,9 +318,9 @@ async def test_a_conversion_webhook_is_not_called_and_a_warning_says_so(
     webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
     conversion = {"strategy": "Webhook", "webhook": webhook}
 
-    response = await http.post(DEFINITIONS, json=crd(conversion=conversion))
+    response = await http.post(DEFINITIONS, json=build_gear_definition(conversion=conversion))
 
     assert response.status_code == 201, response.text
     assert "conversion webhooks are not called" in response.headers["warning"]
-    assert (await _conditions(http, "gears"))["Established"][0] == "True"
+    assert (await _read_conditions(http, "gears"))["Established"][0] == "True"
     assert (await http.get(V1)).status_code == 200

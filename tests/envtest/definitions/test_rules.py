@@ -104,7 +104,7 @@ REFUSED = {
 }
 
 
-def definition(*rules: dict[str, Any], on: str = "") -> dict[str, Any]:
+def build_rule_definition(*rules: dict[str, Any], on: str = "") -> dict[str, Any]:
     """Return a CRD with rules on its spec, or on one part of it."""
     parts = json.loads(json.dumps(PARTS))
     spec = {"type": "object", "properties": parts}
@@ -128,20 +128,20 @@ def definition(*rules: dict[str, Any], on: str = "") -> dict[str, Any]:
     }
 
 
-def thing(spec: dict[str, Any]) -> dict[str, Any]:
+def build_thing(spec: dict[str, Any]) -> dict[str, Any]:
     head = {"apiVersion": "rules.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}}
     return {**head, "spec": spec}
 
 
-def said(answer: httpx.Response) -> list[tuple[str, str]]:
-    """Return the fields that are refused, each with what is said of it."""
+def list_causes(answer: httpx.Response) -> list[tuple[str, str]]:
+    """Return the refused fields, each with the message about it; empty for an accepted write."""
     if answer.is_success:
         return []
     assert answer.status_code == 422, answer.text
     return [(cause["field"], cause["message"]) for cause in answer.json()["details"]["causes"]]
 
 
-async def in_force(http: httpx.AsyncClient) -> None:
+async def wait_until_in_force(http: httpx.AsyncClient) -> None:
     """Wait until objects are accepted: a real server needs a moment after the CRD is served."""
     with anyio.fail_after(SECONDS):
         while (await http.get(THINGS)).status_code != 200:
@@ -149,9 +149,9 @@ async def in_force(http: httpx.AsyncClient) -> None:
 
 
 async def test_rules_that_hold_let_an_object_in(plane: Plane, http: httpx.AsyncClient) -> None:
-    await plane.install_crds([definition(*({"rule": rule} for rule in HOLDS))])
-    await in_force(http)
-    answer = await http.post(THINGS, json=thing(WHOLE))
+    await plane.install_crds([build_rule_definition(*({"rule": rule} for rule in HOLDS))])
+    await wait_until_in_force(http)
+    answer = await http.post(THINGS, json=build_thing(WHOLE))
     assert answer.status_code == 201, answer.text
 
 
@@ -159,10 +159,10 @@ async def test_the_negation_of_each_of_those_rules_refuses_the_object(
     plane: Plane, http: httpx.AsyncClient
 ) -> None:
     turned = [f"!({rule})" for rule in HOLDS]
-    await plane.install_crds([definition(*({"rule": rule} for rule in turned))])
-    await in_force(http)
+    await plane.install_crds([build_rule_definition(*({"rule": rule} for rule in turned))])
+    await wait_until_in_force(http)
     expected = [("spec", f"Invalid value: failed rule: {rule}") for rule in turned]
-    causes = said(await http.post(THINGS, json=thing(WHOLE)))
+    causes = list_causes(await http.post(THINGS, json=build_thing(WHOLE)))
     assert sorted(
         (field, message.replace('"object": ', "")) for field, message in causes
     ) == sorted(expected)
@@ -172,8 +172,8 @@ async def test_the_negation_of_each_of_those_rules_refuses_the_object(
 async def test_a_rule_that_makes_no_sense_for_the_schema_is_refused(
     rule: str, http: httpx.AsyncClient
 ) -> None:
-    answer = await http.post(DEFINITIONS, json=definition({"rule": rule}))
-    [(field, message)] = said(answer)
+    answer = await http.post(DEFINITIONS, json=build_rule_definition({"rule": rule}))
+    [(field, message)] = list_causes(answer)
     assert field.endswith("properties[spec].x-kubernetes-validations[0].rule")
     assert REFUSED[rule] in message
 
@@ -196,9 +196,9 @@ async def test_a_broken_rule_has_the_message_and_path_of_its_definition(
         },
         {"rule": "self.labels.other == 'x'", "message": "other is x"},
     ]
-    await plane.install_crds([definition(*rules)])
-    await in_force(http)
-    causes = said(await http.post(THINGS, json=thing(WHOLE)))
+    await plane.install_crds([build_rule_definition(*rules)])
+    await wait_until_in_force(http)
+    causes = list_causes(await http.post(THINGS, json=build_thing(WHOLE)))
     assert causes[:2] == [
         ("spec.count", "Forbidden: at most 2"),
         ("spec.ref.cluster-name", "Required value: no disks"),
@@ -221,18 +221,18 @@ async def test_rules_on_changes_see_the_old_value(plane: Plane, http: httpx.Asyn
             "optionalOldSelf": True,
         },
     ]
-    await plane.install_crds([definition(*rules, on="count")])
-    await in_force(http)
+    await plane.install_crds([build_rule_definition(*rules, on="count")])
+    await wait_until_in_force(http)
 
     async def list_refusals(count: int) -> list[str]:
         body = {"spec": {"count": count}}
         headers = {"Content-Type": "application/merge-patch+json"}
         answer = await http.patch(f"{THINGS}/x", json=body, headers=headers)
-        return [message.rpartition(": ")[2] for _, message in said(answer)]
+        return [message.rpartition(": ")[2] for _, message in list_causes(answer)]
 
-    large = said(await http.post(THINGS, json=thing({"count": 7})))
+    large = list_causes(await http.post(THINGS, json=build_thing({"count": 7})))
     assert [message.rpartition(": ")[2] for _, message in large] == ["new ones are small"]
-    assert (await http.post(THINGS, json=thing({"count": 4}))).is_success
+    assert (await http.post(THINGS, json=build_thing({"count": 4}))).is_success
     assert await list_refusals(10) == ["five at once"]
     assert await list_refusals(3) == ["never less"]
     assert await list_refusals(7) == []

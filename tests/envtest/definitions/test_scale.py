@@ -12,7 +12,7 @@ PATH = f"/apis/{GROUP}/v1/namespaces/default/plants"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-def _crd() -> dict[str, Any]:
+def _build_crd() -> dict[str, Any]:
     number = {"type": "integer"}
     lines = {"type": "object", "properties": {"count": number}}
     status = {"lines": number, "selector": {"type": "string"}}
@@ -51,7 +51,7 @@ def _crd() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 async def plant(http: httpx.AsyncClient, plane: Plane) -> None:
     """Serve plants, and have one with two lines."""
-    await plane.install_crds([_crd()])
+    await plane.install_crds([_build_crd()])
     body = {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Plant",

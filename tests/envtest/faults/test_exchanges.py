@@ -33,7 +33,7 @@ from envtest.faults import (
     unavailable,
 )
 from envtest.faults.fault import Fault
-from tests.envtest.samples import PATH, gauge
+from tests.envtest.samples import PATH, build_gauge
 from tests.faults.proxied import GAUGES, LIST, proxied_plane, transport_to
 
 A = Key("default", "a")
@@ -42,7 +42,7 @@ CREATE = Match(verb="create", resource="gauges", times=1)
 
 async def test_without_faults_everything_passes_unchanged() -> None:
     async with proxied_plane() as here:
-        created = await here.client.create(GAUGES, "default", gauge("a", count=3))
+        created = await here.client.create(GAUGES, "default", build_gauge("a", count=3))
 
         assert await here.direct.get(GAUGES, A) == created
         assert await here.client.get(GAUGES, A) == created
@@ -74,25 +74,25 @@ async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
 async def test_a_refused_request_never_ran(fault: Fault, error: type[Exception]) -> None:
     async with proxied_plane() as here:
         with here.proxy.inject(fault, CREATE), pytest.raises(error):
-            await here.client.create(GAUGES, "default", gauge("a"))
+            await here.client.create(GAUGES, "default", build_gauge("a"))
 
         with pytest.raises(NotFound):
             await here.direct.get(GAUGES, A)
-        await here.client.create(GAUGES, "default", gauge("a"))
+        await here.client.create(GAUGES, "default", build_gauge("a"))
         assert [struck for struck, _ in here.proxy.injected] == [fault]
 
 
 async def test_an_overloaded_server_says_when_to_come_back() -> None:
     async with proxied_plane() as here:
         with here.proxy.inject(too_many_requests(7), CREATE), pytest.raises(TooManyRequests) as e:
-            await here.client.create(GAUGES, "default", gauge("a"))
+            await here.client.create(GAUGES, "default", build_gauge("a"))
         assert e.value.retry_after == 7
 
 
 async def test_a_lost_answer_is_of_a_request_that_ran() -> None:
     async with proxied_plane() as here:
         with here.proxy.inject(LostAnswer(), CREATE), pytest.raises(NoAnswer):
-            await here.client.create(GAUGES, "default", gauge("a"))
+            await here.client.create(GAUGES, "default", build_gauge("a"))
 
         assert (await here.direct.get(GAUGES, A)).metadata.name == "a"
 
@@ -102,7 +102,7 @@ async def test_a_late_answer_is_of_a_request_that_ran_at_once() -> None:
         gate = anyio.Event()
         with here.proxy.inject(LateAnswer(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
-                group.start_soon(here.client.create, GAUGES, "default", gauge("a"))
+                group.start_soon(here.client.create, GAUGES, "default", build_gauge("a"))
                 await late.struck.wait()
                 while not (await here.direct.list(GAUGES)).items:
                     assert not gate.is_set()
@@ -114,7 +114,7 @@ async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
         gate = anyio.Event()
         with here.proxy.inject(LateRequest(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
-                group.start_soon(here.client.create, GAUGES, "default", gauge("a"))
+                group.start_soon(here.client.create, GAUGES, "default", build_gauge("a"))
                 await late.struck.wait()
                 group.cancel_scope.cancel()
             assert (await here.direct.list(GAUGES)).items == ()

@@ -17,13 +17,13 @@ from envtest import ControlPlane, PlaneError
 from envtest.faults import Match, Proxy, forbidden, half_open, internal_error
 from envtest.plane import RunningControlPlane as Plane
 from tests.clock import settle
-from tests.envtest.samples import PATH, crd
+from tests.envtest.samples import PATH, build_gauge_definition
 from tests.faults.proxied import GAUGES, LIST, proxied_plane, transport_to
 
 
 async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) -> None:
     async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
-        await proxy.install_crds([crd()])
+        await proxy.install_crds([build_gauge_definition()])
         path = proxy.write_kubeconfig(tmp_path / "config")
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
 
@@ -100,18 +100,18 @@ async def test_clients_of_the_proxy_notice_that_the_server_has_ended() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc to count files in")
 async def test_a_closed_proxy_leaves_no_connections_and_no_tasks() -> None:
-    await cycles(1)
+    await open_and_close_proxies(1)
     before = (open_files(), len(asyncio.all_tasks()))
-    await cycles(10)
+    await open_and_close_proxies(10)
     assert (open_files(), len(asyncio.all_tasks())) == before
 
 
-async def cycles(count: int) -> None:
-    """Put up a proxy that many times; what the control plane holds open ends with it."""
+async def open_and_close_proxies(count: int) -> None:
+    """Open and close `count` proxies before one control plane, which then ends."""
     async with ControlPlane.start() as plane:
-        await plane.install_crds([crd()])
+        await plane.install_crds([build_gauge_definition()])
         for _ in range(count):
-            await cycle(plane)
+            await open_and_close_proxy(plane)
     await settle()
 
 
@@ -120,8 +120,8 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def cycle(plane: Plane) -> None:
-    """Open a proxy with two watches, one of them silent, and close it under them."""
+async def open_and_close_proxy(plane: Plane) -> None:
+    """Open a proxy with two watches, one of them silent, and close it while both are open."""
     async with AsyncExitStack() as stack:
         async with Proxy.before(plane) as proxy:
             _, _, token = proxy.admin_headers()["Authorization"].partition(" ")

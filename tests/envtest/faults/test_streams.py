@@ -36,8 +36,8 @@ ALL = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOl
 BOOKMARKS = {**ALL, "allowWatchBookmarks": "true"}
 
 
-async def lines(chunks: AsyncIterator[bytes], enough: int | None = None) -> list[bytes]:
-    """Read a watch to its end, or until it has told enough."""
+async def read_lines(chunks: AsyncIterator[bytes], enough: int | None = None) -> list[bytes]:
+    """Return the lines of a watch until its end, or until there are `enough` lines."""
     data = b""
     async for chunk in chunks:
         data += chunk
@@ -56,7 +56,7 @@ def describe_event(line: bytes) -> str:
 async def watch_gauges(here: ProxiedPlane, enough: int | None = None) -> list[bytes]:
     """Watch all gauges through the proxy, those that are there first."""
     async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
-        return await lines(chunks, enough)
+        return await read_lines(chunks, enough)
 
 
 async def must_be_silent(chunks: AsyncIterator[bytes]) -> None:
@@ -143,7 +143,7 @@ async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
         }
         with here.proxy.inject(expired_event()):
             async with here.transport.stream(PATH, query=query) as chunks:
-                assert [describe_event(line) for line in await lines(chunks)] == ["ERROR"]
+                assert [describe_event(line) for line in await read_lines(chunks)] == ["ERROR"]
 
 
 async def test_events_can_be_larger_than_any_object_should_be() -> None:
@@ -162,9 +162,13 @@ async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
         await here.create("a")
         with here.proxy.inject(SwallowedBookmarks(initial_end_only)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
-                assert [describe_event(line) for line in await lines(chunks, 1)] == ["ADDED a"]
+                assert [describe_event(line) for line in await read_lines(chunks, 1)] == [
+                    "ADDED a"
+                ]
                 await here.create("b")
-                assert [describe_event(line) for line in await lines(chunks, 1)] == ["ADDED b"]
+                assert [describe_event(line) for line in await read_lines(chunks, 1)] == [
+                    "ADDED b"
+                ]
 
 
 @pytest.mark.parametrize(

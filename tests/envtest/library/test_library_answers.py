@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane
-from tests.envtest.conftest import admin_client
+from tests.envtest.conftest import create_admin_client
 
 _RECORDED = Path(__file__).parent / "recorded"
 _MASKS = (
@@ -26,7 +26,7 @@ _MASKS = (
 )
 
 
-def _text(value: Any) -> str:
+def _encode_sorted(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
@@ -37,7 +37,7 @@ def _mask(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         # Entries are in the order of their times, which may lie on either side of a second.
         items = [_mask(item) for item in value]
-        return sorted(items, key=_text) if name == "managedFields" else items
+        return sorted(items, key=_encode_sorted) if name == "managedFields" else items
     if not isinstance(value, str):
         return value
     if name == "resourceVersion":
@@ -63,7 +63,10 @@ async def _answer(http: httpx.AsyncClient, request: dict[str, Any]) -> dict[str,
 async def test_every_answer_is_that_of_the_library(name: str) -> None:
     scenario = json.loads((_RECORDED / f"{name}.json").read_text())
     differing = []
-    async with ControlPlane.start(force_embedded=True) as plane, admin_client(plane) as http:
+    async with (
+        ControlPlane.start(force_embedded=True) as plane,
+        create_admin_client(plane) as http,
+    ):
         for at, step in enumerate(scenario["steps"]):
             request, expected = step["request"], _mask(step["response"])
             answer = await _answer(http, request)

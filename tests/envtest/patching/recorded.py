@@ -34,7 +34,7 @@ class Step:
         return self.query.get("force") == "true"
 
 
-def steps(scenario: str) -> Iterator[Step]:
+def read_steps(scenario: str) -> Iterator[Step]:
     """Yield the steps of a scenario."""
     content = (TRANSCRIPTS / f"{scenario}.json").read_text(encoding="utf-8")
     for step in json.loads(content)["steps"]:
@@ -53,9 +53,9 @@ def steps(scenario: str) -> Iterator[Step]:
         )
 
 
-def widget_schema() -> dict[str, Any]:
+def read_widget_schema() -> dict[str, Any]:
     """Return the schema of the kind that the scenarios are about."""
-    for step in steps("server-side-apply"):
+    for step in read_steps("server-side-apply"):
         if step.id == "setup-crd":
             schema: dict[str, Any] = step.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
             return schema

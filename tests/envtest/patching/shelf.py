@@ -1,7 +1,7 @@
-"""Objects of one custom kind that are written through the functions under test and nothing else.
+"""A store for objects of one custom kind, written through the functions under test alone.
 
-It does to objects what an API server does around them, as little of it as ownership depends on:
-unknown fields and empty metadata go, defaults come, status is written only where it may be.
+Around them it does the little of an API server that ownership depends on: it drops unknown fields
+and empty metadata, sets defaults, and writes the status only through its subresource.
 """
 
 import copy
@@ -44,7 +44,7 @@ def fit(schema: dict[str, Any], value: Any) -> Any:
 
 
 class Shelf:
-    """A collection with room for any number of objects."""
+    """The stored objects of one kind by name, and the writes to them."""
 
     def __init__(self, schema: dict[str, Any], api_version: str, kind: str) -> None:
         self._schema = {**schema, "x-kubernetes-embedded-resource": True}

@@ -95,11 +95,11 @@ def test_a_merged_object_shares_no_container_with_the_patch(
 ) -> None:
     """So that it may be changed in place, and the patch be applied again."""
     merged = merge_patch(doc, patch)
-    assert not containers(merged) & (containers(patch) - containers(doc))
+    assert not list_container_ids(merged) & (list_container_ids(patch) - list_container_ids(doc))
 
 
-def containers(value: Any) -> set[int]:
+def list_container_ids(value: Any) -> set[int]:
     """Return the identities of the objects and lists in a value."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     own = {id(value)} if isinstance(value, dict | list) else set()
-    return own.union(*map(containers, inner))
+    return own.union(*map(list_container_ids, inner))

@@ -30,7 +30,7 @@ def _set(paths: frozenset[Path]) -> Fields:
     return out
 
 
-def _paths(fields: Fields) -> frozenset[Path]:
+def _list_paths(fields: Fields) -> frozenset[Path]:
     return frozenset(fs.paths(fields))
 
 
@@ -38,7 +38,7 @@ def _paths(fields: Fields) -> frozenset[Path]:
 @given(PATHS)
 def test_a_set_holds_the_paths_that_were_put_in(paths: frozenset[Path]) -> None:
     fields = _set(paths)
-    assert _paths(fields) == paths
+    assert _list_paths(fields) == paths
     assert fs.read_fields(fields) == fields
     assert fs.order_elements(fields) == fields
     assert all(fs.contains_path(fields, path) for path in paths)
@@ -63,7 +63,7 @@ def test_operations_on_field_sets_are_those_on_sets_of_paths(
     first_set, other = _set(paths), _set(right)
     before = copy.deepcopy((first_set, other))
     result = operation(first_set, other)
-    assert _paths(result) == of_paths(paths, right)
+    assert _list_paths(result) == of_paths(paths, right)
     assert result == _set(of_paths(paths, right))
     assert (first_set, other) == before
 
@@ -135,17 +135,17 @@ SPECS = st.fixed_dictionaries(
 NOW = "2026-01-01T00:00:00Z"
 
 
-def _body(spec: dict[str, Any]) -> dict[str, Any]:
+def _build_body(spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"}, "spec": spec}
 
 
 def _apply(
     live: dict[str, Any] | None, spec: dict[str, Any], manager: str, *, force: bool = True
 ) -> dict[str, Any]:
-    return apply(live, _body(spec), manager=manager, force=force, fields=MODEL, now=NOW)
+    return apply(live, _build_body(spec), manager=manager, force=force, fields=MODEL, now=NOW)
 
 
-def _fields(obj: dict[str, Any], manager: str) -> Fields:
+def _get_fields(obj: dict[str, Any], manager: str) -> Fields:
     for entry in obj["metadata"].get("managedFields", ()):
         if entry["manager"] == manager:
             fields: Fields = entry["fieldsV1"]
@@ -169,7 +169,7 @@ def test_a_forced_applier_gets_its_values_and_owns_them(
 ) -> None:
     merged = _apply(_apply(None, first, "a"), second, "b")
     claims = list_claims(MODEL.root, {"spec": second})
-    assert _fields(merged, "b") == fs.order_elements(claims)
+    assert _get_fields(merged, "b") == fs.order_elements(claims)
     change = compare(MODEL.root, merged, {**merged, "spec": second})
     assert not fs.intersection(claims, fs.union(change.modified, change.removed))
 
@@ -180,8 +180,8 @@ def test_what_two_appliers_own_both_is_the_same_for_both(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     merged = _apply(_apply(None, first, "a"), second, "b")
-    both = fs.intersection(_fields(merged, "a"), _fields(merged, "b"))
-    change = compare(MODEL.root, _body(first), _body(second))
+    both = fs.intersection(_get_fields(merged, "a"), _get_fields(merged, "b"))
+    change = compare(MODEL.root, _build_body(first), _build_body(second))
     assert not fs.intersection(both, change.modified)
 
 
@@ -192,7 +192,7 @@ def test_a_conflict_names_just_what_force_would_take(
 ) -> None:
     created = _apply(None, first, "a")
     forced = _apply(created, second, "b")
-    difference = fs.difference(_fields(created, "a"), _fields(forced, "a"))
+    difference = fs.difference(_get_fields(created, "a"), _get_fields(forced, "a"))
     if not difference:
         assert same_except_times(forced, _apply(created, second, "b", force=False))
         return
@@ -211,8 +211,8 @@ def test_applying_nothing_leaves_what_others_own(
     # real server as well; so the first applier always has a field in it.)
     merged = _apply(_apply(None, {"text": "0"} | first, "a"), second, "b")
     remaining = _apply(merged, {}, "b")
-    kept = _fields(remaining, "a")
-    assert kept == _fields(merged, "a")
+    kept = _get_fields(remaining, "a")
+    assert kept == _get_fields(merged, "a")
     change = compare(MODEL.root, merged, remaining)
     assert not fs.intersection(kept, fs.union(change.modified, change.removed))
 
@@ -222,7 +222,7 @@ def test_applying_nothing_leaves_what_others_own(
 def test_inputs_of_an_apply_are_never_changed(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    live, body = _apply(None, first, "a"), _body(second)
+    live, body = _apply(None, first, "a"), _build_body(second)
     before = copy.deepcopy((live, body))
     apply(live, body, manager="b", force=True, fields=MODEL, now=NOW)
     assert (live, body) == before

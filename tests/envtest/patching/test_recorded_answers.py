@@ -11,17 +11,26 @@ from tests.envtest.patching.recorded import RECORDER, WIDGETS, Step
 from tests.envtest.patching.shelf import APPLY_PATCH, Shelf
 
 API_VERSION = "lab.example.com/v1"
-# What refuses these is not a patch: names, versions, validation, preconditions, media types.
-OURS = {"json-patch-test-fails", "json-patch-bad-path"}
+# Steps that a JSON patch refuses with a message that does not say so.
+JSON_PATCH_REFUSALS = {"json-patch-test-fails", "json-patch-bad-path"}
+# The beginnings of messages with which patching and field ownership refuse a write.
+REFUSAL_BEGINNINGS = (
+    "Apply failed",
+    "failed to create typed",
+    "invalid object type",
+    "metadata.managed",
+)
 
 
-def _is_ours(step: Step) -> bool:
-    """Return whether a refusal comes from patching or from ownership."""
-    if step.status < 400 or step.id in OURS:
+def _is_answered_by_patching(step: Step) -> bool:
+    """Return whether a step succeeded, or was refused by patching or by field ownership.
+
+    Other parts of a server refuse the other steps: for names, versions, validation, preconditions
+    and media types.
+    """
+    if step.status < 400 or step.id in JSON_PATCH_REFUSALS:
         return True
-    message = str((step.answer or {}).get("message", ""))
-    ours = ("Apply failed", "failed to create typed", "invalid object type", "metadata.managed")
-    return message.startswith(ours)
+    return str((step.answer or {}).get("message", "")).startswith(REFUSAL_BEGINNINGS)
 
 
 def _is_playable(step: Step) -> bool:
@@ -32,12 +41,15 @@ def _is_playable(step: Step) -> bool:
         and isinstance(step.body, dict | list)
         and "dryRun" not in step.query
         and "generateName" not in str(step.body)
-        and _is_ours(step)
+        and _is_answered_by_patching(step)
     )
 
 
-def _release(shelf: Shelf, step: Step) -> None:
-    """Take over the finalizers that a deletion has put on an object: they have no manager."""
+def _copy_deletion_finalizers(shelf: Shelf, step: Step) -> None:
+    """Give an object the finalizers that a recorded deletion put on it; no manager owns them.
+
+    Does nothing for a step that is no deletion.
+    """
     if step.method == "DELETE" and isinstance(step.answer, dict) and "metadata" in step.answer:
         finalizers = step.answer["metadata"].get("finalizers")
         if finalizers:
@@ -45,7 +57,7 @@ def _release(shelf: Shelf, step: Step) -> None:
 
 
 def _play(shelf: Shelf, step: Step) -> dict[str, Any]:
-    """Do what a step asks for."""
+    """Carry out the request of a step on the shelf; return the answer's object."""
     name, _, subresource = step.path.removeprefix(WIDGETS).strip("/").partition("/")
     if step.method == "POST":
         step.body["metadata"].setdefault("namespace", "lab")
@@ -74,7 +86,7 @@ def _play(shelf: Shelf, step: Step) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "played"),
+    ("scenario", "compared_count"),
     [
         ("server-side-apply", 16),
         ("crud", 7),
@@ -84,13 +96,13 @@ def _play(shelf: Shelf, step: Step) -> dict[str, Any]:
     ],
 )
 def test_every_recorded_write_leaves_the_object_and_its_owners_as_recorded(
-    scenario: str, played: int
+    scenario: str, compared_count: int
 ) -> None:
-    shelf = Shelf(recorded.widget_schema(), API_VERSION, "Widget")
+    shelf = Shelf(recorded.read_widget_schema(), API_VERSION, "Widget")
     differing = {}
     count = 0
-    for step in recorded.steps(scenario):
-        _release(shelf, step)
+    for step in recorded.read_steps(scenario):
+        _copy_deletion_finalizers(shelf, step)
         if not _is_playable(step):
             continue
         try:
@@ -112,7 +124,7 @@ def test_every_recorded_write_leaves_the_object_and_its_owners_as_recorded(
         if recorded.mask_object(answer) != recorded.mask_object(step.answer):
             differing[step.id] = (recorded.mask_object(answer), recorded.mask_object(step.answer))
     assert differing == {}
-    assert count == played
+    assert count == compared_count
 
 
 ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
@@ -131,7 +143,7 @@ ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
     ],
 )
 def test_a_created_builtin_object_is_owned_as_recorded(step_id: str, kind: str) -> None:
-    (step,) = (s for s in recorded.steps("core-resources") if s.id == step_id)
+    (step,) = (s for s in recorded.read_steps("core-resources") if s.id == step_id)
     stored = step.answer
     entries = recorded.mask_object(stored)["metadata"]["managedFields"]
     del stored["metadata"]["managedFields"]

@@ -21,25 +21,25 @@ _BAD_ORDER = (
 )
 
 
-def _ports(*numbers: int) -> list[dict[str, Any]]:
+def _build_ports(*numbers: int) -> list[dict[str, Any]]:
     return [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in numbers]
 
 
-def _service() -> dict[str, Any]:
+def _build_service() -> dict[str, Any]:
     return {
         "metadata": {"name": "s", "labels": {"a": "1"}, "finalizers": ["x/a", "x/b"]},
-        "spec": {"selector": {"app": "x"}, "ports": _ports(80, 81, 82)},
+        "spec": {"selector": {"app": "x"}, "ports": _build_ports(80, 81, 82)},
     }
 
 
-def _merged_ports(patch: dict[str, Any]) -> list[int]:
-    merged = strategic_merge(_service(), {"spec": patch}, SERVICE)
+def _merge_ports(patch: dict[str, Any]) -> list[int]:
+    merged = strategic_merge(_build_service(), {"spec": patch}, SERVICE)
     return [port["port"] for port in merged["spec"]["ports"]]
 
 
 def test_items_with_the_same_merge_key_are_merged() -> None:
     patch = {"spec": {"ports": [{"port": 81, "name": "new"}]}}
-    ports = strategic_merge(_service(), patch, SERVICE)["spec"]["ports"]
+    ports = strategic_merge(_build_service(), patch, SERVICE)["spec"]["ports"]
     assert ports[1] == {"name": "new", "port": 81, "protocol": "TCP"}
     assert len(ports) == 3
 
@@ -47,25 +47,25 @@ def test_items_with_the_same_merge_key_are_merged() -> None:
 @pytest.mark.parametrize(
     ("patch", "ports"),
     [
-        ({"ports": _ports(90)}, [90, 80, 81, 82]),
+        ({"ports": _build_ports(90)}, [90, 80, 81, 82]),
         ({"ports": [{"port": 81, "$patch": "delete"}]}, [80, 82]),
-        ({"ports": [*_ports(85), {"$patch": "replace"}]}, [85]),
+        ({"ports": [*_build_ports(85), {"$patch": "replace"}]}, [85]),
         ({"$setElementOrder/ports": [{"port": 82}, {"port": 80}, {"port": 81}]}, [82, 80, 81]),
         (
             {
                 "$setElementOrder/ports": [{"port": 99}, {"port": 80}],
-                "ports": [*_ports(99), {"port": 81, "$patch": "delete"}],
+                "ports": [*_build_ports(99), {"port": 81, "$patch": "delete"}],
             },
             [99, 80, 82],
         ),
         ({"ports": []}, [80, 81, 82]),
-        ({"$setElementOrder/ports": [], "ports": _ports(98, 99)}, [80, 81, 82, 99, 98]),
+        ({"$setElementOrder/ports": [], "ports": _build_ports(98, 99)}, [80, 81, 82, 99, 98]),
     ],
 )
 def test_lists_end_up_in_the_order_that_the_server_gives_them(
     patch: dict[str, Any], ports: list[int]
 ) -> None:
-    assert _merged_ports(patch) == ports
+    assert _merge_ports(patch) == ports
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_lists_end_up_in_the_order_that_the_server_gives_them(
     ],
 )
 def test_lists_of_scalars_are_sets(patch: dict[str, Any], finalizers: list[str]) -> None:
-    merged = strategic_merge(_service(), {"metadata": patch}, SERVICE)
+    merged = strategic_merge(_build_service(), {"metadata": patch}, SERVICE)
     assert merged["metadata"]["finalizers"] == finalizers
 
 
@@ -94,7 +94,7 @@ def test_lists_of_scalars_are_sets(patch: dict[str, Any], finalizers: list[str])
 def test_maps_are_merged_unless_a_directive_says_otherwise(
     patch: dict[str, Any], selector: dict[str, str]
 ) -> None:
-    merged = strategic_merge(_service(), {"spec": {"selector": patch}}, SERVICE)
+    merged = strategic_merge(_build_service(), {"spec": {"selector": patch}}, SERVICE)
     assert merged["spec"]["selector"] == selector
 
 
@@ -155,7 +155,7 @@ def test_lists_without_a_strategy_are_replaced() -> None:
         ),
         ({"spec": {"$setElementOrder/ports": ["x"]}}, 500, "value for key 0 is not a map"),
         (
-            {"spec": {"$setElementOrder/ports": [{"port": 80}], "ports": _ports(82)}},
+            {"spec": {"$setElementOrder/ports": [{"port": 80}], "ports": _build_ports(82)}},
             500,
             _BAD_ORDER,
         ),
@@ -170,7 +170,7 @@ def test_misused_directives_are_refused_in_the_servers_words(
     patch: Any, status: int, message: str
 ) -> None:
     with pytest.raises(PatchError) as refused:
-        strategic_merge(_service(), patch, SERVICE)
+        strategic_merge(_build_service(), patch, SERVICE)
     assert (refused.value.status, refused.value.message) == (status, message)
 
 
@@ -182,8 +182,8 @@ NUMBERS = st.lists(st.integers(1, 6), unique=True, max_size=5)
 def test_a_merged_list_holds_every_key_once_and_the_patch_in_its_order(
     live: list[int], patch: list[int]
 ) -> None:
-    before = {"spec": {"ports": _ports(*live)}}
-    expected = {"spec": {"ports": _ports(*patch)}}
+    before = {"spec": {"ports": _build_ports(*live)}}
+    expected = {"spec": {"ports": _build_ports(*patch)}}
     untouched = copy.deepcopy((before, expected))
     merged = strategic_merge(before, expected, SERVICE)
     ports = [port["port"] for port in merged["spec"]["ports"]]

@@ -17,7 +17,7 @@ CONFIG = builtin_model("", "v1", "ConfigMap")
 EARLIER, NOW = "2020-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
 
 
-def _config(data: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+def _build_config_map(data: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -45,12 +45,12 @@ def _track(
     return new["metadata"].get("managedFields")
 
 
-def _owners(entries: Any) -> dict[str, Any]:
+def _map_owners(entries: Any) -> dict[str, Any]:
     return {entry["manager"]: entry["fieldsV1"] for entry in entries}
 
 
 def test_a_creator_owns_all_that_it_wrote_but_what_names_the_object() -> None:
-    assert _track(None, _config({"k": "v"}, labels={"a": "b"}, uid="u")) == [
+    assert _track(None, _build_config_map({"k": "v"}, labels={"a": "b"}, uid="u")) == [
         {
             "apiVersion": "v1",
             "fieldsType": "FieldsV1",
@@ -66,47 +66,49 @@ def test_a_creator_owns_all_that_it_wrote_but_what_names_the_object() -> None:
 
 
 def test_a_manager_that_changes_a_field_takes_it_over() -> None:
-    live = _config({"a": "1", "b": "1"})
+    live = _build_config_map({"a": "1", "b": "1"})
     _track(None, live, "first")
-    entries = _track(live, _config({"a": "1", "b": "2", "c": "3"}), "second")
-    assert _owners(entries) == {
+    entries = _track(live, _build_config_map({"a": "1", "b": "2", "c": "3"}), "second")
+    assert _map_owners(entries) == {
         "first": {"f:data": {".": {}, "f:a": {}}},
         "second": {"f:data": {"f:b": {}, "f:c": {}}},
     }
 
 
 def test_a_removed_field_has_no_owner_and_an_owner_of_nothing_goes() -> None:
-    live = _config({"a": "1", "b": "1"})
+    live = _build_config_map({"a": "1", "b": "1"})
     _track(None, live, "first")
-    middle = _config({"a": "1", "b": "1", "c": "1"})
+    middle = _build_config_map({"a": "1", "b": "1", "c": "1"})
     _track(live, middle, "second")
-    entries = _track(middle, _config({"a": "1"}), "third")
-    assert _owners(entries) == {"first": {"f:data": {".": {}, "f:a": {}}}}
+    entries = _track(middle, _build_config_map({"a": "1"}), "third")
+    assert _map_owners(entries) == {"first": {"f:data": {".": {}, "f:a": {}}}}
 
 
 def test_a_write_that_changes_nothing_keeps_the_time() -> None:
-    live = _config({"a": "1"}, managedFields=[_entry({"f:data": {"f:a": {}}}, manager="m")])
+    live = _build_config_map(
+        {"a": "1"}, managedFields=[_entry({"f:data": {"f:a": {}}}, manager="m")]
+    )
     assert _track(live, copy.deepcopy(live)) == live["metadata"]["managedFields"]
 
 
 def test_a_client_that_leaves_managed_fields_out_loses_nothing() -> None:
-    live = _config({"a": "1"})
+    live = _build_config_map({"a": "1"})
     entries = _track(None, live)
-    assert _track(live, _config({"a": "1"})) == entries
+    assert _track(live, _build_config_map({"a": "1"})) == entries
 
 
 @pytest.mark.parametrize("reset", [[], [{}], [None], [{"manager": ""}]])
 def test_an_empty_list_or_entry_ends_tracking_until_the_next_apply(reset: Any) -> None:
-    live = _config({"a": "1"}, uid="u")
+    live = _build_config_map({"a": "1"}, uid="u")
     _track(None, live)
-    new = _config({"a": "2"}, uid="u", managedFields=reset)
+    new = _build_config_map({"a": "2"}, uid="u", managedFields=reset)
     assert _track(live, new) is None
-    assert _track(new, _config({"a": "3"}, uid="u")) is None
+    assert _track(new, _build_config_map({"a": "3"}, uid="u")) is None
 
 
 @pytest.mark.parametrize("reset", [[], [{}]])
 def test_a_new_object_is_tracked_even_so(reset: Any) -> None:
-    assert _owners(_track(None, _config({"a": "1"}, managedFields=reset)))["m"]
+    assert _map_owners(_track(None, _build_config_map({"a": "1"}, managedFields=reset)))["m"]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +127,9 @@ def test_a_new_object_is_tracked_even_so(reset: Any) -> None:
 def test_malformed_entries_of_a_client_are_replaced_by_the_stored_ones(
     entry: dict[str, Any], problem: str
 ) -> None:
-    live = _config({"a": "1"})
+    live = _build_config_map({"a": "1"})
     stored = _track(None, live)
-    sent = _config({"a": "1"}, managedFields=[_entry({"f:data": {}}) | entry])
+    sent = _build_config_map({"a": "1"}, managedFields=[_entry({"f:data": {}}) | entry])
     assert find_decoding_error(sent) == problem
     assert _track(live, sent) == stored
 
@@ -139,7 +141,9 @@ def test_entries_of_a_client_are_brought_into_the_servers_form() -> None:
         "v:1": {},
     }
     sent = _entry(fields, time="2020-01-01T02:00:00+02:00")
-    entries = _track(_config({"a": "1"}), _config({"a": "1"}, managedFields=[sent]))
+    entries = _track(
+        _build_config_map({"a": "1"}), _build_config_map({"a": "1"}, managedFields=[sent])
+    )
     assert entries[0]["time"] == EARLIER
     assert entries[0]["fieldsV1"] == {
         "f:zz": {'k:{"a":"\\u003c","b":2}': {}},
@@ -150,8 +154,10 @@ def test_entries_of_a_client_are_brought_into_the_servers_form() -> None:
 
 def test_entries_of_versions_that_a_builtin_kind_has_not_are_dropped() -> None:
     sent = _entry({"f:data": {"f:a": {}}}, apiVersion="v9")
-    new = _config({"a": "1", "b": "1"}, managedFields=[sent])
-    assert _owners(_track(_config({"a": "1"}), new)) == {"m": {"f:data": {"f:b": {}}}}
+    new = _build_config_map({"a": "1", "b": "1"}, managedFields=[sent])
+    assert _map_owners(_track(_build_config_map({"a": "1"}), new)) == {
+        "m": {"f:data": {"f:b": {}}}
+    }
 
 
 def test_a_subresource_ignores_the_managed_fields_that_it_is_sent() -> None:
@@ -174,7 +180,7 @@ def test_a_subresource_ignores_the_managed_fields_that_it_is_sent() -> None:
         now=NOW,
     )
     entries = new["metadata"]["managedFields"]
-    assert _owners(entries) == {
+    assert _map_owners(entries) == {
         "ctl": {"f:status": {".": {}, "f:loadBalancer": {".": {}, "f:ingress": {}}}},
         "z": {"f:spec": {"f:type": {}}},
     }
@@ -192,16 +198,16 @@ def test_entries_stand_by_operation_then_time_then_name() -> None:
             ("e", "Apply", None),
         )
     ]
-    live = _config({"a": "1"})
-    entries = _track(live, _config({"a": "1"}, managedFields=sent))
+    live = _build_config_map({"a": "1"})
+    entries = _track(live, _build_config_map({"a": "1"}, managedFields=sent))
     assert [entry["manager"] for entry in entries] == ["e", "b", "c", "d", "a"]
 
 
 def test_more_than_ten_updaters_are_merged_into_ancient_changes() -> None:
-    live = _config({"k": "0"})
+    live = _build_config_map({"k": "0"})
     _track(None, live, "m00")
     for number in range(1, 13):
-        new = _config({**live["data"], f"k{number}": "v"})
+        new = _build_config_map({**live["data"], f"k{number}": "v"})
         time = f"2026-01-01T00:00:{number:02d}Z"
         track_update(
             live, new, manager=f"m{number:02d}", fields=CONFIG, api_version="v1", now=time
@@ -252,7 +258,9 @@ def test_a_manager_without_a_name_is_called_by_its_user_agent(
 
 
 def test_a_manager_without_any_name_is_unknown() -> None:
-    assert [entry["manager"] for entry in _track(None, _config({"a": "1"}), "")] == ["unknown"]
+    assert [entry["manager"] for entry in _track(None, _build_config_map({"a": "1"}), "")] == [
+        "unknown"
+    ]
 
 
 def test_names_of_managers_are_short_and_printable() -> None:
@@ -271,7 +279,7 @@ def test_names_of_managers_are_short_and_printable() -> None:
 
 def test_entries_are_validated_field_by_field() -> None:
     entry = _entry({}, manager="x\n", operation="Bogus", fieldsType="V9", subresource="s" * 257)
-    problems = validate_managed_fields(_config({}, managedFields=[entry]))
+    problems = validate_managed_fields(_build_config_map({}, managedFields=[entry]))
     assert [problem.field for problem in problems] == [
         f"metadata.managedFields[0].{name}"
         for name in ("operation", "fieldsType", "manager", "subresource")

@@ -26,14 +26,14 @@ def read_recorded(name: str) -> Any:
     return json.loads((_HERE / "recorded" / name).read_text())
 
 
-def transcript(name: str) -> list[dict[str, Any]]:
-    """The steps of a recorded scenario."""
+def read_transcript(name: str) -> list[dict[str, Any]]:
+    """Return the steps of a recorded scenario."""
     steps: list[dict[str, Any]] = json.loads((_TRANSCRIPTS / f"{name}.json").read_text())["steps"]
     return steps
 
 
-def causes(errors: list[FieldError]) -> list[dict[str, str]]:
-    """Causes in an order that does not depend on the order of fields, which the server's does."""
+def list_causes(errors: list[FieldError]) -> list[dict[str, str]]:
+    """Return the causes of errors, sorted: the server's order depends on the order of fields."""
     texts = (json.dumps(error.cause(), sort_keys=True) for error in errors)
     plain = (re.sub(r"selfType\d+", "selfType", masked_text) for masked_text in texts)
     return [json.loads(plain_text) for plain_text in sorted(plain)]
@@ -51,7 +51,7 @@ def answer(schema: CompiledSchema, body: dict[str, Any], old: Any = None) -> dic
     errors = schema.validate(obj, copy.deepcopy(old), warnings=warnings)
     answer: dict[str, Any] = {"status": 422 if errors else 201}
     if errors:
-        answer["causes"] = causes(errors)
+        answer["causes"] = list_causes(errors)
     if warnings:
         answer["warnings"] = sorted(warnings)
     if not errors:

@@ -12,8 +12,10 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _AMOUNT = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
 
 
-def _crd(schema: dict[str, Any], group: str = "net.example.com", **version: Any) -> dict[str, Any]:
-    """A definition with this schema, as a client would send it."""
+def _build_crd(
+    schema: dict[str, Any], group: str = "net.example.com", **version: Any
+) -> dict[str, Any]:
+    """Return a definition with this schema, as a client would send it."""
     entry = {"name": "v1", "served": True, "storage": True, **version}
     return {
         "metadata": {"name": f"things.{group}"},
@@ -29,14 +31,14 @@ def _crd(schema: dict[str, Any], group: str = "net.example.com", **version: Any)
 def _compile(spec: dict[str, Any], **version: Any) -> CompiledSchema:
     """The compiled schema of a definition that was found to be in order."""
     schema = {"type": "object", "properties": {"spec": spec}}
-    crd = _crd(schema, **version)
+    crd = _build_crd(schema, **version)
     default_crd(crd)
     crd["status"] = {"storedVersions": ["v1"]}
     assert validate_crd(crd) == []
     return CompiledSchema.compile(schema)
 
 
-def _messages(schema: CompiledSchema, spec: Any, old: Any = None) -> list[str]:
+def _list_messages(schema: CompiledSchema, spec: Any, old: Any = None) -> list[str]:
     before = None if old is None else {"spec": old}
     return [error.message for error in schema.validate({"spec": spec}, before)]
 
@@ -94,8 +96,8 @@ def test_a_listener_list_with_rules_over_its_items() -> None:
     )
     web = {"name": "web", "port": 80, "protocol": "HTTP"}
     other_spec = {**web, "name": "other", "hostname": "a.example.com"}
-    assert _messages(schema, {"listeners": [web, other_spec]}) == []
-    assert _messages(schema, {"listeners": [web, {**web, "name": "again"}]}) == [
+    assert _list_messages(schema, {"listeners": [web, other_spec]}) == []
+    assert _list_messages(schema, {"listeners": [web, {**web, "name": "again"}]}) == [
         "spec.listeners: Invalid value: port, protocol and hostname must be unique together"
     ]
     secured = {"spec": {"listeners": [{**web, "tls": {}}]}}
@@ -126,11 +128,11 @@ def test_an_object_that_is_exactly_one_of_several_kinds() -> None:
             ],
         }
     )
-    assert _messages(schema, {"type": "Exact", "exact": "/"}) == []
-    assert _messages(schema, {"type": "Exact", "prefix": "/"}) == [
+    assert _list_messages(schema, {"type": "Exact", "exact": "/"}) == []
+    assert _list_messages(schema, {"type": "Exact", "prefix": "/"}) == [
         "spec: Invalid value: type Exact needs its own field"
     ]
-    both = _messages(schema, {"type": "Exact", "exact": "/", "prefix": "/"})
+    both = _list_messages(schema, {"type": "Exact", "exact": "/", "prefix": "/"})
     assert len(both) == 1
     assert both[0].endswith("one and only one schema (oneOf). Found 2 valid alternatives")
 
@@ -186,8 +188,8 @@ def test_quantities_and_ports_as_number_or_text() -> None:
             },
         }
     )
-    assert _messages(schema, {"limits": {"cpu": 2, "memory": "1.5Gi"}}) == []
-    refused = _messages(schema, {"limits": {"cpu": "two"}})
+    assert _list_messages(schema, {"limits": {"cpu": 2, "memory": "1.5Gi"}}) == []
+    refused = _list_messages(schema, {"limits": {"cpu": "two"}})
     assert refused[0].startswith('spec.limits.cpu: Invalid value: "two": spec.limits.cpu in body')
 
 
@@ -223,15 +225,15 @@ def test_fields_that_may_be_set_once_and_never_changed() -> None:
             ],
         }
     )
-    assert _messages(schema, {"providerID": "a"}) == []
-    assert _messages(schema, {"providerID": "a"}, {}) == []
-    assert _messages(schema, {}, {"providerID": "a"}) == [
+    assert _list_messages(schema, {"providerID": "a"}) == []
+    assert _list_messages(schema, {"providerID": "a"}, {}) == []
+    assert _list_messages(schema, {}, {"providerID": "a"}) == [
         "spec: Invalid value: providerID may not be removed"
     ]
-    assert _messages(schema, {"providerID": "b"}, {"providerID": "a"}) == [
+    assert _list_messages(schema, {"providerID": "b"}, {"providerID": "a"}) == [
         "spec.providerID: Forbidden: providerID is immutable"
     ]
-    assert _messages(schema, {"addresses": ["10.0.0.1", "x"]}) == [
+    assert _list_messages(schema, {"addresses": ["10.0.0.1", "x"]}) == [
         "spec: Invalid value: addresses must be IP addresses"
     ]
 
@@ -246,7 +248,7 @@ def test_fields_that_may_be_set_once_and_never_changed() -> None:
     ],
 )
 def test_groups_of_the_community_need_an_approval(annotation: str | None, accepted: bool) -> None:
-    crd = _crd({"type": "object"}, group="gateway.networking.k8s.io")
+    crd = _build_crd({"type": "object"}, group="gateway.networking.k8s.io")
     default_crd(crd)
     crd["status"] = {"storedVersions": ["v1"]}
     if annotation is not None:

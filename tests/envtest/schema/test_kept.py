@@ -9,7 +9,7 @@ from envtest.schema.compiled import LONGEST_KEPT
 from envtest.schema.crd import versions
 
 
-def schema(rule: str = "self.size > 0", **more: Any) -> dict[str, Any]:
+def build_schema(rule: str = "self.size > 0", **more: Any) -> dict[str, Any]:
     """Return a schema with one rule; each call gives a new one."""
     spec = {
         "type": "object",
@@ -19,7 +19,7 @@ def schema(rule: str = "self.size > 0", **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"spec": spec}, **more}
 
 
-def definition(*schemas: dict[str, Any], status: bool = False) -> dict[str, Any]:
+def build_definition(*schemas: dict[str, Any], status: bool = False) -> dict[str, Any]:
     """Return a definition with a version for each schema."""
     versions = [
         {
@@ -47,18 +47,20 @@ def definition(*schemas: dict[str, Any], status: bool = False) -> dict[str, Any]
 
 def list_refused(*schemas: dict[str, Any], status: bool = False) -> list[str]:
     """Return the fields of a definition that are refused."""
-    return [error.field for error in validate_crd(definition(*schemas, status=status))]
+    return [error.field for error in validate_crd(build_definition(*schemas, status=status))]
 
 
 def test_the_same_schema_is_compiled_once_and_another_one_again() -> None:
-    assert CompiledSchema.compile(schema()) is CompiledSchema.compile(schema())
-    assert CompiledSchema.compile(schema()) is not CompiledSchema.compile(schema("self.size > 1"))
+    assert CompiledSchema.compile(build_schema()) is CompiledSchema.compile(build_schema())
+    assert CompiledSchema.compile(build_schema()) is not CompiledSchema.compile(
+        build_schema("self.size > 1")
+    )
 
 
 def test_a_schema_that_is_changed_afterwards_is_another_one_and_leaves_the_first_as_it_was() -> (
     None
 ):
-    given_schema = schema()
+    given_schema = build_schema()
     compiled = CompiledSchema.compile(given_schema)
     given_schema["properties"]["spec"]["required"] = ["size"]
     assert compiled.validate({"spec": {"size": 1}}) == []
@@ -69,14 +71,14 @@ def test_a_schema_that_is_changed_afterwards_is_another_one_and_leaves_the_first
 
 
 def test_a_long_schema_is_compiled_each_time() -> None:
-    long = schema(description="x" * LONGEST_KEPT)
+    long = build_schema(description="x" * LONGEST_KEPT)
     assert CompiledSchema.compile(long) is not CompiledSchema.compile(long)
 
 
 def test_rules_of_a_schema_that_was_checked_before_are_not_compiled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    known, other = schema("self.size > 2"), schema("self.size > 3")
+    known, other = build_schema("self.size > 2"), build_schema("self.size > 3")
     assert list_refused(known) == []
 
     def count(*_: object, **__: object) -> list[Any]:
@@ -92,16 +94,16 @@ def test_rules_of_a_schema_that_was_checked_before_are_not_compiled_again(
 
 
 def test_each_error_is_reported_each_time_with_its_place() -> None:
-    wrong = schema("self.sizes > 0")
+    wrong = build_schema("self.sizes > 0")
     of_all = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
     of_one = of_all.replace("spec.validation", "spec.versions[1].schema", 1)
     assert list_refused(wrong) == list_refused(wrong) == [of_all]
-    assert list_refused(schema(), wrong) == [of_one]
+    assert list_refused(build_schema(), wrong) == [of_one]
 
 
 def test_what_a_status_subresource_forbids_is_refused_though_the_schema_was_accepted_without() -> (
     None
 ):
-    odd = schema(enum=[{}])
+    odd = build_schema(enum=[{}])
     assert list_refused(odd) == []
     assert "spec.validation.openAPIV3Schema" in list_refused(odd, status=True)

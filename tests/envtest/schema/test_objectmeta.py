@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envtest.schema import MalformedMetadata, objectmeta
-from tests.envtest.schema.answers import causes, read_recorded
+from tests.envtest.schema.answers import list_causes, read_recorded
 
 
 def _expand(case: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def test_metadata_gets_the_recorded_answer(case: dict[str, Any]) -> None:
         return
     unknown = objectmeta.coerce(metadata, "metadata")
     assert [f'unknown field "{path}"' for path in unknown] == case.get("warnings", [])
-    assert causes(objectmeta.validate(metadata, "metadata")) == case.get("causes", [])
+    assert list_causes(objectmeta.validate(metadata, "metadata")) == case.get("causes", [])
 
 
 def test_nulls_in_metadata_mean_not_there() -> None:

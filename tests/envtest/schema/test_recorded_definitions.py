@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envtest.schema import default_crd, find_crd_warnings, validate_crd
-from tests.envtest.schema.answers import causes, read_recorded, transcript
+from tests.envtest.schema.answers import list_causes, read_recorded, read_transcript
 
 _CASES = read_recorded("definitions.json")
 
@@ -26,12 +26,12 @@ def _settle(definition: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case["about"])
 def test_a_definition_gets_the_recorded_answer(case: dict[str, Any]) -> None:
     crd = _settle(case["definition"])
-    assert causes(validate_crd(crd)) == case["causes"]
+    assert list_causes(validate_crd(crd)) == case["causes"]
     if not case["causes"]:
         assert sorted(find_crd_warnings(crd)) == case["warnings"]
 
 
-_STEPS = {step["id"]: step for step in transcript("crd-lifecycle")}
+_STEPS = {step["id"]: step for step in read_transcript("crd-lifecycle")}
 
 
 @pytest.mark.parametrize("step", ["name-mismatch", "no-schema", "non-structural"])

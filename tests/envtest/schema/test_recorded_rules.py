@@ -18,11 +18,11 @@ def compiled_schema() -> CompiledSchema:
     return CompiledSchema.compile(_RULES["schema"])
 
 
-def _id(value: Any) -> str:
+def _name_case(value: Any) -> str:
     return json.dumps(value.get("object", {}).get("spec", value))[:60]
 
 
-@pytest.mark.parametrize("case", _RULES["cases"], ids=_id)
+@pytest.mark.parametrize("case", _RULES["cases"], ids=_name_case)
 def test_rules_give_the_recorded_answer(
     compiled_schema: CompiledSchema, case: dict[str, Any]
 ) -> None:
@@ -30,7 +30,7 @@ def test_rules_give_the_recorded_answer(
     assert answer(compiled_schema, case["object"]) == expected
 
 
-@pytest.mark.parametrize("case", _RULES["updates"], ids=_id)
+@pytest.mark.parametrize("case", _RULES["updates"], ids=_name_case)
 def test_updates_give_the_recorded_answer(
     compiled_schema: CompiledSchema, case: dict[str, Any]
 ) -> None:

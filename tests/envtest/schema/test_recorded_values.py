@@ -23,11 +23,11 @@ def _list_expected(case: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in case.items() if name != "object"}
 
 
-def _id(value: Any) -> str | None:
+def _name_case(value: Any) -> str | None:
     return json.dumps(value["object"])[:60] if isinstance(value, dict) else None
 
 
-@pytest.mark.parametrize(("group", "case"), _CASES, ids=_id)
+@pytest.mark.parametrize(("group", "case"), _CASES, ids=_name_case)
 def test_an_object_gets_the_recorded_answer(
     compiled_schemas: list[CompiledSchema], group: int, case: dict[str, Any]
 ) -> None:

@@ -11,10 +11,10 @@ import pytest
 from envtest.patching.patches import merge_patch
 from envtest.schema import CompiledSchema, join_messages, read_json
 from envtest.schema.tables import build_table_cells, build_table_columns
-from tests.envtest.schema.answers import causes, transcript
+from tests.envtest.schema.answers import list_causes, read_transcript
 
-_VALIDATION = transcript("validation")
-_STATUS = transcript("status-subresource")
+_VALIDATION = read_transcript("validation")
+_STATUS = read_transcript("status-subresource")
 _DEFINITION = next(step for step in _VALIDATION if step["id"] == "setup-crd")["request"]["body"]
 _VERSION = _DEFINITION["spec"]["versions"][0]
 
@@ -24,7 +24,7 @@ def schema() -> CompiledSchema:
     return CompiledSchema.compile(_VERSION["schema"]["openAPIV3Schema"])
 
 
-def _creations() -> list[dict[str, Any]]:
+def _list_creations() -> list[dict[str, Any]]:
     return [
         step
         for step in _VALIDATION
@@ -37,7 +37,7 @@ def _creations() -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("step", _creations(), ids=lambda step: step["id"])
+@pytest.mark.parametrize("step", _list_creations(), ids=lambda step: step["id"])
 def test_a_creation_gets_the_recorded_answer(schema: CompiledSchema, step: dict[str, Any]) -> None:
     response = step["response"]
     obj = copy.deepcopy(step["request"]["body"])
@@ -69,7 +69,7 @@ def test_an_immutable_field_is_defended_and_others_may_change(schema: CompiledSc
         step = steps[name]
         errors = schema.validate(merge_patch(old, step["request"]["body"]), old)
         recorded = step["response"]["body"].get("details", {}).get("causes", [])
-        assert causes(errors) == recorded
+        assert list_causes(errors) == recorded
 
 
 @pytest.mark.parametrize("name", ["status-invalid", "status-enum"])
@@ -97,7 +97,7 @@ def test_a_field_that_stands_twice_is_reported_by_its_path() -> None:
 def test_columns_and_cells_are_the_recorded_ones() -> None:
     columns = build_table_columns(_VERSION)
     now = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
-    step = next(step for step in transcript("tables") if step["id"] == "table-full-object")
+    step = next(step for step in read_transcript("tables") if step["id"] == "table-full-object")
     table = step["response"]["body"]
     assert [column.definition() for column in columns] == table["columnDefinitions"]
     obj = table["rows"][0]["object"]

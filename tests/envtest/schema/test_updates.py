@@ -56,54 +56,54 @@ _SCHEMA = CompiledSchema.compile(
 )
 
 
-def _fields(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
-    """The fields that are refused; that rules were skipped is told without one."""
+def _list_refused_fields(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
+    """Return the refused fields; the error that rules were skipped is left out."""
     errors = _SCHEMA.validate({"spec": new}, {"spec": old})
     skipped = "some validation rules were not checked"
     return [error.field for error in errors if not error.detail.startswith(skipped)]
 
 
 def test_a_value_that_was_wrong_may_stay_wrong() -> None:
-    assert _fields({"mode": "z", "note": "new"}, {"mode": "z", "note": "old"}) == []
+    assert _list_refused_fields({"mode": "z", "note": "new"}, {"mode": "z", "note": "old"}) == []
 
 
 def test_a_wrong_value_may_not_become_another_wrong_value() -> None:
-    assert _fields({"mode": "y"}, {"mode": "z"}) == ["spec.mode"]
+    assert _list_refused_fields({"mode": "y"}, {"mode": "z"}) == ["spec.mode"]
 
 
 def test_one_is_not_true_when_values_are_compared() -> None:
-    assert set(_fields({"mode": True}, {"mode": 1})) == {"spec.mode"}
+    assert set(_list_refused_fields({"mode": True}, {"mode": 1})) == {"spec.mode"}
 
 
 def test_items_of_a_map_list_are_recognized_by_their_keys() -> None:
     old = [{"name": "a", "size": 0}, {"name": "b", "size": 2}]
     moved = [{"name": "b", "size": 3}, {"name": "a", "size": 0}]
-    assert _fields({"disks": moved}, {"disks": old}) == []
+    assert _list_refused_fields({"disks": moved}, {"disks": old}) == []
     renamed = [{"name": "c", "size": 0}]
-    assert _fields({"disks": renamed}, {"disks": old}) == ["spec.disks[0].size"]
+    assert _list_refused_fields({"disks": renamed}, {"disks": old}) == ["spec.disks[0].size"]
 
 
 def test_a_plain_list_is_forgiven_as_a_whole_only() -> None:
     old = [{"name": "a", "size": 0}]
-    assert _fields({"loose": old, "note": "x"}, {"loose": old}) == []
+    assert _list_refused_fields({"loose": old, "note": "x"}, {"loose": old}) == []
     longer = [*old, {"name": "b", "size": 1}]
-    assert _fields({"loose": longer}, {"loose": old}) == ["spec.loose[0].size"]
+    assert _list_refused_fields({"loose": longer}, {"loose": old}) == ["spec.loose[0].size"]
 
 
 def test_duplicates_may_stay_where_there_were_some() -> None:
-    assert _fields({"tags": ["a", "a", "b"]}, {"tags": ["a", "a"]}) == []
-    assert _fields({"tags": ["a", "a"]}, {"tags": ["a"]}) == ["spec.tags[1]"]
+    assert _list_refused_fields({"tags": ["a", "a", "b"]}, {"tags": ["a", "a"]}) == []
+    assert _list_refused_fields({"tags": ["a", "a"]}, {"tags": ["a"]}) == ["spec.tags[1]"]
 
 
 def test_errors_inside_alternatives_are_forgiven_with_the_whole_node_only() -> None:
-    assert _fields({"branch": {"x": 1}, "note": "n"}, {"branch": {"x": 1}}) == []
-    fields = _fields({"branch": {"x": 1, "y": 2}}, {"branch": {"x": 1}})
+    assert _list_refused_fields({"branch": {"x": 1}, "note": "n"}, {"branch": {"x": 1}}) == []
+    fields = _list_refused_fields({"branch": {"x": 1, "y": 2}}, {"branch": {"x": 1}})
     assert fields == ["spec.branch.x", "<nil>"]
 
 
 def test_what_the_schema_does_not_describe_counts_as_changed() -> None:
     same = {"n": "wrong", "unknown": 1}
-    assert _fields({"free": same, "note": "n"}, {"free": same}) == []
+    assert _list_refused_fields({"free": same, "note": "n"}, {"free": same}) == []
     outer = CompiledSchema.compile(
         {
             "type": "object",

@@ -33,7 +33,7 @@ def name_of(api_version: str, kind: str) -> str:
     return schema_name(group, version, kind)
 
 
-def part(at: int, value: bytes) -> bytes:
+def encode_part(at: int, value: bytes) -> bytes:
     """Return a text or message as the field of a number below 16; it is shorter than 128 bytes."""
     return bytes((at << 3 | 2, len(value))) + value
 
@@ -55,7 +55,7 @@ def test_the_bytes_that_go_writes_are_read_as_the_object(golden: dict[str, Any])
 
 @pytest.mark.parametrize(("api_version", "kind"), KINDS)
 def test_every_kind_that_is_served_can_be_read(api_version: str, kind: str) -> None:
-    head = part(1, part(1, api_version.encode()) + part(2, kind.encode()))
+    head = encode_part(1, encode_part(1, api_version.encode()) + encode_part(2, kind.encode()))
 
     protobuf = read_protobuf(b"k8s\x00" + head, name_of(api_version, kind))
 
@@ -63,9 +63,11 @@ def test_every_kind_that_is_served_can_be_read(api_version: str, kind: str) -> N
 
 
 def test_unknown_fields_are_skipped() -> None:
-    raw = part(2, part(1, b"a") + part(2, b"1")) + part(15, b"from a newer version")
+    raw = encode_part(2, encode_part(1, b"a") + encode_part(2, b"1")) + encode_part(
+        15, b"from a newer version"
+    )
 
-    assert read_protobuf(b"k8s\x00" + part(2, raw), name_of("v1", "ConfigMap")) == {
+    assert read_protobuf(b"k8s\x00" + encode_part(2, raw), name_of("v1", "ConfigMap")) == {
         "data": {"a": "1"}
     }
 
@@ -90,7 +92,7 @@ def test_bad_data_is_refused_or_read(
 
 
 def test_a_kind_that_is_no_text_is_refused() -> None:
-    data = b"k8s\x00" + part(1, part(2, b"\x80"))
+    data = b"k8s\x00" + encode_part(1, encode_part(2, b"\x80"))
 
     with pytest.raises(ProtobufError, match="unexpected end or shape"):
         read_protobuf(data, name_of("v1", "ConfigMap"))

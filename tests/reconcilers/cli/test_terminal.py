@@ -16,7 +16,7 @@ from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.local.servers import run_api_server
 from reconcilers.networkpool.picture import make_picture
-from tests.controller.test_execplugin import runs, waiting
+from tests.controller.test_execplugin import is_running, write_waiting_plugin
 from tests.polling import SECONDS, make_awaitable, until
 from tests.reconcilers import make
 from tests.reconcilers.cli import commandline
@@ -187,13 +187,13 @@ def test_what_cannot_be_watched_is_a_wrong_call(
 async def test_ctrl_c_while_an_exec_plugin_waits_ends_quietly_and_leaves_no_process(
     tmp_path: Path, command: list[str]
 ) -> None:
-    file, told = waiting(tmp_path)
+    file, told = write_waiting_plugin(tmp_path)
     async with start(*command, "--kubeconfig", str(file)) as program:
         await until(make_awaitable(told.exists), bool)
         os.killpg(program.process.pid, signal.SIGINT)  # as a terminal does
         with anyio.fail_after(SECONDS):
             assert await program.process.wait() == 130
-    assert not runs(int(told.read_text()))
+    assert not is_running(int(told.read_text()))
     assert (program.printed, program.complained.strip()) == ("", "")
 
 
