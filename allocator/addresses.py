@@ -113,7 +113,7 @@ class AddressRange:
     @property
     def text(self) -> str:
         """The range as `start/prefix` if it is exactly one CIDR, else as `start-end`."""
-        return _shortest_text(self, self.start_text, self.end_text)
+        return _format_shortest(self, self.start_text, self.end_text)
 
     def contains(self, other: "AddressRange | int | str") -> bool:
         """Return whether this range includes a whole other range, or an address.
@@ -232,7 +232,7 @@ def cidr_text(start: str, end: str) -> str:
     parsed = read_range(start, end)
     if isinstance(parsed, str):
         return f"{start}-{end}"
-    return _shortest_text(parsed, start, end)
+    return _format_shortest(parsed, start, end)
 
 
 def read_range(start: str, end: str) -> AddressRange | str:
@@ -265,20 +265,20 @@ def _require_address(address: str) -> tuple[int, Family]:
     return parsed
 
 
-def _shortest_text(whole: AddressRange, start: str, end: str) -> str:
+def _format_shortest(address_range: AddressRange, start: str, end: str) -> str:
     """Return a range as `start/prefix` if it is exactly one CIDR, else as `start-end`.
 
     A range is one CIDR if its size is a power of two that divides its first address.
 
     Args:
-        whole: the range, which decides between both forms.
+        address_range: the range, which decides between both forms.
         start: the text of its first address, which the result repeats as it is.
         end: the text of its last address, likewise.
     """
-    size = whole.size
-    if size & (size - 1) or whole.first & (size - 1):
+    size = address_range.size
+    if size & (size - 1) or address_range.first & (size - 1):
         return f"{start}-{end}"
-    return f"{start}/{BITS[whole.family] + 1 - size.bit_length()}"
+    return f"{start}/{BITS[address_range.family] + 1 - size.bit_length()}"
 
 
 def _explain_invalid_range(first: int, last: int, family: int) -> str:

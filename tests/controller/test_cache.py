@@ -151,7 +151,7 @@ def test_a_list_older_than_an_own_write_does_not_remove_it() -> None:
     assert w.changes == []
 
 
-def test_a_list_reports_what_was_deleted_in_a_gap_and_not_what_is_unchanged() -> None:
+def test_a_list_reports_deletions_in_a_gap_and_no_unchanged_objects() -> None:
     w = Watched().list_revision(5, build_widget("a", 1), build_widget("b", 2))
     b = w.cache.get(Key("default", "b"))
     w.cache.replace([build_widget("b", 2)], 9)
@@ -192,7 +192,7 @@ def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_kept(
     assert w.cache.get(A) == build_widget("a", 9)
 
 
-def test_those_that_watch_unreadable_objects_hear_when_one_can_be_read_again() -> None:
+def test_subscribers_of_unreadable_objects_are_called_when_an_object_can_be_read_again() -> None:
     w = Watched().list_revision(5, build_widget("a", 1))
     heard: list[Key] = []
     w.cache.subscribe_unreadable(heard.append)

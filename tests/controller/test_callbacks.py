@@ -116,7 +116,7 @@ def test_an_async_function_is_refused_when_it_is_registered(
 
 
 @pytest.mark.parametrize("register", REGISTRATIONS.values(), ids=REGISTRATIONS)
-def test_what_cannot_be_called_is_refused_when_it_is_registered(
+def test_a_value_that_cannot_be_called_is_refused_when_it_is_registered(
     register: Callable[[Any], object],
 ) -> None:
     with pytest.raises(TypeError, match=r"must be a function, not 'metadata\.name'"):
@@ -132,7 +132,7 @@ def test_what_cannot_be_called_is_refused_when_it_is_registered(
     ],
     ids=["service", "reconciler", "webhook"],
 )
-def test_what_cannot_be_called_is_refused_where_an_async_function_is_expected(
+def test_a_value_that_cannot_be_called_is_refused_in_place_of_an_async_function(
     register: Callable[[Any], object],
 ) -> None:
     with pytest.raises(TypeError, match=r"ours must be an `async def`, not 'metadata\.name'"):

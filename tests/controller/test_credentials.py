@@ -156,7 +156,7 @@ async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
     assert serials[0] != serials[-1]
 
 
-async def test_a_refused_token_is_loaded_anew_and_the_request_succeeds(
+async def test_a_refused_token_is_loaded_again_and_the_request_succeeds(
     tmp_path: Path, server: str, tokens_seen: list[str]
 ) -> None:
     (tmp_path / "token").write_text("stale\n")

@@ -169,7 +169,9 @@ async def test_an_answer_that_is_no_credential_of_its_version_says_so(
         await connect(write_plugin(tmp_path, f"echo '{json.dumps(answer)}'"))
 
 
-async def test_what_a_plugin_gives_counts_and_not_what_else_the_user_has(tmp_path: Path) -> None:
+async def test_the_credentials_of_a_plugin_count_and_other_fields_of_the_user_do_not(
+    tmp_path: Path,
+) -> None:
     nothing = json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": {}})
     described = {"apiVersion": VERSION, "command": "echo", "args": [nothing]}
     user = {"exec": described, "token": "old", "username": "me", "password": "secret"}

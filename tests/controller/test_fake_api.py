@@ -56,7 +56,7 @@ async def test_a_request_whose_answer_is_lost_has_run() -> None:
     assert api.get_stored(GAUGES, KEY) is not None
 
 
-async def test_admission_changes_or_refuses_what_is_stored() -> None:
+async def test_admission_changes_or_refuses_the_object_to_store() -> None:
     api = create_api()
     client = Client(api)
     seen: list[tuple[str, bool]] = []

@@ -90,7 +90,7 @@ def test_a_process_ends_after_its_grace_period_whatever_still_runs(how: str) -> 
     assert process.returncode == 1
 
 
-def test_what_blocks_the_event_loop_is_logged_with_its_stack() -> None:
+def test_code_that_blocks_the_event_loop_is_logged_with_its_stack() -> None:
     with start_manager("blocks the event loop") as process:
         try:
             assert process.stdout is not None

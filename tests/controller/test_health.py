@@ -148,7 +148,7 @@ def test_addresses_are_written_as_for_other_controllers(content: str, bind: Bind
 
 
 @pytest.mark.parametrize("content", ["8080", ":x", ":70000", "::1:80", "localhost"])
-def test_what_is_no_address_is_refused_by_name(content: str) -> None:
+def test_a_setting_that_is_no_address_is_refused_by_its_name(content: str) -> None:
     with pytest.raises(ConfigurationError, match=f"--flag: '{content}' cannot be parsed"):
         parse_bind(content, "--flag")
 

@@ -55,7 +55,7 @@ async def test_wait_synced_returns_when_handlers_have_got_the_first_list() -> No
     assert seen == [Change(None, build_widget("a", 1), initial=True)]
 
 
-async def test_a_late_handler_gets_every_object_once_and_then_what_changes() -> None:
+async def test_a_late_handler_gets_every_object_once_and_then_the_changes() -> None:
     clock = VirtualClock()
     watch = Watch([line("ADDED", build_widget("b", 6))])
     informer = Informer(WIDGETS, Scripted([build_list(5, build_widget("a", 1))], [watch]), clock)

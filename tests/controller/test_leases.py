@@ -35,7 +35,7 @@ async def test_the_first_candidate_creates_the_lease_with_times_that_the_server_
 
 
 @pytest.mark.slow
-async def test_a_healthy_leader_renews_every_two_seconds_and_stays() -> None:
+async def test_a_healthy_leader_renews_every_two_seconds_and_keeps_the_lease() -> None:
     async def play(election: Election) -> None:
         await election.clock.advance(3600)
         assert election.a.leads

@@ -244,9 +244,7 @@ def test_a_resource_with_misplaced_arguments_is_named(
 
 
 @pytest.mark.parametrize("asked", ["default/a", WIDGET, None])
-def test_a_cache_that_is_asked_for_anything_but_a_key_says_so(
-    manager: Manager, asked: Any
-) -> None:
+def test_a_cache_refuses_a_lookup_by_a_value_that_is_no_key(manager: Manager, asked: Any) -> None:
     everywhere = manager.informer(WIDGETS).cache
     in_set = manager.informer(WIDGETS, namespaces=NamespaceSet(["default"])).cache
     caches: Any = (everywhere, in_set)

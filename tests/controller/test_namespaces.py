@@ -243,7 +243,7 @@ async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
         harness.manager.stop()
 
 
-async def test_a_namespace_that_comes_back_at_once_is_listed_anew() -> None:
+async def test_a_namespace_that_comes_back_at_once_is_listed_again() -> None:
     harness = Harness()
     harness.put("a", "one")
     async with anyio.create_task_group() as group:
@@ -404,7 +404,7 @@ async def test_a_handler_that_raises_gets_the_deletions_of_a_namespace_again() -
         harness.manager.stop()
 
 
-def test_a_set_names_what_is_no_namespace() -> None:
+def test_a_set_refuses_a_value_that_is_no_namespace_and_names_it() -> None:
     with pytest.raises(TypeError, match=r"write NamespaceSet\(\['blue'\]\)"):
         NamespaceSet("blue")
     with pytest.raises(TypeError, match="names of namespaces, not Key"):
@@ -413,7 +413,7 @@ def test_a_set_names_what_is_no_namespace() -> None:
         NamespaceSet([""])
 
 
-def test_what_cannot_be_watched_in_a_set_is_named() -> None:
+def test_a_kind_that_cannot_be_watched_in_a_set_is_refused_and_named() -> None:
     manager = Harness().manager
     with pytest.raises(TypeError, match="namespaces must be a NamespaceSet, not"):
         manager.informer(WIDGETS, namespaces=["a"])  # type: ignore[call-overload]

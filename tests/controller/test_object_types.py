@@ -79,7 +79,7 @@ def test_lists_and_events_hold_every_sort_of_type(kind: type[Any]) -> None:
     assert get_color(event.object) == "blue"
 
 
-def test_what_a_model_refuses_is_named_and_harms_no_other_object() -> None:
+def test_an_object_that_a_model_rejects_is_named_and_harms_no_other_object() -> None:
     bad = build_widget("bad", 5)
     body = encode_widget(bad)
     body["spec"]["size"] = -1
@@ -124,7 +124,9 @@ async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
         manager.stop()
 
 
-async def test_a_webhook_gets_a_pydantic_model_and_refuses_what_it_refuses() -> None:
+async def test_a_webhook_gets_a_pydantic_model_and_refuses_objects_that_the_model_rejects() -> (
+    None
+):
     seen: list[Model] = []
 
     async def judge(request: AdmissionRequest[Model]) -> Answer:

@@ -60,7 +60,7 @@ from tests.controller.kubeconfigs import write_kubeconfig
         ("https://10.0.0.1:6443", "0.0.1", True),
     ],
 )
-def test_the_environment_s_proxy_is_used_except_where_it_says_so(
+def test_the_proxy_of_the_environment_is_used_except_for_hosts_in_no_proxy(
     server: str, exceptions: str, proxied: bool
 ) -> None:
     environ = {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": exceptions}

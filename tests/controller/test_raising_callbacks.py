@@ -173,7 +173,7 @@ async def run_manager(harness: Harness) -> AsyncIterator[None]:
         group.cancel_scope.cancel()
 
 
-async def test_a_key_whose_mapping_raised_comes_again_until_it_does_not() -> None:
+async def test_a_key_whose_mapping_raised_is_delivered_again_until_the_mapping_returns() -> None:
     harness = Harness()
     harness.widget("a")
     async with run_manager(harness):

@@ -434,7 +434,7 @@ def list_allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str
             yield space, resource, verbs, tuple(rule.get("resourceNames", ()))
 
 
-def test_roles_allow_what_is_watched_and_what_is_declared() -> None:
+def test_roles_allow_to_read_watched_kinds_and_to_make_declared_writes() -> None:
     manager = create_manager(ManagerOptions(), "")
     manager.recorder("example.com/gadgets")
     objects = grant(

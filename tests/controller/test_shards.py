@@ -25,7 +25,7 @@ def test_keys_spread_evenly_over_shards() -> None:
     assert min(sizes.values()) > 200
 
 
-def test_with_one_shard_more_only_keys_move_that_it_gets() -> None:
+def test_with_one_more_shard_only_the_keys_of_that_shard_move() -> None:
     moved = [key for key in KEYS if shard_of(key, 5) != shard_of(key, 4)]
     assert {shard_of(key, 5) for key in moved} == {4}
     assert len(moved) < 300
@@ -51,7 +51,7 @@ def test_all_replicas_come_to_the_same_result(count: int, members: set[str]) -> 
     )
 
 
-def test_a_partition_owns_what_belongs_to_a_shard_that_is_held() -> None:
+def test_a_partition_owns_the_keys_of_the_shards_that_are_held() -> None:
     shards = Shards(4)
     partition = Partition(shards)
     assert not any(map(partition.owns, KEYS))
@@ -123,7 +123,7 @@ def test_there_is_at_least_one_shard() -> None:
         Shards(0)
 
 
-async def test_keys_of_a_shard_that_has_gone_are_forgotten_and_no_others() -> None:
+async def test_only_the_keys_of_a_shard_that_is_no_longer_held_are_forgotten() -> None:
     forgotten: list[Key] = []
 
     def forget(key: Key) -> None:

@@ -145,7 +145,9 @@ def test_other_fields_of_a_kubeconfig_are_refused_by_name(
         (build_kubeconfig(contexts=["one"]), "no context 'one'"),
     ],
 )
-def test_what_is_no_kubeconfig_is_refused_with_the_reason(data: bytes, message_part: str) -> None:
+def test_bytes_that_are_no_kubeconfig_are_refused_with_the_reason(
+    data: bytes, message_part: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_kubeconfig(data)
     assert message_part in str(caught.value)

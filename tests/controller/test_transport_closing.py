@@ -37,7 +37,7 @@ async def test_a_closed_transport_gives_no_answer_to_anything_under_way_or_later
                 pass
 
 
-async def test_closing_gives_no_answer_to_requests_in_whatever_state_they_are() -> None:
+async def test_requests_in_any_state_raise_no_answer_when_the_transport_is_closed() -> None:
     """Left to aiohttp they got a RuntimeError, a CancelledError, or waited for ever."""
 
     async def late(request: web.Request) -> web.StreamResponse:

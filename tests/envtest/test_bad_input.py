@@ -168,7 +168,7 @@ async def test_deep_yaml_is_refused_at_once(http: httpx.AsyncClient, content: st
 
 
 @pytest.mark.parametrize("body", [b"a: [", b"a: b: c", b"a: \xff", b"a: *x", b"&a [*a]"])
-async def test_what_is_no_yaml_is_refused_with_its_place(
+async def test_a_body_that_is_no_yaml_is_refused_with_the_place_of_the_error(
     http: httpx.AsyncClient, body: bytes
 ) -> None:
     code, message = await send(http, body, "application/yaml")

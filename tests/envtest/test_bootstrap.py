@@ -33,7 +33,7 @@ async def test_a_fresh_server_has_the_namespaces_of_the_system(http: httpx.Async
     ]
 
 
-async def test_admin_grants_what_edit_grants_and_edit_what_view_grants(
+async def test_the_role_admin_includes_edit_and_edit_includes_view(
     http: httpx.AsyncClient,
 ) -> None:
     admin, edit, view = [

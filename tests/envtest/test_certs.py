@@ -24,7 +24,7 @@ def shake_hands(client: ssl.SSLContext, key_pair: KeyPair, folder: Path) -> str 
     return asking.version()
 
 
-def test_what_the_own_authority_signs_stands_up_to_strict_checks(tmp_path: Path) -> None:
+def test_certificates_of_the_own_authority_pass_strict_checks(tmp_path: Path) -> None:
     authority = Authority.create()
     client = ssl.create_default_context(cadata=authority.pair.certificate.decode())
     client.verify_flags |= ssl.VERIFY_X509_STRICT

@@ -241,7 +241,7 @@ async def test_requests_that_follow_each_other_may_be_large_together() -> None:
             assert answer.startswith(b"HTTP/1.1 200 OK")
 
 
-async def test_what_is_neither_tls_nor_http_gets_no_answer() -> None:
+async def test_bytes_that_are_neither_tls_nor_http_get_no_answer() -> None:
     async with serve() as server:
         port = int(server.url.rpartition(":")[2])
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:

@@ -72,7 +72,7 @@ async def create_owned(
     return (await http.post(PATH, json=body)).json()
 
 
-async def test_a_deleted_namespace_goes_with_what_is_in_it() -> None:
+async def test_a_deleted_namespace_is_removed_with_the_objects_in_it() -> None:
     async with start_cluster(namespace_controller=True) as http:
         await http.post("/api/v1/namespaces", json={"metadata": {"name": "tmp"}})
         inside = "/api/v1/namespaces/tmp/configmaps"
@@ -115,7 +115,9 @@ async def test_a_namespace_waits_for_finalizers_in_it() -> None:
     assert namespace["status"]["phase"] == "Terminating"
 
 
-async def test_a_terminating_namespace_says_what_it_waits_for_and_takes_nothing_new() -> None:
+async def test_a_terminating_namespace_names_the_objects_it_waits_for_and_refuses_new_ones() -> (
+    None
+):
     async with start_cluster(namespace_controller=True) as http:
         await http.post("/api/v1/namespaces", json={"metadata": {"name": "tmp"}})
         inside = PATH.replace("/default/", "/tmp/")
@@ -290,7 +292,7 @@ async def test_what_cannot_be_looked_up_is_kept() -> None:
     ]
 
 
-async def test_dependents_of_a_kind_that_goes_go_with_its_objects() -> None:
+async def test_dependents_are_deleted_with_owners_whose_kind_is_deleted() -> None:
     maps = "/api/v1/namespaces/default/configmaps"
     async with start_cluster(garbage_collector=True) as http:
         owner = (await http.post(PATH, json=build_gauge("owner"))).json()
@@ -307,7 +309,7 @@ async def test_dependents_of_a_kind_that_goes_go_with_its_objects() -> None:
         await wait_until_holds(http, f"{maps}/child", is_gone)
 
 
-async def test_an_owner_in_no_namespace_may_own_what_is_in_one() -> None:
+async def test_a_cluster_scoped_owner_may_own_namespaced_objects() -> None:
     async with start_cluster(garbage_collector=True) as http:
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
         body = {"metadata": {"name": "owner"}, "rules": []}
@@ -323,7 +325,7 @@ async def test_an_owner_in_no_namespace_may_own_what_is_in_one() -> None:
     assert kept.status_code == 200
 
 
-async def test_a_circle_of_owners_goes_in_the_foreground_too() -> None:
+async def test_a_circle_of_owners_is_deleted_in_the_foreground_too() -> None:
     async with start_cluster(garbage_collector=True) as http:
         first = (await http.post(PATH, json=build_gauge("first"))).json()
         second = await create_owned(http, "second", first, block=True)

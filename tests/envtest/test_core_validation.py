@@ -64,7 +64,7 @@ async def test_a_config_map_may_hold_a_mebibyte_of_bytes(http: httpx.AsyncClient
         ("dockerconfigjson", {}, ["data[.dockerconfigjson]: Required value"]),
     ],
 )
-async def test_a_secret_has_what_its_type_is_for(
+async def test_a_secret_needs_the_keys_of_its_type(
     http: httpx.AsyncClient, kind: str, data: dict[str, str], causes: list[str]
 ) -> None:
     error_messages = await list_causes(

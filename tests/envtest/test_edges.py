@@ -33,7 +33,7 @@ async def send(
     return answer.status_code, answer.json().get("message", "")
 
 
-async def test_what_is_empty_in_metadata_is_not_stored_and_not_owned(
+async def test_empty_fields_of_metadata_are_neither_stored_nor_owned(
     http: httpx.AsyncClient,
 ) -> None:
     body = build_gauge("a", count=1)

@@ -30,7 +30,7 @@ async def watch_events(http: httpx.AsyncClient, **query: str) -> list[tuple[str,
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 
 
-async def test_a_watch_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> None:
+async def test_a_watch_continues_from_its_position_after_a_restart(tmp_path: Path) -> None:
     async with ControlPlane.start(data=tmp_path, force_embedded=True) as plane:
         await plane.install_crds([build_gauge_definition()])
         async with create_admin_client(plane) as http:
@@ -205,7 +205,7 @@ def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
         opened.close()
 
 
-def test_an_event_of_before_a_restart_carries_what_it_replaced(tmp_path: Path) -> None:
+def test_an_event_from_before_a_restart_has_the_object_that_it_replaced(tmp_path: Path) -> None:
     store = Store(Disk(tmp_path))
     first = write(store)
     store.compact(first)

@@ -74,7 +74,9 @@ async def test_a_list_is_applied_and_an_unknown_kind_is_named(kubectl: Kubectl) 
     assert 'no matches for kind "Nothing" in version "example.com/v1"' in refused
 
 
-async def test_server_side_apply_names_whom_it_conflicts_with(kubectl: Kubectl) -> None:
+async def test_server_side_apply_names_the_manager_that_it_conflicts_with(
+    kubectl: Kubectl,
+) -> None:
     apply = ("apply", "--server-side", "-f", "-")
     await kubectl(*apply, "--field-manager=one", content=encode_yaml(build_gauge("a", count=2)))
     refused = await kubectl.run(
@@ -106,7 +108,7 @@ async def test_built_in_kinds_apply_and_merge_by_their_keys(kubectl: Kubectl) ->
     assert "Replicas" in await kubectl("describe", "deployment", "web")
 
 
-async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
+async def test_diff_shows_the_changes_that_apply_would_make(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", content=encode_yaml(build_gauge("a", count=2)))
 
     code, output = await kubectl.run(
@@ -144,7 +146,7 @@ async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
     )
 
 
-async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
+async def test_get_watch_shows_later_changes(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("early", count=6)))
     with anyio.fail_after(SECONDS):
         async with kubectl.lines("get", "gauges", "-w", "--no-headers") as next_line:
@@ -191,7 +193,7 @@ async def test_wait_sees_conditions_and_deletions(kubectl: Kubectl) -> None:
     assert (code, "NotFound" in output) == (1, True)
 
 
-async def test_imperative_commands_send_what_the_server_reads(kubectl: Kubectl) -> None:
+async def test_imperative_commands_send_bodies_that_the_server_can_read(kubectl: Kubectl) -> None:
     """Kubectl sends these kinds as protobuf."""
     await kubectl("create", "namespace", "other")
     await kubectl("create", "configmap", "c", "--from-literal=a=b")

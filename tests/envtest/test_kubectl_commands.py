@@ -283,7 +283,7 @@ async def test_discovery_can_be_filtered(kubectl: Kubectl) -> None:
     assert "kubectl" in await kubectl("completion", "bash")
 
 
-async def test_what_kubectl_reads_unasked_is_served(kubectl: Kubectl) -> None:
+async def test_documents_that_kubectl_reads_by_itself_are_served(kubectl: Kubectl) -> None:
     dumped = await kubectl("cluster-info", "dump")
     # Without an allowlist it lists a fixed set of kinds, ReplicationControllers among them.
     pruned = await kubectl(
@@ -358,7 +358,7 @@ async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
     assert await kubectl("get", "node", "node", "-o", "jsonpath={.spec.taints[0].key}") == "a"
 
 
-async def test_events_are_shown_with_what_they_are_about(kubectl: Kubectl) -> None:
+async def test_events_are_shown_with_their_objects(kubectl: Kubectl) -> None:
     event = {
         "apiVersion": "v1",
         "kind": "Event",

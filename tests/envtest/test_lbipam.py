@@ -19,7 +19,7 @@ def _create_settings(folder: Path, script: str) -> EnvironmentSettings:
     return read_settings({"TEST_ASSET_CILIUM_LBIPAM": str(program)})
 
 
-async def test_it_is_given_a_kubeconfig_that_only_this_user_can_read(tmp_path: Path) -> None:
+async def test_lbipam_gets_a_kubeconfig_that_only_this_user_can_read(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     script = f'file=${{1#*=}}; stat -c %a "$file" > {seen}; cat "$file" >> {seen}; exit 3'
     async with cilium_lbipam("the kubeconfig", _create_settings(tmp_path, script)) as lbipam:
@@ -28,7 +28,7 @@ async def test_it_is_given_a_kubeconfig_that_only_this_user_can_read(tmp_path: P
     assert seen.read_text() == "600\nthe kubeconfig"
 
 
-async def test_one_that_is_killed_is_reported_with_its_last_lines(tmp_path: Path) -> None:
+async def test_a_killed_lbipam_is_reported_with_its_last_lines(tmp_path: Path) -> None:
     settings = _create_settings(tmp_path, "echo out of luck; exec sleep 600")
     async with cilium_lbipam("", settings) as lbipam:
 
@@ -41,18 +41,18 @@ async def test_one_that_is_killed_is_reported_with_its_last_lines(tmp_path: Path
             await lbipam.watch()
 
 
-async def test_its_definition_is_what_it_prints_itself(tmp_path: Path) -> None:
+async def test_the_definition_of_pools_is_the_one_that_lbipam_prints(tmp_path: Path) -> None:
     settings = _create_settings(tmp_path, '[ "$1" = --print-crd ] && echo "kind: Definition"')
     assert await lbipam_definitions(settings) == [{"kind": "Definition"}]
 
 
-async def test_one_that_prints_no_definition_is_reported(tmp_path: Path) -> None:
+async def test_an_lbipam_that_prints_no_definition_is_reported(tmp_path: Path) -> None:
     settings = _create_settings(tmp_path, "echo no such flag >&2; exit 2")
     with pytest.raises(PlaneError, match="--print-crd ended with 2: no such flag"):
         await lbipam_definitions(settings)
 
 
-async def test_without_a_program_it_is_said_how_to_name_one() -> None:
+async def test_without_a_program_the_error_says_how_to_name_one() -> None:
     with pytest.raises(PlaneError, match="TEST_ASSET_CILIUM_LBIPAM"):
         await lbipam_definitions(read_settings({}))
     with pytest.raises(PlaneError, match="KUBEBUILDER_ASSETS as cilium-lbipam"):

@@ -21,13 +21,13 @@ def _answer(content: str, *, loud: bool = False) -> _Answer:
     return _Answer()
 
 
-def test_the_answer_to_a_short_text_is_the_one_that_was_given_before() -> None:
+def test_the_answer_to_a_short_text_is_remembered() -> None:
     assert _answer("name") is _answer("name")
     assert _answer("name") is not _answer("other")
     assert _answer("name") is not _answer("name", loud=True)
 
 
-def test_nothing_is_kept_of_a_long_text() -> None:
+def test_the_answer_to_a_long_text_is_not_remembered() -> None:
     answer = weakref.ref(_answer("x" * (LONGEST + 1)))
     gc.collect()
     assert answer() is None

@@ -155,7 +155,7 @@ async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> Non
         assert pod.status_code == 200
 
 
-async def test_what_metallb_needs_cannot_be_created_without_its_namespace() -> None:
+async def test_objects_for_metallb_cannot_be_created_without_its_namespace() -> None:
     async with ControlPlane.start() as plane:
         with pytest.raises(PlaneError, match=f'/pods: namespaces "{NAMESPACE}" not found'):
             await admit_metallb(plane.kubeconfig(), NAMESPACE)

@@ -175,7 +175,7 @@ async def test_a_review_without_sense_is_refused(
     assert part in answer.json()["message"]
 
 
-async def test_a_rules_review_lists_what_a_user_may_do(http: httpx.AsyncClient) -> None:
+async def test_a_rules_review_lists_the_permissions_of_a_user(http: httpx.AsyncClient) -> None:
     joe = {"Authorization": "Bearer t"}
     path = f"{RIGHTS}/selfsubjectrulesreviews"
     response = await http.post(path, json={"spec": {"namespace": "default"}}, headers=joe)

@@ -103,7 +103,7 @@ async def test_a_service_that_needs_more_node_ports_than_there_are_is_refused(
     assert (await http.get(f"{SERVICES}/s")).status_code == 404
 
 
-async def test_what_is_no_address_in_a_status_is_refused(http: httpx.AsyncClient) -> None:
+async def test_a_value_that_is_no_address_is_refused_in_a_status(http: httpx.AsyncClient) -> None:
     await create_load_balancer(http)
 
     ingress = [{"ip": "1.2.3.4"}, {"ip": "x"}, {"hostname": "a.example.com"}]
@@ -138,7 +138,7 @@ async def test_only_a_load_balancer_has_an_address_in_its_status(http: httpx.Asy
     ]
 
 
-async def test_the_class_of_a_load_balancer_stays(http: httpx.AsyncClient) -> None:
+async def test_the_class_of_a_load_balancer_cannot_be_changed(http: httpx.AsyncClient) -> None:
     await create_load_balancer(http)
 
     answer = await patch_service(http, "s", {"spec": {"loadBalancerClass": "c.io/d"}})

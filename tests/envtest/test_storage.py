@@ -100,7 +100,7 @@ def test_only_recent_events_keep_their_bytes_for_the_wire() -> None:
     assert all(store.is_recent(event) for event in kept)
 
 
-def test_a_log_forgets_what_is_old() -> None:
+def test_a_log_drops_entries_that_are_too_old() -> None:
     log = EventLog(floor=0)
     log.append(build_event(1, at=0.0))
     log.append(build_event(2, at=KEPT_SECONDS))

@@ -69,7 +69,7 @@ async def test_ten_watchers_see_the_same(http: httpx.AsyncClient, plane: Plane) 
     assert seen == [[f"g{number:02}" for number in range(20)]] * 10
 
 
-async def test_what_happens_in_quick_succession_is_sent_together(
+async def test_events_in_quick_succession_are_sent_together(
     http: httpx.AsyncClient, plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not isinstance(plane, EmbeddedControlPlane):
@@ -179,7 +179,7 @@ async def test_a_server_stops_while_it_is_watched() -> None:
         await client.aclose()
 
 
-async def test_the_last_event_of_an_object_shows_what_was_stored_last(
+async def test_the_last_event_of_an_object_shows_its_last_stored_state(
     http: httpx.AsyncClient,
 ) -> None:
     kind = {"apiVersion": "lab.example.com/v1", "kind": "Gauge"}

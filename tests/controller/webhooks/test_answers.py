@@ -43,7 +43,7 @@ def test_there_is_no_patch_between_a_document_and_itself(document: Any) -> None:
     assert list(difference(document, document)) == []
 
 
-def test_a_patch_names_only_what_differs() -> None:
+def test_a_patch_names_only_the_fields_that_differ() -> None:
     before = {"keep": {"a": 1}, "list": [1, {"x": 2}], "gone": 0}
     after = {"keep": {"a": 1, "b": True}, "list": [1, {"x": 3}]}
     assert list(difference(before, after)) == [

@@ -328,7 +328,7 @@ async def test_objects_that_take_too_long_fail_with_a_sentence() -> None:
     assert not failed
 
 
-async def test_fields_that_would_be_lost_fail_and_say_what_to_do() -> None:
+async def test_a_conversion_that_would_lose_fields_fails_and_says_what_to_do() -> None:
     class Old(msgspec.Struct):
         metadata: ObjectMeta
         spec: dict[str, Any]

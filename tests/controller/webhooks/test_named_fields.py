@@ -70,7 +70,7 @@ def to_v1(new: New) -> Old:
     return Old(spec=OldSpec(size=new.spec.width, first=first, parts=parts))
 
 
-async def test_what_a_pydantic_model_lets_in_is_kept_at_every_depth() -> None:
+async def test_extra_fields_of_a_pydantic_model_are_kept_at_every_depth() -> None:
     conversion = Conversion(
         "/convert", GIZMOS, New, Spoke("v1", Old, to_hub=to_v2, from_hub=to_v1)
     )
@@ -82,7 +82,7 @@ async def test_what_a_pydantic_model_lets_in_is_kept_at_every_depth() -> None:
     assert await convert_objects(conversion, "v1", there) == [before]
 
 
-async def test_a_function_that_hands_on_what_a_pydantic_model_let_in_may_do_so() -> None:
+async def test_a_function_may_pass_on_the_extra_fields_of_a_pydantic_model() -> None:
     def hand_on(old: Old) -> New:
         return New(spec=NewSpec.model_validate({"width": 1, **(old.spec.model_extra or {})}))
 
@@ -122,7 +122,7 @@ def make_conversion(function: Callable[[Ported], Ported]) -> Conversion[Ported]:
     )
 
 
-async def test_a_field_that_has_its_default_is_kept_though_its_type_omits_that() -> None:
+async def test_a_field_is_kept_though_its_type_omits_it_for_having_its_default() -> None:
     spec = {"ready": True, "ports": [], "ports_by_name": {"x": {"name": "a", "number": 80}}}
     (there,) = await convert_objects(
         make_conversion(lambda old: old), "v2", build_gizmo("v1", spec)

@@ -75,7 +75,7 @@ async def test_a_webhook_of_bytes_gets_the_json_itself() -> None:
     assert answered["status"]["message"] == '{"any":[1]}'
 
 
-async def test_the_answer_repeats_the_uid_and_the_version_it_was_asked_in() -> None:
+async def test_the_answer_repeats_the_uid_and_the_version_of_the_review() -> None:
     for version in ("v1", "v1beta1"):
         answer = await ask(Webhook("/judge", allow, Widget), build_review(version))
         assert answer["apiVersion"] == f"admission.k8s.io/{version}"
@@ -113,7 +113,7 @@ async def test_an_invalid_write_without_causes_is_refused_so_that_kubectl_shows_
     assert other["status"]["details"]["name"] == "a"
 
 
-async def test_a_patch_goes_out_as_base64_of_a_json_patch() -> None:
+async def test_a_patch_is_sent_as_base64_of_a_json_patch() -> None:
     answer = Patched.between({"spec": {}}, {"spec": {"size": 1}})
     answered = await read_response(create_answering_webhook(answer, mutating=True), build_review())
     assert (answered["allowed"], answered["patchType"]) == (True, "JSONPatch")

@@ -49,7 +49,7 @@ def test_a_request_is_read_as_the_server_reads_it(method: str, url: str, meant: 
     assert " ".join(part for part in parts if part) == meant
 
 
-def test_what_a_match_leaves_out_matches_all() -> None:
+def test_a_field_that_a_match_leaves_out_matches_all_requests() -> None:
     assert Match().admits(call("GET", "/readyz"))
     assert Match(resource="gauges").admits(call("GET", f"{GAUGES}/a/status"))
     assert not Match(resource="gauges", subresource="").admits(call("GET", f"{GAUGES}/a/status"))

@@ -209,7 +209,7 @@ async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
             assert [describe_event(line) for line in await watch_gauges(here)] == ["ERROR"]
 
 
-async def test_closing_the_proxy_ends_what_is_open() -> None:
+async def test_closing_the_proxy_ends_open_requests_and_watches() -> None:
     async with proxied_plane() as here, AsyncExitStack() as outer:
         async with Proxy.before(here.plane) as proxy:
             transport = await outer.enter_async_context(transport_to(proxy))

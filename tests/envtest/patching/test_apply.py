@@ -69,7 +69,7 @@ def _find_owned_fields(obj: dict[str, Any], manager: str, operation: str = "Appl
     return fields
 
 
-def test_an_applier_owns_what_it_applied_and_not_what_was_defaulted(shelf: Shelf) -> None:
+def test_an_applier_owns_the_fields_that_it_applied_and_no_defaults(shelf: Shelf) -> None:
     created = shelf.apply("t", _build_thing({"text": "1", "ports": [{"port": 80}]}), "a")
     assert created["spec"]["preset"] == "yes"
     assert created["spec"]["ports"] == [{"port": 80, "proto": "TCP"}]
@@ -84,7 +84,7 @@ def test_fields_that_are_not_applied_any_more_are_removed(shelf: Shelf) -> None:
     assert remaining["spec"] == {"preset": "yes", "ports": [{"port": 81, "proto": "TCP"}]}
 
 
-def test_what_another_manager_owns_too_stays(shelf: Shelf) -> None:
+def test_a_field_that_another_manager_owns_too_is_not_removed(shelf: Shelf) -> None:
     shelf.apply("t", _build_thing({"ports": [{"port": 80}], "tags": ["x", "y"]}), "a")
     shelf.apply("t", _build_thing({"ports": [{"port": 80, "name": "n"}], "tags": ["y"]}), "b")
     remaining = shelf.apply("t", _build_thing({}), "a")
@@ -92,7 +92,7 @@ def test_what_another_manager_owns_too_stays(shelf: Shelf) -> None:
     assert remaining["spec"]["tags"] == ["y"]
 
 
-def test_what_an_updater_has_changed_stays(shelf: Shelf) -> None:
+def test_a_field_that_an_updater_has_changed_is_not_removed(shelf: Shelf) -> None:
     shelf.apply("t", _build_thing({"text": "1", "number": 1}), "a")
     shelf.patch("t", MERGE_PATCH, patch={"spec": {"text": "2"}}, manager="editor")
     remaining = shelf.apply("t", _build_thing({}), "a")
@@ -116,7 +116,7 @@ def test_an_entry_that_never_changed_anything_has_no_time_and_comes_first(shelf:
     assert [(e["manager"], "time" in e) for e in entries] == [("b", False), ("a", True)]
 
 
-def test_changing_what_another_applies_is_a_conflict(shelf: Shelf) -> None:
+def test_changing_a_field_that_another_manager_applies_is_a_conflict(shelf: Shelf) -> None:
     shelf.apply("t", _build_thing({"ports": [{"port": 80, "name": "n"}], "tags": ["x"]}), "a")
     with pytest.raises(ApplyConflict) as refused:
         shelf.apply("t", _build_thing({"ports": [{"port": 80, "name": "m"}], "tags": ["y"]}), "b")
@@ -174,13 +174,13 @@ def test_empty_and_null_values_are_owned_by_name(shelf: Shelf) -> None:
     }
 
 
-def test_applied_items_take_their_order_among_those_of_others(shelf: Shelf) -> None:
+def test_applied_items_take_their_order_among_the_items_of_other_managers(shelf: Shelf) -> None:
     shelf.apply("t", _build_thing({"tags": ["a", "b", "c"]}), "a")
     merged = shelf.apply("t", _build_thing({"tags": ["c", "x", "a"]}), "b")
     assert merged["spec"]["tags"] == ["b", "c", "x", "a"]
 
 
-def test_the_same_name_owns_apart_what_it_updates_and_what_it_applies(shelf: Shelf) -> None:
+def test_updates_and_applies_of_one_manager_have_entries_of_their_own(shelf: Shelf) -> None:
     shelf.create(_build_thing({"text": "1"}), "a")
     with pytest.raises(ApplyConflict, match='conflict with "a" using test'):
         shelf.apply("t", _build_thing({"text": "2"}), "a")

@@ -78,7 +78,7 @@ def test_an_empty_patch_changes_nothing(doc: dict[str, Any]) -> None:
 
 @LAW
 @given(OBJECT, OBJECT)
-def test_what_a_patch_does_not_name_stays_as_it_is(
+def test_members_that_a_patch_does_not_name_are_unchanged(
     doc: dict[str, Any], patch: dict[str, Any]
 ) -> None:
     merged = merge_patch(doc, patch)

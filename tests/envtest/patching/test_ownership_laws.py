@@ -70,7 +70,7 @@ def test_operations_on_field_sets_are_those_on_sets_of_paths(
 
 @LAW
 @given(PATHS, PATHS)
-def test_a_set_covers_another_if_nothing_of_that_is_left_without_it(
+def test_a_set_covers_another_if_their_difference_is_empty(
     paths: frozenset[Path], right: frozenset[Path]
 ) -> None:
     first_set, other = _set(paths), _set(right)
@@ -187,7 +187,7 @@ def test_what_two_appliers_own_both_is_the_same_for_both(
 
 @LAW
 @given(SPECS, SPECS)
-def test_a_conflict_names_just_what_force_would_take(
+def test_a_conflict_names_exactly_the_fields_that_force_would_take(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     created = _apply(None, first, "a")
@@ -204,7 +204,7 @@ def test_a_conflict_names_just_what_force_would_take(
 
 @LAW
 @given(SPECS, SPECS)
-def test_applying_nothing_leaves_what_others_own(
+def test_applying_nothing_keeps_the_fields_of_other_managers(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     # (An empty spec that is owned for its own sake goes together with its last field, on the

@@ -50,7 +50,7 @@ ID = 'k:{"id":"1"}'
         ({"f:some": {"f:whole": PARTS}}, {"f:some": {"f:whole": {}}}),
     ],
 )
-def test_what_is_one_value_now_is_owned_as_one(
+def test_a_value_that_became_atomic_is_owned_as_a_whole(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     rest = {"f:text": {}, "f:texts": PARTS}
@@ -59,7 +59,7 @@ def test_what_is_one_value_now_is_owned_as_one(
         assert reconciled == {"f:spec": {**rest, **after}}
 
 
-def test_ownership_that_is_in_line_is_left_as_it_is() -> None:
+def test_ownership_that_fits_the_model_is_unchanged() -> None:
     fields: dict[str, Any] = {
         "f:metadata": {"f:labels": PARTS},
         "f:spec": {

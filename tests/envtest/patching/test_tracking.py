@@ -49,7 +49,7 @@ def _map_owners(entries: Any) -> dict[str, Any]:
     return {entry["manager"]: entry["fieldsV1"] for entry in entries}
 
 
-def test_a_creator_owns_all_that_it_wrote_but_what_names_the_object() -> None:
+def test_a_creator_owns_all_fields_except_those_that_identify_the_object() -> None:
     assert _track(None, _build_config_map({"k": "v"}, labels={"a": "b"}, uid="u")) == [
         {
             "apiVersion": "v1",
@@ -75,7 +75,7 @@ def test_a_manager_that_changes_a_field_takes_it_over() -> None:
     }
 
 
-def test_a_removed_field_has_no_owner_and_an_owner_of_nothing_goes() -> None:
+def test_a_removed_field_has_no_owner_and_an_entry_without_fields_is_removed() -> None:
     live = _build_config_map({"a": "1", "b": "1"})
     _track(None, live, "first")
     middle = _build_config_map({"a": "1", "b": "1", "c": "1"})

@@ -87,12 +87,12 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_what_json_encodes_is_decoded_to_the_same(value: Any) -> None:
+def test_a_value_encoded_as_json_is_decoded_to_the_same_value(value: Any) -> None:
     assert read_json(json.dumps(value).encode()) == (value, [])
 
 
 @given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\\n\x01', max_size=30))
-def test_whatever_comes_it_is_decoded_or_refused_with_a_reason(content: str) -> None:
+def test_any_input_is_decoded_or_refused_with_a_reason(content: str) -> None:
     reason = "decoded"
     try:
         read_json(content.encode())

@@ -62,7 +62,7 @@ def _make_established(**spec: Any) -> dict[str, Any]:
         ({"group": "other.example.com"}, "spec.group"),
     ],
 )
-def test_what_decides_where_objects_are_stored_never_changes(
+def test_fields_that_decide_where_objects_are_stored_are_immutable(
     change: dict[str, Any], field: str
 ) -> None:
     errors = validate_crd(_make_established(**change), _make_established())
@@ -77,7 +77,7 @@ def test_the_kind_may_change_until_the_names_are_established() -> None:
     assert validate_crd(new, old) == []
 
 
-def test_a_version_that_was_stored_stays_in_the_spec() -> None:
+def test_a_version_that_was_stored_cannot_be_removed_from_the_spec() -> None:
     new = _make_established()
     new["spec"]["versions"][0]["name"] = "v2"
     new["status"]["storedVersions"] = ["v1", "v2"]
