@@ -68,7 +68,7 @@ class Fleet:
             WIDGETS, indexes={"color": lambda cached: (cached.spec.color,)}
         )
 
-    def cluster(self, name: str, *widgets: str) -> Key:
+    def add_cluster(self, name: str, *widgets: str) -> Key:
         """Return the key of a new cluster with some widgets in it."""
         key = Key("tenants", name)
         self.stores[key] = Store()
@@ -90,17 +90,17 @@ class Fleet:
         self.transports.setdefault(key, []).append(transport)
         return Connection(transport, identity=str(id(self.stores[key])))
 
-    def transport(self, key: Key) -> ClusterTransport:
-        """Return the transport to a cluster that was opened last."""
+    def get_transport(self, key: Key) -> ClusterTransport:
+        """Return the newest transport to a cluster."""
         return self.transports[key][-1]
 
-    def names(self, key: Key) -> list[str] | None:
-        """Return the widgets that are known of a cluster; None if it cannot be read."""
+    def list_names(self, key: Key) -> list[str] | None:
+        """Return the names of the cached widgets of a cluster; None if it has no synced cache."""
         cache = self.widgets.cache(key)
         return None if cache is None else sorted(cached.metadata.name for cached in cache)
 
     def get(self, key: Key, name: str) -> Widget | None:
-        """Return a widget as it is known."""
+        """Return a cached widget of a cluster."""
         cache = self.widgets.cache(key)
         return cache.get(Key("default", name)) if cache else None
 

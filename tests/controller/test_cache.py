@@ -194,17 +194,17 @@ def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_kept(
 
 def test_subscribers_of_unreadable_objects_are_called_when_an_object_can_be_read_again() -> None:
     w = Watched().list_revision(5, build_widget("a", 1))
-    heard: list[Key] = []
-    w.cache.subscribe_unreadable(heard.append)
+    called_keys: list[Key] = []
+    w.cache.subscribe_unreadable(called_keys.append)
     w.cache.apply(Unreadable(A, 6, "odd"))
-    assert heard == [A]
+    assert called_keys == [A]
     w.cache.apply(Modified(build_widget("a", 7)))
-    assert heard == [A] * 2
+    assert called_keys == [A] * 2
     w.cache.apply(Unreadable(A, 8, "odd"))
     w.cache.replace([build_widget("a", 9)], 9)
-    assert heard == [A] * 4
+    assert called_keys == [A] * 4
     w.cache.apply(Modified(build_widget("a", 10)))
-    assert heard == [A] * 4
+    assert called_keys == [A] * 4
 
 
 def test_an_own_write_stays_if_its_event_cannot_be_decoded() -> None:

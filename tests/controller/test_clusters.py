@@ -31,20 +31,20 @@ DOWN = NoAnswer("connection refused")
 
 async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a", "b")
+    key = fleet.add_cluster("one", "a", "b")
     async with run_fleet(fleet):
         await fleet.clock.advance(3600)
         assert fleet.opened == []
         assert not fleet.clusters.is_synced(key)
-        assert fleet.names(key) is None
+        assert fleet.list_names(key) is None
 
         assert fleet.clusters.open(key)
         await fleet.clock.advance(0)
         assert fleet.clusters.is_synced(key)
-        assert fleet.names(key) == ["a", "b"]
+        assert fleet.list_names(key) == ["a", "b"]
         fleet.put(key, "c", "blue")
         await fleet.clock.advance(0)
-        assert fleet.names(key) == ["a", "b", "c"]
+        assert fleet.list_names(key) == ["a", "b", "c"]
         cache = fleet.widgets.cache(key)
         assert cache is not None
         assert [cached.metadata.name for cached in cache.by_index("color", "blue")] == ["c"]
@@ -52,7 +52,7 @@ async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
 
 async def test_all_callers_share_one_connection_and_one_cache() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a")
+    key = fleet.add_cluster("one", "a")
     async with run_fleet(fleet):
         for _ in range(3):
             assert fleet.clusters.open(key)
@@ -64,16 +64,16 @@ async def test_all_callers_share_one_connection_and_one_cache() -> None:
 
 async def test_clusters_opened_before_the_service_runs_wait_for_it() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a")
+    key = fleet.add_cluster("one", "a")
     assert fleet.clusters.open(key)
-    assert fleet.names(key) is None
+    assert fleet.list_names(key) is None
     async with run_fleet(fleet):
-        assert fleet.names(key) == ["a"]
+        assert fleet.list_names(key) == ["a"]
 
 
 async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a")
+    key = fleet.add_cluster("one", "a")
     received: list[tuple[Key, Change[Widget]]] = []
     fleet.widgets.add_handler(lambda cluster, change: received.append((cluster, change)))
     async with run_fleet(fleet):
@@ -82,7 +82,7 @@ async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -
         fleet.clusters.close(key)
         fleet.put(key, "b")
         await fleet.clock.advance(0)
-        assert fleet.names(key) is None
+        assert fleet.list_names(key) is None
         assert key not in fleet.clusters
         assert fleet.open_connections == 0
         assert fleet.clock.waiting == 0
@@ -91,7 +91,7 @@ async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -
 
 async def test_a_closed_cluster_is_freed_though_its_objects_were_frozen() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a", "b")
+    key = fleet.add_cluster("one", "a", "b")
     async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(5)
@@ -113,7 +113,7 @@ async def test_a_closed_cluster_is_freed_though_its_objects_were_frozen() -> Non
 
 async def test_stopping_closes_all_clusters() -> None:
     fleet = Fleet()
-    keys = [fleet.cluster(name, "a") for name in ("one", "two", "down")]
+    keys = [fleet.add_cluster(name, "a") for name in ("one", "two", "down")]
     fleet.down[keys[2]] = DOWN
     async with run_fleet(fleet):
         for key in keys:
@@ -127,25 +127,25 @@ async def test_stopping_closes_all_clusters() -> None:
 
 async def test_when_all_slots_are_used_the_least_recently_used_idle_cluster_is_closed() -> None:
     fleet = Fleet(ClusterSettings(limit=2, idle_seconds=60))
-    first, two, three = (fleet.cluster(name, "a") for name in ("one", "two", "three"))
+    first, two, three = (fleet.add_cluster(name, "a") for name in ("one", "two", "three"))
     async with run_fleet(fleet):
         assert fleet.clusters.open(first)
         await fleet.clock.advance(10)
         assert fleet.clusters.open(two)
         await fleet.clock.advance(10)
         assert not fleet.clusters.open(three)
-        assert fleet.names(first) == ["a"]  # reading the cache counts as using
+        assert fleet.list_names(first) == ["a"]  # reading the cache counts as using
         await fleet.clock.advance(55)
         assert fleet.clusters.open(three)
         await fleet.clock.advance(0)
-        assert fleet.names(two) is None
-        assert fleet.names(first) == fleet.names(three) == ["a"]
+        assert fleet.list_names(two) is None
+        assert fleet.list_names(first) == fleet.list_names(three) == ["a"]
         assert fleet.open_connections == 2
 
 
 async def test_a_cluster_that_is_used_keeps_its_slot() -> None:
     fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60))
-    cluster, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
+    cluster, two = fleet.add_cluster("one", "a"), fleet.add_cluster("two", "a")
     async with run_fleet(fleet):
         fleet.clusters.open(cluster)
         for _ in range(100):
@@ -157,7 +157,7 @@ async def test_a_cluster_that_is_used_keeps_its_slot() -> None:
 
 async def test_an_unreachable_cluster_loses_its_slot_and_takes_no_other() -> None:
     fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60, longest_pause=300))
-    down, up = fleet.cluster("down"), fleet.cluster("up", "a")
+    down, up = fleet.add_cluster("down"), fleet.add_cluster("up", "a")
     fleet.down[down] = DOWN
     async with run_fleet(fleet):
         assert fleet.clusters.open(down)
@@ -181,13 +181,13 @@ async def test_an_unreachable_cluster_loses_its_slot_and_takes_no_other() -> Non
 
 async def test_an_unreachable_cluster_is_tried_with_back_off_and_delays_no_other() -> None:
     fleet = Fleet(ClusterSettings(longest_pause=100))
-    down, up = fleet.cluster("down", "late"), fleet.cluster("up", "a")
+    down, up = fleet.add_cluster("down", "late"), fleet.add_cluster("up", "a")
     fleet.down[down] = DOWN
     async with run_fleet(fleet):
         assert fleet.clusters.open(down)
         assert fleet.clusters.open(up)
         await fleet.clock.advance(0)
-        assert fleet.names(up) == ["a"]
+        assert fleet.list_names(up) == ["a"]
         assert "connection refused" in str(fleet.clusters.last_error(down))
         assert fleet.clusters.last_error(up) is None
         await fleet.clock.advance(2000)
@@ -199,13 +199,13 @@ async def test_an_unreachable_cluster_is_tried_with_back_off_and_delays_no_other
         assert len(set(pauses)) == len(pauses)
 
         del fleet.down[down]
-        await fleet.clock.advance_until(lambda: fleet.names(down) == ["late"], limit=200)
+        await fleet.clock.advance_until(lambda: fleet.list_names(down) == ["late"], limit=200)
         assert fleet.clusters.last_error(down) is None
 
 
 async def test_many_clusters_asked_for_at_once_are_opened_at_a_limited_rate() -> None:
     fleet = Fleet(ClusterSettings(limit=100, opens_per_second=20))
-    keys = [fleet.cluster(f"c{number}", "a") for number in range(100)]
+    keys = [fleet.add_cluster(f"c{number}", "a") for number in range(100)]
     for key in keys[:50]:
         fleet.down[key] = DOWN  # those cost the others no time
     async with run_fleet(fleet):
@@ -219,11 +219,11 @@ async def test_many_clusters_asked_for_at_once_are_opened_at_a_limited_rate() ->
 
 async def test_refused_credentials_are_replaced() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a")
+    key = fleet.add_cluster("one", "a")
     async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(60)
-        first = fleet.transport(key)
+        first = fleet.get_transport(key)
         client = fleet.clusters.client(key)
         assert client is not None
         first.refused["GET"] = Unauthorized(401, "Unauthorized", "expired")
@@ -234,12 +234,12 @@ async def test_refused_credentials_are_replaced() -> None:
         assert fleet.open_connections == 1
         fleet.put(key, "b")
         await fleet.clock.advance(0)
-        assert fleet.names(key) == ["a", "b"]
+        assert fleet.list_names(key) == ["a", "b"]
 
 
 async def test_credentials_that_stay_refused_are_retried_with_back_off() -> None:
     fleet = Fleet(ClusterSettings(longest_pause=100))
-    key = fleet.cluster("one", "a")
+    key = fleet.add_cluster("one", "a")
     refused = Unauthorized(401, "Unauthorized", "who are you?")
 
     async with run_fleet(fleet):
@@ -253,7 +253,7 @@ async def test_credentials_that_stay_refused_are_retried_with_back_off() -> None
 
 async def test_renewed_credentials_are_used_at_once_and_no_event_is_missed() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a")
+    key = fleet.add_cluster("one", "a")
     received: list[str] = []
     fleet.widgets.add_handler(
         lambda _, change: received.append(change.new.metadata.name if change.new else "gone")
@@ -263,9 +263,9 @@ async def test_renewed_credentials_are_used_at_once_and_no_event_is_missed() -> 
         await fleet.clock.advance(0)
         await fleet.clusters.renew(key)
         fleet.put(key, "b")
-        assert fleet.names(key) == ["a"]  # what is known stays known
+        assert fleet.list_names(key) == ["a"]  # what is known stays known
         await fleet.clock.advance(2)
-        assert fleet.names(key) == ["a", "b"]
+        assert fleet.list_names(key) == ["a", "b"]
         assert [transport.closed for transport in fleet.transports[key]] == [True, False]
         lists = [
             path
@@ -279,27 +279,27 @@ async def test_renewed_credentials_are_used_at_once_and_no_event_is_missed() -> 
 
 async def test_a_connection_to_another_cluster_shows_nothing_of_the_old_one() -> None:
     fleet = Fleet()
-    key = fleet.cluster("one", "a", "b", "c")
+    key = fleet.add_cluster("one", "a", "b", "c")
     async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(0)
-        fleet.cluster("one", "b")  # another cluster under the same name
+        fleet.add_cluster("one", "b")  # another cluster under the same name
         await fleet.clusters.renew(key)
         await fleet.clock.advance(5)
-        assert fleet.names(key) == ["b"]
+        assert fleet.list_names(key) == ["b"]
         fleet.put(key, "d")
         await fleet.clock.advance(0)
-        assert fleet.names(key) == ["b", "d"]
+        assert fleet.list_names(key) == ["b", "d"]
 
 
 async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
     fleet = Fleet()
-    cluster, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
+    cluster, two = fleet.add_cluster("one", "a"), fleet.add_cluster("two", "a")
     async with run_fleet(fleet):
         for key in (cluster, two):
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
-        fleet.transport(cluster).watches_stalled = True
+        fleet.get_transport(cluster).watches_stalled = True
         client, known = fleet.clusters.client(cluster), fleet.get(cluster, "a")
         assert client is not None
         assert known is not None
@@ -314,7 +314,7 @@ async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
 
 async def test_changes_in_other_clusters_become_keys_here() -> None:
     fleet = Fleet()
-    first, two = fleet.cluster("one", "a"), fleet.cluster("two", "b")
+    first, two = fleet.add_cluster("one", "a"), fleet.add_cluster("two", "b")
     queue = WorkQueue[Key](fleet.clock)
     async with run_fleet(fleet):
         fleet.clusters.open(first)
@@ -337,7 +337,7 @@ async def test_changes_in_other_clusters_become_keys_here() -> None:
 
 async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> None:
     fleet = Fleet()
-    first = fleet.cluster("one", "a")
+    first = fleet.add_cluster("one", "a")
     queue = WorkQueue[Key](fleet.clock)
     watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,), lambda change: False)
     watch.connect(queue)
@@ -349,7 +349,7 @@ async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> N
 
 async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
     fleet = Fleet()
-    first = fleet.cluster("one", "a")
+    first = fleet.add_cluster("one", "a")
     seen: list[str] = []
 
     def failing(cluster: Key, change: Change[Widget]) -> None:
@@ -367,14 +367,14 @@ async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
 
 async def test_kinds_are_declared_before_clusters_are_opened() -> None:
     fleet = Fleet()
-    fleet.clusters.open(fleet.cluster("one"))
+    fleet.clusters.open(fleet.add_cluster("one"))
     with pytest.raises(RuntimeError, match="before the first cluster"):
         fleet.clusters.kind(WIDGETS)
 
 
 async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
     fleet = Fleet()
-    cluster = fleet.cluster("one", "a")
+    cluster = fleet.add_cluster("one", "a")
     fleet.down[cluster] = ConfigurationError("the kubeconfig names a program to run")
     async with run_fleet(fleet):
         fleet.clusters.open(cluster)
@@ -382,7 +382,7 @@ async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
         assert "names a program to run" in str(fleet.clusters.last_error(cluster))
         del fleet.down[cluster]
         await fleet.clock.advance(5)
-        assert fleet.names(cluster) == ["a"]
+        assert fleet.list_names(cluster) == ["a"]
 
 
 def open_plainly(_: Key) -> Any:
@@ -436,7 +436,7 @@ def test_an_open_cluster_that_cannot_be_called_is_refused() -> None:
 async def test_a_controller_gets_changes_of_clusters_that_run_as_a_service() -> None:
     here, fleet = Harness(), Fleet()
     fleet.clock = here.clock
-    down, up = fleet.cluster("down"), fleet.cluster("up")
+    down, up = fleet.add_cluster("down"), fleet.add_cluster("up")
     fleet.down[down] = DOWN
     seen: list[str] = []
 

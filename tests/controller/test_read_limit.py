@@ -27,8 +27,8 @@ def _create_limited_fleet() -> Fleet:
 
 async def test_a_list_above_the_limit_is_not_kept_and_the_error_says_so() -> None:
     fleet = _create_limited_fleet()
-    large = fleet.cluster("large", *(f"w{number}" for number in range(60)))
-    small = fleet.cluster("small", *(f"w{number}" for number in range(20)))
+    large = fleet.add_cluster("large", *(f"w{number}" for number in range(60)))
+    small = fleet.add_cluster("small", *(f"w{number}" for number in range(20)))
     async with run_fleet(fleet):
         fleet.clusters.open(large)
         fleet.clusters.open(small)
@@ -55,27 +55,27 @@ async def test_clients_made_of_one_with_a_limit_have_it(
 
 async def test_a_list_that_became_smaller_is_kept() -> None:
     fleet = _create_limited_fleet()
-    key = fleet.cluster("one", *(f"w{number}" for number in range(60)))
+    key = fleet.add_cluster("one", *(f"w{number}" for number in range(60)))
     async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(5)
         for number in range(50):
             fleet.stores[key].remove(f"/apis/example.com/v1/namespaces/default/widgets/w{number}")
         await fleet.clock.advance(60)
-        assert fleet.names(key) == [f"w{number}" for number in range(50, 60)]
+        assert fleet.list_names(key) == [f"w{number}" for number in range(50, 60)]
         assert fleet.clusters.last_error(key) is None
 
 
 async def test_after_events_as_large_as_the_limit_everything_is_listed_again() -> None:
     fleet = _create_limited_fleet()
-    key = fleet.cluster("one", "a", "b")
+    key = fleet.add_cluster("one", "a", "b")
     async with run_fleet(fleet):
         fleet.clusters.open(key)
         for number in range(300):
             await fleet.clock.advance(10)
             fleet.put(key, "a", f"color-{number}")
         await fleet.clock.advance(0)
-        lists = [path for method, path in fleet.transport(key).sent if method == "GET"]
+        lists = [path for method, path in fleet.get_transport(key).sent if method == "GET"]
         assert 2 <= len(lists) <= 6
         known = fleet.get(key, "a")
         assert known is not None

@@ -77,9 +77,7 @@ async def test_a_namespace_that_comes_back_shows_no_state_before_own_writes(
         manager.stop()
 
 
-async def test_a_controller_gets_keys_of_both_kinds_after_a_namespace_left_one_informer_only() -> (
-    None
-):
+async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_only() -> None:
     harness = Harness()
     gadgets = harness.manager.informer(GADGETS, namespaces=harness.namespaces)
     seen: list[str] = []

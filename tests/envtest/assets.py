@@ -23,24 +23,28 @@ class Assets:
         (self.folder / f"{name}.json").write_text(json.dumps(behaviour))
         return program
 
-    def notes(self, name: str) -> list[dict[str, Any]]:
+    def read_notes(self, name: str) -> list[dict[str, Any]]:
         """Return the notes of a program."""
         path = self.folder / f"{name}.notes"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
 
-    def flags(self, name: str) -> dict[str, str]:
+    def read_flags(self, name: str) -> dict[str, str]:
         """Return the flags of a program's last start."""
-        flags: dict[str, str] = [note for note in self.notes(name) if "flags" in note][-1]["flags"]
+        flags: dict[str, str] = [note for note in self.read_notes(name) if "flags" in note][-1][
+            "flags"
+        ]
         return flags
 
-    def starts(self, name: str) -> list[int]:
+    def list_process_ids(self, name: str) -> list[int]:
         """Return the process ids of a program."""
-        return [note["pid"] for note in self.notes(name) if "pid" in note]
+        return [note["pid"] for note in self.read_notes(name) if "pid" in note]
 
-    def alive(self) -> list[int]:
+    def list_running(self) -> list[int]:
         """Return the process ids, of all processes ever started, that still run."""
-        started = [pid for path in self.folder.glob("*.notes") for pid in self.starts(path.stem)]
+        started = [
+            pid for path in self.folder.glob("*.notes") for pid in self.list_process_ids(path.stem)
+        ]
         return [pid for pid in started if Path(f"/proc/{pid}/cmdline").exists()]
 
 
@@ -48,4 +52,4 @@ def list_left_behind(assets: Assets) -> tuple[list[int], list[str]]:
     """Return the processes that still run, and the temporary files that were not removed."""
     files = os.listdir(assets.folder.parent / "tmp")
     # Notes of ports that were drawn stay for two minutes, for other processes that draw some.
-    return assets.alive(), [name for name in files if not name.startswith("envtest-ports-")]
+    return assets.list_running(), [name for name in files if not name.startswith("envtest-ports-")]

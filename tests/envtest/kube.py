@@ -56,8 +56,8 @@ class Kubectl:
         return output
 
     @asynccontextmanager
-    async def lines(self, *arguments: str) -> AsyncIterator[Callable[[], Awaitable[str]]]:
-        """Run a command until the end of the block; yield what waits for its next line."""
+    async def stream_lines(self, *arguments: str) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+        """Run a command in the context; yield a function that waits for its next line."""
         process = await anyio.open_process(
             ["kubectl", self._cache, *arguments], stderr=None, env=self._env()
         )

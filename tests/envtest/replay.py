@@ -101,8 +101,8 @@ class Player:
         self._patient = patient
         self._captured: dict[str, str] = {}
 
-    async def differences(self, step: Step) -> list[str]:
-        """Send one step and return what is not as recorded."""
+    async def play_step(self, step: Step) -> list[str]:
+        """Send the request of a step; return the differences from the recorded answer."""
         if step.pause and self._patient:
             await anyio.sleep(step.pause)
         got = await (self._stream(step) if step.events else self._answer(step))
@@ -154,7 +154,7 @@ class Player:
             return body
 
     def _request(self, step: Step) -> httpx.Request:
-        request = self._filled_in(step.request)
+        request = self._fill_in_captures(step.request)
         token = {"admin": ADMIN, "none": ""}.get(request.get("auth", "admin"), request.get("auth"))
         headers = {"Accept": "application/json", "User-Agent": "transcript/1"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
@@ -167,11 +167,11 @@ class Player:
             request["method"], request["path"], headers=headers, content=content
         )
 
-    def _filled_in(self, value: Any) -> Any:
+    def _fill_in_captures(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._filled_in(item) for key, item in value.items()}
+            return {key: self._fill_in_captures(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._filled_in(item) for item in value]
+            return [self._fill_in_captures(item) for item in value]
         if isinstance(value, str):
             return re.sub(r"\$\{(\w+)\}", lambda match: self._captured[match.group(1)], value)
         return value

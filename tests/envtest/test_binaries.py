@@ -49,8 +49,8 @@ async def test_etcd_and_kube_apiserver_run_on_free_ports_and_leave_nothing_behin
     async with ControlPlane.start() as plane, ControlPlane.start() as other:
         assert (plane.kind, plane.controllers) == ("binaries", frozenset())
         assert plane.url != other.url
-        assert len(assets.alive()) == 4
-        etcd, server = assets.flags("etcd"), assets.flags("kube-apiserver")
+        assert len(assets.list_running()) == 4
+        etcd, server = assets.read_flags("etcd"), assets.read_flags("kube-apiserver")
         assert server["etcd-servers"] == etcd["listen-client-urls"]
         assert server["authorization-mode"] == "RBAC"
     assert list_left_behind(assets) == ([], [])
@@ -58,7 +58,7 @@ async def test_etcd_and_kube_apiserver_run_on_free_ports_and_leave_nothing_behin
 
 async def test_the_server_gets_its_address_and_looks_for_no_route_out(assets: Assets) -> None:
     async with ControlPlane.start():
-        reported = ip_address(assets.flags("kube-apiserver")["advertise-address"])
+        reported = ip_address(assets.read_flags("kube-apiserver")["advertise-address"])
     # Of the family of its services, or it refuses to start.
     assert reported.version == 4
     assert not reported.is_unspecified
@@ -72,14 +72,16 @@ async def test_the_administrator_is_known_by_a_certificate(assets: Assets) -> No
         with pytest.raises(PlaneError, match="add it with add_user"):
             plane.kubeconfig("joe")
         assert "client-certificate-data" in await plane.add_user("joe", ["readers"])
-    seen = next(note for note in assets.notes("kube-apiserver") if note.get("path") == "/version")
+    seen = next(
+        note for note in assets.read_notes("kube-apiserver") if note.get("path") == "/version"
+    )
     assert seen["subject"] == {"organizationName": "system:masters", "commonName": "admin"}
 
 
 async def test_start_waits_until_the_server_is_ready(assets: Assets) -> None:
     assets.add("kube-apiserver", refusals=3)
     async with ControlPlane.start():
-        paths = [note["path"] for note in assets.notes("kube-apiserver") if "path" in note]
+        paths = [note["path"] for note in assets.read_notes("kube-apiserver") if "path" in note]
     assert paths == ["/readyz"] * 4 + ["/api/v1/namespaces/default"]
 
 
@@ -120,8 +122,8 @@ async def test_a_file_that_is_no_program_is_reported(assets: Assets) -> None:
 async def test_a_port_that_is_taken_meanwhile_is_replaced(assets: Assets, name: str) -> None:
     assets.add(name, taken=2)
     async with ControlPlane.start():
-        assert len(assets.starts(name)) == 3
-        assert len(assets.alive()) == 2
+        assert len(assets.list_process_ids(name)) == 3
+        assert len(assets.list_running()) == 2
     assert list_left_behind(assets) == ([], [])
 
 
@@ -131,7 +133,7 @@ async def test_a_port_that_is_taken_is_replaced_where_the_output_is_shown(
     monkeypatch.setenv("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "true")
     assets.add("kube-apiserver", taken=1)
     async with ControlPlane.start():
-        assert len(assets.starts("kube-apiserver")) == 2
+        assert len(assets.list_process_ids("kube-apiserver")) == 2
     assert list_left_behind(assets) == ([], [])
     assert "address already in use" in capfd.readouterr().err
 
@@ -151,7 +153,7 @@ async def test_an_address_to_listen_on_is_read_as_by_the_embedded_server(
         pytest.skip("this machine has no IPv6")
     async with ControlPlane.start(listen=listen) as plane:
         assert plane.url.startswith(url)
-        assert assets.flags("kube-apiserver")["bind-address"] == bound
+        assert assets.read_flags("kube-apiserver")["bind-address"] == bound
 
 
 def _has_ipv6() -> bool:
@@ -174,7 +176,7 @@ async def test_a_port_that_was_asked_for_is_not_replaced(assets: Assets) -> None
         with pytest.raises(PlaneError, match="kube-apiserver found its port taken"):
             async with ControlPlane.start(listen=listen):
                 pass
-    assert len(assets.starts("kube-apiserver")) == 1
+    assert len(assets.list_process_ids("kube-apiserver")) == 1
 
 
 async def test_a_program_that_does_not_end_is_made_to(
@@ -211,7 +213,7 @@ def test_no_process_outlives_a_parent_that_is_killed(assets: Assets) -> None:
     with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        children = [os.pidfd_open(pid) for pid in assets.alive()]
+        children = [os.pidfd_open(pid) for pid in assets.list_running()]
         parent.send_signal(signal.SIGKILL)
     assert len(children) == 2
     for child in children:
@@ -228,31 +230,31 @@ async def test_single_programs_win_over_the_folder(
     monkeypatch.setenv("TEST_ASSET_ETCD", str(others.add("etcd")))
     monkeypatch.setenv("TEST_ASSET_KUBE_APISERVER", str(others.add("kube-apiserver")))
     async with ControlPlane.start():
-        assert (len(others.alive()), assets.alive()) == (2, [])
+        assert (len(others.list_running()), assets.list_running()) == (2, [])
 
 
 async def test_tokens_and_data_reach_the_programs(assets: Assets, tmp_path: Path) -> None:
     known = {"secret": User("joe", ("readers", "writers"), "1")}
     async with ControlPlane.start(tokens=known, data=tmp_path / "kept"):
-        tokens = read_content(assets.flags("kube-apiserver")["token-auth-file"])
-        assert assets.flags("etcd")["data-dir"] == str(tmp_path / "kept")
+        tokens = read_content(assets.read_flags("kube-apiserver")["token-auth-file"])
+        assert assets.read_flags("etcd")["data-dir"] == str(tmp_path / "kept")
     assert tokens == 'secret,joe,1,"readers,writers"\n'
 
 
 async def test_controllers_run_where_they_are_asked_for(assets: Assets) -> None:
     assets.add("kube-controller-manager", refusals=2)
     async with ControlPlane.start() as plane:
-        assert (plane.controllers, len(assets.alive())) == (frozenset(), 2)
+        assert (plane.controllers, len(assets.list_running())) == (frozenset(), 2)
     async with ControlPlane.start(namespace_controller=True) as plane:
         assert plane.controllers == {"namespaces"}
-        flags = assets.flags("kube-controller-manager")
+        flags = assets.read_flags("kube-controller-manager")
         assert flags["controllers"] == "namespace-controller"
         assert plane.url in read_content(flags["kubeconfig"])
-        assert len(assets.alive()) == 3
+        assert len(assets.list_running()) == 3
     async with ControlPlane.start(namespace_controller=True, garbage_collector=True) as plane:
         assert plane.controllers == {"namespaces", "garbage"}
         expected = "garbage-collector-controller,namespace-controller"
-        assert assets.flags("kube-controller-manager")["controllers"] == expected
+        assert assets.read_flags("kube-controller-manager")["controllers"] == expected
     assert list_left_behind(assets) == ([], [])
 
 
@@ -302,4 +304,4 @@ async def test_a_cluster_that_runs_already_is_used_and_left_running(
             base_url=cluster.url, verify=plane.tls(), headers=plane.admin_headers()
         ) as http:
             assert (await http.post(PATH, json=build_gauge("a"))).status_code == 201
-    assert assets.notes("etcd") == []
+    assert assets.read_notes("etcd") == []

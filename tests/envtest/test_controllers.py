@@ -115,9 +115,7 @@ async def test_a_namespace_waits_for_finalizers_in_it() -> None:
     assert namespace["status"]["phase"] == "Terminating"
 
 
-async def test_a_terminating_namespace_names_the_objects_it_waits_for_and_refuses_new_ones() -> (
-    None
-):
+async def test_a_terminating_namespace_reports_its_objects_and_refuses_new_ones() -> None:
     async with start_cluster(namespace_controller=True) as http:
         await http.post("/api/v1/namespaces", json={"metadata": {"name": "tmp"}})
         inside = PATH.replace("/default/", "/tmp/")

@@ -149,7 +149,7 @@ async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
 async def test_get_watch_shows_later_changes(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("early", count=6)))
     with anyio.fail_after(SECONDS):
-        async with kubectl.lines("get", "gauges", "-w", "--no-headers") as next_line:
+        async with kubectl.stream_lines("get", "gauges", "-w", "--no-headers") as next_line:
             # What was listed is shown before the watch goes on from there.
             listed = await next_line()
             await kubectl("create", "-f", "-", content=encode_yaml(build_gauge("late", count=7)))

@@ -141,7 +141,7 @@ async def test_get_watches_events_only_when_asked(kubectl: Kubectl) -> None:
     columns = "-o=custom-columns=T:.type,N:.object.metadata.name"
     options = ("--watch-only", "--output-watch-events", "--no-headers", columns)
     with anyio.fail_after(SECONDS):
-        async with kubectl.lines("get", "gauges", *options) as next_line:
+        async with kubectl.stream_lines("get", "gauges", *options) as next_line:
             # The watch may stand a moment later than the program; what comes first is all one.
             seen = []
             async with anyio.create_task_group() as tasks:
@@ -305,7 +305,7 @@ async def test_raw_paths_are_read_written_and_proxied(kubectl: Kubectl) -> None:
     assert json.loads(output)["metadata"] == json.loads(raw_object)["metadata"]
     assert json.loads(gone)["status"] == "Success"
     with anyio.fail_after(SECONDS):
-        async with kubectl.lines("proxy", "--port=0") as next_line:
+        async with kubectl.stream_lines("proxy", "--port=0") as next_line:
             address = (await next_line()).strip().rpartition(" ")[2]
             host, _, port = address.rpartition(":")
             stream = await anyio.connect_tcp(host, int(port))

@@ -57,17 +57,17 @@ async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Ass
         assert first.url != other.url
         assert await first.read_metrics() == LOOKED
         assert said in first.log()
-        variables = read_environment(assets.starts("metallb-controller")[0])
+        variables = read_environment(assets.list_process_ids("metallb-controller")[0])
         assert variables["METALLB_NAMESPACE"] == NAMESPACE
         assert read_private_text(variables["KUBECONFIG"]) == "a kubeconfig"
-        assert "health-probe-port" not in assets.flags("metallb-controller"), "it knows none"
+        assert "health-probe-port" not in assets.read_flags("metallb-controller"), "it knows none"
     assert list_left_behind(assets) == ([], [])
 
 
 async def test_the_name_that_go_install_gives_is_found_too(assets: Assets) -> None:
     assets.add("controller", content=LOOKED)
     async with metallb_controller("a kubeconfig"):
-        assert len(assets.starts("controller")) == 1
+        assert len(assets.list_process_ids("controller")) == 1
 
 
 async def test_metallb_is_ready_when_it_has_read_the_pools(
@@ -86,8 +86,8 @@ async def test_a_port_that_is_taken_is_replaced_although_metallb_runs_on_without
 ) -> None:
     assets.add("metallb-controller", content=LOOKED, taken=2)
     async with metallb_controller("a kubeconfig"):
-        assert len(assets.starts("metallb-controller")) == 3
-        assert len(assets.alive()) == 1
+        assert len(assets.list_process_ids("metallb-controller")) == 3
+        assert len(assets.list_running()) == 1
     assert list_left_behind(assets) == ([], [])
 
 
@@ -103,7 +103,7 @@ async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(asset
 async def test_a_metallb_that_ends_later_is_reported_to_its_watcher(assets: Assets) -> None:
     assets.add("metallb-controller", content=LOOKED, says="out of luck")
     async with metallb_controller("a kubeconfig") as metallb:
-        os.kill(assets.starts("metallb-controller")[0], signal.SIGKILL)
+        os.kill(assets.list_process_ids("metallb-controller")[0], signal.SIGKILL)
         with pytest.raises(PlaneError, match=r"ended with code -9; .*\nout of luck"):
             await metallb.watch()
     assert list_left_behind(assets) == ([], [])
@@ -113,7 +113,7 @@ async def test_a_missing_metallb_is_reported(assets: Assets) -> None:
     with pytest.raises(PlaneError, match="put it into KUBEBUILDER_ASSETS as metallb-controller"):
         async with metallb_controller("a kubeconfig"):
             pass
-    assert assets.alive() == []
+    assert assets.list_running() == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills the children of the killed")
@@ -122,7 +122,7 @@ def test_metallb_does_not_outlive_a_parent_that_is_killed(assets: Assets) -> Non
     with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        children = [os.pidfd_open(pid) for pid in assets.alive()]
+        children = [os.pidfd_open(pid) for pid in assets.list_running()]
         parent.send_signal(signal.SIGKILL)
     assert len(children) == 1
     # A process file is readable once its process has ended.

@@ -43,7 +43,7 @@ class Stage:
         self._hook.replies = {}
         marks = set()
         for body in (*configurations, _build_canary("Mutating"), _build_canary("Validating")):
-            ready = self._filled_in(body)
+            ready = self._fill_in_hook(body)
             answer = await self._client.post(build_collection_path(ready), json=ready)
             assert answer.status_code == 201, answer.text
             self._present.append(f"{build_collection_path(ready)}/{ready['metadata']['name']}")
@@ -57,7 +57,7 @@ class Stage:
                 await anyio.sleep(0 if marks <= self._hook.in_force else _PAUSE_SECONDS)
         self._hook.asked.clear()
 
-    def _filled_in(self, body: Body) -> Body:
+    def _fill_in_hook(self, body: Body) -> Body:
         by_name = self._hook.url.replace("127.0.0.1", "localhost")
         encoded = json.dumps(body).replace("${hook}", self._hook.url)
         encoded = encoded.replace("${hook-by-name}", by_name)

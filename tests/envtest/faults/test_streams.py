@@ -54,7 +54,7 @@ def describe_event(line: bytes) -> str:
 
 
 async def watch_gauges(here: ProxiedPlane, enough: int | None = None) -> list[bytes]:
-    """Watch all gauges through the proxy, those that are there first."""
+    """Return the lines of a watch of all gauges through the proxy, from the present ones on."""
     async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
         return await read_lines(chunks, enough)
 
@@ -66,7 +66,7 @@ async def must_be_silent(chunks: AsyncIterator[bytes]) -> None:
     raise AssertionError("a silent watch was closed")
 
 
-async def test_a_watch_passes_as_it_comes() -> None:
+async def test_a_proxy_without_faults_passes_a_watch_on() -> None:
     async with proxied_plane() as here:
         await here.create("a")
         events = [describe_event(line) for line in await watch_gauges(here, 2)]
@@ -84,7 +84,7 @@ async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> No
                 await here.create("b")
                 async with anyio.create_task_group() as group:
                     group.start_soon(must_be_silent, chunks)
-                    # Another watch tells it, so by now this one would have, too.
+                    # Another watch has delivered the event, so this one would have, too.
                     assert len(await watch_gauges(here, 3)) == 3
                     group.cancel_scope.cancel()
 

@@ -223,14 +223,14 @@ async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(parts
         "error: MetalLB of tenant: metallb-controller ended with code 3; its last lines:",
         "no such flag",
     ]
-    assert parts.played.alive() == []
+    assert parts.played.list_running() == []
 
 
 async def test_a_metallb_that_ends_later_ends_up_and_is_reported(parts: Parts) -> None:
     parts.play_metallb(content=LOOKED, says="out of luck")
     async with start("up", "--no-samples") as up:
         await up.until(READY)
-        os.kill(parts.played.starts("metallb-controller")[0], signal.SIGKILL)
+        os.kill(parts.played.list_process_ids("metallb-controller")[0], signal.SIGKILL)
         with anyio.fail_after(SECONDS):
             assert await up.process.wait() == 1
         await up.until("out of luck")
