@@ -265,7 +265,7 @@ class Controller:
                 reconcileID=str(uuid.uuid4()),
             ):
                 outcome = await attempt(key)
-                result = self._requeue(key, self._pace(key, outcome, begun_at))
+                result = self._requeue(key, self._delay_repeats(key, outcome, begun_at))
                 metrics.count_reconciliation(result, clock.monotonic() - begun_at)
         finally:
             metrics.active.dec()
@@ -330,7 +330,7 @@ class Controller:
         except DeadlinePassed as error:
             raise ControllerError(f"not reconciled within {seconds:g} s, and cancelled") from error
 
-    def _pace(
+    def _delay_repeats(
         self, key: Key, outcome: Outcome | Exception, begun_at: float
     ) -> Outcome | Exception:
         """Return `outcome`, with a longer delay if the key's passes return Again(0) repeatedly.
@@ -496,12 +496,12 @@ def find_most_severe(group: ExceptionGroup[Exception]) -> Exception:
     """Return the exception that decides how a pass that raised a group is retried.
 
     If an exception in the group is no ControllerError, the group itself is returned, so that the
-    log has the whole traceback. Otherwise the error with the lowest rank is (see `_rank`).
+    log has the whole traceback. Otherwise the error with the lowest rank is (see `_get_rank`).
     """
     errors = list(_list_errors(group))
     if not all(isinstance(error, ControllerError) for error in errors):
         return group
-    return min(errors, key=_rank)
+    return min(errors, key=_get_rank)
 
 
 async def _return_error(error: Exception, _: Key) -> Exception:
@@ -532,7 +532,7 @@ def _list_errors(error: Exception) -> Iterator[Exception]:
         yield error
 
 
-def _rank(error: Exception) -> int:
+def _get_rank(error: Exception) -> int:
     """Return the rank of a ControllerError in a group; the error with the lowest rank decides.
 
     The order is: other errors, because a retry may help; TerminalError; TooManyRequests; Conflict.

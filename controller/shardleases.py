@@ -80,7 +80,7 @@ class ShardLeases:
         client: for the requests.
         clock: for delays and deadlines.
         settings: the identity and the times; the key's name is the first part of all names.
-        work: the work for shards, which is begun and ended as shards come and go.
+        work: begins the work for a shard that this process acquires, and ends it afterwards.
         grace_seconds: how long running work may go on when a shard is given back.
         report: called with the name of a shard's Lease, and 1 when this process begins to hold it,
             0 when it no longer holds it.
@@ -305,15 +305,20 @@ class ShardLeases:
         """Return whether a shard is assigned to this replica, which still is a member."""
         return self._member.leading and self._assignment.get(shard) == self._settings.identity
 
-    async def _wait_assigned(self, shard: int, *, here: bool) -> None:
-        """Wait until a shard is assigned to this replica; with `here=False`, until it is not."""
-        while self._is_assigned_here(shard) is not here:
+    async def _wait_assigned(self, shard: int) -> None:
+        """Wait until a shard is assigned to this replica."""
+        while not self._is_assigned_here(shard):
+            await self._members_updated.wait()
+
+    async def _wait_unassigned(self, shard: int) -> None:
+        """Wait until a shard is not assigned to this replica any more."""
+        while self._is_assigned_here(shard):
             await self._members_updated.wait()
 
     async def _take_part(self, shard: int, elector: Elector) -> None:
         """Hold a shard whenever it is assigned to this replica, until cancelled."""
         while True:
-            await self._wait_assigned(shard, here=True)
+            await self._wait_assigned(shard)
             if await self._acquire(shard, elector):
                 await self._hold(shard, elector)
             await elector.release()  # does nothing if the Lease was not acquired, or was lost
@@ -324,7 +329,7 @@ class ShardLeases:
 
             async def give_up() -> None:
                 """End the attempts once the shard is assigned to another replica."""
-                await self._wait_assigned(shard, here=False)
+                await self._wait_unassigned(shard)
                 group.cancel_scope.cancel()
 
             group.start_soon(give_up)
@@ -354,7 +359,7 @@ class ShardLeases:
 
                 group.start_soon(renew)
                 await self._work.begin(shard)
-                await self._wait_assigned(shard, here=False)
+                await self._wait_unassigned(shard)
                 log.info("Releasing a shard", lease=name)
                 await self._work.end(shard, self._grace)
                 group.cancel_scope.cancel()

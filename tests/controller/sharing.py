@@ -42,9 +42,9 @@ class ProcessClock(VirtualClock):
 
 
 class Link(Transport):
-    """One manager's connection to the fake API; while `cut` its requests never return.
+    """One manager's connection to the fake API; while `cut` is set, its requests never return.
 
-    Those whose path is `failing` fail with its error.
+    `failing` returns the error with which requests to a path fail; None for paths that succeed.
     """
 
     def __init__(self, api: FakeApi) -> None:
@@ -118,11 +118,15 @@ class Link(Transport):
 
     @override
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class Worker:
-    """A manager with one controller, which works a while on each key."""
+    """A replica: a manager with one controller, whose reconciler takes `seconds` for each key.
+
+    `frozen` stops its clock. A `stubborn` reconciler does not end when it is cancelled. `done` has
+    the names of the reconciled keys, and `services` the number of running leader's services.
+    """
 
     def __init__(self, room: "Room", name: str, shards: int, **options: Any) -> None:
         self.name = name
@@ -157,13 +161,13 @@ class Worker:
         self.manager.add_service("leader", self.lead)
 
     async def thaw(self) -> None:
-        """Let it go on after it was frozen."""
+        """Let the replica continue after it was frozen: its clock catches up at once."""
         self.frozen = False
         await self.clock.thaw(self.room.clock.monotonic() - self.clock.monotonic())
 
     @property
     def held(self) -> set[int]:
-        """The shards that it works on."""
+        """The shards that the replica holds."""
         assert self.manager.shards is not None
         return set(self.manager.shards.held)
 
@@ -172,7 +176,7 @@ class Worker:
         return self.mapping(widget)
 
     async def lead(self) -> None:
-        """Be a service of the leader."""
+        """Count as a running service of the leader until cancelled."""
         self.services += 1
         try:
             await anyio.sleep_forever()
@@ -180,7 +184,7 @@ class Worker:
             self.services -= 1
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Work on a key; note that two do at once."""
+        """Reconcile a key for `seconds`; the room notes which replicas do so at the same time."""
         self.room.begin(self, key)
         try:
             await self.clock.sleep(self.seconds)
@@ -204,7 +208,7 @@ class Worker:
 
 
 class Room:
-    """The fake API, and the managers at it."""
+    """Replicas that share the shards of one fake API, and the keys that each reconciles now."""
 
     def __init__(self, group: TaskGroup, shards: int = SHARDS) -> None:
         self.clock = VirtualClock()
@@ -213,9 +217,9 @@ class Room:
         self.api.serve(LEASES, status=False, generation=False)
         self.client = Client(self.api)
         self.workers: list[Worker] = []
-        """Those that are looked at."""
+        """The replicas, in the order of their starts."""
         self.together: list[tuple[str, ...]] = []
-        """Whenever two worked on one key: their names."""
+        """The names of the replicas that reconciled one key at the same time, for each time."""
         self._shards = shards
         self._group = group
         self._at_work: dict[Key, list[Worker]] = {}
@@ -238,13 +242,13 @@ class Room:
         self._group.start_soon(worker.run)
         return worker
 
-    async def widget(self, name: str) -> int:
+    async def create_widget(self, name: str) -> int:
         """Create a widget; return its shard."""
         await self.client.create(WIDGETS, "default", {"metadata": {"name": name}, "spec": {}})
         return shard_of(Key("default", name), self._shards)
 
-    async def pass_by(self, seconds: float) -> None:
-        """Let time pass for all that are not frozen."""
+    async def let_time_pass(self, seconds: float) -> None:
+        """Advance the clocks of the API and of all replicas that are not frozen."""
         for _ in range(round(seconds / STEP)):
             await self.clock.advance(STEP)
             for worker in self.workers:
@@ -254,13 +258,13 @@ class Room:
 
     @property
     def holders(self) -> dict[int, list[str]]:
-        """Who believes to hold each shard."""
+        """The names of the replicas that believe they hold each shard."""
         return {
             shard: [worker.name for worker in self.workers if shard in worker.held]
             for shard in range(self._shards)
         }
 
-    def leases(self) -> dict[str, str]:
+    def read_holders(self) -> dict[str, str]:
         """Return the holder of each Lease, by its name."""
         names = [f"widgets-{self._shards}-{shard}" for shard in range(self._shards)]
         leases = {name: self.api.get_stored(LEASES, Key("system", name)) for name in names}

@@ -406,7 +406,7 @@ async def test_a_handler_that_returns_a_coroutine_gets_the_object_again() -> Non
         watched.add_handler(return_coroutine)
         watched.cache.replace([build_widget("a", 1)], 1)
     assert [line["event"] for line in lines] == ["event handler raised"]
-    assert "coroutine_of returned" in str(lines[0]["exc_info"])
+    assert "return_coroutine returned" in str(lines[0]["exc_info"])
 
 
 async def return_a_coroutine(_: Key) -> Any:

@@ -130,11 +130,11 @@ async def test_a_replica_that_may_not_create_leases_of_shards_is_not_ready() -> 
         room.api.on_request = refuse
         with capture_logs() as logs:
             a = room.start("a")
-            await room.pass_by(30)
+            await room.let_time_pass(30)
         assert a.held == set()
         assert any("create and update on leases" in line["advice"] for line in list_errors(logs))
         room.api.on_request = None
-        await room.pass_by(10)
+        await room.let_time_pass(10)
         assert a.held == set(range(SHARDS))
 
 

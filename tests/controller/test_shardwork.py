@@ -62,33 +62,33 @@ async def test_services_that_end_before_they_had_their_turn_begin_later() -> Non
 async def test_a_key_on_which_a_mapping_raised_as_its_shard_came_is_reconciled_later() -> None:
     async with open_room(shards=1) as room:
         first = room.start("b")
-        await room.pass_by(5)
+        await room.let_time_pass(5)
         second = room.start("a")
-        await room.widget("widget-1")
-        await room.pass_by(5)
+        await room.create_widget("widget-1")
+        await room.let_time_pass(5)
         assert (first.held, second.held) == ({0}, set())
         second.mapping = _raise
         first.manager.stop()
-        await room.pass_by(10)
+        await room.let_time_pass(10)
         assert second.held == {0}
         second.mapping = to_self
         assert second.done == []
-        await room.pass_by(2 * REDELIVER_SECONDS)
+        await room.let_time_pass(2 * REDELIVER_SECONDS)
         assert second.done == ["widget-1"]
 
 
 async def test_a_shard_that_comes_queues_its_own_keys_and_no_others() -> None:
     async with open_room() as room:
         names = [f"widget-{number}" for number in range(20)]
-        shards = {name: await room.widget(name) for name in names}
+        shards = {name: await room.create_widget(name) for name in names}
         a = room.start("a")
-        await room.pass_by(10)
+        await room.let_time_pass(10)
         room.start("b")
-        await room.pass_by(10)
+        await room.let_time_pass(10)
         kept = set(a.held)
         a.done.clear()
         room.workers[1].manager.stop()
-        await room.pass_by(10)
+        await room.let_time_pass(10)
         assert a.held == set(range(SHARDS)) > kept
         assert sorted(a.done) == sorted(name for name in names if shards[name] not in kept)
 
