@@ -58,6 +58,8 @@ class Cluster(StoreTransport):
 
 
 class Harness:
+    """A reviewer over a cluster in which only the user `scraper` may read /metrics."""
+
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.cluster = Cluster()

@@ -35,6 +35,7 @@ WIDGET = Widget(ObjectMeta("a", namespace="default"))
 
 @pytest.fixture
 def api() -> FakeApi:
+    """Return a fake API that serves widgets."""
     api = FakeApi(VirtualClock())
     api.serve(WIDGETS)
     return api
@@ -42,6 +43,7 @@ def api() -> FakeApi:
 
 @pytest.fixture
 def manager(api: FakeApi) -> Manager:
+    """Return a manager of the fake API; it does not run."""
     return Manager(api, clock=VirtualClock())
 
 
@@ -58,6 +60,8 @@ async def reconcile_nothing() -> Outcome:
 
 
 class Reconciler:
+    """A class whose method can be a reconciler."""
+
     async def reconcile(self, key: Key) -> Outcome:
         return SETTLED
 

@@ -37,6 +37,7 @@ async def reconcile(_: Key) -> Outcome:
 
 @pytest.fixture
 def api() -> FakeApi:
+    """Return a fake API that serves widgets, and a kind without a status subresource."""
     api = FakeApi(VirtualClock())
     api.serve(WIDGETS)
     api.serve(NO_STATUS, status=False)
@@ -45,6 +46,7 @@ def api() -> FakeApi:
 
 @pytest.fixture
 def manager(api: FakeApi) -> Manager:
+    """Return a manager of the fake API; it does not run."""
     return Manager(api, clock=VirtualClock())
 
 

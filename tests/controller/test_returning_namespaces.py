@@ -115,6 +115,8 @@ async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_
 
 
 class _Spy:
+    """A cancel scope that adds the namespace `a` to the set as soon as it is cancelled."""
+
     def __init__(self, scope: Any, namespaces: NamespaceSet) -> None:
         self.scope, self.namespaces = scope, namespaces
 

@@ -22,12 +22,14 @@ READS = [
 
 @pytest.fixture
 async def server() -> AsyncIterator[EmbeddedServer]:
+    """Yield a running embedded server."""
     async with serve() as started:
         yield started
 
 
 @pytest.fixture
 async def http(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield the administrator's client, after the creation of the ConfigMap `a`."""
     token = {"Authorization": f"Bearer {server.get_or_create_token('admin')}"}
     async with httpx.AsyncClient(base_url=server.url, verify=False, headers=token) as client:
         await client.post(MAPS, json={"metadata": {"name": "a"}})

@@ -24,6 +24,7 @@ pytestmark = [
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """Yield kubectl for a control plane that serves gauges."""
     async with ControlPlane.start() as plane:
         await plane.install_crds([build_gauge_definition()])
         yield Kubectl(plane.write_kubeconfig(tmp_path / "kubeconfig"))

@@ -26,12 +26,14 @@ nobody-token,nobody,3,""
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
+    """Yield the URL of a control plane with the users of the recording."""
     async with ControlPlane.start(tokens=parse_token_file(TOKENS)) as plane:
         yield plane.url
 
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a client without credentials: each step has its own."""
     async with httpx.AsyncClient(base_url=url, verify=False, timeout=30) as async_client:
         yield async_client
 

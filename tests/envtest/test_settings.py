@@ -9,6 +9,7 @@ from envtest.settings import PlaneError, read_settings
 
 @pytest.fixture
 def assets(tmp_path: Path) -> Path:
+    """Return a folder with programs called etcd and kube-apiserver."""
     for name in ("etcd", "kube-apiserver"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)

@@ -48,5 +48,6 @@ def stage(client: httpx.AsyncClient, hook: Hook) -> Stage:
 
 @pytest.fixture
 async def hook() -> AsyncIterator[Hook]:
+    """Yield a webhook server on 127.0.0.1."""
     async with serve_hook() as started:
         yield started

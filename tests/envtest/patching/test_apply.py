@@ -57,6 +57,7 @@ def _build_thing(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 
 @pytest.fixture(name="shelf")
 def _shelf() -> Shelf:
+    """Return an empty store for the kind of these tests."""
     return Shelf(SCHEMA, API_VERSION, KIND)
 
 

@@ -15,6 +15,7 @@ _RULES = read_recorded("rules.json")
 
 @pytest.fixture(scope="module")
 def compiled_schema() -> CompiledSchema:
+    """Return the schema to which the recorded cases belong."""
     return CompiledSchema.compile(_RULES["schema"])
 
 

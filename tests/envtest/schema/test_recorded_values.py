@@ -16,6 +16,7 @@ _CASES = [(group, case) for group, entry in enumerate(_GROUPS) for case in entry
 
 @pytest.fixture(scope="module")
 def compiled_schemas() -> list[CompiledSchema]:
+    """Return the schema of each recorded group of cases."""
     return [CompiledSchema.compile(entry["schema"]) for entry in _GROUPS]
 
 

@@ -21,6 +21,7 @@ _VERSION = _DEFINITION["spec"]["versions"][0]
 
 @pytest.fixture(scope="module")
 def schema() -> CompiledSchema:
+    """Return the schema of the version that the scenario uses."""
     return CompiledSchema.compile(_VERSION["schema"]["openAPIV3Schema"])
 
 
