@@ -34,7 +34,7 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server
-from tests.reconcilers.tenantcluster.elastic.site import elastic_platform
+from tests.reconcilers.tenantcluster.elastic.site import make_elastic_platform
 
 TENANTS = 1_000
 UNREACHABLE = 100
@@ -133,7 +133,7 @@ async def measure(tenants: int, unreachable: int) -> Cost:
     """Have tenants grow, and come to rest."""
     began = resident()
     pool = make.pool(cidr="10.0.0.0/12")
-    platform, _ = elastic_platform(
+    platform, _ = make_elastic_platform(
         pool,
         sizing={"initialPoolSize": 1, "defaultPoolSize": 1},
         service_watches=tenants,

@@ -1,4 +1,4 @@
-"""MetalLB in a tenant of memory: it gives Services addresses as soon as its pool has some."""
+"""A stand-in for MetalLB's controller, in a tenant whose API server is in memory."""
 
 from contextlib import suppress
 from typing import Any
@@ -16,15 +16,16 @@ NAMESPACE = "metallb-system"
 
 
 class Balancer:
-    """Assigns addresses by the rules of the stand-in, at once and for as long as it is not paused.
+    """Assigns addresses to Services at each change of a pool or Service, unless it is paused.
 
-    One that counts is like MetalLB from 0.15 on: it writes how many addresses it found in a pool,
-    and after a pause it serves what waited by the pools that it had read before, and reads then.
+    With `counts`, it behaves like MetalLB from 0.15 on: it writes the number of addresses to the
+    status of each pool. After a pause it first serves the waiting Services from the pools that it
+    had read before, and reads the pools then.
 
     Args:
-        tenant: the server that it looks at.
-        refuses: names of Services that it never serves, for a reason of its own.
-        counts: whether it counts the addresses of pools.
+        tenant: the API server with the pools and Services.
+        refuses: names of Services that it never serves.
+        counts: whether it writes the counts of addresses to pools.
     """
 
     def __init__(self, tenant: Server, *refuses: str, counts: bool = False) -> None:
@@ -34,7 +35,7 @@ class Balancer:
         self.paused = False
         self._busy = False
         self._pools: tuple[Pool, ...] = ()
-        tenant.listeners.append(self._hear)
+        tenant.listeners.append(self._handle_event)
 
     def resume(self) -> None:
         """Work again after a pause."""
@@ -48,17 +49,18 @@ class Balancer:
             self._busy = False
 
     def run(self) -> None:
-        """Look at everything once; pools that are no configuration are left aside."""
+        """Read the pools, unless they are invalid, and serve all Services."""
         with suppress(InvalidConfig):
-            read = [msgspec.convert(o, AddressPool) for o in _all(self.tenant)]
-            self._pools = build_configuration(read)
+            pools = [msgspec.convert(stored, AddressPool) for stored in _list_pools(self.tenant)]
+            self._pools = build_configuration(pools)
         if self.counts:
             self._count()
         self._serve()
 
     def _count(self) -> None:
+        """Write the number of addresses to the status of each pool that was read."""
         sizes = {pool.name: sum(e.size for e in pool.entries.values()) for pool in self._pools}
-        for pool in _all(self.tenant):
+        for pool in _list_pools(self.tenant):
             meta = pool["metadata"]
             count = {"assignedIPv4": 0, "availableIPv4": sizes.get(meta["name"], 0)}
             if pool.get("status") != count and meta["name"] in sizes:
@@ -68,21 +70,21 @@ class Balancer:
                 )
 
     def _serve(self) -> None:
-        pools = self._pools
+        """Assign addresses from the pools that were read, except to refused Services."""
         services = [msgspec.convert(o, Service) for o in self.tenant.all("services")]
         allowed_services = [
             service for service in services if service.metadata.name not in self.refuses
         ]
-        for assignment in assign_addresses(allowed_services, pools):
+        for assignment in assign_addresses(allowed_services, self._pools):
             if addresses(assignment.service) != assignment.addresses:
                 ingress = [{"ip": address} for address in assignment.addresses]
-                self._show(assignment.service.metadata.name, ingress)
+                self._write_ingress(assignment.service.metadata.name, ingress)
 
-    def _show(self, name: str, ingress: list[Json]) -> None:
+    def _write_ingress(self, service: str, ingress: list[Json]) -> None:
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
-        self.tenant.edit("services", name, status, namespace="default")
+        self.tenant.edit("services", service, status, namespace="default")
 
-    def _hear(self, happening: WriteRecord) -> None:
+    def _handle_event(self, happening: WriteRecord) -> None:
         if self.paused or self._busy or happening.plural not in {"services", "ipaddresspools"}:
             return
         self._busy = True
@@ -92,12 +94,18 @@ class Balancer:
             self._busy = False
 
 
-def _all(tenant: Server) -> list[Json]:
+def _list_pools(tenant: Server) -> list[Json]:
     return tenant.all("ipaddresspools")
 
 
 def service(tenant: Server, name: str, **parts: Any) -> Json:
-    """Create a Service of type LoadBalancer; `spec`, `status` and metadata as given."""
+    """Create a Service of type LoadBalancer in the namespace `default`.
+
+    Args:
+        tenant: the API server.
+        name: the name of the Service.
+        parts: further fields of its `spec`, its `status`, and fields of its metadata.
+    """
     spec = {"type": "LoadBalancer"} | parts.pop("spec", {})
     body = {"spec": spec, "status": parts.pop("status", {})}
     meta = {"name": name, "namespace": "default"} | parts
@@ -105,14 +113,14 @@ def service(tenant: Server, name: str, **parts: Any) -> Json:
 
 
 def pool_entries(tenant: Server) -> list[str]:
-    """Return the entries of MetalLB's pool; empty if there is none."""
-    offers = [offer for offer in _all(tenant) if offer["metadata"]["name"] == "default-pool"]
-    entries: list[str] = offers[0]["spec"]["addresses"] if offers else []
+    """Return the addresses of IPAddressPool `default-pool`; empty if it does not exist."""
+    pools = [pool for pool in _list_pools(tenant) if pool["metadata"]["name"] == "default-pool"]
+    entries: list[str] = pools[0]["spec"]["addresses"] if pools else []
     return entries
 
 
 def address_of(tenant: Server, name: str) -> str | None:
-    """Return the address that a Service shows."""
+    """Return the first address in the status of a Service; None if it has none."""
     status = tenant.see("services", name, namespace="default").get("status") or {}
     ingress = (status.get("loadBalancer") or {}).get("ingress") or []
     return ingress[0].get("ip") if ingress else None

@@ -1,4 +1,8 @@
-"""What is kept of pools' holders is checked in each pass, as production does now and then."""
+"""Comparison of kept state with rebuilt state in every pass; production compares now and then.
+
+Kept state is what a pool's reconciler keeps from pass to pass instead of reading all holders:
+`KeptHoldings`, and `KeptFindings` for KKP.
+"""
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,33 +18,41 @@ Differences = list[tuple[Hashable, list[str]]]
 
 @contextmanager
 def always_checked() -> Iterator[Differences]:
-    """Check what is kept of pools whenever it is used; give the differences found so far.
+    """Compare kept state with rebuilt state at each use; yield the list of differences.
 
-    A pass of KKP that checks examines all holders, and every other one does: so what the passes
-    between examine is checked, too.
+    A pass of KKP that compares examines all holders. Only every second pass of KKP compares, so
+    that tests also cover passes that examine only the holders that changed.
     """
     differences: Differences = []
     passes = count()
     with ExitStack() as patches:
         for kept in (KeptHoldings, KeptFindings):
-            checking = _checking(kept.__init__, differences)
-            patches.enter_context(patch.object(kept, "__init__", checking))
+            checking_init = _make_checking_init(kept.__init__, differences)
+            patches.enter_context(patch.object(kept, "__init__", checking_init))
         patches.enter_context(
             patch.object(KeptFindings, "_is_check_due", lambda _self, _kept: next(passes) % 2 == 1)
         )
         yield differences
 
 
-def _checking(init: Callable[..., None], differences: Differences) -> Callable[..., None]:
-    """Return the initialiser of what is kept, with a check at each use."""
+def _make_checking_init(
+    init: Callable[..., None], differences: Differences
+) -> Callable[..., None]:
+    """Return an `__init__` for a class of kept state that makes each use compare.
 
-    def checking(self: Any, *sources: Any, **options: Any) -> None:
+    Args:
+        init: the original `__init__`.
+        differences: receives each difference: the pool, and the parts that differ.
+    """
+
+    def checking_init(self: Any, *sources: Any, **options: Any) -> None:
         on_difference = options.get("on_difference", log_differences)
 
-        def noting(pool: Hashable, parts: list[str]) -> None:
+        def note_difference(pool: Hashable, parts: list[str]) -> None:
             differences.append((pool, parts))
             on_difference(pool, parts)
 
-        init(self, *sources, **options | {"check_interval": 0.0, "on_difference": noting})
+        checked = {"check_interval": 0.0, "on_difference": note_difference}
+        init(self, *sources, **options | checked)
 
-    return checking
+    return checking_init

@@ -1,4 +1,4 @@
-"""What holds for every test of the reconcilers: no kept state ever differs from a rebuilt one."""
+"""A check around every test of the reconcilers: kept state never differs from rebuilt state."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.reconcilers.checked import Differences, always_checked
 
 @pytest.fixture(autouse=True)
 def contents_differences() -> Iterator[Differences]:
-    """Check what is kept of pools in each pass; fail the test if it is ever wrong."""
-    with always_checked() as checks:
-        yield checks
-    assert checks == []
+    """Compare kept state with rebuilt state in each pass; fail the test at any difference."""
+    with always_checked() as differences:
+        yield differences
+    assert differences == []

@@ -23,12 +23,18 @@ def contains(spans: Iterable[AddressRange], ip: str) -> bool:
 def choose_first_free(
     service: Service, spans: Collection[AddressRange], taken_addresses: Collection[str]
 ) -> list[str | None]:
-    """Return the first free address of each family that a Service has; None for want of one."""
+    """Return the first free address of each family of a Service; None if a family has none.
+
+    Args:
+        service: the Service; without ipFamilies it is of IPv4.
+        spans: the ranges to choose from, in this order.
+        taken_addresses: the addresses that are not free.
+    """
     families = service.spec.ipFamilies or ("IPv4",)
-    return [_first_free(_FAMILY[family], spans, taken_addresses) for family in families]
+    return [_find_first_free(_FAMILY[family], spans, taken_addresses) for family in families]
 
 
-def _first_free(
+def _find_first_free(
     family: int, spans: Iterable[AddressRange], taken_addresses: Collection[str]
 ) -> str | None:
     for span in spans:

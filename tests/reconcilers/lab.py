@@ -4,8 +4,8 @@
     lab.server.add("networkpools", make.pool())
     outcome = await lab.pool()          # one pass, as the runner would begin it
 
-Caches hear of every change at once, unless `hold` keeps a kind's events back: then they show an
-older state, as those of a slow replica do, until `flow`.
+Caches receive every change at once. `hold` stops the events of a kind: its cache then shows an
+older state, like that of a slow replica, until `flow` delivers the events.
 """
 
 import base64
@@ -67,7 +67,7 @@ AT_ONCE = Settings(tenant=TenantSettings(metallb_wait=0))
 
 
 class Recorded:
-    """Takes the place of the event recorder: remembers what was said."""
+    """An event recorder that keeps every event in lists instead of writing it."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
@@ -85,23 +85,25 @@ class Recorded:
         action: str,
         related: Any = None,
     ) -> None:
-        """Remember type, reason and message, and what it is about."""
+        """Keep an event of type `kind`, its subject `obj`, and the name of its related object."""
         self.events.append((kind, reason, message))
         self.subjects.append((resource.kind, obj.metadata.name))
         self.related.append(related[1].metadata.name if related else "")
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons, in order."""
+        """The reasons of all events, oldest first."""
         return [reason for _, reason, _ in self.events]
 
 
 class OpenGate(ReleaseCheck):
-    """A tenant that lets go, unless `why` says what it waits for, or `real` is to be asked."""
+    """A release check that confirms every release, unless a test sets `why` or `real`."""
 
     def __init__(self) -> None:
         self.why = ""
+        """Why ranges are still in use; empty if they are not."""
         self.real: ReleaseCheck | None = None
+        """The check that answers instead; None if this one answers."""
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
@@ -139,7 +141,7 @@ class Replica:
         for plural, cache in self.caches.items():
             items = [msgspec.convert(o, cache.resource.type) for o in server.all(plural)]
             cache.replace(items, server.revision)
-        server.listeners.append(self._hear)
+        server.listeners.append(self._deliver)
         self.client = Client(server, on_object=self._apply_answer)
         self.recorded = Recorded()
         self.gate = OpenGate()
@@ -186,10 +188,10 @@ class Replica:
             settings=settings.orphans,
         )
         vanished = VanishedClusters(clusters, allocations, records=self.records, clock=clock)
-        known = Caches(pools, allocations, clusters=clusters, providers=providers)
+        caches = Caches(pools, allocations, clusters=clusters, providers=providers)
         self.tenant_gate = TenantReleaseCheck(
             self.client,
-            known,
+            caches,
             vanished=vanished,
             records=self.records,
             tenants=self.tenants,
@@ -198,9 +200,9 @@ class Replica:
             clock=clock,
             settings=settings.tenant,
         )
-        side = make_tenant_parts(
+        tenant_parts = make_tenant_parts(
             self.client,
-            known,
+            caches,
             kinds=balancers,
             tenants=self.tenants,
             vanished=vanished,
@@ -210,7 +212,8 @@ class Replica:
             clock=clock,
             settings=settings,
         )
-        self.clusters, self.choice, self.services = side.reconciler, side.choice, side.services
+        self.clusters = tenant_parts.reconciler
+        self.choice, self.services = tenant_parts.choice, tenant_parts.services
 
     def make_pool_reconciler(
         self,
@@ -220,13 +223,13 @@ class Replica:
         claims: ClaimService | None = None,
         observed: ObservedRanges | None = None,
     ) -> NetworkPoolPasses:
-        """Return passes over the NetworkPools of these caches, which remember nothing.
+        """Return a new reconciler of the NetworkPools in this replica's caches.
 
         Args:
             client: sends its requests; None for the client of this replica.
             recorder: takes its events; None for the recorder of this replica.
-            claims: whether claims are served; None without them.
-            observed: what another allocator gave; None for nothing.
+            claims: serves claims of Cluster API; None if they are not served.
+            observed: the ranges that another allocator has given; None for none.
         """
         clock, settings = self.lab.clock, self.lab.settings.pool
         recorder = recorder or cast("Recorder", self.recorded)
@@ -242,19 +245,21 @@ class Replica:
         )
 
     def hold(self, *plurals: str) -> None:
-        """Keep the events of these kinds back."""
+        """Stop delivering events of these kinds to the caches, until `flow`."""
         for plural in plurals:
             self._held.setdefault(plural, [])
 
     def flow(self) -> None:
-        """Deliver what was kept back, and everything from now on."""
-        held_writes, self._held = self._held, {}
+        """Deliver the events that `hold` kept back, by revision, and all events from now on."""
+        held_events, self._held = self._held, {}
         for happening in sorted(
-            (h for kept in held_writes.values() for h in kept), key=_by_revision
+            (event for events in held_events.values() for event in events),
+            key=lambda event: event.revision,
         ):
-            self._hear(happening)
+            self._deliver(happening)
 
-    def _hear(self, happening: WriteRecord) -> None:
+    def _deliver(self, happening: WriteRecord) -> None:
+        """Apply an event to the cache of its kind, or keep it back if that kind is held."""
         plural = happening.plural
         if plural in self._held:
             self._held[plural].append(happening)
@@ -266,12 +271,9 @@ class Replica:
             cache.apply(event)
 
     def _apply_answer(self, resource: Any, obj: Any) -> None:
+        """Put the object that answers a write into its cache, ahead of the watch."""
         if resource.plural in self.caches:
             self.caches[resource.plural].apply_own_write(obj)
-
-
-def _by_revision(happening: WriteRecord) -> int:
-    return happening.revision
 
 
 class Lab(Replica):
@@ -285,13 +287,13 @@ class Lab(Replica):
         super().__init__(self)
 
     def another(self) -> Replica:
-        """Return a further replica, which believes that it leads too."""
+        """Return a second replica with caches of its own, which also believes that it leads."""
         return Replica(self)
 
     def tenant_server(
         self, name: str, served_kinds: Iterable[str] = TENANT_KINDS, *, namespace: str = "team"
     ) -> Server:
-        """Start a tenant's API server and store its kubeconfig; its name is all there is to it."""
+        """Start a tenant's API server, and store a kubeconfig Secret that consists of `name`."""
         server = self.tenant_servers[name] = Server(self.clock, tuple(served_kinds))
         secret = {
             "metadata": {"name": f"{name}-admin-kubeconfig", "namespace": namespace},
@@ -301,7 +303,7 @@ class Lab(Replica):
         return server
 
     def open_tenant(self, kubeconfig: bytes) -> Transport:
-        """Return the way into the tenant that a kubeconfig names."""
+        """Return the API server of the tenant whose name is the kubeconfig."""
         return self.tenant_servers[kubeconfig.decode()]
 
     async def pool(self, name: str = "lab") -> Outcome:
@@ -320,44 +322,50 @@ class Lab(Replica):
         """Run one pass over a TenantCluster."""
         return await self.clusters.reconcile(Key(namespace, name))
 
-    async def rounds(self, limit: int = 60) -> int:
-        """Run passes over everything, a second apart, until a round changes nothing.
+    async def run_until_at_rest(self, limit: int = 60) -> int:
+        """Run passes over all objects, once a second, until such a round changes nothing.
 
-        Tenants are really asked. Returns how many rounds it took.
+        From here on, the real release check asks the tenants. Returns the number of rounds that
+        made changes.
         """
         self.gate.real = self.tenant_gate
         for number in range(limit):
-            before = self._revisions()
-            await self._round()
+            before = self._list_revisions()
+            await self._run_round()
             await self.clock.advance(1)
-            if self._revisions() == before:
+            if self._list_revisions() == before:
                 return number
         raise AssertionError(f"still not at rest after {limit} rounds")
 
-    async def rounds_of(self, cluster: str, number: int) -> None:
-        """Run `number` passes over everything, a second apart, whether or not they change it."""
+    async def run_rounds(self, cluster: str, number: int) -> None:
+        """Run `number` rounds of passes over all objects, once a second, changes or not.
+
+        Each round ends with one more pass over the TenantCluster `cluster`, as its cache may lack
+        it. From here on, the real release check asks the tenants.
+        """
         self.gate.real = self.tenant_gate
         for _ in range(number):
-            await self._round()
+            await self._run_round()
             await self.cluster(cluster)
             await self.clock.advance(1)
 
-    def _revisions(self) -> list[int]:
+    def _list_revisions(self) -> list[int]:
         return [server.revision for server in (self.server, *self.tenant_servers.values())]
 
-    async def _round(self) -> None:
-        work: dict[str, Any] = {
+    async def _run_round(self) -> None:
+        """Run one pass over each object that the caches show."""
+        reconcilers: dict[str, Any] = {
             "tenantclusters": self.clusters,
             "ipallocations": self.allocations,
             "networkpools": self.pools,
             "providerconfigs": self.providers,
         }
-        for plural, reconciler in work.items():
+        for plural, reconciler in reconcilers.items():
             for key in sorted(obj.metadata.key for obj in self.caches[plural]):
                 await reconciler.reconcile(key)
 
     def see(self, plural: str, name: str, namespace: str = NAMESPACE) -> Json:
-        """Return the status of an object."""
+        """Return the status of an object; empty if it has none."""
         status: Json = self.server.see(plural, name, namespace=namespace).get("status") or {}
         return status
 

@@ -1,12 +1,17 @@
-"""A stand-in for Cilium's LB-IPAM: what a tenant's operator does with pools, as far as seen.
+"""A stand-in for Cilium's LB-IPAM, the part of a tenant's operator that serves Services.
 
-It serves Services first-fit by the pools that it has read, and then writes the counts of each pool
-whose spec has changed, with the generation that it acts on. It can stand still and lose a write,
-as the operator does. If the write of a Service's status is refused, it believes that the Service
-shows those addresses, and counts them, until the Service changes. An edit with an unreadable block
-is acknowledged, though nothing was done. It remembers an address whose
-block went while a Service with a sharing key had it, and gives it to a later Service with that
-key, until it is restarted. A change of keys is not played. Two leaders at once are two stand-ins.
+It assigns addresses first-fit from the pools that it has read. Then it writes the counts of each
+pool whose spec has changed, with the generation that it has acted on. These observed behaviours of
+the operator are reproduced:
+
+- It can stop for a while (`paused`), and lose a write of counts (`loses_counts`).
+- If the write of a Service's status is refused, it believes that the Service shows those
+  addresses, and counts them, until the Service changes.
+- An edit with an unreadable block is acknowledged, but the earlier blocks stay in effect.
+- If the block of an address is removed while a Service with a sharing key shows the address, a
+  later Service with that key gets the address, until the operator is restarted.
+
+A change of a Service's sharing key is not reproduced. Two leaders at once are two stand-ins.
 """
 
 from collections.abc import Iterable
@@ -56,11 +61,11 @@ class _Remembered:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """What the operator believes that a Service shows, because it did not notice a refusal.
+    """A refused write of a Service's status, which the operator believes to have succeeded.
 
     Args:
-        version: the resourceVersion of the Service when its status was to be written.
-        addresses: what was to be written.
+        version: the resourceVersion of the Service when the write was refused.
+        addresses: the addresses in the refused write.
     """
 
     version: str
@@ -71,23 +76,23 @@ class LbIpam:
     """Serves the Services of a tenant by its pools, at once unless it is paused.
 
     Args:
-        tenant: the server that it looks at.
+        tenant: the API server with the pools and Services.
     """
 
     def __init__(self, tenant: Server) -> None:
         self.tenant = tenant
         self.paused = False
         self.loses_counts = False
-        """Whether the next counts are lost and, as by the operator, not repeated."""
+        """Whether the next write of counts is lost; like the operator, it is not retried."""
         self.leaves_behind: set[str] = set()
-        """Names of Services whose next status write is refused, and repeated once they change."""
+        """Names of Services whose next status write is refused, and retried once they change."""
         self._refused: dict[str, _Refused] = {}
         self._remembered: dict[str, _Remembered] = {}
         self._starts = 0
         self._lost: tuple[str, int] | None = None
         self._known: dict[str, _Known] = {}
         self._busy = False
-        tenant.listeners.append(self._hear)
+        tenant.listeners.append(self._handle_event)
         self._take_lease()
 
     def resume(self) -> None:
@@ -100,13 +105,13 @@ class LbIpam:
         self._work()
 
     def restart(self) -> None:
-        """Start anew, without memory."""
+        """Restart without memory, under a new leader identity."""
         self._known, self._remembered, self._refused, self.paused = {}, {}, {}, False
         self._take_lease()
         self._work()
 
     def _take_lease(self) -> None:
-        """Lead under a new identity, where the tenant serves Leases."""
+        """Write a new holder identity into the leader's Lease, if the tenant serves Leases."""
         self._starts += 1
         if "leases" not in self.tenant.served:
             return
@@ -117,11 +122,12 @@ class LbIpam:
             meta = {"name": LEASE_NAME, "namespace": "kube-system"}
             self.tenant.add("leases", {"metadata": meta} | spec)
 
-    def _hear(self, happening: WriteRecord) -> None:
+    def _handle_event(self, happening: WriteRecord) -> None:
         if happening.plural in {"services", POOLS}:
             self._work()
 
     def _work(self) -> None:
+        """Read pools, serve Services and write counts, unless paused or already doing so."""
         if self.paused or self._busy:
             return
         self._busy = True
@@ -133,7 +139,10 @@ class LbIpam:
             self._busy = False
 
     def _read(self) -> None:
-        """Read all pools; one whose spec is as it was keeps the generation that was read first."""
+        """Read all pools whose spec is new, and find conflicts between pools.
+
+        A pool whose spec has not changed keeps the generation that was read with it.
+        """
         stored = {pool["metadata"]["name"]: pool for pool in self.tenant.all(POOLS)}
         for name in set(self._known) - set(stored):
             del self._known[name]
@@ -162,6 +171,7 @@ class LbIpam:
             known.conflict = f"overlaps {rivals[0]}" if rivals else ""
 
     def _serve(self) -> None:
+        """Clear addresses that no pool has, and assign free addresses to Services without one."""
         services = [msgspec.convert(stored, Service) for stored in self.tenant.all("services")]
         ours = [service for service in services if not service.spec.loadBalancerClass]
         spans = [span for known in self._known.values() for span in known.spans]
@@ -215,22 +225,22 @@ class LbIpam:
                     )
 
     def _is_remembered(self, service: Service, ip: str) -> bool:
-        """Return whether a Service came after the block of an address of its key was gone."""
+        """Return whether `ip` is remembered for the key of a Service that was created later."""
         entry = self._remembered.get(find_sharing_key(service))
         return (
             entry is not None and entry.address == ip and service.metadata.uid not in entry.before
         )
 
     def _count(self) -> None:
-        """Write the counts of pools that changed."""
-        services = [
+        """Write the counts and the conflict of each pool for which they have changed."""
+        shown = [
             address
             for stored in self.tenant.all("services")
             for ip in self._believed_addresses(msgspec.convert(stored, Service))
             if (address := addresstexts.parse_ends(ip, ip)) is not None
         ]
         for name, known in self._known.items():
-            used = sum(any(span.contains(ip) for span in known.spans) for ip in services)
+            used = sum(any(span.contains(ip) for span in known.spans) for ip in shown)
             total = sum(span.size for span in known.spans)
             counts = {"IPsTotal": total, "IPsAvailable": total - used, "IPsUsed": used}
             conditions: list[Json] = [
@@ -252,14 +262,17 @@ class LbIpam:
             self.tenant.edit(POOLS, name, {"status": status}, namespace="")
 
     def _is_lost(self, known: _Known) -> bool:
-        """Return whether these counts are lost; they are not written by later events either."""
+        """Return whether the write of a pool's counts is lost, for this generation of the pool."""
         if self.loses_counts:
             self.loses_counts = False
             self._lost = (known.uid, known.generation)
         return self._lost == (known.uid, known.generation)
 
     def _choose(self, service: Service, taken_addresses: set[str]) -> list[str]:
-        """Return a free address of each family that a Service has, as far as there are any."""
+        """Return the remembered address of a Service, or a free address for each of its families.
+
+        A family without a free address is left out.
+        """
         remembered = self._remembered.get(find_sharing_key(service))
         if remembered is not None and self._is_remembered(service, remembered.address):
             return [remembered.address]
@@ -270,7 +283,7 @@ class LbIpam:
 
 
 def offered_entries(tenant: Server) -> list[str]:
-    """Return the ranges of a tenant's pools, as `start-stop`."""
+    """Return the blocks of all Cilium pools of a tenant, as `start-stop`."""
     return [
         f"{block['start']}-{block['stop']}"
         for pool in tenant.all(POOLS)

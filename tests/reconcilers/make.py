@@ -1,4 +1,4 @@
-"""Objects for tests, each with only what the test says and plausible metadata."""
+"""Objects for tests: plausible metadata, and otherwise only the fields that the test names."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -33,16 +33,16 @@ FIRST: dict[int, IPv4Address | IPv6Address] = {
     4: IPv4Address("10.40.0.0"),
     6: IPv6Address("fd00::40:0"),
 }
-"""Where a pool begins by default, in each family."""
+"""The first address of a default pool, by IP family."""
 
 
 def address(offset: int, family: int = 4) -> str:
-    """Return the address that is so far from where a pool begins."""
+    """Return the address that is `offset` addresses after the first of a default pool."""
     return str(FIRST[family] + offset)
 
 
 def cidr(bits: int = 8, family: int = 4) -> str:
-    """Return the CIDR with 2^bits addresses with which a pool begins."""
+    """Return the CIDR of 2^bits addresses that starts at the first address of a default pool."""
     return f"{FIRST[family]}/{prefix_length(bits, family)}"
 
 
@@ -52,12 +52,12 @@ def prefix_length(bits: int, family: int = 4) -> int:
 
 
 def key(name: str, namespace: str = NAMESPACE) -> Key:
-    """Return the key of an object where pools and allocations live."""
+    """Return the key of an object, by default in the namespace of pools and allocations."""
     return Key(namespace, name)
 
 
 def metadata(name: str, namespace: str = NAMESPACE, **extra: Any) -> dict[str, Any]:
-    """Return metadata as a server would fill it in."""
+    """Return metadata with all fields that an API server fills in."""
     return {
         "name": name,
         "namespace": namespace,
@@ -80,10 +80,19 @@ def pool(
     status: Mapping[str, Any] | None = None,
     **meta: Any,
 ) -> NetworkPool:
-    """Return a pool that has its finalizer and a memory.
+    """Return a NetworkPool that has its finalizer and a journal.
 
-    It confirms that it hands out network and broadcast addresses unless `edges` says otherwise.
-    Allocations have to be read up to revision `memory`; if that is None, the pool has no journal.
+    Args:
+        name: its name.
+        cidr: its spec.cidr.
+        reserved: the CIDRs of spec.reserved.
+        tenant: spec.tenantAllocation; None to leave it out.
+        secondary: spec.secondary; None to leave it out.
+        edges: spec.excludeNetworkAndBroadcast; None to leave it out.
+        memory: the revision up to which the journal requires allocations to be read; None for a
+            pool without a journal.
+        status: further fields of the status.
+        meta: further metadata.
     """
     spec: dict[str, Any] = {"cidr": cidr, "reserved": [{"cidr": c} for c in reserved]}
     if edges is not None:
@@ -105,28 +114,28 @@ CLAIMS = "ipaddressclaims.ipam.cluster.x-k8s.io"
 
 
 def journal_of(uid: str, revision: int, *assignments: Mapping[str, str]) -> dict[str, Any]:
-    """Return the status of a pool that has a journal.
+    """Return the status fields that are the journal of a pool.
 
     Args:
-        uid: of the pool.
-        revision: up to which allocations have to be read.
+        uid: the uid of the pool.
+        revision: the revision up to which the journal requires allocations to be read.
         assignments: the promises.
     """
     return seal_status(uid, {"revisions": {KIND: str(revision)}, "assignments": [*assignments]})
 
 
 def seal_status(uid: str, status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status whose journal counts as one that was written for the pool with this uid."""
+    """Return `status` with the seal that binds its journal to the pool with this uid."""
     journal = msgspec.convert(status, NetworkPoolStatus)
     return {**status, "journalOf": seal(uid, journal.revisions, journal.assignments)}
 
 
 def with_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> dict[str, Any]:
-    """Return the patch by which a pool comes to have these promises alone.
+    """Return a patch that replaces the promises of a pool.
 
     Args:
-        pool: as it is stored.
-        assignments: the promises, as a status has them.
+        pool: the stored pool.
+        assignments: the new promises, in the form of `status.assignments`.
     """
     revisions = (pool.get("status") or {}).get("revisions") or {}
     status = seal_status(
@@ -136,7 +145,11 @@ def with_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> d
 
 
 def revision_of(status: Mapping[str, Any]) -> str:
-    """Return up to which revision a pool's status says that allocations have to be read."""
+    """Return the revision up to which a journal requires allocations to be read; "" if none.
+
+    Args:
+        status: the status of the pool with the journal.
+    """
     return str((status.get("revisions") or {}).get(KIND) or "")
 
 
@@ -156,7 +169,23 @@ def allocation(
     status: Mapping[str, Any] | None = None,
     **meta: Any,
 ) -> IPAllocation:
-    """Return an allocation; `held` makes it Allocated unless `phase` says otherwise."""
+    """Return an IPAllocation that has its finalizer.
+
+    Args:
+        name: its name.
+        of: the name of its pool.
+        tenant: namespace/name of its TenantCluster.
+        kind: its spec.type.
+        size: its spec.count; None to leave it out.
+        prefix: its spec.prefixLength; None to leave it out.
+        pin: the ends of its spec.pinnedRange; None to leave it out.
+        held_range: the ends of the range in its status, which is Allocated then; None for none.
+        phase: the phase of its status, if it is not the one that follows from `held_range`.
+        age: how many seconds before EPOCH it was created.
+        asks: further fields of the spec.
+        status: further fields of the status.
+        meta: further metadata.
+    """
     namespace, cluster = tenant.split("/")
     spec: dict[str, Any] = {
         "poolRef": {"name": of},
@@ -186,7 +215,14 @@ def allocation(
 
 
 def promise(of: IPAllocation, start: str, end: str, *, version: str | None = None) -> Assignment:
-    """Return a promise to `of` at the version it has, unless another is given."""
+    """Return the promise of a range to an allocation.
+
+    Args:
+        of: the allocation.
+        start: the first address.
+        end: the last address.
+        version: the resourceVersion that the promise was made for; None for the current one.
+    """
     meta = of.metadata
     return Assignment(
         name=meta.name,
@@ -198,12 +234,12 @@ def promise(of: IPAllocation, start: str, end: str, *, version: str | None = Non
 
 
 def list_promise(of: Assignment) -> dict[str, str]:
-    """Return a promise as the pool's status carries it."""
+    """Return a promise in the form that it has in the status of its pool."""
     return {name: value for name, value in asdict(of).items() if value is not None}
 
 
 def listed_for_claim(start: str, end: str, *, name: str = "a") -> dict[str, str]:
-    """Return a promise to an IPAddressClaim as the pool's status carries it."""
+    """Return a promise to an IPAddressClaim in the form that it has in the status of its pool."""
     meta = {"name": name, "uid": "uid-of-claim", "resourceVersion": "3", "kind": CLAIMS}
     return meta | {"startAddress": start, "endAddress": end}
 
@@ -217,7 +253,13 @@ def pool_status(
 
 
 def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> AllocationsView:
-    """Return a view that shows exactly these."""
+    """Return the view of a pool's allocations that a pass works on.
+
+    Args:
+        allocations: all allocations, of this pool and of others.
+        position: the revision up to which the view is complete.
+        of: the name of the pool.
+    """
     return AllocationsView.from_allocations(
         position,
         tuple(a for a in allocations if a.spec.poolRef.name == of),
@@ -226,7 +268,7 @@ def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> 
 
 
 def spaces(*pools: NetworkPool) -> SpaceIndex:
-    """Return an index of what these pools hand out."""
+    """Return an index of the addresses that these NetworkPools hand out."""
     index = SpaceIndex()
     for pool in pools:
         index.put(PoolName("NetworkPool", pool.metadata.key), make_offers(pool, 1 << 20))

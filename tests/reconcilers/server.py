@@ -23,7 +23,7 @@ _clusters = itertools.count(1)
 
 
 def resource(plural: str) -> Resource[Any]:
-    """Return a kind that the server knows."""
+    """Return the Resource of a kind that the server can serve."""
     api_version, kind = KINDS[plural]
     group, _, version = api_version.rpartition("/")
     return Resource(group, version, kind, plural, dict, namespaced=plural not in CLUSTER_SCOPED)
@@ -34,7 +34,7 @@ _UPDATE = {
     "fieldsType": "FieldsV1",
     "fieldsV1": {"f:spec": {"f:fieldOfThisManager": {}}},
 }
-"""What an entry of managedFields has that a test does not name."""
+"""The default fields of an entry of managedFields."""
 
 
 class Server(FakeApi):
@@ -50,13 +50,13 @@ class Server(FakeApi):
         self.admit = self._admit
         self.on_request = _check_precondition
         self.unknown: frozenset[str] = frozenset()
-        """Fields of statuses that the definitions in force do not have: they are dropped.
+        """Names of status fields that are dropped, as if the CRD did not define them.
 
-        With a dot in the name, a field of the entries of a list.
+        `list.field` is a field of the entries of a list.
         """
         self._resources = {plural: resource(plural) for plural in KINDS}
-        for of in self._resources.values():
-            self.serve(of)
+        for kind in self._resources.values():
+            self.serve(kind)
         self._plurals = tuple(KINDS)
         self.served = served_kinds or tuple(k for k in KINDS if k not in OPTIONAL)
         self.identity = f"uid-of-cluster-{next(_clusters)}"
@@ -90,13 +90,13 @@ class Server(FakeApi):
     # What tests do, as users would.
 
     def add(self, plural: str, body: Any) -> Json:
-        """Create an object, with the status that it has, or replace the one that is there."""
+        """Create an object with its status, or replace the object of that name."""
         return self.put_object(self._resources[plural], body)
 
     def edit(
         self, plural: str, name: str, patch: Json, *, namespace: str = "butler-system"
     ) -> Json:
-        """Merge a patch into an object, status and all; complete entries of managedFields."""
+        """Merge a patch into an object and its status; complete entries of managedFields."""
         if managed := patch.get("metadata", {}).get("managedFields"):
             api_version = KINDS[plural][0]
             entries = [{"apiVersion": api_version, **_UPDATE, **entry} for entry in managed]
@@ -104,39 +104,39 @@ class Server(FakeApi):
         return self.edit_object(self._resources[plural], Key(namespace, name), patch)
 
     def delete(self, plural: str, name: str, *, namespace: str = "butler-system") -> None:
-        """Delete an object, as `kubectl delete` does: finalizers hold it."""
+        """Delete an object as `kubectl delete` does: it stays until its finalizers are removed."""
         self.delete_object(self._resources[plural], Key(namespace, name))
 
     def vanish(self, plural: str, name: str, *, namespace: str = "butler-system") -> None:
-        """Remove an object at once, finalizers or not."""
+        """Remove an object at once, even if it has finalizers."""
         self.remove_object(self._resources[plural], Key(namespace, name))
 
     def see(self, plural: str, name: str, *, namespace: str = "butler-system") -> Json:
-        """Return an object."""
+        """Return a stored object; raise KeyError if it does not exist."""
         stored = self.find_object(self._resources[plural], Key(namespace, name))
         if stored is None:
             raise KeyError(plural, namespace, name)
         return stored
 
     def has(self, plural: str, name: str, *, namespace: str = "butler-system") -> bool:
-        """Return whether an object is there."""
+        """Return whether an object exists."""
         return self.find_object(self._resources[plural], Key(namespace, name)) is not None
 
     def all(self, plural: str) -> list[Json]:
-        """Return all objects of a kind."""
+        """Return all stored objects of a kind."""
         return self.list_objects(self._resources[plural])
 
     def _admit(self, request: Request, old: Json | None, new: Json) -> Json:
-        """Refuse what MetalLB's webhook refuses, and drop the fields that are unknown."""
+        """Reject an IPAddressPool that MetalLB's webhook rejects; drop unknown status fields."""
         if new["kind"] == "IPAddressPool" and not new["spec"].get("addresses"):
             raise Forbidden(403, "Forbidden", "pool has no prefixes defined")
         if "status" not in new:
             return new
-        return {**new, "status": _without(new["status"], self.unknown)}
+        return {**new, "status": _drop_fields(new["status"], self.unknown)}
 
 
-def _without(status: Json, unknown: frozenset[str]) -> Json:
-    """Return a status without the fields that a definition does not have."""
+def _drop_fields(status: Json, unknown: frozenset[str]) -> Json:
+    """Return a status without the unknown fields, which are named as in `Server.unknown`."""
     remaining = {name: value for name, value in status.items() if name not in unknown}
     for name in unknown:
         field, _, inner = name.partition(".")
@@ -149,7 +149,7 @@ def _without(status: Json, unknown: frozenset[str]) -> Json:
 
 
 def _check_precondition(request: Request) -> None:
-    """Fail if a write of our own kinds does not say for which version it was made."""
+    """Fail if a patch of one of our own kinds does not carry a resourceVersion."""
     if request.method == "PATCH" and KINDS[request.plural][0] == OURS:
         version = request.body.get("metadata", {}).get("resourceVersion")
         assert version is not None, "a write of our kinds without a precondition"

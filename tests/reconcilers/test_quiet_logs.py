@@ -12,8 +12,8 @@ from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.tenantcluster.elastic.site import (
     become_ready,
-    demand_condition,
-    elastic_platform,
+    make_elastic_platform,
+    read_demand_condition,
 )
 
 SERVED, WAITING = 4, 17
@@ -63,14 +63,14 @@ async def test_clusters_that_wait_are_logged_once_and_a_tenant_without_an_answer
 
 
 async def test_growth_that_the_quota_stops_is_logged_once() -> None:
-    platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 2})
+    platform, tenant = make_elastic_platform(quota={"maxLoadBalancerIPs": 2})
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "first", "second")
         with capture_logs() as lines:
             service(tenant, "third")
             await platform.clock.advance(3600)
-        assert demand_condition(platform) == ("False", "QuotaExceeded")
+        assert read_demand_condition(platform) == ("False", "QuotaExceeded")
         assert _count_events(lines) == {"elastic IPAM growth blocked by quota": 1}
 
 

@@ -34,7 +34,7 @@ from tests.reconcilers.integrations.clusterapi.test_unreadable import (
 from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, open_claims
 from tests.reconcilers.integrations.unreadable import Site, site
 from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
-from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
+from tests.reconcilers.tenantcluster.elastic.site import become_ready, make_elastic_platform
 from tests.reconcilers.test_sharing import NAMESPACE
 
 FIELDS = {"holder", "allocation", "range", "pool", "tenant", "reason"}
@@ -46,7 +46,7 @@ def _about(lines: list[Any], *texts: str) -> dict[str, dict[str, Any]]:
 
 
 async def test_a_range_that_shrinks_and_the_teardown_of_its_cluster_are_logged_in_full() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     texts = (
         "elastic IPAM: shrinking unused allocation",
@@ -97,7 +97,7 @@ async def test_an_allocation_that_was_deleted_by_hand_is_logged_in_full() -> Non
 
 
 async def test_an_allocation_whose_finalizer_a_person_removed_is_logged_once() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     with capture_logs() as lines:
         async with platform.running():

@@ -25,7 +25,7 @@ from reconcilers.wiring.controllers import OTHERS_CLOSED_AFTER
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.platform import Platform
-from tests.reconcilers.tenantcluster.elastic.site import elastic_platform
+from tests.reconcilers.tenantcluster.elastic.site import make_elastic_platform
 
 SHARDS = 4
 TENANTS = [f"t{number}" for number in range(8)]
@@ -131,7 +131,7 @@ class Site:
     """A platform with eight elastic tenants, and replicas that share them."""
 
     def __init__(self, group: TaskGroup, *pools: Any, tenants: bool = True) -> None:
-        self.platform, _ = elastic_platform(*(pools or [make.pool(cidr="10.40.0.0/22")]))
+        self.platform, _ = make_elastic_platform(*(pools or [make.pool(cidr="10.40.0.0/22")]))
         self.clock = self.platform.clock
         self.api = FakeApi(self.clock)
         self.api.serve(LEASES, status=False, generation=False)

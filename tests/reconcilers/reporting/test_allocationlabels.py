@@ -40,7 +40,7 @@ async def test_another_tools_managed_by_label_stays_when_labels_are_repaired(
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
     lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     theirs = {names.LABEL_MANAGED_BY: "Helm", names.LABEL_POOL: "wrong"}
     lab.server.edit("ipallocations", "team-a-lb", {"metadata": {"labels": theirs}})
     if repairer == "the sweep":
@@ -59,10 +59,10 @@ async def test_another_tools_managed_by_stays_on_a_pinned_allocation_from_the_st
     pin = ("10.40.0.32", "10.40.0.39")
     pinned = make.allocation("ingress", pin=pin, labels=theirs, finalizers=[])
     lab.server.add("ipallocations", pinned)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     lab.server.add("tenantclusters", make.tenant())
     lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     await lab.orphans.sweep()
     labels = lab.server.see("ipallocations", "ingress")["metadata"]["labels"]
     assert labels == EXPECTED | ROLE | theirs

@@ -66,11 +66,11 @@ async def test_the_figures_of_a_pool_elsewhere_follow_its_ranges() -> None:
         "ipallocations", make.allocation("b", held_range=("10.40.0.200", "10.40.0.207"))
     )
     lab.server.add("ipallocations", make.allocation("waits", size=4))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert figures(lab) == (208, 48, 2)
     assert condition(lab, "networkpools", name="lab", kind="CapacityWarning")[0] == "True"
     lab.server.delete("ipallocations", "a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert figures(lab) == (8, 248, 1)
     assert condition(lab, "networkpools", name="lab", kind="CapacityWarning")[0] == "False"
     assert condition(lab, "networkpools", name="lab", kind="Ready")[1] == "NamespaceNotAllowed"
@@ -140,13 +140,13 @@ async def test_a_pool_in_a_listed_namespace_is_served() -> None:
 async def test_what_a_pool_handed_out_before_is_kept_and_its_deletion_works() -> None:
     lab = lab_with(ELSEWHERE)
     lab.server.add("ipallocations", make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.0"
     lab.server.delete("networkpools", "lab")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.server.all("networkpools")
     lab.server.delete("ipallocations", "a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert not lab.server.all("ipallocations")
     assert not lab.server.all("networkpools")
 
@@ -169,7 +169,7 @@ async def test_a_provider_elsewhere_is_not_ready_and_its_clusters_ask_for_nothin
     assert not lab.server.all("ipallocations")
     lab.server.delete("tenantclusters", "a", namespace="team")
     lab.server.delete("providerconfigs", "default")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert not lab.server.all("tenantclusters")
     assert not lab.server.all("providerconfigs")
 

@@ -1,4 +1,4 @@
-"""A Ready tenant with Cilium and two allocations, for tests of the pass."""
+"""A Ready TenantCluster with Cilium and two allocations, for tests of the tenant's pass."""
 
 from typing import Any
 
@@ -18,10 +18,19 @@ L2_POLICIES = "ciliuml2announcementpolicies"
 TENANT = Key("team", "a")
 
 
-def platform(
+def make_cilium_tenant(
     *more_kinds: str, spec: Json = SPEC, provider: ProviderConfig | None = None
 ) -> tuple[Lab, Replica, Server, LbIpam]:
-    """Return a Ready tenant with Cilium and two allocations."""
+    """Return the lab of a Ready tenant with Cilium and two allocations.
+
+    Args:
+        more_kinds: plurals of further kinds that the tenant's API server serves.
+        spec: the spec of the TenantCluster.
+        provider: its ProviderConfig; None for one of default sizes.
+
+    Returns:
+        the lab, a replica that knows Cilium, the tenant's API server, and its operator.
+    """
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", provider or make.provider("lab"))
@@ -49,14 +58,14 @@ async def run_passes(lab: Lab, replica: Replica, seconds: int = 12) -> None:
 
 
 def add_service(tenant: Server, name: str = "web", key: str = "", **spec: Any) -> None:
-    """Create a Service of type LoadBalancer, with a sharing key if there is one."""
+    """Create a Service of type LoadBalancer, with a sharing key unless `key` is empty."""
     annotations = {"lbipam.cilium.io/sharing-key": key} if key else {}
     body = {"metadata": {"name": name, "namespace": "default", "annotations": annotations}}
     tenant.add("services", body | {"spec": {"type": "LoadBalancer"} | spec})
 
 
-def metallb_controller(argument: str) -> Json:
-    """Return the Deployment of MetalLB's controller."""
+def make_metallb_deployment(argument: str) -> Json:
+    """Return the Deployment of a MetalLB controller that is started with one argument."""
     labels = {"app": "metallb", "component": "controller"}
     meta = {"name": "controller", "namespace": "metallb-system", "labels": labels}
     containers = [{"name": "controller", "args": [argument]}]

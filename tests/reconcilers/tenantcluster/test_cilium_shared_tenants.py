@@ -11,7 +11,7 @@ from tests.reconcilers.tenantcluster.ciliumtenants import (
     OF_SECOND,
     SPEC,
     TENANT,
-    platform,
+    make_cilium_tenant,
     run_passes,
 )
 
@@ -20,8 +20,8 @@ OF_OTHER = "10.40.0.16-10.40.0.23"
 
 
 def _share_tenant() -> tuple[Lab, Replica, Server]:
-    """Return cluster a with two ranges, and cluster b with one, in the same tenant."""
-    lab, replica, tenant, _ = platform()
+    """Return a lab of clusters a with two ranges and b with one, a replica, and their tenant."""
+    lab, replica, tenant, _ = make_cilium_tenant()
     lab.tenant_server("b")
     lab.tenant_servers["b"] = tenant
     lab.server.add("tenantclusters", make.tenant("b", spec=SPEC, status={"phase": "Ready"}))
@@ -33,32 +33,31 @@ def _share_tenant() -> tuple[Lab, Replica, Server]:
 
 
 async def _run_both(lab: Lab, replica: Replica, seconds: int = 12) -> None:
-    """Run passes over both clusters and all allocations, a second apart."""
+    """Run passes over both clusters and all allocations, once a second."""
     for _ in range(seconds):
         await run_passes(lab, replica, 1)
         await replica.clusters.reconcile(OTHER)
 
 
-def _reason(lab: Lab, name: str) -> str:
+def _read_reason(lab: Lab, name: str) -> str:
+    """Return the reason of a cluster's condition LoadBalancerReady."""
     condition = lab.condition("tenantclusters", name, kind="LoadBalancerReady", namespace="team")
     return str(condition["reason"])
 
 
-async def test_of_two_clusters_in_one_tenant_one_is_served_and_the_other_waits_for_its_end() -> (
-    None
-):
+async def test_the_second_cluster_in_a_tenant_is_served_once_the_first_is_deleted() -> None:
     lab, replica, tenant = _share_tenant()
     await _run_both(lab, replica, 3)
     assert sorted(offered_entries(tenant)) == [OF_FIRST, OF_SECOND]
-    assert (_reason(lab, "a"), _reason(lab, "b")) == ("Ready", "TenantShared")
+    assert (_read_reason(lab, "a"), _read_reason(lab, "b")) == ("Ready", "TenantShared")
     lab.server.delete("tenantclusters", TENANT.name, namespace=TENANT.namespace)
     await _run_both(lab, replica, 30)
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert offered_entries(tenant) == [OF_OTHER]
-    assert _reason(lab, "b") == "Ready"
+    assert _read_reason(lab, "b") == "Ready"
 
 
-async def test_a_cluster_that_waits_for_another_gives_its_range_back_and_takes_none_from_it() -> (
+async def test_the_deletion_of_the_waiting_cluster_leaves_the_ranges_of_the_first_in_place() -> (
     None
 ):
     lab, replica, tenant = _share_tenant()
@@ -67,4 +66,4 @@ async def test_a_cluster_that_waits_for_another_gives_its_range_back_and_takes_n
     await _run_both(lab, replica, 30)
     assert not lab.server.has("ipallocations", "team-b-lb")
     assert sorted(offered_entries(tenant)) == [OF_FIRST, OF_SECOND]
-    assert _reason(lab, "a") == "Ready"
+    assert _read_reason(lab, "a") == "Ready"

@@ -1,4 +1,4 @@
-"""The pass and the release check with Cilium's adapter."""
+"""The pass over a TenantCluster and the release check in a tenant with Cilium."""
 
 import pytest
 
@@ -16,36 +16,37 @@ from tests.reconcilers.tenantcluster.ciliumtenants import (
     OF_SECOND,
     SPEC,
     add_service,
-    metallb_controller,
-    platform,
+    make_cilium_tenant,
+    make_metallb_deployment,
     run_passes,
 )
 
 
-def _condition(lab: Lab) -> tuple[str, str]:
+def _read_ready_condition(lab: Lab) -> tuple[str, str]:
+    """Return status and reason of the condition LoadBalancerReady."""
     condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     return condition["status"], condition["reason"]
 
 
 async def test_a_tenant_is_given_a_pool_for_each_allocation_and_is_ready() -> None:
-    lab, replica, tenant, _ = platform()
+    lab, replica, tenant, _ = make_cilium_tenant()
     await run_passes(lab, replica, 3)
     assert sorted(offered_entries(tenant)) == [OF_FIRST, OF_SECOND]
-    assert _condition(lab) == ("True", "Ready")
+    assert _read_ready_condition(lab) == ("True", "Ready")
 
 
-async def test_a_tenant_whose_operator_stands_still_is_not_ready() -> None:
-    lab, replica, _, operator = platform()
+async def test_a_tenant_whose_operator_does_not_run_is_not_ready() -> None:
+    lab, replica, _, operator = make_cilium_tenant()
     operator.paused = True
     await run_passes(lab, replica, 3)
-    assert _condition(lab) == ("False", "CiliumNotRunning")
+    assert _read_ready_condition(lab) == ("False", "CiliumNotRunning")
     operator.resume()
     await run_passes(lab, replica, 3)
-    assert _condition(lab) == ("True", "Ready")
+    assert _read_ready_condition(lab) == ("True", "Ready")
 
 
-async def test_a_deleted_allocation_is_released_once_the_operator_has_let_go() -> None:
-    lab, replica, tenant, operator = platform()
+async def test_a_deleted_allocation_is_released_once_the_operator_acknowledges_it() -> None:
+    lab, replica, tenant, operator = make_cilium_tenant()
     await run_passes(lab, replica, 3)
     operator.paused = True
     lab.server.delete("ipallocations", "team-a-lb-2", namespace=make.NAMESPACE)
@@ -59,10 +60,10 @@ async def test_a_deleted_allocation_is_released_once_the_operator_has_let_go() -
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
-async def test_a_range_that_a_person_adds_disturbs_no_other_and_needs_a_note_to_be_offered_at_once(
+async def test_an_allocation_made_by_hand_is_offered_at_once_only_if_it_names_the_balancer(
     is_noted: bool,
 ) -> None:
-    lab, replica, tenant, _ = platform()
+    lab, replica, tenant, _ = make_cilium_tenant()
     await run_passes(lab, replica, 3)
     note = {names.ANNOTATION_LOAD_BALANCER: "cilium"} if is_noted else {}
     held_range = ("10.40.0.32", "10.40.0.35")
@@ -74,14 +75,14 @@ async def test_a_range_that_a_person_adds_disturbs_no_other_and_needs_a_note_to_
     entries = set(offered_entries(tenant))
     assert {OF_FIRST, OF_SECOND} <= entries
     assert ("10.40.0.32-10.40.0.35" in entries) == is_noted
-    assert _condition(lab)[1] == ("Ready" if is_noted else "LoadBalancerChanging")
+    assert _read_ready_condition(lab)[1] == ("Ready" if is_noted else "LoadBalancerChanging")
     await run_passes(lab, replica, 3)
     assert "10.40.0.32-10.40.0.35" in offered_entries(tenant)
-    assert _condition(lab) == ("True", "Ready")
+    assert _read_ready_condition(lab) == ("True", "Ready")
 
 
 async def test_services_lose_their_addresses_before_a_deleted_allocation_is_released() -> None:
-    lab, replica, tenant, _ = platform()
+    lab, replica, tenant, _ = make_cilium_tenant()
     await run_passes(lab, replica, 3)
     for number in range(9):
         add_service(tenant, f"web-{number}")
@@ -98,7 +99,7 @@ async def test_services_lose_their_addresses_before_a_deleted_allocation_is_rele
 
 
 async def test_nothing_is_left_of_a_deleted_cluster() -> None:
-    lab, replica, tenant, _ = platform()
+    lab, replica, tenant, _ = make_cilium_tenant()
     await run_passes(lab, replica, 3)
     lab.server.delete("tenantclusters", "a", namespace="team")
     await run_passes(lab, replica, 20)
@@ -108,7 +109,7 @@ async def test_nothing_is_left_of_a_deleted_cluster() -> None:
 
 
 async def test_another_replica_finishes_a_release_that_this_one_began() -> None:
-    lab, replica, _, _ = platform()
+    lab, replica, _, _ = make_cilium_tenant()
     await run_passes(lab, replica, 3)
     lab.server.delete("ipallocations", "team-a-lb-2", namespace=make.NAMESPACE)
     await run_passes(lab, replica, 1)
@@ -118,8 +119,14 @@ async def test_another_replica_finishes_a_release_that_this_one_began() -> None:
     assert not lab.server.has("ipallocations", "team-a-lb-2")
 
 
-async def test_a_service_with_a_sharing_key_is_noted_and_its_range_waits_for_a_restart() -> None:
-    lab, replica, tenant, operator = platform("leases")
+async def test_a_range_of_a_service_with_a_sharing_key_is_released_after_an_operator_restart() -> (
+    None
+):
+    """The operator remembers the address for the key; the allocation notes that for its release.
+
+    Once it is released, its cluster requests a new allocation of that name.
+    """
+    lab, replica, tenant, operator = make_cilium_tenant("leases")
     await run_passes(lab, replica, 3)
     add_service(tenant, "web", key="k")
     await run_passes(lab, replica, 2)
@@ -136,10 +143,8 @@ async def test_a_service_with_a_sharing_key_is_noted_and_its_range_waits_for_a_r
     assert recreated["metadata"]["uid"] != first["metadata"]["uid"]
 
 
-async def test_a_tenant_in_which_nothing_announces_addresses_says_so_until_something_does() -> (
-    None
-):
-    lab, replica, tenant, _ = platform(L2_POLICIES)
+async def test_a_condition_reports_that_no_policy_announces_addresses_until_one_exists() -> None:
+    lab, replica, tenant, _ = make_cilium_tenant(L2_POLICIES)
     await run_passes(lab, replica, 3)
     condition = lab.condition(
         "tenantclusters", "a", kind="LoadBalancerAnnounced", namespace="team"
@@ -151,12 +156,12 @@ async def test_a_tenant_in_which_nothing_announces_addresses_says_so_until_somet
     assert (
         lab.condition("tenantclusters", "a", kind="LoadBalancerAnnounced", namespace="team") == {}
     )
-    assert _condition(lab) == ("True", "Ready")
+    assert _read_ready_condition(lab) == ("True", "Ready")
 
 
 async def test_a_metallb_that_takes_the_addresses_of_services_is_reported() -> None:
-    lab, replica, tenant, _ = platform("deployments", "ipaddresspools")
-    tenant.add("deployments", metallb_controller("--port=7472"))
+    lab, replica, tenant, _ = make_cilium_tenant("deployments", "ipaddresspools")
+    tenant.add("deployments", make_metallb_deployment("--port=7472"))
     await run_passes(lab, replica, 3)
     condition = lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")
     assert condition["reason"] == "LoadBalancersConflict"
@@ -164,8 +169,8 @@ async def test_a_metallb_that_takes_the_addresses_of_services_is_reported() -> N
 
 
 async def test_a_metallb_that_serves_a_class_of_its_own_is_no_conflict() -> None:
-    lab, replica, tenant, _ = platform("deployments", "ipaddresspools")
-    tenant.add("deployments", metallb_controller("--lb-class=metallb"))
+    lab, replica, tenant, _ = make_cilium_tenant("deployments", "ipaddresspools")
+    tenant.add("deployments", make_metallb_deployment("--lb-class=metallb"))
     await run_passes(lab, replica, 3)
     assert lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team") == {}
 
@@ -181,12 +186,12 @@ async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_t
     assert chosen == {"Cilium": 2.0, "MetalLB": 1.0}
 
 
-async def test_only_services_that_the_selector_leaves_in_make_a_tenant_grow() -> None:
+async def test_only_services_that_the_service_selector_selects_make_a_tenant_grow() -> None:
     selector = {"serviceSelector": {"matchLabels": {"public": "yes"}}}
     spec = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"], "cilium": selector}}}
     elastic = {"allocationMode": "elastic", "initialPoolSize": 8, "growthIncrement": 4}
     provider = make.provider("lab", load_balancer=elastic)
-    lab, replica, tenant, _ = platform(spec=spec, provider=provider)
+    lab, replica, tenant, _ = make_cilium_tenant(spec=spec, provider=provider)
     await run_passes(lab, replica, 3)
     for number in range(18):
         add_service(tenant, f"web-{number}")

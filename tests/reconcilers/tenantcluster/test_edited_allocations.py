@@ -1,4 +1,4 @@
-"""Allocations that people label or make themselves stop no cluster."""
+"""Allocations that users label or create by hand do not keep a cluster from becoming Ready."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.tenantcluster.elastic.site import (
-    balancer_ranges,
     become_ready,
-    elastic_platform,
+    list_balancer_ranges,
+    make_elastic_platform,
 )
 
 GROWTH = {"metadata": {"labels": {names.LABEL_ROLE: names.ROLE_GROWTH}}}
-NAMES = (membership.make_base_name, membership.make_hashed_name, membership.make_own_name)
+NAME_MAKERS = (membership.make_base_name, membership.make_hashed_name, membership.make_own_name)
 
 
-def _lab(**allocation: Any) -> Lab:
-    """Return a new cluster, and an allocation that a user made under the expected name."""
+def _make_lab(**allocation: Any) -> Lab:
+    """Return a lab with a new cluster, and allocation team-a-lb, which a user has created."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
@@ -32,7 +32,7 @@ def _lab(**allocation: Any) -> Lab:
 async def test_a_first_allocation_that_is_labelled_growth_stops_neither_growth_nor_shrink() -> (
     None
 ):
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -43,17 +43,17 @@ async def test_a_first_allocation_that_is_labelled_growth_stops_neither_growth_n
         service(tenant, "three")
         await platform.clock.advance(60)
         assert address_of(tenant, "three") is not None
-        assert set(balancer_ranges(platform)) == {"team-a-lb", "team-a-lb-1"}
+        assert set(list_balancer_ranges(platform)) == {"team-a-lb", "team-a-lb-1"}
         for name in ("one", "two", "three"):
             tenant.vanish("services", name, namespace="default")
         await platform.clock.advance(1800)
-        assert set(balancer_ranges(platform)) == {"team-a-lb"}
+        assert set(list_balancer_ranges(platform)) == {"team-a-lb"}
 
 
 async def test_an_allocation_for_the_cluster_that_is_labelled_growth_serves_it() -> None:
-    lab = _lab(size=8, labels={names.LABEL_ROLE: names.ROLE_GROWTH})
+    lab = _make_lab(size=8, labels={names.LABEL_ROLE: names.ROLE_GROWTH})
     lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     allocation_names = [
         allocation["metadata"]["name"] for allocation in lab.server.all("ipallocations")
@@ -62,7 +62,7 @@ async def test_an_allocation_for_the_cluster_that_is_labelled_growth_serves_it()
 
 
 @pytest.mark.parametrize(
-    "theirs",
+    "other_holder",
     [
         {"kind": "nodes"},
         {"tenant": "other/b"},
@@ -70,21 +70,23 @@ async def test_an_allocation_for_the_cluster_that_is_labelled_growth_serves_it()
     ],
     ids=["for nodes", "of another tenant", "of an earlier cluster"],
 )
-async def test_a_name_that_is_taken_leads_to_another_name(theirs: dict[str, Any]) -> None:
-    lab = _lab(held_range=("10.40.0.64", "10.40.0.64"), **theirs)
+async def test_a_cluster_uses_another_name_if_its_names_are_taken(
+    other_holder: dict[str, Any],
+) -> None:
+    lab = _make_lab(held_range=("10.40.0.64", "10.40.0.64"), **other_holder)
     tenant = make.tenant()
-    taken_names = [make_name(tenant, "loadbalancer") for make_name in NAMES]
+    taken_names = [make_name(tenant, "loadbalancer") for make_name in NAME_MAKERS]
     for name in taken_names[1:]:
         lab.server.add("ipallocations", make.allocation(name, tenant="other/b"))
     lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     ref = lab.see("tenantclusters", "a", "team")["lbAllocationRef"]["name"]
     assert ref.startswith("team-a-lb-")
     assert ref not in taken_names
 
 
-async def test_a_name_that_is_taken_by_what_cannot_be_read_leads_to_another_name() -> None:
+async def test_the_name_of_an_unreadable_allocation_is_not_used_for_a_new_one() -> None:
     lab = Lab()
     cache = lab.caches["ipallocations"]
     cache.replace([], lab.server.revision, {make.key("team-a-lb"): "spec.count: not a number"})

@@ -1,4 +1,4 @@
-"""A tenant whose webhook fails does answer: it is no silence, and is tried again soon."""
+"""A tenant whose webhook fails is reachable: the webhook is named, and the write retried soon."""
 
 import pytest
 
@@ -8,17 +8,18 @@ from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server
 
-POOLS = "ipaddresspoolvalidationwebhook.metallb.io"
-SAID = {
-    f'Internal error occurred: failed calling webhook "{POOLS}": failed to call webhook: Post'
+WEBHOOK = "ipaddresspoolvalidationwebhook.metallb.io"
+MESSAGES = {  # of the API server, and the part that the condition repeats
+    f'Internal error occurred: failed calling webhook "{WEBHOOK}": failed to call webhook: Post'
     ' "https://metallb-webhook-service.metallb-system.svc:443/v?timeout=10s": dial tcp'
-    " 10.96.0.7:443: connect: connection refused": f"admission webhook {POOLS}",
+    " 10.96.0.7:443: connect: connection refused": f"admission webhook {WEBHOOK}",
     "conversion webhook for metallb.io/v1beta1, Kind=IPAddressPool failed: Post"
     ' "https://x": EOF': "conversion webhook for metallb.io/v1beta1",
 }
 
 
-def _platform() -> tuple[Platform, Server]:
+def _make_platform() -> tuple[Platform, Server]:
+    """Return a platform that is not running yet, and the API server of its tenant."""
     platform = Platform()
     platform.server.add("networkpools", make.pool())
     platform.server.add("providerconfigs", make.provider("lab"))
@@ -30,27 +31,30 @@ def _read_condition(platform: Platform) -> tuple[str, str]:
     conditions = platform.server.see("tenantclusters", "a", namespace="team")["status"][
         "conditions"
     ]
+    """Return reason and message of the condition LoadBalancerReady."""
     condition = next(
         candidate for candidate in conditions if candidate["type"] == "LoadBalancerReady"
     )
     return condition["reason"], condition["message"]
 
 
-@pytest.mark.parametrize(("said", "expected"), SAID.items(), ids=["admission", "conversion"])
+@pytest.mark.parametrize(
+    ("message", "expected"), MESSAGES.items(), ids=["admission", "conversion"]
+)
 async def test_a_failing_webhook_is_named_and_its_tenant_is_ready_seconds_after_it_is_back(
-    said: str, expected: str
+    message: str, expected: str
 ) -> None:
-    platform, tenant = _platform()
-    failure = ServerFailure(500, "InternalError", said)
+    platform, tenant = _make_platform()
+    failure = ServerFailure(500, "InternalError", message)
     tenant.fail(failure, plural="ipaddresspools", verb="post", times=10**6)
     async with platform.running():
         await platform.clock.advance(600)
-        reason, message = _read_condition(platform)
+        reason, condition_message = _read_condition(platform)
         assert reason == "TenantWebhookFailed"
-        assert expected in message
+        assert expected in condition_message
         written = platform.server.revision
         await platform.clock.advance(60)
-        assert platform.server.revision == written, "it is said once"
+        assert platform.server.revision == written, "the condition is written once"
         tenant.recover()
         await platform.clock.advance(6)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
@@ -61,8 +65,8 @@ def test_a_request_outlasts_the_time_that_an_api_server_gives_a_webhook() -> Non
     assert TenantSettings().request_timeout > default_timeout_seconds
 
 
-async def test_another_failure_of_the_server_is_met_with_longer_and_longer_pauses() -> None:
-    platform, tenant = _platform()
+async def test_after_other_failures_the_tenant_is_tried_with_longer_and_longer_pauses() -> None:
+    platform, tenant = _make_platform()
     tenant.fail(ServerFailure(500, "InternalError", "etcd is full"), times=10**6)
     async with platform.running():
         await platform.clock.advance(600)

@@ -1,4 +1,4 @@
-"""What `check --tenants` finds in tenants with Cilium, with two load balancers, or in a change."""
+"""Problems that `check --tenants` finds in tenants with Cilium or with two load balancers."""
 
 import msgspec
 
@@ -19,17 +19,18 @@ from tests.reconcilers.tenantcluster.ciliumtenants import (
     L2_POLICIES,
     SPEC,
     add_service,
-    metallb_controller,
-    platform,
+    make_cilium_tenant,
+    make_metallb_deployment,
     run_passes,
 )
 
 SPACES = [AddressRange.parse("10.40.0.0", "10.40.0.255")]
-Found = list[tuple[str, str, str]]
+Problems = list[tuple[str, str, str]]
+"""Kind, severity and sentence of each problem."""
 
 
-async def _inspect(lab: Lab, tenant: Server) -> Found:
-    """Return the problems in the tenant, by the objects of both clusters as they are now."""
+async def _inspect(lab: Lab, tenant: Server) -> Problems:
+    """Return the problems of cluster a, from the current objects of both API servers."""
     kinds = make_load_balancer_kinds(SystemClock(), TenantSettings())
     cluster = msgspec.convert(
         lab.server.see("tenantclusters", "a", namespace="team"), TenantCluster
@@ -40,22 +41,26 @@ async def _inspect(lab: Lab, tenant: Server) -> Found:
     return list(find_problems(tenant_reading, members, SPACES))
 
 
-async def _serve_tenant(*kinds: str) -> tuple[Lab, Server, Found]:
-    """Return a tenant that is served by Cilium and announces addresses, and what is wrong."""
-    lab, replica, tenant, _ = platform(L2_POLICIES, *kinds)
+async def _inspect_served_tenant(*kinds: str) -> tuple[Lab, Server, Problems]:
+    """Return a lab, its tenant, which Cilium serves and announces, and the problems in it.
+
+    Args:
+        kinds: plurals of further kinds that the tenant's API server serves.
+    """
+    lab, replica, tenant, _ = make_cilium_tenant(L2_POLICIES, *kinds)
     tenant.add(L2_POLICIES, {"metadata": {"name": "all"}})
     await run_passes(lab, replica, 3)
     return lab, tenant, await _inspect(lab, tenant)
 
 
-async def test_nothing_is_wrong_in_a_tenant_that_cilium_serves_from_two_pools() -> None:
-    _, tenant, inspected = await _serve_tenant("ipaddresspools", "deployments")
+async def test_a_tenant_that_cilium_serves_from_two_pools_has_no_problem() -> None:
+    _, tenant, inspected = await _inspect_served_tenant("ipaddresspools", "deployments")
     assert len(tenant.all(POOLS)) == 2
     assert inspected == []
 
 
 async def test_a_cilium_pool_with_other_blocks_is_drift() -> None:
-    lab, tenant, _ = await _serve_tenant()
+    lab, tenant, _ = await _inspect_served_tenant()
     [pool, _] = tenant.all(POOLS)
     edit: Json = {"spec": {"blocks": [{"start": "10.40.0.64", "stop": "10.40.0.71"}]}}
     tenant.edit(POOLS, pool["metadata"]["name"], edit, namespace="")
@@ -66,7 +71,7 @@ async def test_a_cilium_pool_with_other_blocks_is_drift() -> None:
 
 
 async def test_a_cilium_whose_operator_never_acknowledged_a_pool_is_found() -> None:
-    lab, replica, tenant, operator = platform(L2_POLICIES)
+    lab, replica, tenant, operator = make_cilium_tenant(L2_POLICIES)
     tenant.add(L2_POLICIES, {"metadata": {"name": "all"}})
     operator.paused = True
     await run_passes(lab, replica, 3)
@@ -75,7 +80,7 @@ async def test_a_cilium_whose_operator_never_acknowledged_a_pool_is_found() -> N
 
 
 async def test_pools_of_metallb_in_a_tenant_of_cilium_are_found_and_named() -> None:
-    lab, tenant, _ = await _serve_tenant("ipaddresspools", "deployments")
+    lab, tenant, _ = await _inspect_served_tenant("ipaddresspools", "deployments")
     pool = {"metadata": {"name": "theirs", "namespace": "metallb-system"}, "spec": {}}
     tenant.add("ipaddresspools", pool)
     [(kind, severity, sentence)] = await _inspect(lab, tenant)
@@ -84,22 +89,22 @@ async def test_pools_of_metallb_in_a_tenant_of_cilium_are_found_and_named() -> N
 
 
 async def test_a_metallb_without_pools_that_takes_addresses_is_found() -> None:
-    lab, tenant, _ = await _serve_tenant("ipaddresspools", "deployments")
-    tenant.add("deployments", metallb_controller("--port=7472"))
+    lab, tenant, _ = await _inspect_served_tenant("ipaddresspools", "deployments")
+    tenant.add("deployments", make_metallb_deployment("--port=7472"))
     [(kind, severity, sentence)] = await _inspect(lab, tenant)
     assert (kind, severity) == ("LoadBalancersConflict", "error")
     assert "Deployment metallb-system/controller" in sentence
 
 
 async def test_a_tenant_of_cilium_in_which_nothing_announces_addresses_is_found() -> None:
-    lab, replica, tenant, _ = platform(L2_POLICIES)
+    lab, replica, tenant, _ = make_cilium_tenant(L2_POLICIES)
     await run_passes(lab, replica, 3)
     [(kind, severity, _)] = await _inspect(lab, tenant)
     assert (kind, severity) == ("TenantNotAnnounced", "warning")
 
 
-async def test_a_tenant_that_changes_to_metallb_is_judged_by_what_each_of_both_may_have() -> None:
-    lab, tenant, _ = await _serve_tenant("ipaddresspools", "deployments")
+async def test_during_a_change_to_metallb_cilium_may_have_ranges_until_they_are_marked() -> None:
+    lab, tenant, _ = await _inspect_served_tenant("ipaddresspools", "deployments")
     add_service(tenant)
     metallb = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"]}}}
     metallb["addons"]["loadBalancer"]["provider"] = "metallb"

@@ -23,7 +23,8 @@ OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
 BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
 
 
-def _spec(provider: str) -> Json:
+def _make_spec(provider: str) -> Json:
+    """Return the spec of a TenantCluster that names a load balancer."""
     return {"addons": {"loadBalancer": {"version": "1", "provider": provider}}}
 
 
@@ -31,7 +32,7 @@ def _add_cluster(
     lab: Lab, name: str, held_range: tuple[str, str], provider: str, **meta: Any
 ) -> None:
     """Add a cluster that is Ready, and the allocation that it holds."""
-    cluster = make.tenant(name, spec=_spec(provider), status={"phase": "Ready"}, **meta)
+    cluster = make.tenant(name, spec=_make_spec(provider), status={"phase": "Ready"}, **meta)
     lab.server.add("tenantclusters", cluster)
     note = {} if provider == "metallb" else {names.ANNOTATION_LOAD_BALANCER: provider}
     held_by = make.allocation(
@@ -40,63 +41,70 @@ def _add_cluster(
     lab.server.add("ipallocations", held_by)
 
 
-def _lab() -> tuple[Lab, Replica]:
-    """Return a platform, and a replica that knows MetalLB and the balancer of tests."""
+def _make_lab() -> tuple[Lab, Replica]:
+    """Return a lab, and a replica with MetalLB and the balancer of tests, `memory`."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
-    return lab, _replica(lab)
+    return lab, _make_replica(lab)
 
 
-def _replica(lab: Lab) -> Replica:
+def _make_replica(lab: Lab) -> Replica:
+    """Return a replica with MetalLB and `memory`, whose release check asks tenants."""
     replica = Replica(lab, kinds={"memory": MemoryKind(lab.clock)})
     replica.gate.real = replica.tenant_gate
     return replica
 
 
-def _pool_entries(tenant: Server) -> list[str]:
+def _list_pool_entries(tenant: Server) -> list[str]:
+    """Return the ranges in our IPAddressPool; empty if there is none."""
     if not tenant.has("ipaddresspools", "default-pool", namespace=METALLB):
         return []
     pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
     return list(pool["spec"]["addresses"])
 
 
-def _condition(lab: Lab, name: str) -> tuple[str, str, str]:
+def _read_condition(lab: Lab, name: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a cluster's condition LoadBalancerReady."""
     condition = lab.condition("tenantclusters", name, kind="LoadBalancerReady", namespace="team")
     return condition["status"], condition["reason"], condition["message"]
 
 
 async def _reconcile(replica: Replica, name: str) -> None:
-    """Run two passes: the process acknowledges a new offer before the first one can fill it."""
+    """Run two passes: the first creates an offer, the second fills it once it is acknowledged."""
     for _ in range(2):
         await replica.clusters.reconcile(Key("team", name))
 
 
 async def test_each_tenant_is_given_its_ranges_by_the_provider_that_it_names() -> None:
-    lab, replica = _lab()
+    lab, replica = _make_lab()
     first, second = (lab.tenant_server(name, KINDS) for name in ("a", "b"))
     OfferBalancer(second)
     _add_cluster(lab, "a", held_range=FIRST, provider="metallb")
     _add_cluster(lab, "b", held_range=SECOND, provider="memory")
     for name in ("a", "b"):
         await _reconcile(replica, name)
-    assert (_pool_entries(first), offered_entries(first)) == (OF_FIRST, [])
-    assert (_pool_entries(second), offered_entries(second)) == ([], OF_SECOND)
-    assert _condition(lab, "a") == ("True", "Ready", f"MetalLB holds {OF_FIRST[0]}")
-    assert _condition(lab, "b") == ("True", "Ready", f"the balancer of tests holds {OF_SECOND[0]}")
+    assert (_list_pool_entries(first), offered_entries(first)) == (OF_FIRST, [])
+    assert (_list_pool_entries(second), offered_entries(second)) == ([], OF_SECOND)
+    assert _read_condition(lab, "a") == ("True", "Ready", f"MetalLB holds {OF_FIRST[0]}")
+    assert _read_condition(lab, "b") == (
+        "True",
+        "Ready",
+        f"the balancer of tests holds {OF_SECOND[0]}",
+    )
 
 
 async def test_a_tenant_that_lacks_the_kinds_of_its_provider_is_not_given_another() -> None:
-    lab, replica = _lab()
+    lab, replica = _make_lab()
     tenant = lab.tenant_server("a", TENANT_KINDS)
     _add_cluster(lab, "a", held_range=FIRST, provider="memory")
     await _reconcile(replica, "a")
-    assert _condition(lab, "a")[:2] == ("False", "OffersNotServed")
+    assert _read_condition(lab, "a")[:2] == ("False", "OffersNotServed")
     assert tenant.all("ipaddresspools") == []
 
 
 async def test_a_range_is_released_when_the_process_of_its_own_provider_acknowledges() -> None:
-    lab, replica = _lab()
+    lab, replica = _make_lab()
     tenant = lab.tenant_server("b", KINDS)
     balancer = OfferBalancer(tenant)
     _add_cluster(lab, "b", held_range=SECOND, provider="memory")
@@ -104,29 +112,29 @@ async def test_a_range_is_released_when_the_process_of_its_own_provider_acknowle
     balancer.paused = True
     lab.server.delete("ipallocations", "team-b-lb", namespace=make.NAMESPACE)
     await _reconcile(replica, "b")
-    assert "not acknowledged" in _why(await _ask(replica, "team-b-lb"))
+    assert "not acknowledged" in _get_reason(await _check(replica, "team-b-lb"))
     balancer.resume()
-    assert isinstance(await _ask(replica, "team-b-lb"), Released)
+    assert isinstance(await _check(replica, "team-b-lb"), Released)
 
 
 async def test_the_noted_provider_is_asked_for_a_cluster_that_vanished_before_a_restart() -> None:
-    lab, replica = _lab()
+    lab, replica = _make_lab()
     tenant = lab.tenant_server("b", KINDS)
     OfferBalancer(tenant)
     _add_cluster(lab, "b", held_range=SECOND, provider="memory")
     await _reconcile(replica, "b")
     lab.server.vanish("tenantclusters", "b", namespace="team")
-    restarted = _replica(lab)
+    restarted = _make_replica(lab)
     await restarted.clusters.reconcile(Key("team", "b"))  # deletes the range
     assert offered_entries(tenant) == OF_SECOND
-    assert "the offer" in _why(await _ask(restarted, "team-b-lb"))
+    assert "the offer" in _get_reason(await _check(restarted, "team-b-lb"))
 
 
 async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_the_default() -> (
     None
 ):
     for provider, note in (("memory", "memory"), ("metallb", None)):
-        cluster = make.tenant("b", spec=_spec(provider))
+        cluster = make.tenant("b", spec=_make_spec(provider))
         created = build_request(
             cluster, names.TYPE_LOADBALANCER, name="team-b-lb", pool="lab", size=8
         )
@@ -137,35 +145,35 @@ async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_
 
 async def test_an_adopted_allocation_keeps_the_load_balancer_that_may_have_its_range() -> None:
     held_by = make.allocation("team-b-lb", tenant="team/b", held_range=SECOND)
-    patch = make_repair_patch(held_by, make.tenant("b", spec=_spec("memory")), "uid")
+    patch = make_repair_patch(held_by, make.tenant("b", spec=_make_spec("memory")), "uid")
     assert names.ANNOTATION_LOAD_BALANCER not in patch["metadata"]["annotations"]
 
 
-async def test_a_provider_that_is_not_known_is_reported_and_nothing_is_written() -> None:
-    lab, replica = _lab()
+async def test_an_unknown_provider_is_reported_and_nothing_is_written_to_the_tenant() -> None:
+    lab, replica = _make_lab()
     tenant = lab.tenant_server("a", KINDS)
     _add_cluster(lab, "a", held_range=FIRST, provider="other")
     await _reconcile(replica, "a")
-    status, reason, message = _condition(lab, "a")
+    status, reason, message = _read_condition(lab, "a")
     assert (status, reason) == ("False", "LoadBalancerNotSupported")
     assert "set it to memory or metallb" in message
     assert tenant.all("ipaddresspools") == tenant.all("addressoffers") == []
 
 
 async def test_no_range_is_released_while_the_provider_is_not_known() -> None:
-    lab, replica = _lab()
+    lab, replica = _make_lab()
     lab.tenant_server("a", KINDS)
     _add_cluster(lab, "a", held_range=FIRST, provider="other", annotations=BEGUN)
     lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
     await lab.clock.advance(3600)
-    assert "not supported by this release" in _why(await _ask(replica, "team-a-lb"))
+    assert "not supported by this release" in _get_reason(await _check(replica, "team-a-lb"))
 
 
 @pytest.mark.parametrize("holder", ["a", "b"])
-async def test_of_two_clusters_with_two_providers_in_one_tenant_the_one_with_an_offer_is_first(
+async def test_the_cluster_that_was_first_keeps_a_tenant_whichever_balancer_the_second_names(
     holder: str,
 ) -> None:
-    lab, replica = _lab()
+    lab, replica = _make_lab()
     tenant = lab.tenant_server("a", KINDS)
     OfferBalancer(tenant)
     lab.tenant_server("b", KINDS)
@@ -176,27 +184,28 @@ async def test_of_two_clusters_with_two_providers_in_one_tenant_the_one_with_an_
         if not lab.server.has("tenantclusters", name, namespace="team"):
             _add_cluster(lab, name, *clusters[name])
         await _reconcile(replica, name)
-    assert _condition(lab, holder)[0] == "True"
-    assert _condition(lab, other)[1] == "TenantShared"
-    assert not (_pool_entries(tenant) and offered_entries(tenant))
+    assert _read_condition(lab, holder)[0] == "True"
+    assert _read_condition(lab, other)[1] == "TenantShared"
+    assert not (_list_pool_entries(tenant) and offered_entries(tenant))
 
 
 async def test_an_address_that_a_service_shows_keeps_its_range_while_the_provider_is_unknown() -> (
     None
 ):
     kind = LoadBalancerKinds({}).find_chosen(make.tenant("a"))
-    is_served = kind.view_service(Service(ObjectMeta("web", "default")))
-    assert is_served.keeps_range
-    assert is_served.obstacle is not None
+    service_view = kind.view_service(Service(ObjectMeta("web", "default")))
+    assert service_view.keeps_range
+    assert service_view.obstacle is not None
 
 
-async def _ask(replica: Replica, name: str) -> Released | InUse:
+async def _check(replica: Replica, name: str) -> Released | InUse:
     """Ask the release check about an allocation as it is stored."""
     allocation = replica.caches["ipallocations"].get(Key(make.NAMESPACE, name))
     assert allocation is not None
     return await replica.tenant_gate.check(allocation, allocation.metadata.revision)
 
 
-def _why(answer: Released | InUse) -> str:
+def _get_reason(answer: Released | InUse) -> str:
+    """Return why a range is still in use."""
     assert isinstance(answer, InUse), answer
     return answer.why

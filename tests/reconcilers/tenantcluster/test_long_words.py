@@ -1,4 +1,4 @@
-"""What a tenant says may have any length; what is written of it in conditions has a limit."""
+"""Conditions stay below the length that an API server accepts, however long a tenant's words."""
 
 from collections.abc import Callable
 
@@ -12,39 +12,39 @@ from tests.reconcilers.server import Server
 METALLB = "metallb-system"
 LONG = "x" * 100_000
 LIMIT = 32_768
-"""The most that an API server takes, by the CRDs."""
+"""The longest message of a condition that the CRDs allow, in characters."""
 
 
-def refuses_everything(tenant: Server) -> None:
-    """Each request is refused at length."""
+def refuse_everything(tenant: Server) -> None:
+    """Refuse each request with a long message."""
     tenant.fail(Forbidden(403, "Forbidden", LONG), times=10**6)
 
 
-def insists_under_a_long_name(tenant: Server) -> None:
-    """Our pool was edited by a manager with a long name, over and over."""
+def edit_under_a_long_name(tenant: Server) -> None:
+    """Edit our pool as a field manager with a long name."""
     writers = [{"manager": LONG, "time": "2026-01-01T00:00:00Z"}]
     change = {"metadata": {"managedFields": writers}, "spec": {"autoAssign": False}}
     tenant.edit("ipaddresspools", "default-pool", change, namespace=METALLB)
 
 
-def shows_an_address_in_a_long_name(tenant: Server) -> None:
-    """A Service with a long name shows an address."""
+def show_an_address_under_a_long_name(tenant: Server) -> None:
+    """Create a Service with a long name that shows an address."""
     status = {"loadBalancer": {"ingress": [{"ip": "10.40.0.0"}]}}
     meta = {"name": LONG, "namespace": "default"}
     tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}, "status": status})
 
 
-def has_what_cannot_be_read(tenant: Server) -> None:
-    """A Service with a long name is none."""
+def add_an_unreadable_service(tenant: Server) -> None:
+    """Create a Service with a long name that cannot be parsed."""
     meta = {"name": LONG, "namespace": "default"}
     tenant.add("services", {"metadata": meta, "spec": {"type": 5}})
 
 
 HOSTILITIES = [
-    refuses_everything,
-    insists_under_a_long_name,
-    shows_an_address_in_a_long_name,
-    has_what_cannot_be_read,
+    refuse_everything,
+    edit_under_a_long_name,
+    show_an_address_under_a_long_name,
+    add_an_unreadable_service,
 ]
 
 
@@ -61,13 +61,13 @@ async def test_no_condition_is_longer_than_an_api_server_takes(
     lab.server.add("ipallocations", make.allocation("team-a-lb", size=2))
     lab.server.add("ipallocations", make.allocation("team-a-lb-1", size=2))
     tenant = lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     hostility(tenant)
     lab.server.delete("ipallocations", "team-a-lb")
     for _ in range(20):
-        if hostility is insists_under_a_long_name:
-            insists_under_a_long_name(tenant)
-        await lab.rounds_of("a", 1)
+        if hostility is edit_under_a_long_name:
+            edit_under_a_long_name(tenant)
+        await lab.run_rounds("a", 1)
     messages = [
         condition["message"]
         for plural in ("tenantclusters", "ipallocations")

@@ -1,4 +1,8 @@
-"""All of spec of what we write into a tenant is ours: edits are written back, and reported."""
+"""Edits of the objects that we write into a tenant: their spec is corrected and reported.
+
+If another writer repeats its edit, we correct it less and less often. The condition
+LoadBalancerReady has the reason Contested then.
+"""
 
 from typing import Any
 
@@ -18,12 +22,12 @@ HELD = ("10.40.0.0", "10.40.0.7")
 OTHER = ("10.40.0.8", "10.40.0.15")
 POOL = ("ipaddresspools", "default-pool")
 ADVERTISEMENT = ("l2advertisements", "default")
-RIGHT = {"addresses": ["10.40.0.0-10.40.0.7"]}
-TOLD = "ManualEditOverwritten"
+OUR_SPEC = {"addresses": ["10.40.0.0-10.40.0.7"]}
+OVERWRITTEN = "ManualEditOverwritten"
 
 
-async def _project() -> tuple[Lab, Server]:
-    """Return a cluster that is Ready, and its tenant, which has what it should have."""
+async def _make_projected_lab() -> tuple[Lab, Server]:
+    """Return a lab whose Ready cluster is projected, and the API server of its tenant."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
@@ -34,16 +38,34 @@ async def _project() -> tuple[Lab, Server]:
     return lab, tenant
 
 
-def _spec(tenant: Server, object_path: tuple[str, str]) -> Json:
+def _read_spec(tenant: Server, object_path: tuple[str, str]) -> Json:
+    """Return the spec of an object of MetalLB, by plural and name."""
     spec: Json = tenant.see(*object_path, namespace=METALLB)["spec"]
     return spec
 
 
 def _edit(tenant: Server, object_path: tuple[str, str] = POOL, **spec: Any) -> None:
+    """Change fields of the spec of an object, as a user would; by default turn autoAssign off."""
     tenant.edit(*object_path, {"spec": spec or {"autoAssign": False}}, namespace=METALLB)
 
 
+async def _contest(lab: Lab, tenant: Server, *, passes: int, seconds: float = 0.0) -> None:
+    """Have another writer turn autoAssign of our pool off before each pass over the cluster.
+
+    Args:
+        lab: the lab.
+        tenant: the API server of the tenant.
+        passes: how often.
+        seconds: how long after each pass.
+    """
+    for _ in range(passes):
+        _edit(tenant)
+        await lab.cluster()
+        await lab.clock.advance(seconds)
+
+
 def _read_condition(lab: Lab) -> tuple[str, str]:
+    """Return status and reason of the condition LoadBalancerReady."""
     condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     return condition["status"], condition["reason"]
 
@@ -60,11 +82,11 @@ def _read_condition(lab: Lab) -> tuple[str, str]:
     ids=" and ".join,
 )
 async def test_edits_of_our_pool_by_others_are_undone_and_recorded_as_events(edit: Json) -> None:
-    lab, tenant = await _project()
+    lab, tenant = await _make_projected_lab()
     _edit(tenant, **edit)
     await lab.cluster()
-    assert _spec(tenant, POOL) == RIGHT
-    (event,) = [event for event in lab.recorded.events if event[1] == TOLD]
+    assert _read_spec(tenant, POOL) == OUR_SPEC
+    (event,) = [event for event in lab.recorded.events if event[1] == OVERWRITTEN]
     assert all(field in event[2] for field in edit)
     tenant.requests.clear()
     await lab.cluster()
@@ -87,61 +109,61 @@ async def test_edits_of_our_pool_by_others_are_undone_and_recorded_as_events(edi
 async def test_edits_of_our_advertisement_by_others_are_undone_and_recorded_as_events(
     edit: Json,
 ) -> None:
-    lab, tenant = await _project()
+    lab, tenant = await _make_projected_lab()
     _edit(tenant, ADVERTISEMENT, **edit)
     await lab.cluster()
-    assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
-    assert lab.recorded.reasons.count(TOLD) == 1
+    assert _read_spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
+    assert lab.recorded.reasons.count(OVERWRITTEN) == 1
 
 
-async def test_an_advertisement_of_ours_that_others_replace_is_ours_again() -> None:
-    """As `kubectl replace` leaves it: with another spec, and without our annotations."""
-    lab, tenant = await _project()
+async def test_an_advertisement_that_others_replace_gets_our_spec_and_annotations_again() -> None:
+    """`kubectl replace` leaves it with another spec, and without our annotations."""
+    lab, tenant = await _make_projected_lab()
     before = tenant.see(*ADVERTISEMENT, namespace=METALLB)["metadata"]["annotations"]
     bare = {"metadata": {"annotations": dict.fromkeys(before)}}
     tenant.edit(*ADVERTISEMENT, bare, namespace=METALLB)
     _edit(tenant, ADVERTISEMENT, nodeSelectors=[{"matchLabels": {"a": "b"}}])
     await lab.cluster()
-    assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
+    assert _read_spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
     noted = tenant.see(*ADVERTISEMENT, namespace=METALLB)["metadata"]["annotations"]
     assert noted.keys() == before.keys()
-    assert lab.recorded.reasons.count(TOLD) == 1
+    assert lab.recorded.reasons.count(OVERWRITTEN) == 1
 
 
-async def test_an_advertisement_of_others_that_has_our_pool_stays_as_it_is() -> None:
-    lab, tenant = await _project()
+async def test_an_advertisement_of_others_that_announces_our_pool_is_not_changed() -> None:
+    lab, tenant = await _make_projected_lab()
     tenant.vanish(*ADVERTISEMENT, namespace=METALLB)
     meta = {"name": "default", "namespace": METALLB}
     theirs = {"ipAddressPools": ["default-pool"], "interfaces": ["eth0"]}
     fresh = lab.another()
     tenant.add("l2advertisements", {"metadata": meta, "spec": theirs})
     await fresh.clusters.reconcile(make.key("a", "team"))
-    assert _spec(tenant, ADVERTISEMENT) == theirs
+    assert _read_spec(tenant, ADVERTISEMENT) == theirs
 
 
 @pytest.mark.parametrize("object_path", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
 async def test_objects_that_others_delete_are_recreated_and_recorded_as_events(
     object_path: tuple[str, str],
 ) -> None:
-    lab, tenant = await _project()
+    lab, tenant = await _make_projected_lab()
     tenant.vanish(*object_path, namespace=METALLB)
     await lab.cluster()
     assert tenant.has(*object_path, namespace=METALLB)
-    assert lab.recorded.reasons.count(TOLD) == 1
+    assert lab.recorded.reasons.count(OVERWRITTEN) == 1
 
 
 async def test_our_own_changes_are_not_recorded_as_corrections() -> None:
-    lab, tenant = await _project()
+    lab, tenant = await _make_projected_lab()
     lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=OTHER))
     await lab.cluster()
     lab.server.delete("ipallocations", "team-a-lb-1")
     await lab.cluster()
-    assert _spec(tenant, POOL) == RIGHT
-    assert TOLD not in lab.recorded.reasons
+    assert _read_spec(tenant, POOL) == OUR_SPEC
+    assert OVERWRITTEN not in lab.recorded.reasons
 
 
 async def test_the_event_names_the_field_manager_that_wrote() -> None:
-    lab, tenant = await _project()
+    lab, tenant = await _make_projected_lab()
     writers = [
         {"manager": "butler-controller/ipam", "time": "2026-01-01T00:00:05Z"},
         {"manager": "helm", "time": "2026-01-01T00:00:01Z"},
@@ -151,12 +173,12 @@ async def test_the_event_names_the_field_manager_that_wrote() -> None:
     change = {"metadata": {"managedFields": writers}, "spec": {"autoAssign": False}}
     tenant.edit(*POOL, change, namespace=METALLB)
     await lab.cluster()
-    (message,) = [note for _, reason, note in lab.recorded.events if reason == TOLD]
+    (message,) = [note for _, reason, note in lab.recorded.events if reason == OVERWRITTEN]
     assert "IPAddressPool default-pool (autoAssign by kubectl-edit)" in message
 
 
-async def test_a_writer_that_keeps_overwriting_is_corrected_ever_less_often_and_reported() -> None:
-    lab, tenant = await _project()
+async def test_a_writer_that_repeats_its_edit_is_corrected_less_and_less_and_reported() -> None:
+    lab, tenant = await _make_projected_lab()
     written = 0
     for _ in range(600):
         _edit(tenant)
@@ -173,13 +195,11 @@ async def test_a_writer_that_keeps_overwriting_is_corrected_ever_less_often_and_
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
-@pytest.mark.parametrize(
-    "object_path", [POOL, ADVERTISEMENT], ids=["annotations", "advertisement"]
-)
-async def test_a_writer_that_also_removes_our_annotation_is_treated_the_same(
+@pytest.mark.parametrize("object_path", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
+async def test_a_writer_that_repeatedly_removes_our_annotation_is_corrected_less_and_less(
     object_path: tuple[str, str],
 ) -> None:
-    lab, tenant = await _project()
+    lab, tenant = await _make_projected_lab()
     theirs: Json = {"metadata": {"annotations": {names.ANNOTATION_PROJECTION_BASIS: None}}}
     if object_path == ADVERTISEMENT:
         theirs |= {"spec": {"ipAddressPools": ["other"]}}
@@ -194,48 +214,43 @@ async def test_a_writer_that_also_removes_our_annotation_is_treated_the_same(
     assert _read_condition(lab) == ("False", "Contested")
 
 
-async def test_what_is_contested_is_written_all_the_same_when_a_range_comes_or_goes() -> None:
-    lab, tenant = await _project()
-    for _ in range(20):
-        _edit(tenant)
-        await lab.cluster()
-    assert _spec(tenant, POOL)["autoAssign"] is False
+async def test_a_contested_pool_is_written_at_once_when_a_range_is_added_or_removed() -> None:
+    lab, tenant = await _make_projected_lab()
+    await _contest(lab, tenant, passes=20)
+    assert _read_spec(tenant, POOL)["autoAssign"] is False
     lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=OTHER))
     await lab.cluster()
-    assert _spec(tenant, POOL) == {"addresses": ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]}
-    for _ in range(20):
-        _edit(tenant)
-        await lab.cluster()
+    assert _read_spec(tenant, POOL) == {
+        "addresses": ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]
+    }
+    await _contest(lab, tenant, passes=20)
     lab.server.delete("ipallocations", "team-a-lb-1")
     await lab.cluster()
-    assert _spec(tenant, POOL) == RIGHT
+    assert _read_spec(tenant, POOL) == OUR_SPEC
 
 
-async def test_a_contest_is_over_when_the_other_writer_stops() -> None:
-    lab, tenant = await _project()
-    for _ in range(60):
-        _edit(tenant)
-        await lab.cluster()
-        await lab.clock.advance(1)
+async def test_a_contested_pool_is_corrected_and_ready_once_the_other_writer_stops() -> None:
+    lab, tenant = await _make_projected_lab()
+    await _contest(lab, tenant, passes=60, seconds=1)
     assert _read_condition(lab) == ("False", "Contested")
     for _ in range(200):
         await lab.cluster()
         await lab.clock.advance(1)
-    assert _spec(tenant, POOL) == RIGHT
+    assert _read_spec(tenant, POOL) == OUR_SPEC
     assert _read_condition(lab) == ("True", "Ready")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("object_path", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
-async def test_a_contest_is_over_when_the_other_writer_takes_its_last_edit_back(
+async def test_a_contested_object_is_ready_once_the_other_writer_reverts_its_last_edit(
     object_path: tuple[str, str],
 ) -> None:
-    lab, tenant = await _project()
+    lab, tenant = await _make_projected_lab()
     field, theirs = ("autoAssign", False) if object_path == POOL else ("interfaces", ["eth0"])
     for _ in range(20):
         _edit(tenant, object_path, **{field: theirs})
         await lab.cluster()
-    assert _spec(tenant, object_path)[field] == theirs
+    assert _read_spec(tenant, object_path)[field] == theirs
     _edit(tenant, object_path, **{field: None})
     for _ in range(700):
         await lab.cluster()
@@ -244,11 +259,11 @@ async def test_a_contest_is_over_when_the_other_writer_takes_its_last_edit_back(
     assert await lab.cluster() == Again(lab.settings.tenant.requeue_young)
 
 
-async def test_an_unreachable_tenant_is_not_looked_at_every_second_because_of_a_contest() -> None:
-    lab, tenant = await _project()
-    for _ in range(20):
-        _edit(tenant)
-        await lab.cluster()
+async def test_an_unreachable_tenant_with_a_contested_pool_is_retried_after_thirty_seconds() -> (
+    None
+):
+    lab, tenant = await _make_projected_lab()
+    await _contest(lab, tenant, passes=20)
     tenant.fail(NoAnswer("no route to host"), times=10**6)
     await lab.clock.advance(1_000)
     await lab.cluster()
@@ -256,13 +271,11 @@ async def test_an_unreachable_tenant_is_not_looked_at_every_second_because_of_a_
 
 
 @pytest.mark.parametrize("has_secret", [True, False], ids=["refused", "without Secret"])
-async def test_a_tenant_that_cannot_be_entered_is_not_looked_at_every_second_because_of_a_contest(
+async def test_a_tenant_that_denies_access_to_a_contested_pool_is_retried_after_thirty_seconds(
     has_secret: bool,
 ) -> None:
-    lab, tenant = await _project()
-    for _ in range(20):
-        _edit(tenant)
-        await lab.cluster()
+    lab, tenant = await _make_projected_lab()
+    await _contest(lab, tenant, passes=20)
     tenant.fail(Unauthorized(401, "Unauthorized", "Unauthorized"), times=10**6)
     if not has_secret:
         (secret,) = lab.server.all("secrets")
@@ -275,7 +288,7 @@ async def test_a_tenant_that_cannot_be_entered_is_not_looked_at_every_second_bec
 
 
 @pytest.mark.parametrize("sizing", [None, {"allocationMode": "elastic"}], ids=str)
-async def test_edits_are_seen_within_seconds_in_every_mode(sizing: Json | None) -> None:
+async def test_edits_and_deletions_are_corrected_within_two_seconds(sizing: Json | None) -> None:
     platform = Platform(AT_ONCE)
     platform.server.add("networkpools", make.pool())
     platform.server.add("providerconfigs", make.provider("lab", load_balancer=sizing))
@@ -284,21 +297,21 @@ async def test_edits_are_seen_within_seconds_in_every_mode(sizing: Json | None) 
     async with platform.running() as manager:
         await platform.clock.advance(5)
         assert platform.phase(TENANT_CLUSTER.plural, "a", "team") == "Ready"
-        right = _spec(tenant, POOL)
+        our_spec = _read_spec(tenant, POOL)
         _edit(tenant)
         _edit(tenant, ADVERTISEMENT, interfaces=["eth0"])
         await platform.clock.advance(2)
-        assert _spec(tenant, POOL) == right
-        assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
+        assert _read_spec(tenant, POOL) == our_spec
+        assert _read_spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
         for object_path in (POOL, ADVERTISEMENT):
             tenant.vanish(*object_path, namespace=METALLB)
         await platform.clock.advance(2)
-        assert _spec(tenant, POOL) == right
+        assert _read_spec(tenant, POOL) == our_spec
         assert tenant.has(*ADVERTISEMENT, namespace=METALLB)
-        counted = {
+        corrections = {
             kind: manager.metrics.registry.get_sample_value(
                 "butler_tenant_corrections_total", {"kind": kind}
             )
             for kind in ("IPAddressPool", "L2Advertisement")
         }
-        assert counted == {"IPAddressPool": 2.0, "L2Advertisement": 2.0}
+        assert corrections == {"IPAddressPool": 2.0, "L2Advertisement": 2.0}

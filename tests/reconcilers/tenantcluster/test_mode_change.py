@@ -1,4 +1,4 @@
-"""A ProviderConfig changes from ipam to cloud under a tenant, and back."""
+"""The ProviderConfig of a tenant changes its network mode from ipam to cloud, and back."""
 
 from reconcilers.api import names
 from tests.reconcilers import make
@@ -7,19 +7,24 @@ from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    balancer_ranges,
     become_ready,
-    elastic_platform,
+    list_balancer_ranges,
+    make_elastic_platform,
 )
 
 CONDITIONS = {"NetworkReady", "LoadBalancerReady", "LoadBalancerDemandMet", "Ready"}
 
 
-def _switch(platform: Platform, mode: str) -> None:
+"""Types of conditions that a tenant has in ipam mode."""
+
+
+def _set_mode(platform: Platform, mode: str) -> None:
+    """Set spec.network.mode of the ProviderConfig."""
     platform.server.edit("providerconfigs", "default", {"spec": {"network": {"mode": mode}}})
 
 
-def _conditions(platform: Platform) -> dict[str, Json]:
+def _read_conditions(platform: Platform) -> dict[str, Json]:
+    """Return the conditions of the TenantCluster that are among CONDITIONS, by type."""
     status = platform.server.see(*TENANT, namespace="team")["status"]
     conditions: list[Json] = status["conditions"]
     return {
@@ -27,21 +32,21 @@ def _conditions(platform: Platform) -> dict[str, Json]:
     }
 
 
-def _elastic() -> tuple[Platform, Server]:
-    """Return an elastic platform, not running yet, and its tenant."""
-    platform, tenant = elastic_platform()
+def _make_platform() -> tuple[Platform, Server]:
+    """Return a platform that is not running yet, and its elastic tenant, which runs MetalLB."""
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     return platform, tenant
 
 
-async def test_ranges_are_kept_and_kept_right_and_conditions_say_so() -> None:
-    platform, tenant = _elastic()
+async def test_in_cloud_mode_ranges_stay_and_the_tenants_pool_is_still_corrected() -> None:
+    platform, tenant = _make_platform()
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
-        held_ranges, entries = balancer_ranges(platform), pool_entries(tenant)
-        _switch(platform, "cloud")
+        held_ranges, entries = list_balancer_ranges(platform), pool_entries(tenant)
+        _set_mode(platform, "cloud")
         await platform.clock.advance(5)
-        conditions = _conditions(platform)
+        conditions = _read_conditions(platform)
         assert set(conditions) == {"NetworkReady", "LoadBalancerReady", "Ready"}
         assert "team-a-lb, team-a-lb-1" in conditions["NetworkReady"]["message"]
         assert conditions["LoadBalancerReady"]["status"] == "True"
@@ -53,31 +58,33 @@ async def test_ranges_are_kept_and_kept_right_and_conditions_say_so() -> None:
         )
         service(tenant, "four")
         await platform.clock.advance(1_000)
-        assert balancer_ranges(platform) == held_ranges, "it neither grows nor shrinks"
+        assert list_balancer_ranges(platform) == held_ranges, "it neither grows nor shrinks"
         assert pool_entries(tenant) == entries
         pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
         assert "autoAssign" not in pool["spec"]
 
-        _switch(platform, "ipam")
+        _set_mode(platform, "ipam")
         await platform.clock.advance(40)
-        assert set(_conditions(platform)) == CONDITIONS
-        assert balancer_ranges(platform).items() >= held_ranges.items()
+        assert set(_read_conditions(platform)) == CONDITIONS
+        assert list_balancer_ranges(platform).items() >= held_ranges.items()
         assert address_of(tenant, "four") is not None, "it grows again"
 
 
-async def test_what_is_deleted_in_cloud_mode_is_given_back_in_order() -> None:
-    platform, tenant = _elastic()
+async def test_an_allocation_that_is_deleted_in_cloud_mode_is_removed_from_the_tenant_too() -> (
+    None
+):
+    platform, tenant = _make_platform()
     async with platform.running():
         await become_ready(platform, tenant, "one")
-        _switch(platform, "cloud")
+        _set_mode(platform, "cloud")
         await platform.clock.advance(5)
         platform.server.delete("ipallocations", "team-a-lb")
         await platform.clock.advance(30)
-        assert balancer_ranges(platform) == {}
+        assert list_balancer_ranges(platform) == {}
         assert tenant.all("ipaddresspools") == []
         assert tenant.all("l2advertisements") == []
-        assert set(_conditions(platform)) == {"NetworkReady", "Ready"}
-        assert _conditions(platform)["NetworkReady"]["message"] == "cloud networking mode"
+        assert set(_read_conditions(platform)) == {"NetworkReady", "Ready"}
+        assert _read_conditions(platform)["NetworkReady"]["message"] == "cloud networking mode"
         status = platform.server.see(*TENANT, namespace="team")["status"]
         assert status.get("lbAllocationRef") is None
         tenant.requests.clear()
@@ -85,33 +92,33 @@ async def test_what_is_deleted_in_cloud_mode_is_given_back_in_order() -> None:
         written = [request for request in tenant.requests if request.verb not in {"list", "watch"}]
         assert written == [], "the tenant is not touched any more"
 
-        _switch(platform, "ipam")
+        _set_mode(platform, "ipam")
         await platform.clock.advance(10)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         assert len(pool_entries(tenant)) == 1
 
 
-async def test_a_range_that_shrink_has_marked_is_given_back_in_cloud_mode() -> None:
-    platform, tenant = _elastic()
+async def test_a_range_that_is_marked_for_release_is_released_in_cloud_mode() -> None:
+    platform, tenant = _make_platform()
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
-        _switch(platform, "cloud")
+        _set_mode(platform, "cloud")
         await platform.clock.advance(5)
-        grown = balancer_ranges(platform)["team-a-lb-1"]
+        grown = list_balancer_ranges(platform)["team-a-lb-1"]
         name = next(n for n in ("one", "two", "three") if address_of(tenant, n) == grown)
         tenant.vanish("services", name, namespace="default")
         mark: Json = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
         platform.server.edit("ipallocations", "team-a-lb-1", {"metadata": mark})
         await platform.clock.advance(30)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         assert len(pool_entries(tenant)) == 1
 
 
 async def test_a_marked_range_that_a_service_uses_stays_in_cloud_mode() -> None:
-    platform, tenant = _elastic()
+    platform, tenant = _make_platform()
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
-        _switch(platform, "cloud")
+        _set_mode(platform, "cloud")
         await platform.clock.advance(5)
         entries, begun = pool_entries(tenant), len(tenant.history)
         mark: Json = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
@@ -124,35 +131,35 @@ async def test_a_marked_range_that_a_service_uses_stays_in_cloud_mode() -> None:
         assert names.ANNOTATION_RELEASING not in allocation["metadata"]["annotations"]
 
 
-async def test_requests_that_hold_nothing_are_withdrawn() -> None:
-    platform, tenant = elastic_platform(make.pool(cidr="10.40.0.0/30"))
+async def test_requests_without_a_range_are_deleted_in_cloud_mode() -> None:
+    platform, tenant = make_elastic_platform(make.pool(cidr="10.40.0.0/30"))
     async with platform.running():
         stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
         stuck = make.allocation("team-a-lb", size=99, annotations=stamp)
         platform.server.add("ipallocations", stuck)
         await platform.clock.advance(5)
         assert platform.phase("ipallocations", "team-a-lb") == "Failed"
-        _switch(platform, "cloud")
+        _set_mode(platform, "cloud")
         await platform.clock.advance(10)
         assert platform.server.all("ipallocations") == []
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
         assert tenant.all("ipaddresspools") == []
 
 
-async def test_what_a_person_allocates_in_cloud_mode_is_not_written_into_the_tenant() -> None:
-    platform, tenant = elastic_platform()
+async def test_an_allocation_made_by_hand_in_cloud_mode_is_not_written_to_the_tenant() -> None:
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
-    _switch(platform, "cloud")
+    _set_mode(platform, "cloud")
     allocation = make.allocation("mine", pin=("10.40.0.0", "10.40.0.3"))
     async with platform.running():
         platform.server.add("ipallocations", allocation)
         service(tenant, "web")
         await platform.clock.advance(60)
-        assert list(balancer_ranges(platform)) == ["mine"]
+        assert list(list_balancer_ranges(platform)) == ["mine"]
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
         platform.server.delete("tenantclusters", "a", namespace="team")
         await platform.clock.advance(60)
         assert not platform.server.has(*TENANT, namespace="team")
-        assert balancer_ranges(platform) == {}
-        assert address_of(tenant, "web") is None, "it would have what is free"
+        assert list_balancer_ranges(platform) == {}
+        assert address_of(tenant, "web") is None, "otherwise it would show a free address"
         assert tenant.requests == []

@@ -1,4 +1,4 @@
-"""A kubeconfig that is replaced by one of another cluster: what the first one has is not free."""
+"""A kubeconfig is replaced by that of another tenant: ranges of the first tenant stay in use."""
 
 import base64
 
@@ -8,18 +8,18 @@ from tests.reconcilers.balancer import Balancer, address_of, pool_entries, servi
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Server
 
-BEFORE, AFTER = "team-a-lb-1", "team-a-lb-2"
+ALLOCATED_BEFORE, ALLOCATED_AFTER = "team-a-lb-1", "team-a-lb-2"
 
 
 async def _move_tenant() -> tuple[Lab, Server, Server]:
-    """Return a cluster whose kubeconfig was replaced, the tenant before it, and that after it."""
+    """Return a lab whose cluster's kubeconfig was replaced, and the tenants before and after."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
-    lab.server.add("ipallocations", make.allocation(BEFORE, size=4))
+    lab.server.add("ipallocations", make.allocation(ALLOCATED_BEFORE, size=4))
     first = lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     Balancer(first)
     for number in range(12):
         service(first, f"web-{number}")
@@ -29,52 +29,56 @@ async def _move_tenant() -> tuple[Lab, Server, Server]:
         "secrets", "a-admin-kubeconfig", {"data": {"admin.conf": encoded}}, namespace="team"
     )
     await lab.clock.advance(1)
-    await lab.tenants.aclose()  # the first does not take its credentials any more
+    await lab.tenants.aclose()  # the first tenant no longer accepts the credentials
     return lab, first, second
 
 
-async def test_what_the_first_cluster_has_stays_until_a_person_says_that_it_is_gone() -> None:
+async def test_a_range_of_the_first_tenant_stays_until_a_person_sets_release_anyway() -> None:
     lab, first, second = await _move_tenant()
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert pool_entries(second) == pool_entries(first)
-    lab.server.delete("ipallocations", BEFORE)
-    await lab.rounds()
+    lab.server.delete("ipallocations", ALLOCATED_BEFORE)
+    await lab.run_until_at_rest()
     assert all(address_of(first, f"web-{number}") for number in range(12))
-    assert lab.server.has("ipallocations", BEFORE)
-    ready = lab.condition("ipallocations", BEFORE, "Ready")
+    assert lab.server.has("ipallocations", ALLOCATED_BEFORE)
+    ready = lab.condition("ipallocations", ALLOCATED_BEFORE, "Ready")
     assert ready["reason"] == "WaitingForTenant"
     assert "another cluster" in ready["message"]
-    said = {names.ANNOTATION_RELEASE_ANYWAY: "true"}
-    lab.server.edit("tenantclusters", "a", {"metadata": {"annotations": said}}, namespace="team")
-    await lab.rounds()
-    assert not lab.server.has("ipallocations", BEFORE)
+    confirmation = {names.ANNOTATION_RELEASE_ANYWAY: "true"}
+    lab.server.edit(
+        "tenantclusters", "a", {"metadata": {"annotations": confirmation}}, namespace="team"
+    )
+    await lab.run_until_at_rest()
+    assert not lab.server.has("ipallocations", ALLOCATED_BEFORE)
 
 
-async def test_it_stays_where_the_allocation_was_deleted_before_the_move_was_noted() -> None:
+async def test_a_range_that_is_deleted_before_a_pass_has_seen_the_move_stays_too() -> None:
     lab, _, _ = await _move_tenant()
-    lab.server.delete("ipallocations", BEFORE)
-    await lab.rounds()
-    assert lab.server.has("ipallocations", BEFORE)
+    lab.server.delete("ipallocations", ALLOCATED_BEFORE)
+    await lab.run_until_at_rest()
+    assert lab.server.has("ipallocations", ALLOCATED_BEFORE)
 
 
-async def test_what_was_allocated_after_the_move_is_given_back_as_ever() -> None:
+async def test_a_range_that_was_allocated_after_the_move_is_released_as_usual() -> None:
     lab, _, second = await _move_tenant()
-    await lab.rounds()
-    lab.server.add("ipallocations", make.allocation(AFTER, size=4, age=-60))
-    await lab.rounds()
+    await lab.run_until_at_rest()
+    lab.server.add("ipallocations", make.allocation(ALLOCATED_AFTER, size=4, age=-60))
+    await lab.run_until_at_rest()
     assert len(pool_entries(second)) == 3
-    lab.server.delete("ipallocations", AFTER)
-    await lab.rounds()
-    assert not lab.server.has("ipallocations", AFTER)
+    lab.server.delete("ipallocations", ALLOCATED_AFTER)
+    await lab.run_until_at_rest()
+    assert not lab.server.has("ipallocations", ALLOCATED_AFTER)
 
 
-async def test_a_deleted_cluster_that_moved_gives_back_after_the_teardown_grace() -> None:
+async def test_ranges_of_a_deleted_cluster_that_moved_are_released_after_the_teardown_grace() -> (
+    None
+):
     lab, _, _ = await _move_tenant()
-    await lab.rounds()
+    await lab.run_until_at_rest()
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds_of("a", 5)
-    assert lab.server.has("ipallocations", BEFORE)
+    await lab.run_rounds("a", 5)
+    assert lab.server.has("ipallocations", ALLOCATED_BEFORE)
     await lab.clock.advance(lab.settings.tenant.teardown_grace)
-    await lab.rounds_of("a", 5)
-    assert not lab.server.has("ipallocations", BEFORE)
+    await lab.run_rounds("a", 5)
+    assert not lab.server.has("ipallocations", ALLOCATED_BEFORE)
     assert "TeardownGracePassed" in lab.recorded.reasons

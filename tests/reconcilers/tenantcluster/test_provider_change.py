@@ -1,4 +1,4 @@
-"""A tenant changes its load balancer: no range is in two of them, and none is given away early."""
+"""A tenant changes its load balancer: no range is in both, and none is released early."""
 
 from typing import Any
 
@@ -21,18 +21,18 @@ TENANT = Key("team", "a")
 METALLB, CILIUM = "metallb", "cilium"
 
 
-class Site:
+class TwoBalancerSite:
     """A platform with one Ready tenant, in which both MetalLB and Cilium run.
 
     Args:
-        provider: the load balancer that the tenant has at first.
+        provider: the load balancer that the TenantCluster names at first.
     """
 
     def __init__(self, provider: str = METALLB) -> None:
         self.lab = lab = Lab()
         lab.server.add("networkpools", make.pool())
         lab.server.add("providerconfigs", make.provider("lab"))
-        cluster = make.tenant(spec=_spec(provider), status={"phase": "Ready"})
+        cluster = make.tenant(spec=_make_spec(provider), status={"phase": "Ready"})
         lab.server.add("tenantclusters", cluster)
         note = {} if provider == METALLB else {names.ANNOTATION_LOAD_BALANCER: provider}
         for name, held_range in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
@@ -42,45 +42,53 @@ class Site:
             lab.server.add("ipallocations", allocation)
         self.tenant = lab.tenant_server("a", (*TENANT_KINDS, POOLS))
         self.metallb, self.cilium = Balancer(self.tenant), LbIpam(self.tenant)
-        self.in_both = 0
-        self.tenant.listeners.append(self._watch)
-        self.replica = self.another()
+        self.violations = 0
+        """How many events found ranges of ours in pools of MetalLB and of Cilium at once."""
+        self.tenant.listeners.append(self._check_overlap)
+        self.replica = self.make_replica()
 
-    def another(self) -> Replica:
-        """Return a replica that believes it leads."""
+    def make_replica(self) -> Replica:
+        """Return a replica that believes that it leads, with MetalLB and Cilium."""
         replica = Replica(self.lab, kinds={CILIUM: CiliumKind(self.lab.clock, wait=0.0)})
         replica.gate.real = replica.tenant_gate
         return replica
 
-    def _watch(self, _: WriteRecord) -> None:
+    def _check_overlap(self, _: WriteRecord) -> None:
         both = map(set, (pool_entries(self.tenant), offered_entries(self.tenant)))
-        self.in_both += all(entries & set(ENTRIES) for entries in both)
+        self.violations += all(entries & set(ENTRIES) for entries in both)
 
     async def run(self, seconds: int = 40, replica: Replica | None = None) -> None:
-        """Run passes over the pool, the tenant and its allocations, a second apart."""
-        runs = replica or self.replica
+        """Run passes over the pool, the cluster and its allocations, once a second.
+
+        Args:
+            seconds: how often.
+            replica: whose passes; None for the first replica's.
+        """
+        replica = replica or self.replica
         for _ in range(seconds):
-            await runs.pools.reconcile(Key(make.NAMESPACE, "lab"))
-            await runs.clusters.reconcile(TENANT)
-            for allocation in list(runs.caches["ipallocations"]):
-                await runs.allocations.reconcile(allocation.metadata.key)
+            await replica.pools.reconcile(Key(make.NAMESPACE, "lab"))
+            await replica.clusters.reconcile(TENANT)
+            for allocation in list(replica.caches["ipallocations"]):
+                await replica.allocations.reconcile(allocation.metadata.key)
             await self.lab.clock.advance(1)
 
-    def choose(self, provider: str) -> None:
-        """Name another load balancer in the spec."""
-        self.lab.server.edit("tenantclusters", "a", {"spec": _spec(provider)}, namespace="team")
+    def set_provider(self, provider: str) -> None:
+        """Name another load balancer in the spec of the TenantCluster."""
+        self.lab.server.edit(
+            "tenantclusters", "a", {"spec": _make_spec(provider)}, namespace="team"
+        )
 
-    def list_offered(self, provider: str) -> list[str]:
-        """Return the ranges that one of the load balancers hands out."""
+    def list_ranges_of(self, provider: str) -> list[str]:
+        """Return the ranges in the pools of a load balancer."""
         read = pool_entries if provider == METALLB else offered_entries
         return sorted(read(self.tenant))
 
-    def annotations(self, name: str = "team-a-lb") -> Json:
+    def read_annotations(self, name: str = "team-a-lb") -> Json:
         """Return the annotations of an allocation."""
         stored = self.lab.server.see("ipallocations", name, namespace=make.NAMESPACE)
         return dict(stored["metadata"].get("annotations", {}))
 
-    def condition(self) -> tuple[str, str, str]:
+    def read_condition(self) -> tuple[str, str, str]:
         """Return status, reason and message of LoadBalancerReady."""
         condition = self.lab.condition(
             "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
@@ -88,33 +96,33 @@ class Site:
         return condition["status"], condition["reason"], condition["message"]
 
 
-def _spec(provider: str) -> Json:
+def _make_spec(provider: str) -> Json:
     return {"addons": {"loadBalancer": {"version": "1", "provider": provider}}}
 
 
 @pytest.fixture(params=[(METALLB, CILIUM), (CILIUM, METALLB)], ids=["to cilium", "to metallb"])
 def direction(request: Any) -> tuple[str, str]:
-    """The load balancer before and after the change."""
+    """The providers before and after the change: MetalLB and Cilium, in both directions."""
     old, new = request.param
     return old, new
 
 
 async def test_all_ranges_move_and_are_never_in_both(direction: tuple[str, str]) -> None:
     old, new = direction
-    site = Site(old)
+    site = TwoBalancerSite(old)
     await site.run(5)
     for name in ("web", "shop"):
         service(site.tenant, name)
-    assert site.list_offered(old) == ENTRIES
-    site.choose(new)
+    assert site.list_ranges_of(old) == ENTRIES
+    site.set_provider(new)
     await site.run()
     if new == CILIUM:
-        # As a person uninstalls it: while it runs it takes every address that it did not give.
+        # The user uninstalls MetalLB: while it runs, it clears addresses that it did not assign.
         site.metallb.paused = True
         site.cilium.resume()
-    assert (site.list_offered(old), site.list_offered(new)) == ([], ENTRIES)
-    assert site.condition()[:2] == ("True", "Ready")
-    assert site.in_both == 0
+    assert (site.list_ranges_of(old), site.list_ranges_of(new)) == ([], ENTRIES)
+    assert site.read_condition()[:2] == ("True", "Ready")
+    assert site.violations == 0
     addresses = {address_of(site.tenant, name) for name in ("web", "shop")}
     assert addresses == {"10.40.0.0", "10.40.0.1"}
     assert site.tenant.all(POOLS if old == CILIUM else "ipaddresspools") == []
@@ -124,70 +132,70 @@ async def test_the_allocations_stay_and_note_their_new_load_balancer(
     direction: tuple[str, str],
 ) -> None:
     old, new = direction
-    site = Site(old)
+    site = TwoBalancerSite(old)
     await site.run(5)
     uids = {o["metadata"]["uid"] for o in site.lab.server.all("ipallocations")}
-    site.choose(new)
+    site.set_provider(new)
     await site.run()
     noted = None if new == METALLB else new
-    assert site.annotations().get(names.ANNOTATION_LOAD_BALANCER) == noted
-    assert names.ANNOTATION_LEAVING_BALANCER not in site.annotations()
+    assert site.read_annotations().get(names.ANNOTATION_LOAD_BALANCER) == noted
+    assert names.ANNOTATION_LEAVING_BALANCER not in site.read_annotations()
     assert {o["metadata"]["uid"] for o in site.lab.server.all("ipallocations")} == uids
 
 
-async def test_the_new_load_balancer_waits_for_the_old_one_and_the_condition_says_so() -> None:
-    site = Site(CILIUM)
+async def test_the_new_balancer_gets_no_range_while_the_old_one_may_have_it() -> None:
+    site = TwoBalancerSite(CILIUM)
     await site.run(5)
     site.cilium.paused = True
-    site.choose(METALLB)
+    site.set_provider(METALLB)
     await site.run(60)
-    assert site.list_offered(METALLB) == []
-    status, reason, message = site.condition()
+    assert site.list_ranges_of(METALLB) == []
+    status, reason, message = site.read_condition()
     assert (status, reason) == ("False", "LoadBalancerChanging")
     assert message.startswith("ranges of the tenant change from Cilium to MetalLB, and Services")
     assert "Cilium may still have team-a-lb" in message
     site.cilium.resume()
     await site.run()
-    assert (site.list_offered(CILIUM), site.list_offered(METALLB)) == ([], ENTRIES)
+    assert (site.list_ranges_of(CILIUM), site.list_ranges_of(METALLB)) == ([], ENTRIES)
 
 
-async def test_a_metallb_that_goes_on_taking_addresses_has_to_be_removed_first() -> None:
-    site = Site()
+async def test_cilium_gets_no_range_before_the_deployment_of_metallb_is_removed() -> None:
+    site = TwoBalancerSite()
     site.tenant.served = (*site.tenant.served, "deployments")
     meta = {"name": "controller", "namespace": "metallb-system"}
     labels = {"app.kubernetes.io/component": "controller"}
     site.tenant.add("deployments", {"metadata": meta | {"labels": labels}, "spec": {}})
     await site.run(5)
-    site.choose(CILIUM)
+    site.set_provider(CILIUM)
     await site.run()
-    assert (site.list_offered(METALLB), site.list_offered(CILIUM)) == ([], [])
-    assert "MetalLB (Deployment metallb-system/controller) takes" in site.condition()[2]
+    assert (site.list_ranges_of(METALLB), site.list_ranges_of(CILIUM)) == ([], [])
+    assert "MetalLB (Deployment metallb-system/controller) takes" in site.read_condition()[2]
     site.tenant.delete("deployments", "controller", namespace="metallb-system")
     await site.run()
-    assert site.list_offered(CILIUM) == ENTRIES
+    assert site.list_ranges_of(CILIUM) == ENTRIES
 
 
-async def test_a_change_that_is_taken_back_leaves_everything_as_it_was() -> None:
-    site = Site(CILIUM)
+async def test_a_change_of_balancer_that_is_reverted_leaves_the_ranges_in_the_old_one() -> None:
+    site = TwoBalancerSite(CILIUM)
     await site.run(5)
     site.cilium.paused = True
-    site.choose(METALLB)
+    site.set_provider(METALLB)
     await site.run(5)
-    site.choose(CILIUM)
+    site.set_provider(CILIUM)
     site.cilium.resume()
     await site.run()
-    assert (site.list_offered(CILIUM), site.list_offered(METALLB)) == (ENTRIES, [])
-    assert names.ANNOTATION_LEAVING_BALANCER not in site.annotations()
-    assert site.condition()[:2] == ("True", "Ready")
+    assert (site.list_ranges_of(CILIUM), site.list_ranges_of(METALLB)) == (ENTRIES, [])
+    assert names.ANNOTATION_LEAVING_BALANCER not in site.read_annotations()
+    assert site.read_condition()[:2] == ("True", "Ready")
 
 
-async def test_a_range_that_is_deleted_during_the_change_waits_for_the_load_balancer_that_has_it() -> (  # noqa: E501
+async def test_a_range_that_is_deleted_during_the_change_is_in_use_until_the_old_one_releases_it() -> (  # noqa: E501
     None
 ):
-    site = Site(CILIUM)
+    site = TwoBalancerSite(CILIUM)
     await site.run(5)
     site.cilium.paused = True
-    site.choose(METALLB)
+    site.set_provider(METALLB)
     await site.run(5)
     site.lab.server.delete("ipallocations", "team-a-lb-2", namespace=make.NAMESPACE)
     await site.run(20)
@@ -195,13 +203,13 @@ async def test_a_range_that_is_deleted_during_the_change_waits_for_the_load_bala
     site.cilium.resume()
     await site.run()
     assert not site.lab.server.has("ipallocations", "team-a-lb-2")
-    assert (site.list_offered(CILIUM), site.list_offered(METALLB)) == ([], ENTRIES[:1])
+    assert (site.list_ranges_of(CILIUM), site.list_ranges_of(METALLB)) == ([], ENTRIES[:1])
 
 
-async def test_a_cluster_that_is_deleted_during_the_change_gives_back_all_ranges() -> None:
-    site = Site(CILIUM)
+async def test_all_ranges_of_a_cluster_that_is_deleted_during_the_change_are_released() -> None:
+    site = TwoBalancerSite(CILIUM)
     await site.run(5)
-    site.choose(METALLB)
+    site.set_provider(METALLB)
     await site.run(2)
     site.lab.server.delete("tenantclusters", "a", namespace="team")
     await site.run()
@@ -209,29 +217,29 @@ async def test_a_cluster_that_is_deleted_during_the_change_gives_back_all_ranges
     assert site.tenant.all(POOLS) == site.tenant.all("ipaddresspools") == []
 
 
-async def test_a_replica_that_has_not_heard_of_the_change_gives_the_old_one_no_range_back(
+async def test_a_replica_whose_cache_lacks_the_change_does_not_give_ranges_to_the_old_balancer(
     direction: tuple[str, str],
 ) -> None:
     old, new = direction
-    site = Site(old)
+    site = TwoBalancerSite(old)
     await site.run(5)
-    late = site.another()
-    await site.run(1, late)
-    late.hold("tenantclusters", "ipallocations")
-    site.choose(new)
+    stale = site.make_replica()
+    await site.run(1, stale)
+    stale.hold("tenantclusters", "ipallocations")
+    site.set_provider(new)
     await site.run()
-    await site.run(5, late)
-    assert not set(site.list_offered(old)) & set(ENTRIES)
-    late.flow()
-    await site.run(5, late)
+    await site.run(5, stale)
+    assert not set(site.list_ranges_of(old)) & set(ENTRIES)
+    stale.flow()
+    await site.run(5, stale)
     await site.lab.clock.advance(LOOK_SECONDS)
     await site.run(5)
-    assert (site.list_offered(old), site.list_offered(new)) == ([], ENTRIES)
-    assert site.in_both == 0
+    assert (site.list_ranges_of(old), site.list_ranges_of(new)) == ([], ENTRIES)
+    assert site.violations == 0
 
 
-async def test_pools_of_another_load_balancer_are_reported_until_they_are_gone() -> None:
-    site = Site()
+async def test_pools_of_the_balancer_that_is_not_chosen_are_reported_until_they_are_gone() -> None:
+    site = TwoBalancerSite()
     await site.run(2)
     foreign = {"metadata": {"name": "by-hand"}, "spec": {"blocks": []}}
     site.tenant.add(POOLS, foreign)
@@ -251,20 +259,20 @@ async def test_pools_of_another_load_balancer_are_reported_until_they_are_gone()
     )
 
 
-async def test_a_tenant_to_which_nothing_was_written_yet_has_nothing_to_wait_for() -> None:
-    site = Site()
+async def test_a_tenant_to_which_nothing_was_written_yet_changes_its_balancer_at_once() -> None:
+    site = TwoBalancerSite()
     site.lab.server.edit("tenantclusters", "a", {"status": {"phase": "Pending"}}, namespace="team")
-    site.choose(CILIUM)
+    site.set_provider(CILIUM)
     await site.run(4)
-    assert site.list_offered(CILIUM) == ENTRIES
+    assert site.list_ranges_of(CILIUM) == ENTRIES
 
 
-async def test_a_load_balancer_that_is_not_installed_any_more_counts_after_the_bounded_wait() -> (
+async def test_an_uninstalled_balancer_counts_as_having_released_ranges_after_the_bounded_wait() -> (  # noqa: E501
     None
 ):
-    site = Site(CILIUM)
+    site = TwoBalancerSite(CILIUM)
     await site.run(5)
     site.tenant.served = TENANT_KINDS
-    site.choose(METALLB)
+    site.set_provider(METALLB)
     await site.run(10)
-    assert site.list_offered(METALLB) == ENTRIES
+    assert site.list_ranges_of(METALLB) == ENTRIES

@@ -1,4 +1,4 @@
-"""A tenant from its creation to its end: phases, messages, events, what is asked and projected."""
+"""The pass over a TenantCluster: its phases, conditions, events, allocations and projections."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,14 @@ from tests.reconcilers.lab import Lab
 TENANT = ("tenantclusters", "a", "team")
 
 
-def _lab(*, pools: tuple[Any, ...] = (), provider: Any = None, **settings: Any) -> Lab:
+def _make_lab(*, pools: tuple[Any, ...] = (), provider: Any = None, **settings: Any) -> Lab:
+    """Return a lab without TenantClusters.
+
+    Args:
+        pools: its NetworkPools; none for one of default size.
+        provider: its ProviderConfig; None for one with pool `lab`.
+        settings: fields of TenantSettings that are not the default.
+    """
     lab = Lab(Settings(tenant=replace(TenantSettings(), **settings)))
     for pool in pools or (make.pool(),):
         lab.server.add("networkpools", pool)
@@ -24,24 +31,27 @@ def _lab(*, pools: tuple[Any, ...] = (), provider: Any = None, **settings: Any) 
     return lab
 
 
-def _phase(lab: Lab) -> str | None:
+def _read_phase(lab: Lab) -> str | None:
+    """Return the phase of cluster team/a."""
     return lab.see(*TENANT).get("phase")
 
 
 def _read_condition(lab: Lab, kind: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a condition; empty strings if there is none."""
     condition = lab.condition("tenantclusters", "a", kind=kind, namespace="team")
     return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
 
-def _cidrs(lab: Lab) -> dict[str, str | None]:
+def _read_cidrs(lab: Lab) -> dict[str, str | None]:
+    """Return the CIDR of each allocation by name; None while it has no range."""
     return {
         a["metadata"]["name"]: (a.get("status") or {}).get("cidr")
         for a in lab.server.all("ipallocations")
     }
 
 
-async def test_a_tenant_asks_for_both_kinds_of_addresses_in_one_pass() -> None:
-    lab = _lab()
+async def test_one_pass_requests_balancer_and_node_addresses() -> None:
+    lab = _make_lab()
     lab.server.add("tenantclusters", make.tenant(finalizers=[]))
     assert await lab.cluster() == Blocked("Reconciling", 10.0)
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
@@ -60,11 +70,11 @@ async def test_a_tenant_asks_for_both_kinds_of_addresses_in_one_pass() -> None:
 
 
 async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
-    lab = _lab()
+    lab = _make_lab()
     tenant = lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
-    assert _phase(lab) == "Ready"
+    await lab.run_until_at_rest()
+    assert _read_phase(lab) == "Ready"
     assert _read_condition(lab, "NetworkReady") == (
         "True",
         "Ready",
@@ -79,38 +89,40 @@ async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
 
 
 async def test_at_rest_the_management_cluster_gets_no_requests_and_the_tenant_only_reads() -> None:
-    lab = _lab()
+    lab = _make_lab()
     tenant = lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())  # names no provider: the default is resolved
-    await lab.rounds()
+    await lab.run_until_at_rest()
     lab.server.requests.clear()
     tenant.requests.clear()
     for _ in range(5):
         assert await lab.cluster() == Again(60.0)
     assert lab.server.requests == []
     assert {request.verb for request in tenant.requests} == {"get", "list"}
-    assert len(tenant.requests) <= 20, "two without a watch, and one more"
+    assert len(tenant.requests) <= 20, "at most four reads in each of the five passes"
 
 
 @pytest.mark.parametrize(
     ("ready_for", "seconds"), [(59 * 60, 60.0), (61 * 60, 300.0), (25 * 3600, 900.0)]
 )
-async def test_the_longer_a_cluster_is_ready_the_less_often_it_is_looked_at(
+async def test_the_longer_a_cluster_is_ready_the_later_its_next_pass_is_due(
     ready_for: float, seconds: float
 ) -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
+    await lab.run_until_at_rest()
     await lab.clock.advance(ready_for)
     assert await lab.cluster() == Again(seconds)
 
 
-async def test_without_a_kubeconfig_it_is_provisioning_and_says_what_it_waits_for() -> None:
-    lab = _lab()
+async def test_a_cluster_without_a_kubeconfig_is_provisioning_and_names_the_missing_secrets() -> (
+    None
+):
+    lab = _make_lab()
     lab.server.add("tenantclusters", make.tenant(status={"tenantNamespace": "a-1234"}))
-    await lab.rounds()
-    assert _phase(lab) == "Provisioning"
+    await lab.run_until_at_rest()
+    assert _read_phase(lab) == "Provisioning"
     status, reason, message = _read_condition(lab, "LoadBalancerReady")
     assert (status, reason) == ("False", "KubeconfigMissing")
     assert message == (
@@ -121,12 +133,12 @@ async def test_without_a_kubeconfig_it_is_provisioning_and_says_what_it_waits_fo
     assert await lab.cluster() == Blocked("KubeconfigMissing", 30.0)
 
 
-async def test_without_metallb_it_is_installing_and_says_so() -> None:
-    lab = _lab()
+async def test_a_cluster_whose_tenant_lacks_metallb_is_installing() -> None:
+    lab = _make_lab()
     lab.tenant_server("a", served_kinds=("services",))
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
-    assert _phase(lab) == "Installing"
+    await lab.run_until_at_rest()
+    assert _read_phase(lab) == "Installing"
     assert _read_condition(lab, "LoadBalancerReady") == (
         "False",
         "MetalLBNotInstalled",
@@ -135,13 +147,13 @@ async def test_without_metallb_it_is_installing_and_says_so() -> None:
 
 
 async def test_a_ready_cluster_stays_ready_while_its_tenant_fails() -> None:
-    lab = _lab()
+    lab = _make_lab()
     tenant = lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
+    await lab.run_until_at_rest()
     tenant.fail(NoAnswer("connection refused"), times=1)
     assert await lab.cluster() == Blocked("TenantUnreachable", 30.0)
-    assert _phase(lab) == "Ready"
+    assert _read_phase(lab) == "Ready"
     assert _read_condition(lab, "Ready")[0] == "True"
     assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "TenantUnreachable")
     await lab.clock.advance(30)
@@ -149,27 +161,27 @@ async def test_a_ready_cluster_stays_ready_while_its_tenant_fails() -> None:
     assert _read_condition(lab, "LoadBalancerReady")[0] == "True"
 
 
-async def test_cloud_mode_bypasses_everything_and_never_touches_the_tenant() -> None:
+async def test_in_cloud_mode_nothing_is_allocated_and_the_tenant_gets_no_requests() -> None:
     cloud = make.provider(spec={"network": {"mode": "cloud"}})
-    lab = _lab(provider=cloud)
+    lab = _make_lab(provider=cloud)
     tenant = lab.tenant_server("a")
     manual = {"networking": {"loadBalancerPool": {"start": "10.9.0.1", "end": "10.9.0.5"}}}
     lab.server.add("tenantclusters", make.tenant(spec=manual))
     await lab.cluster()
     assert await lab.cluster() == SETTLED
-    assert _phase(lab) == "Ready"
+    assert _read_phase(lab) == "Ready"
     assert _read_condition(lab, "NetworkReady") == ("True", "Ready", "cloud networking mode")
     assert tenant.requests == []
     assert lab.server.all("ipallocations") == []
 
 
-async def test_in_observe_mode_the_phase_and_ready_are_anothers() -> None:
-    lab = _lab()
+async def test_in_observe_mode_phase_and_ready_are_not_written() -> None:
+    lab = _make_lab()
     tenant = lab.tenant_server("a")
     observed = {"managementPolicy": {"mode": "Observe"}}
     lab.server.add("tenantclusters", make.tenant(spec=observed, status={"phase": "Updating"}))
-    await lab.rounds()
-    assert _phase(lab) == "Updating"
+    await lab.run_until_at_rest()
+    assert _read_phase(lab) == "Updating"
     assert "lastTransitionTime" not in lab.see(*TENANT)
     assert _read_condition(lab, "Ready") == ("", "", "")
     assert _read_condition(lab, "NetworkReady")[0] == "True"
@@ -177,11 +189,11 @@ async def test_in_observe_mode_the_phase_and_ready_are_anothers() -> None:
     assert "ClusterReady" not in lab.recorded.reasons
 
 
-async def test_ipam_without_pools_is_a_mistake_that_is_reported() -> None:
-    lab = _lab(provider=make.provider())
+async def test_a_provider_in_ipam_mode_without_pools_makes_the_cluster_failed() -> None:
+    lab = _make_lab(provider=make.provider())
     lab.server.add("tenantclusters", make.tenant())
     assert await lab.cluster() == Blocked("NetworkNotReady", 30.0)
-    assert _phase(lab) == "Failed"
+    assert _read_phase(lab) == "Failed"
     assert _read_condition(lab, "NetworkReady") == (
         "False",
         "NetworkNotReady",
@@ -190,8 +202,8 @@ async def test_ipam_without_pools_is_a_mistake_that_is_reported() -> None:
     assert lab.recorded.reasons == ["ClusterFailed"]
 
 
-async def test_a_default_provider_that_may_not_be_read_is_waited_for_and_not_replaced() -> None:
-    lab = _lab()
+async def test_a_cluster_waits_while_reading_the_platforms_default_provider_is_forbidden() -> None:
+    lab = _make_lab()
     lab.server.served = (*lab.server.served, "butlerconfigs")
     platform = {"defaultProviderConfigRef": {"name": "platform"}}
     lab.server.add("butlerconfigs", {"metadata": {"name": "butler"}, "spec": platform})
@@ -201,7 +213,7 @@ async def test_a_default_provider_that_may_not_be_read_is_waited_for_and_not_rep
     lab.server.fail(Forbidden(403, "Forbidden", "no role"), times=100, plural="butlerconfigs")
     assert await lab.cluster() == Blocked("ProviderConfigUnknown", 10.0)
     assert lab.server.all("ipallocations") == []
-    assert _phase(lab) == "Provisioning"
+    assert _read_phase(lab) == "Provisioning"
     status, reason, message = _read_condition(lab, "NetworkReady")
     assert (status, reason) == ("False", "ProviderConfigUnknown")
     assert "let a role grant get of butlerconfigs.butler.butlerlabs.dev" in message
@@ -214,8 +226,8 @@ async def test_a_default_provider_that_may_not_be_read_is_waited_for_and_not_rep
     assert pools == {"own"}
 
 
-async def test_no_pool_with_room_is_reported_and_retried() -> None:
-    lab = _lab(pools=(make.pool(cidr="10.40.0.0/30"),))
+async def test_a_request_that_no_pool_has_room_for_is_reported_and_retried() -> None:
+    lab = _make_lab(pools=(make.pool(cidr="10.40.0.0/30"),))
     lab.server.add("tenantclusters", make.tenant())
     assert await lab.cluster() == Blocked("PoolExhausted", 10.0)
     assert _read_condition(lab, "NetworkReady") == (
@@ -229,30 +241,30 @@ async def test_no_pool_with_room_is_reported_and_retried() -> None:
     assert "lbAllocationRef" not in lab.see(*TENANT)
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
     lab.tenant_server("a")
-    await lab.rounds()
-    assert _phase(lab) == "Ready"
+    await lab.run_until_at_rest()
+    assert _read_phase(lab) == "Ready"
 
 
 async def test_ten_clusters_created_at_once_do_not_overcommit_a_pool() -> None:
     first = make.pool("first", "10.40.0.0/26")  # room for four tenants of 8 + 5
     second = make.pool("second", "10.41.0.0/24")
-    lab = _lab(pools=(first, second), provider=make.provider(("first", 0), ("second", 1)))
+    lab = _make_lab(pools=(first, second), provider=make.provider(("first", 0), ("second", 1)))
     for number in range(10):
         lab.server.add("tenantclusters", make.tenant(f"t{number}"))
     for number in range(10):
         await lab.cluster(f"t{number}")
     for pool in ("first", "second"):
         await lab.pool(pool)
-    assert all(_cidrs(lab).values())
-    assert len(_cidrs(lab)) == 20
+    assert all(_read_cidrs(lab).values())
+    assert len(_read_cidrs(lab)) == 20
     used = [a["spec"]["poolRef"]["name"] for a in lab.server.all("ipallocations")]
     assert used.count("second") >= 10
 
 
-async def test_ten_clusters_worked_on_at_the_same_moment_do_not_overcommit_a_pool() -> None:
+async def test_ten_concurrent_passes_over_clusters_do_not_overcommit_a_pool() -> None:
     first = make.pool("first", "10.40.0.0/26")
     second = make.pool("second", "10.41.0.0/24")
-    lab = _lab(pools=(first, second), provider=make.provider(("first", 0), ("second", 1)))
+    lab = _make_lab(pools=(first, second), provider=make.provider(("first", 0), ("second", 1)))
     for number in range(10):
         lab.server.add("tenantclusters", make.tenant(f"t{number}"))
     async with anyio.create_task_group() as group:
@@ -260,12 +272,12 @@ async def test_ten_clusters_worked_on_at_the_same_moment_do_not_overcommit_a_poo
             group.start_soon(lab.cluster, f"t{number}")
     for pool in ("first", "second"):
         await lab.pool(pool)
-    assert len(_cidrs(lab)) == 20
-    assert all(_cidrs(lab).values()), "one of them had chosen a pool that was full by then"
+    assert len(_read_cidrs(lab)) == 20
+    assert all(_read_cidrs(lab).values()), "a request chose a pool without room"
 
 
-async def test_a_failed_request_moves_on_to_a_pool_that_fits_and_keeps_its_age() -> None:
-    lab = _lab(
+async def test_a_failed_request_moves_to_a_pool_with_room_and_keeps_its_age() -> None:
+    lab = _make_lab(
         pools=(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24")),
         provider=make.provider("one", "two"),
         backfill_nodes=False,
@@ -279,96 +291,100 @@ async def test_a_failed_request_moves_on_to_a_pool_that_fits_and_keeps_its_age()
     await lab.pool("one")
     lab.server.add("ipallocations", allocation)
     lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     moved = lab.server.see("ipallocations", "team-a-lb")
     assert moved["spec"]["poolRef"] == {"name": "two"}
     asked = moved["metadata"]["annotations"]["butler.butlerlabs.dev/requested-at"]
     assert asked == "2025-12-31T23:58:20+00:00"
-    assert _cidrs(lab)["team-a-lb"] == "10.41.0.0/29"
+    assert _read_cidrs(lab)["team-a-lb"] == "10.41.0.0/29"
 
 
-async def test_a_failed_request_stays_where_no_other_pool_fits() -> None:
-    lab = _lab(pools=(make.pool("one", "10.40.0.0/30"),), provider=make.provider("one"))
+async def test_a_failed_request_is_not_moved_if_no_other_pool_has_room() -> None:
+    lab = _make_lab(pools=(make.pool("one", "10.40.0.0/30"),), provider=make.provider("one"))
     stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
     failed = make.allocation("team-a-lb", of="one", phase="Failed", annotations=stamp)
     lab.server.add("tenantclusters", make.tenant())
     uid = lab.server.add("ipallocations", failed)["metadata"]["uid"]
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
 
 
-async def test_a_failed_request_that_we_did_not_make_is_left_alone() -> None:
-    lab = _lab(
+async def test_a_failed_request_made_by_hand_is_not_moved() -> None:
+    lab = _make_lab(
         pools=(make.pool("one", "10.40.0.0/30"), make.pool("two", "10.41.0.0/24")),
         provider=make.provider("one", "two"),
     )
     failed = make.allocation("team-a-lb", of="one", phase="Failed", size=8)
     lab.server.add("tenantclusters", make.tenant())
     uid = lab.server.add("ipallocations", failed)["metadata"]["uid"]
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
     assert _read_condition(lab, "NetworkReady")[:2] == ("False", "PoolExhausted")
 
 
-async def test_a_request_whose_pool_is_gone_moves_on() -> None:
-    lab = _lab(pools=(make.pool("two", "10.41.0.0/24"),), provider=make.provider("one", "two"))
+async def test_a_request_whose_pool_does_not_exist_moves_to_a_pool_with_room() -> None:
+    lab = _make_lab(
+        pools=(make.pool("two", "10.41.0.0/24"),), provider=make.provider("one", "two")
+    )
     stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
     waiting = make.allocation("team-a-lb", of="one", phase="Pending", annotations=stamp)
     lab.server.add("tenantclusters", make.tenant())
     lab.server.add("ipallocations", waiting)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.server.see("ipallocations", "team-a-lb")["spec"]["poolRef"] == {"name": "two"}
-    assert _cidrs(lab)["team-a-lb"] is not None
+    assert _read_cidrs(lab)["team-a-lb"] is not None
 
 
-async def test_an_adopted_ready_cluster_gets_no_node_addresses_by_surprise() -> None:
-    lab = _lab()
+async def test_a_cluster_that_was_ready_before_gets_no_node_addresses_by_default() -> None:
+    lab = _make_lab()
     lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    await lab.rounds()
-    assert list(_cidrs(lab)) == ["team-a-lb"]
+    await lab.run_until_at_rest()
+    assert list(_read_cidrs(lab)) == ["team-a-lb"]
 
 
-async def test_with_backfill_an_adopted_cluster_gets_node_addresses() -> None:
-    lab = _lab(backfill_nodes=True)
+async def test_a_cluster_that_was_ready_before_gets_node_addresses_with_backfill_nodes() -> None:
+    lab = _make_lab(backfill_nodes=True)
     lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    await lab.rounds()
-    assert list(_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
+    await lab.run_until_at_rest()
+    assert list(_read_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
 
 
 async def test_an_elastic_tenant_without_ingress_starts_with_no_balancer_addresses() -> None:
-    lab = _lab(provider=make.provider("lab", load_balancer={"allocationMode": "elastic"}))
+    lab = _make_lab(provider=make.provider("lab", load_balancer={"allocationMode": "elastic"}))
     lab.tenant_server("a")
     spec = {"addons": {"ingress": {"enabled": False}}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
-    await lab.rounds()
-    assert list(_cidrs(lab)) == ["team-a-nodes"]
-    assert _phase(lab) == "Ready"
+    await lab.run_until_at_rest()
+    assert list(_read_cidrs(lab)) == ["team-a-nodes"]
+    assert _read_phase(lab) == "Ready"
     assert _read_condition(lab, "NetworkReady")[0] == "True"
 
 
 async def test_a_reference_to_an_allocation_that_is_gone_is_cleared() -> None:
-    lab = _lab(pools=(make.pool(cidr="10.40.0.0/30"),))
+    lab = _make_lab(pools=(make.pool(cidr="10.40.0.0/30"),))
     status = {"lbAllocationRef": {"name": "gone"}}
     lab.server.add("tenantclusters", make.tenant(status=status))
     await lab.cluster()
     assert "lbAllocationRef" not in lab.see(*TENANT)
 
 
-async def test_a_name_that_the_cache_does_not_show_yet_ends_the_pass() -> None:
-    lab = _lab()
+async def test_a_pass_ends_if_the_name_of_its_new_allocation_exists_beyond_the_cache() -> None:
+    lab = _make_lab()
     lab.hold("ipallocations")
     lab.server.add("ipallocations", make.allocation("team-a-lb"))
     lab.server.add("tenantclusters", make.tenant())
     assert await lab.cluster() == Again(1.0)
     lab.flow()
     await lab.cluster()
-    assert list(_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
+    assert list(_read_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
 
 
-async def test_what_an_earlier_cluster_left_under_every_name_does_not_stop_a_new_one() -> None:
-    lab = _lab()
+async def test_a_cluster_becomes_ready_although_an_earlier_one_left_allocations_of_its_names() -> (
+    None
+):
+    lab = _make_lab()
     lab.tenant_server("a")
     stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
     digest = names.short_hash("team/a")
@@ -376,16 +392,16 @@ async def test_what_an_earlier_cluster_left_under_every_name_does_not_stop_a_new
     for name in remaining:
         lab.server.add("ipallocations", make.allocation(name, size=1, annotations=stamp))
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
-    assert _phase(lab) == "Ready"
-    assert len(_cidrs(lab)) == len(remaining) + 2
+    await lab.run_until_at_rest()
+    assert _read_phase(lab) == "Ready"
+    assert len(_read_cidrs(lab)) == len(remaining) + 2
     refs = {lab.see(*TENANT)[ref]["name"] for ref in ("lbAllocationRef", "ipAllocationRef")}
     assert len(refs) == 2
     assert not refs & set(remaining)
 
 
-async def test_a_cluster_that_vanished_before_the_cache_knew_it_is_no_error() -> None:
-    lab = _lab()
+async def test_a_pass_over_a_cluster_that_has_vanished_does_not_fail() -> None:
+    lab = _make_lab()
     lab.server.add("tenantclusters", make.tenant())
     lab.hold("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
@@ -394,10 +410,8 @@ async def test_a_cluster_that_vanished_before_the_cache_knew_it_is_no_error() ->
     assert await lab.cluster() == SETTLED
 
 
-async def test_a_ready_cluster_outlives_a_mistake_in_its_provider_and_asks_for_nothing_new() -> (
-    None
-):
-    lab = _lab()
+async def test_a_ready_cluster_stays_ready_while_its_provider_lists_no_pools() -> None:
+    lab = _make_lab()
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
     lab.server.add(
         "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
@@ -406,22 +420,24 @@ async def test_a_ready_cluster_outlives_a_mistake_in_its_provider_and_asks_for_n
     await lab.cluster()
     refs = lab.server.see("providerconfigs", "default")["spec"]["network"]["poolRefs"]
     no_pools: list[Any] = []
-    for provider_problem in (no_pools, refs):
+    for pool_refs in (no_pools, refs):
         lab.server.edit(
-            "providerconfigs", "default", {"spec": {"network": {"poolRefs": provider_problem}}}
+            "providerconfigs", "default", {"spec": {"network": {"poolRefs": pool_refs}}}
         )
         await lab.cluster()
-        assert _phase(lab) == "Ready"
+        assert _read_phase(lab) == "Ready"
     assert [a["metadata"]["name"] for a in lab.server.all("ipallocations")] == ["team-a-lb"]
 
 
 @pytest.mark.parametrize(
     ("team", "expected"), [("platform", True), ("other", False), (None, True)], ids=str
 )
-async def test_a_providers_team_alone_is_served(team: str | None, expected: bool) -> None:
+async def test_a_provider_of_a_team_does_not_serve_clusters_of_another_team(
+    team: str | None, expected: bool
+) -> None:
     scope = {"type": "team", "teamRef": {"name": "platform"}}
     provider = make.provider("lab")
-    lab = _lab(provider=provider)
+    lab = _make_lab(provider=provider)
     lab.server.edit("providerconfigs", "default", {"spec": {"scope": scope}})
     spec = {"teamRef": {"name": team}} if team else {}
     lab.server.add("tenantclusters", make.tenant(spec=spec))

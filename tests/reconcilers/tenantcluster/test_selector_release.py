@@ -1,17 +1,22 @@
-"""A Service that the selector leaves out, beside a range that is taken out of the tenant."""
+"""A Service that the serviceSelector does not select, while a range is marked for release."""
 
 from controller.conditions import rfc3339
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.tenantcluster.ciliumtenants import SPEC, add_service, platform, run_passes
+from tests.reconcilers.tenantcluster.ciliumtenants import (
+    SPEC,
+    add_service,
+    make_cilium_tenant,
+    run_passes,
+)
 
 
-async def test_a_service_that_the_selector_leaves_out_does_not_keep_a_marked_range() -> None:
+async def test_a_waiting_service_that_is_not_selected_does_not_keep_a_marked_range() -> None:
     selector = {"serviceSelector": {"matchLabels": {"public": "yes"}}}
     spec = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"], "cilium": selector}}}
     elastic = {"allocationMode": "elastic", "initialPoolSize": 8, "growthIncrement": 8}
     provider = make.provider("lab", load_balancer=elastic)
-    lab, replica, tenant, _operator = platform(spec=spec, provider=provider)
+    lab, replica, tenant, _operator = make_cilium_tenant(spec=spec, provider=provider)
     for number in range(8):
         add_service(tenant, f"web-{number}")
         labels = {"metadata": {"labels": {"public": "yes"}}}
@@ -29,5 +34,5 @@ async def test_a_service_that_the_selector_leaves_out_does_not_keep_a_marked_ran
             for allocation in lab.server.all("ipallocations")
             if allocation["metadata"]["name"] == "team-a-lb-2"
         ]
-    assert all(is_marked), "the mark was withdrawn"
-    assert len(is_marked) < 12, "the range was not released"
+    assert all(is_marked), "the mark was withdrawn while the allocation existed"
+    assert len(is_marked) < 12, "the allocation was never released"

@@ -19,8 +19,12 @@ FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
 OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
 
 
-def _lab(load_balancer: Json | None = None) -> tuple[Lab, Server]:
-    """Return clusters a and b whose kubeconfigs lead to the same tenant, and that tenant."""
+def _make_lab(load_balancer: Json | None = None) -> tuple[Lab, Server]:
+    """Return a lab where the kubeconfigs of clusters a and b lead to one tenant, and the tenant.
+
+    Args:
+        load_balancer: spec.network.loadBalancer of the provider; None for the defaults.
+    """
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab", load_balancer=load_balancer))
@@ -31,81 +35,85 @@ def _lab(load_balancer: Json | None = None) -> tuple[Lab, Server]:
     return lab, tenant
 
 
-def _add(
+def _add_cluster(
     lab: Lab, name: str, held_range: tuple[str, str], phase: str = "Ready", **meta: Any
 ) -> None:
+    """Add a TenantCluster and the range that it holds."""
     lab.server.add("tenantclusters", make.tenant(name, status={"phase": phase}, **meta))
     allocation = make.allocation(f"team-{name}-lb", tenant=f"team/{name}", held_range=held_range)
     lab.server.add("ipallocations", allocation)
 
 
-async def _both() -> tuple[Lab, Server]:
-    """Return the same with both at rest: a was first."""
-    lab, tenant = _lab()
-    _add(lab, "a", FIRST)
+async def _make_two_clusters() -> tuple[Lab, Server]:
+    """Return a lab where cluster a holds the shared tenant and cluster b waits, and the tenant."""
+    lab, tenant = _make_lab()
+    _add_cluster(lab, "a", FIRST)
     await lab.cluster("a")
-    _add(lab, "b", SECOND)
+    _add_cluster(lab, "b", SECOND)
     await lab.cluster("b")
     return lab, tenant
 
 
 def _read_condition(lab: Lab, name: str, kind: str = "LoadBalancerReady") -> tuple[str, str]:
+    """Return status and reason of a condition of a cluster; empty strings if there is none."""
     condition = lab.condition("tenantclusters", name, kind=kind, namespace="team")
     return condition.get("status", ""), condition.get("reason", "")
 
 
-def _pool(server: Server) -> Json:
+def _read_pool(server: Server) -> Json:
+    """Return IPAddressPool default-pool."""
     return server.see("ipaddresspools", "default-pool", namespace=METALLB)
 
 
-def _theirs(server: Server, *addresses: str, **annotations: str) -> Json:
+def _add_pool(server: Server, *addresses: str, **annotations: str) -> Json:
+    """Create IPAddressPool default-pool, as another tool or an earlier release would."""
     meta = {"name": "default-pool", "namespace": METALLB, "annotations": annotations}
     return server.add("ipaddresspools", {"metadata": meta, "spec": {"addresses": addresses}})
 
 
-async def test_what_is_made_in_a_tenant_names_its_cluster_and_the_cluster_its_tenant() -> None:
-    lab, tenant = _lab()
-    _add(lab, "a", FIRST)
+async def test_objects_in_a_tenant_name_their_cluster_and_the_cluster_names_its_tenant() -> None:
+    lab, tenant = _make_lab()
+    _add_cluster(lab, "a", FIRST)
     await lab.cluster("a")
     advertisement = tenant.see("l2advertisements", "default", namespace=METALLB)
-    for obj in (_pool(tenant), advertisement):
+    for obj in (_read_pool(tenant), advertisement):
         assert obj["metadata"]["annotations"][OWNER] == "team/a"
         assert obj["metadata"]["annotations"][f"{OWNER}-uid"] == "uid-team-a"
     cluster = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert cluster["annotations"][IDENTITY] == tenant.identity
 
 
-async def test_of_two_clusters_in_one_tenant_the_second_waits_and_says_for_whom() -> None:
-    lab, tenant = await _both()
+async def test_the_second_cluster_in_a_tenant_waits_and_its_condition_names_the_first() -> None:
+    lab, tenant = await _make_two_clusters()
     before = (tenant.revision, lab.server.revision)
     for _ in range(20):
         assert await lab.cluster("b") == Blocked("TenantShared", 30.0)
         await lab.cluster("a")
         await lab.clock.advance(30)
-    assert (tenant.revision, lab.server.revision) == before, "nothing flaps"
+    assert (tenant.revision, lab.server.revision) == before, "nothing is written any more"
     assert pool_entries(tenant) == OF_FIRST
     assert _read_condition(lab, "a") == ("True", "Ready")
     assert _read_condition(lab, "b") == ("False", "TenantShared")
-    said = lab.condition("tenantclusters", "b", kind="LoadBalancerReady", namespace="team")[
+    message = lab.condition("tenantclusters", "b", kind="LoadBalancerReady", namespace="team")[
         "message"
     ]
-    assert "TenantCluster team/a leads to the same cluster" in said
-    assert lab.recorded.events.count(("Warning", "TenantShared", said)) == 1
+    assert "TenantCluster team/a leads to the same cluster" in message
+    assert lab.recorded.events.count(("Warning", "TenantShared", message)) == 1
 
 
 async def test_which_cluster_goes_first_is_decided_without_a_list_of_the_tenants_pools() -> None:
-    lab, tenant = await _both()
+    lab, tenant = await _make_two_clusters()
     asked = len(tenant.requests)
     assert await lab.cluster("b") == Blocked("TenantShared", 30.0)
     reads = [r for r in tenant.requests[asked:] if r.fits(plural="ipaddresspools")]
     assert {request.verb for request in reads} == {"get"}
 
 
-async def test_the_second_waits_where_metallb_is_missing_too() -> None:
-    lab, tenant = _lab()
+async def test_the_second_cluster_waits_even_if_the_tenant_lacks_metallb() -> None:
+    lab, tenant = _make_lab()
     tenant.served = ("services", "namespaces")
     for name, held_range in (("a", FIRST), ("b", SECOND)):
-        _add(lab, name, held_range=held_range, phase="Installing")
+        _add_cluster(lab, name, held_range=held_range, phase="Installing")
         nodes = make.allocation(
             f"team-{name}-nodes",
             tenant=f"team/{name}",
@@ -119,10 +127,10 @@ async def test_the_second_waits_where_metallb_is_missing_too() -> None:
 
 
 async def test_an_elastic_cluster_that_waits_does_not_grow_for_services_of_the_other() -> None:
-    lab, tenant = _lab({"allocationMode": "elastic", "growthIncrement": 2})
-    _add(lab, "a", FIRST)
+    lab, tenant = _make_lab({"allocationMode": "elastic", "growthIncrement": 2})
+    _add_cluster(lab, "a", FIRST)
     await lab.cluster("a")
-    _add(lab, "b", SECOND)
+    _add_cluster(lab, "b", SECOND)
     for number in range(9):
         meta = {"name": f"web-{number}", "namespace": "default"}
         tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}})
@@ -135,67 +143,68 @@ async def test_an_elastic_cluster_that_waits_does_not_grow_for_services_of_the_o
     assert [name for name in allocation_names if name.startswith("team-b-lb")] == ["team-b-lb"]
 
 
-async def test_a_cluster_that_waits_is_deleted_at_once_and_the_pool_of_the_first_stays() -> None:
-    lab, tenant = await _both()
-    before = _pool(tenant)
+async def test_a_waiting_cluster_can_be_deleted_at_once_and_the_pool_of_the_first_stays() -> None:
+    lab, tenant = await _make_two_clusters()
+    before = _read_pool(tenant)
     lab.server.delete("tenantclusters", "b", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "b", namespace="team")
     assert not lab.server.has("ipallocations", "team-b-lb")
-    assert _pool(tenant) == before
+    assert _read_pool(tenant) == before
     assert "TeardownGracePassed" not in lab.recorded.reasons
 
 
-async def test_when_the_first_is_gone_the_second_gets_the_tenant() -> None:
-    lab, tenant = await _both()
+async def test_the_second_cluster_gets_the_tenant_once_the_first_is_gone() -> None:
+    lab, tenant = await _make_two_clusters()
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     await lab.cluster("b")
     assert pool_entries(tenant) == OF_SECOND
     assert _read_condition(lab, "b") == ("True", "Ready")
 
 
-async def test_a_range_of_the_second_that_an_earlier_release_projected_is_waited_for() -> None:
-    lab, tenant = _lab()
+async def test_a_deleted_range_of_the_second_is_in_use_while_an_older_pool_still_has_it() -> None:
+    """Earlier releases of the controller wrote the ranges of both clusters into one pool."""
+    lab, tenant = _make_lab()
     begun = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
-    _add(lab, "a", FIRST, annotations=begun)
-    _add(lab, "b", SECOND, annotations=begun)
-    _theirs(tenant, *OF_FIRST, *OF_SECOND, **{names.ANNOTATION_PROJECTION_BASIS: "1"})
+    _add_cluster(lab, "a", FIRST, annotations=begun)
+    _add_cluster(lab, "b", SECOND, annotations=begun)
+    _add_pool(tenant, *OF_FIRST, *OF_SECOND, **{names.ANNOTATION_PROJECTION_BASIS: "1"})
     lab.server.delete("tenantclusters", "b", namespace="team")
     await lab.allocation("team-b-lb")
-    assert lab.server.has("ipallocations", "team-b-lb"), "its pool there has the range"
+    assert lab.server.has("ipallocations", "team-b-lb"), "the pool still has the range"
     await lab.cluster("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert pool_entries(tenant) == OF_FIRST
     assert not lab.server.has("ipallocations", "team-b-lb")
     assert "TeardownGracePassed" not in lab.recorded.reasons
 
 
 @pytest.mark.parametrize(
-    ("stands", "first"),
+    ("pool_ranges", "first"),
     [(OF_FIRST, "a"), (OF_SECOND, "b"), (["192.0.2.0-192.0.2.0"], "a"), (["10.9.9.9/32"], "a")],
-    ids=["of a", "of b", "without effect", "edited by hand"],
+    ids=["range of a", "range of b", "the empty pool's placeholder", "edited by hand"],
 )
 async def test_a_pool_of_an_earlier_release_goes_to_the_cluster_whose_addresses_it_has(
-    stands: list[str], first: str
+    pool_ranges: list[str], first: str
 ) -> None:
-    lab, tenant = _lab()
-    _add(lab, "a", FIRST)
-    _add(lab, "b", SECOND)
-    _theirs(tenant, *stands, **{names.ANNOTATION_PROJECTION_BASIS: "1"})
+    lab, tenant = _make_lab()
+    _add_cluster(lab, "a", FIRST)
+    _add_cluster(lab, "b", SECOND)
+    _add_pool(tenant, *pool_ranges, **{names.ANNOTATION_PROJECTION_BASIS: "1"})
     for _ in range(3):
         await lab.cluster("a")
         await lab.cluster("b")
-    assert _pool(tenant)["metadata"]["annotations"][OWNER] == f"team/{first}"
+    assert _read_pool(tenant)["metadata"]["annotations"][OWNER] == f"team/{first}"
     assert pool_entries(tenant) == {"a": OF_FIRST, "b": OF_SECOND}[first]
 
 
-async def test_where_the_tenant_has_no_pool_the_oldest_cluster_gets_it() -> None:
-    lab, tenant = _lab()
+async def test_the_oldest_cluster_gets_a_tenant_that_has_no_pool() -> None:
+    lab, tenant = _make_lab()
     noted = {IDENTITY: tenant.identity}
-    _add(lab, "a", FIRST, annotations=noted, creationTimestamp="2026-01-01T00:00:09Z")
-    _add(lab, "b", SECOND, annotations=noted, creationTimestamp="2026-01-01T00:00:08Z")
+    _add_cluster(lab, "a", FIRST, annotations=noted, creationTimestamp="2026-01-01T00:00:09Z")
+    _add_cluster(lab, "b", SECOND, annotations=noted, creationTimestamp="2026-01-01T00:00:08Z")
     await lab.cluster("a")
     assert tenant.all("ipaddresspools") == []
     await lab.cluster("b")
@@ -204,11 +213,11 @@ async def test_where_the_tenant_has_no_pool_the_oldest_cluster_gets_it() -> None
     assert _read_condition(lab, "a") == ("False", "TenantShared")
 
 
-async def test_a_pool_that_names_a_cluster_of_which_nothing_is_left_is_taken_over() -> None:
-    lab, tenant = _lab()
-    _add(lab, "a", FIRST)
+async def test_a_pool_of_a_cluster_that_does_not_exist_any_more_is_taken_over() -> None:
+    lab, tenant = _make_lab()
+    _add_cluster(lab, "a", FIRST)
     notes = {names.ANNOTATION_PROJECTION_BASIS: "1", OWNER: "team/renamed"}
-    _theirs(tenant, "10.40.0.16-10.40.0.23", **notes)
+    _add_pool(tenant, "10.40.0.16-10.40.0.23", **notes)
     lab.server.fail(Forbidden(403, "Forbidden", "no"), verb="get", plural="tenantclusters")
     with pytest.raises(Forbidden):
         await lab.cluster("a")
@@ -218,87 +227,85 @@ async def test_a_pool_that_names_a_cluster_of_which_nothing_is_left_is_taken_ove
 
 
 async def test_a_pool_that_others_made_is_neither_overwritten_nor_deleted() -> None:
-    lab, tenant = _lab()
-    _add(lab, "a", FIRST)
-    _theirs(tenant, "10.9.0.0/24")
+    lab, tenant = _make_lab()
+    _add_cluster(lab, "a", FIRST)
+    _add_pool(tenant, "10.9.0.0/24")
     assert await lab.cluster("a") == Blocked("PoolMadeByOthers", 30.0)
-    said = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")[
+    message = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")[
         "message"
     ]
-    assert "move them to an IPAddressPool of another name" in said
-    assert ("Warning", "PoolMadeByOthers", said) in lab.recorded.events
+    assert "move them to an IPAddressPool of another name" in message
+    assert ("Warning", "PoolMadeByOthers", message) in lab.recorded.events
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert pool_entries(tenant) == ["10.9.0.0/24"]
     assert not lab.server.has("tenantclusters", "a", namespace="team")
 
 
 async def test_a_marker_that_others_made_is_left_alone_and_named() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.served = (*tenant.served, "servicebgpstatuses")
-    _add(lab, "a", FIRST)
+    _add_cluster(lab, "a", FIRST)
     await lab.cluster("a")
     meta = {"name": "butler-ipam-marker", "namespace": METALLB}
     theirs = {"metadata": meta, "spec": {"addresses": ["10.9.0.0/24"]}}
     before = tenant.add("ipaddresspools", theirs)
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     condition = lab.condition("ipallocations", "team-a-lb", "Ready")
     assert "butler-ipam-marker was not created by this controller" in condition["message"]
     await lab.clock.advance(600)
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert tenant.see("ipaddresspools", "butler-ipam-marker", namespace=METALLB) == before
 
 
 @pytest.mark.parametrize("theirs", [["10.9.0.0/24"], OF_FIRST, []], ids=["other", "same", "none"])
 async def test_nothing_is_written_or_deleted_in_the_management_cluster(theirs: list[str]) -> None:
-    lab, _ = _lab()
+    lab, _ = _make_lab()
     lab.tenant_servers["a"] = lab.server
-    _add(lab, "a", held_range=FIRST, phase="Provisioning")
+    _add_cluster(lab, "a", held_range=FIRST, phase="Provisioning")
     nodes = make.allocation("team-a-nodes", kind="nodes", held_range=("10.40.0.16", "10.40.0.20"))
     lab.server.add("ipallocations", nodes)
     if theirs:
-        _theirs(lab.server, *theirs)
+        _add_pool(lab.server, *theirs)
     before = lab.server.all("ipaddresspools")
     assert await lab.cluster("a") == Blocked("TenantIsManagementCluster", 30.0)
     assert "TenantIsManagementCluster" in lab.recorded.reasons
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert lab.server.all("ipaddresspools") == before
     assert lab.server.all("l2advertisements") == []
 
 
-async def test_a_management_cluster_that_could_not_be_read_is_read_again_and_recognised() -> None:
-    lab, _ = _lab()
+async def test_the_identity_of_the_management_cluster_is_read_again_after_a_failure() -> None:
+    lab, _ = _make_lab()
     lab.tenant_servers["a"] = lab.server
-    _add(lab, "a", FIRST)
+    _add_cluster(lab, "a", FIRST)
     lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="namespaces", times=2)
     assert await lab.cluster("a") != Blocked("TenantIsManagementCluster", 30.0)
     await lab.clock.advance(300)
     assert await lab.cluster("a") == Blocked("TenantIsManagementCluster", 30.0)
 
 
-async def test_a_kubeconfig_that_leads_elsewhere_now_does_not_say_that_a_range_is_free() -> None:
-    lab, _ = await _both()
+async def test_a_range_is_in_use_if_the_kubeconfig_leads_to_another_tenant_than_before() -> None:
+    lab, _ = await _make_two_clusters()
     own = lab.tenant_servers["b"] = Server(lab.clock, ("services", "namespaces"))
     noted = {IDENTITY: own.identity, names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
     lab.server.edit("tenantclusters", "b", {"metadata": {"annotations": noted}}, namespace="team")
     lab.server.delete("tenantclusters", "b", namespace="team")
-    await lab.rounds_of("b", 5)
+    await lab.run_rounds("b", 5)
     assert lab.server.has("ipallocations", "team-b-lb")
     await lab.clock.advance(600)
-    await lab.rounds_of("b", 3)
+    await lab.run_rounds("b", 3)
     assert not lab.server.has("ipallocations", "team-b-lb")
     assert "TeardownGracePassed" in lab.recorded.reasons
 
 
-async def test_a_tenant_that_hides_what_it_is_is_used_and_the_cluster_says_what_is_not_known() -> (
-    None
-):
-    lab, tenant = _lab()
-    _add(lab, "a", FIRST)
+async def test_a_tenant_whose_identity_cannot_be_read_is_used_and_a_condition_reports_it() -> None:
+    lab, tenant = _make_lab()
+    _add_cluster(lab, "a", FIRST)
     tenant.fail(Forbidden(403, "Forbidden", "no"), plural="namespaces")
     await lab.cluster("a")
     assert pool_entries(tenant) == OF_FIRST
@@ -311,13 +318,13 @@ async def test_a_tenant_that_hides_what_it_is_is_used_and_the_cluster_says_what_
     assert cluster["annotations"][IDENTITY] == tenant.identity
 
 
-async def test_a_second_cluster_is_kept_off_by_the_pool_where_the_tenant_hides_what_it_is() -> (
+async def test_the_pools_owner_makes_the_second_cluster_wait_if_the_identity_is_unreadable() -> (
     None
 ):
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.fail(Forbidden(403, "Forbidden", "no"), plural="namespaces", times=99)
-    _add(lab, "a", FIRST)
-    _add(lab, "b", SECOND)
+    _add_cluster(lab, "a", FIRST)
+    _add_cluster(lab, "b", SECOND)
     for _ in range(3):
         await lab.cluster("a")
         await lab.cluster("b")

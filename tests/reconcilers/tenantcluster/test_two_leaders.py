@@ -16,23 +16,24 @@ from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Server
 
 CLUSTER = make.key("a", "team")
-BOTH = 30
-"""How often both replicas look at the cluster while its tenant is away."""
+PASSES = 30
+"""How often each of two replicas reconciles an object, a tenth of a second apart."""
 
 
-async def _served_lab() -> Lab:
+async def _make_ready_lab() -> Lab:
+    """Return a lab with a Ready cluster."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     return lab
 
 
-async def _both_pass(lab: Lab, other: Replica, times: int) -> int:
-    """Let both replicas reconcile the cluster in turn; return how often its status was written."""
+async def _run_both(lab: Lab, other: Replica, times: int) -> int:
+    """Run passes of both replicas in turn; return how often the cluster was written."""
     before = lab.server.count(verb="patch", plural="tenantclusters")
     for _ in range(times):
         await lab.cluster()
@@ -41,31 +42,36 @@ async def _both_pass(lab: Lab, other: Replica, times: int) -> int:
     return lab.server.count(verb="patch", plural="tenantclusters") - before
 
 
-async def test_two_leaders_that_met_different_failures_of_a_tenant_write_one_each() -> None:
-    lab = await _served_lab()
+async def test_two_leaders_that_saw_different_failures_do_not_overwrite_each_others_condition() -> (  # noqa: E501
+    None
+):
+    lab = await _make_ready_lab()
     other = lab.another()
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
     await lab.cluster()
     lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
     await other.clusters.reconcile(CLUSTER)
-    assert await _both_pass(lab, other, BOTH) == 0
+    assert await _run_both(lab, other, PASSES) == 0
     condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     assert condition["reason"] == "TenantUnreachable"
 
 
-async def test_a_leader_that_does_not_try_a_tenant_keeps_what_another_has_seen_since() -> None:
-    lab = await _served_lab()
+async def test_a_leader_that_pauses_after_a_failure_keeps_the_success_another_has_written() -> (
+    None
+):
+    lab = await _make_ready_lab()
     other = lab.another()
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
     await lab.cluster()
-    assert await _both_pass(lab, other, BOTH) == 1
+    assert await _run_both(lab, other, PASSES) == 1
     condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     assert condition["status"] == "True"
 
 
 @pytest.mark.parametrize("local", ["10.0.0.1:43210", "[fd00::1]:43210"])
-async def test_the_local_end_of_a_connection_is_in_no_condition(local: str) -> None:
-    lab = await _served_lab()
+async def test_a_condition_does_not_contain_the_local_port_of_a_connection(local: str) -> None:
+    """The port differs between replicas, so they would overwrite each other's message."""
+    lab = await _make_ready_lab()
     failure = ServerFailure(500, "InternalError", f"read tcp {local}->10.0.0.2:2379: reset")
     lab.tenant_servers["a"].fail(failure, times=1)
     await lab.cluster()
@@ -76,7 +82,7 @@ async def test_the_local_end_of_a_connection_is_in_no_condition(local: str) -> N
 
 
 async def test_two_leaders_do_not_overwrite_why_an_allocation_waits_for_its_tenant() -> None:
-    lab = await _served_lab()
+    lab = await _make_ready_lab()
     other = lab.another()
     lab.gate.real, other.gate.real = lab.tenant_gate, other.tenant_gate
     name = "team-a-lb"
@@ -86,21 +92,24 @@ async def test_two_leaders_do_not_overwrite_why_an_allocation_waits_for_its_tena
     lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
     await other.allocations.reconcile(make.key(name))
     before = lab.server.count(verb="patch", plural="ipallocations")
-    for _ in range(BOTH):
+    for _ in range(PASSES):
         await lab.allocation(name)
         await other.allocations.reconcile(make.key(name))
         await lab.clock.advance(0.1)
     assert lab.server.count(verb="patch", plural="ipallocations") == before
 
 
-async def _deleting_lab() -> tuple[Lab, Replica, Server]:
-    """Return a lab and a second leader; its cluster is being deleted, its MetalLB is read."""
+async def _make_deleting_lab() -> tuple[Lab, Replica, Server]:
+    """Return a lab whose cluster is being deleted, a second leader, and the tenant's API server.
+
+    A MetalLB that counts addresses is installed in the tenant, but nothing plays it.
+    """
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     tenant = lab.tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
+    await lab.run_until_at_rest()
     other = lab.another()
     other.gate.real = other.tenant_gate
     lab.server.delete("tenantclusters", "a", namespace="team")
@@ -109,16 +118,17 @@ async def _deleting_lab() -> tuple[Lab, Replica, Server]:
 
 
 def _has_marker(tenant: Server) -> bool:
+    """Return whether the tenant has the marker pool, whose count proves what MetalLB has read."""
     return tenant.has("ipaddresspools", MARKER, namespace="metallb-system")
 
 
 async def test_a_leader_that_lags_does_not_create_the_marker_again_after_the_teardown() -> None:
-    lab, other, tenant = await _deleting_lab()
+    lab, other, tenant = await _make_deleting_lab()
     other.hold(*other.caches)
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     assert _has_marker(tenant)
     await lab.clock.advance(600)
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert not _has_marker(tenant)
     await other.allocations.reconcile(make.key("team-a-lb"))
@@ -126,7 +136,7 @@ async def test_a_leader_that_lags_does_not_create_the_marker_again_after_the_tea
 
 
 async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_deleted() -> None:
-    lab, other, tenant = await _deleting_lab()
+    lab, other, tenant = await _make_deleting_lab()
     other.hold(*other.caches)
 
     def finish_teardown(happening: WriteRecord) -> None:
@@ -141,8 +151,8 @@ async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_delete
     assert not _has_marker(tenant)
 
 
-def _count_marker(tenant: Server) -> None:
-    """Let MetalLB count the marker's addresses, if the marker exists."""
+def _count_marker_addresses(tenant: Server) -> None:
+    """Write the count of the marker pool as MetalLB does, if the marker exists."""
     if _has_marker(tenant):
         pool = tenant.see("ipaddresspools", MARKER, namespace="metallb-system")
         size = int(pool["spec"]["addresses"][0].rpartition(".")[2])
@@ -151,20 +161,21 @@ def _count_marker(tenant: Server) -> None:
 
 
 async def _tear_down(lab: Lab, tenant: Server, seconds: int) -> None:
-    """Let the first leader tear down the cluster for so long, while MetalLB counts."""
+    """Run the first leader's passes once a second, with a MetalLB that counts the marker."""
     for _ in range(seconds):
-        await lab.rounds_of("a", 1)
-        _count_marker(tenant)
+        await lab.run_rounds("a", 1)
+        _count_marker_addresses(tenant)
 
 
-async def test_a_marker_whose_creator_dies_before_its_second_look_goes_with_the_cluster(
+async def test_a_marker_whose_creator_died_after_creating_it_late_is_deleted_with_the_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lab, other, tenant = await _deleting_lab()
+    lab, other, tenant = await _make_deleting_lab()
     other.hold(*other.caches)
     await lab.clusters.reconcile(CLUSTER)
     request, dying = tenant.request, anyio.CancelScope()
 
+    # The other leader's POST arrives after 40 seconds of teardown; then that leader dies.
     async def request_late(method: str, path: str, **options: Any) -> bytes:
         if method != "POST":
             return await request(method, path, **options)
@@ -178,16 +189,16 @@ async def test_a_marker_whose_creator_dies_before_its_second_look_goes_with_the_
     monkeypatch.setattr(tenant, "request", request_late)
     with dying:
         await other.allocations.reconcile(make.key("team-a-lb"))
-    assert dying.cancelled_caught, "the process died with its request under way"
+    assert dying.cancelled_caught, "the other leader died during its request"
     assert _has_marker(tenant)
     await _tear_down(lab, tenant, 200)
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert not _has_marker(tenant)
 
 
-async def test_the_record_of_a_marker_is_gone_once_the_marker_is_made() -> None:
-    lab, _, tenant = await _deleting_lab()
-    await lab.rounds_of("a", 2)
+async def test_the_annotation_about_a_markers_creation_is_removed_once_it_is_created() -> None:
+    lab, _, tenant = await _make_deleting_lab()
+    await lab.run_rounds("a", 2)
     assert _has_marker(tenant)
     allocation = lab.server.see("ipallocations", "team-a-lb")
     assert names.ANNOTATION_MARKER_CREATION not in allocation["metadata"].get("annotations", {})
@@ -196,10 +207,10 @@ async def test_the_record_of_a_marker_is_gone_once_the_marker_is_made() -> None:
     assert not _has_marker(tenant)
 
 
-async def test_the_record_of_a_marker_goes_though_the_allocation_is_written_meanwhile(
+async def test_the_annotation_about_a_markers_creation_is_removed_despite_a_conflict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lab, _, tenant = await _deleting_lab()
+    lab, _, tenant = await _make_deleting_lab()
     request, removals = lab.server.request, 0
 
     async def request_beside_an_edit(method: str, path: str, **options: Any) -> bytes:
@@ -213,7 +224,7 @@ async def test_the_record_of_a_marker_goes_though_the_allocation_is_written_mean
         return await request(method, path, **options)
 
     monkeypatch.setattr(lab.server, "request", request_beside_an_edit)
-    await lab.rounds_of("a", 2)
+    await lab.run_rounds("a", 2)
     assert removals > 1, "the first removal met an edit"
     allocation = lab.server.see("ipallocations", "team-a-lb")
     assert names.ANNOTATION_MARKER_CREATION not in allocation["metadata"].get("annotations", {})
@@ -221,8 +232,14 @@ async def test_the_record_of_a_marker_goes_though_the_allocation_is_written_mean
     assert not lab.server.has("tenantclusters", "a", namespace="team")
 
 
-async def _static_lab(*services: str, size: int, cidr: str = "10.40.0.0/27") -> Lab:
-    """Return a lab with a Ready static cluster that asks for another size."""
+async def _make_static_lab(*services: str, size: int, cidr: str = "10.40.0.0/27") -> Lab:
+    """Return a lab with a Ready static cluster of four addresses that requests another size.
+
+    Args:
+        services: names of Services in its tenant.
+        size: the new spec.networking.lbPoolSize.
+        cidr: of its NetworkPool.
+    """
     lab = Lab()
     lab.server.add("networkpools", make.pool(cidr=cidr))
     sizing = {"allocationMode": "static", "defaultPoolSize": 4}
@@ -230,28 +247,29 @@ async def _static_lab(*services: str, size: int, cidr: str = "10.40.0.0/27") -> 
     tenant = lab.tenant_server("a")
     Balancer(tenant)
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
+    await lab.run_until_at_rest()
     for name in services:
         service(tenant, name)
     await lab.clock.advance(60)
     resized = {"spec": {"networking": {"lbPoolSize": size}}}
     lab.server.edit("tenantclusters", "a", resized, namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     return lab
 
 
-def _network(lab: Lab) -> dict[str, Any]:
+def _read_network(lab: Lab) -> dict[str, Any]:
+    """Return status.network of the cluster."""
     network: dict[str, Any] = lab.see("tenantclusters", "a", "team")["network"]
     return network
 
 
 async def test_two_leaders_agree_on_a_static_cluster_that_cannot_grow() -> None:
-    lab = await _static_lab("a", "b", "c", "d", "e", size=40)
+    lab = await _make_static_lab("a", "b", "c", "d", "e", size=40)
     other = lab.another()
-    await _both_pass(lab, other, 3)
-    assert _network(lab)["waiting"][0]["addresses"] == 36
-    assert _network(lab)["loadBalancer"]["servicesWaiting"] == 1
-    assert await _both_pass(lab, other, BOTH) == 0
+    await _run_both(lab, other, 3)
+    assert _read_network(lab)["waiting"][0]["addresses"] == 36
+    assert _read_network(lab)["loadBalancer"]["servicesWaiting"] == 1
+    assert await _run_both(lab, other, PASSES) == 0
 
 
 async def test_two_leaders_agree_on_a_cluster_that_waits_for_addresses() -> None:
@@ -259,18 +277,21 @@ async def test_two_leaders_agree_on_a_cluster_that_waits_for_addresses() -> None
     lab.server.add("networkpools", make.pool(cidr="10.40.0.0/28"))
     lab.server.add("providerconfigs", make.provider("lab", load_balancer={"defaultPoolSize": 30}))
     lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
+    await lab.run_until_at_rest()
     other = lab.another()
-    assert {request["type"] for request in _network(lab)["waiting"]} == {"nodes", "loadbalancer"}
-    assert await _both_pass(lab, other, BOTH) == 0
+    assert {request["type"] for request in _read_network(lab)["waiting"]} == {
+        "nodes",
+        "loadbalancer",
+    }
+    assert await _run_both(lab, other, PASSES) == 0
 
 
-async def test_a_leader_that_cannot_read_services_keeps_the_growth_that_is_refused() -> None:
-    lab = await _static_lab(size=40)
+async def test_a_leader_that_cannot_read_services_keeps_the_refused_growth_in_the_status() -> None:
+    lab = await _make_static_lab(size=40)
     other = lab.another()
-    waiting = _network(lab)["waiting"]
+    waiting = _read_network(lab)["waiting"]
     assert [request["role"] for request in waiting] == ["growth"]
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
     await other.clusters.reconcile(CLUSTER)
-    assert await _both_pass(lab, other, BOTH) <= 1
-    assert _network(lab)["waiting"] == waiting
+    assert await _run_both(lab, other, PASSES) <= 1
+    assert _read_network(lab)["waiting"] == waiting

@@ -13,16 +13,16 @@ METALLB = "metallb-system"
 OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
 
 
-def _management(
+def _make_management_cluster(
     tenant: Server | None, cluster: str, held_range: tuple[str, str], phase: str = "Ready"
 ) -> Lab:
-    """Return a management cluster with a TenantCluster that leads to a tenant of its own, or one.
+    """Return a management cluster with one TenantCluster.
 
     Args:
-        tenant: whose kubeconfig its TenantCluster has; None for a new one.
+        tenant: the tenant to which the kubeconfig leads; None for a new one.
         cluster: the name of the TenantCluster.
-        held_range: its load-balancer addresses.
-        phase: of the TenantCluster.
+        held_range: the load-balancer addresses that the TenantCluster holds.
+        phase: the phase of the TenantCluster.
     """
     lab = Lab()
     elastic = {"allocationMode": "elastic", "growthIncrement": 2}
@@ -38,22 +38,29 @@ def _management(
     return lab
 
 
-async def _both(name: str) -> tuple[Lab, Lab, Server]:
-    """Return two management clusters, and the tenant that the first has written to."""
-    first = _management(None, "a", ("10.40.0.0", "10.40.0.7"))
+async def _make_two_management_clusters(name: str) -> tuple[Lab, Lab, Server]:
+    """Return two management clusters, and their shared tenant, which the first has written to.
+
+    Args:
+        name: the name of the TenantCluster in the second; in the first it is `a`.
+    """
+    first = _make_management_cluster(None, "a", ("10.40.0.0", "10.40.0.7"))
     tenant = first.tenant_servers["a"]
     await first.cluster("a")
     assert pool_entries(tenant) == OF_FIRST
-    return first, _management(tenant, name, ("10.40.0.8", "10.40.0.15")), tenant
+    return first, _make_management_cluster(tenant, name, ("10.40.0.8", "10.40.0.15")), tenant
 
 
-def _pool(server: Server) -> Json:
+def _read_pool(server: Server) -> Json:
+    """Return IPAddressPool default-pool."""
     return server.see("ipaddresspools", "default-pool", namespace=METALLB)
 
 
 @pytest.mark.parametrize("name", ["a", "b"], ids=["same name", "another name"])
-async def test_of_two_management_clusters_the_second_waits_and_nothing_flaps(name: str) -> None:
-    first, second, tenant = await _both(name)
+async def test_the_second_management_cluster_waits_and_nothing_is_written_any_more(
+    name: str,
+) -> None:
+    first, second, tenant = await _make_two_management_clusters(name)
     assert await second.cluster(name) == Blocked("TenantShared", 30.0)
     before = (tenant.revision, first.server.revision, second.server.revision)
     for _ in range(10):
@@ -71,7 +78,7 @@ async def test_of_two_management_clusters_the_second_waits_and_nothing_flaps(nam
 
 
 async def test_a_cluster_that_waits_for_another_management_cluster_does_not_grow() -> None:
-    _, second, tenant = await _both("a")
+    _, second, tenant = await _make_two_management_clusters("a")
     for number in range(9):
         meta = {"name": f"web-{number}", "namespace": "default"}
         tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}})
@@ -85,40 +92,42 @@ async def test_a_cluster_that_waits_for_another_management_cluster_does_not_grow
 
 
 @pytest.mark.parametrize("name", ["a", "b"], ids=["same name", "another name"])
-async def test_one_that_waits_is_deleted_and_the_pool_of_the_other_management_stays(
+async def test_a_waiting_cluster_can_be_deleted_and_the_pool_of_the_first_stays(
     name: str,
 ) -> None:
-    _, second, tenant = await _both(name)
+    _, second, tenant = await _make_two_management_clusters(name)
     await second.cluster(name)
-    before = _pool(tenant)
+    before = _read_pool(tenant)
     second.server.delete("tenantclusters", name, namespace="team")
-    await second.rounds()
+    await second.run_until_at_rest()
     assert not second.server.has("tenantclusters", name, namespace="team")
     assert not second.server.has("ipallocations", f"team-{name}-lb")
-    assert _pool(tenant) == before
+    assert _read_pool(tenant) == before
     assert "TeardownGracePassed" not in second.recorded.reasons
 
 
-async def test_one_that_was_never_let_in_is_deleted_at_once_though_its_addresses_are_there() -> (
-    None
-):
-    """Both management clusters have a pool of the same block, and gave the same addresses."""
-    first = _management(None, "a", ("10.40.0.0", "10.40.0.7"))
+async def test_a_waiting_cluster_whose_range_the_first_projected_can_be_deleted_at_once() -> None:
+    """Both management clusters have a NetworkPool of the same CIDR, and allocated one range."""
+    first = _make_management_cluster(None, "a", ("10.40.0.0", "10.40.0.7"))
     await first.cluster("a")
     tenant = first.tenant_servers["a"]
-    second = _management(tenant, "a", held_range=("10.40.0.0", "10.40.0.7"), phase="Installing")
-    await second.rounds()
-    said = second.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
-    assert said["reason"] == "TenantShared"
-    before = _pool(tenant)
+    second = _make_management_cluster(
+        tenant, "a", held_range=("10.40.0.0", "10.40.0.7"), phase="Installing"
+    )
+    await second.run_until_at_rest()
+    condition = second.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
+    assert condition["reason"] == "TenantShared"
+    before = _read_pool(tenant)
     second.server.delete("tenantclusters", "a", namespace="team")
-    await second.rounds()
+    await second.run_until_at_rest()
     assert not second.server.has("tenantclusters", "a", namespace="team")
-    assert _pool(tenant) == before
+    assert _read_pool(tenant) == before
 
 
-async def test_a_person_lets_a_restored_management_cluster_take_over_by_the_annotation() -> None:
-    _, second, tenant = await _both("a")
+async def test_the_second_management_cluster_takes_over_a_pool_whose_annotation_is_removed() -> (
+    None
+):
+    _, second, tenant = await _make_two_management_clusters("a")
     await second.cluster("a")
     key = names.ANNOTATION_PROJECTION_MANAGEMENT
     tenant.edit(
@@ -129,15 +138,17 @@ async def test_a_person_lets_a_restored_management_cluster_take_over_by_the_anno
     )
     await second.cluster("a")
     assert pool_entries(tenant) == OF_SECOND
-    assert _pool(tenant)["metadata"]["annotations"][key] == second.server.identity
+    assert _read_pool(tenant)["metadata"]["annotations"][key] == second.server.identity
 
 
-async def test_a_pool_of_an_earlier_release_gets_the_name_of_its_management_cluster() -> None:
-    lab = _management(None, "a", ("10.40.0.0", "10.40.0.7"))
+async def test_a_pool_of_an_earlier_release_gets_the_annotation_of_its_management_cluster() -> (
+    None
+):
+    lab = _make_management_cluster(None, "a", ("10.40.0.0", "10.40.0.7"))
     tenant = lab.tenant_servers["a"]
     notes = {names.ANNOTATION_PROJECTION_BASIS: "1", names.ANNOTATION_PROJECTION_OWNER: "team/a"}
     meta = {"name": "default-pool", "namespace": METALLB, "annotations": notes}
     tenant.add("ipaddresspools", {"metadata": meta, "spec": {"addresses": OF_FIRST}})
     await lab.cluster("a")
-    noted = _pool(tenant)["metadata"]["annotations"]
+    noted = _read_pool(tenant)["metadata"]["annotations"]
     assert noted[names.ANNOTATION_PROJECTION_MANAGEMENT] == lab.server.identity

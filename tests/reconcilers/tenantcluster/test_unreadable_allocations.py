@@ -1,4 +1,4 @@
-"""While an allocation of a tenant cannot be read, nothing is changed for the tenant."""
+"""While an allocation of a tenant cannot be parsed, nothing is changed for the tenant."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
-from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
+from tests.reconcilers.tenantcluster.elastic.site import become_ready, make_elastic_platform
 
 METALLB = "metallb-system"
 MESSAGE = (
@@ -21,11 +21,12 @@ REFERENCE: Json = {"spec": {"tenantClusterRef": {"name": 7}}}
 WHOLE_SPEC: Json = {"spec": {"tenantClusterRef": None, "poolRef": 7}}
 UNLABELLED: Json = {"metadata": {"labels": None, "annotations": None}, **WHOLE_SPEC}
 SPOILT = [COUNT, REFERENCE, WHOLE_SPEC, UNLABELLED]
+"""Patches that make an allocation unreadable; the ids say how its tenant is still found."""
 SPOILT_IDS = ["by its reference", "by its labels", "by its labels without a pool", "by its name"]
 
 
-async def _ready_platform() -> tuple[Platform, Server, list[str]]:
-    """Return a platform whose tenant has its addresses, and the addresses of its pool."""
+async def _make_ready_platform() -> tuple[Platform, Server, list[str]]:
+    """Return a stopped platform with a Ready cluster, its tenant, and the tenant's ranges."""
     platform = Platform()
     platform.server.add("networkpools", make.pool())
     platform.server.add("providerconfigs", make.provider("lab"))
@@ -34,20 +35,23 @@ async def _ready_platform() -> tuple[Platform, Server, list[str]]:
     async with platform.running():
         await platform.clock.advance(60)
     assert platform.phase("tenantclusters", "a", "team") == "Ready"
-    return platform, tenant, _addresses(tenant)
+    return platform, tenant, _list_pool_addresses(tenant)
 
 
-def _addresses(tenant: Server) -> list[str]:
+def _list_pool_addresses(tenant: Server) -> list[str]:
+    """Return the ranges in the tenant's IPAddressPool."""
     pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
     addresses: list[str] = pool["spec"]["addresses"]
     return addresses
 
 
-def _allocations(platform: Platform) -> set[str]:
+def _list_allocations(platform: Platform) -> set[str]:
+    """Return the names of all allocations."""
     return {allocation["metadata"]["name"] for allocation in platform.server.all("ipallocations")}
 
 
-def _condition(platform: Platform, kind: str) -> tuple[str, str, str]:
+def _read_condition(platform: Platform, kind: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a condition of the cluster."""
     cluster = platform.server.see("tenantclusters", "a", namespace="team")
     condition = next(c for c in cluster["status"]["conditions"] if c["type"] == kind)
     return condition["status"], condition["reason"], condition["message"]
@@ -58,8 +62,8 @@ def _condition(platform: Platform, kind: str) -> tuple[str, str, str]:
 async def test_the_range_of_an_unreadable_allocation_stays_and_no_other_is_requested(
     spoilt: Json, restarted: bool
 ) -> None:
-    platform, tenant, addresses = await _ready_platform()
-    names_before = _allocations(platform)
+    platform, tenant, addresses = await _make_ready_platform()
+    names_before = _list_allocations(platform)
     if restarted:
         platform.server.edit("ipallocations", "team-a-lb", spoilt)
     async with platform.running():
@@ -67,44 +71,46 @@ async def test_the_range_of_an_unreadable_allocation_stays_and_no_other_is_reque
         if not restarted:
             platform.server.edit("ipallocations", "team-a-lb", spoilt)
         await platform.clock.advance(600)
-        assert _addresses(tenant) == addresses
-        assert _allocations(platform) == names_before
-        condition = _condition(platform, "NetworkReady")
+        assert _list_pool_addresses(tenant) == addresses
+        assert _list_allocations(platform) == names_before
+        condition = _read_condition(platform, "NetworkReady")
         assert condition == ("False", "UnreadableAllocation", MESSAGE)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
         platform.server.requests.clear()
         await platform.clock.advance(600)
-        about_it = [r for r in platform.server.requests if r.plural == "tenantclusters"]
-        assert not [r for r in about_it if r.verb == "patch"], "the condition is written once"
+        cluster_requests = [r for r in platform.server.requests if r.plural == "tenantclusters"]
+        assert not [r for r in cluster_requests if r.verb == "patch"], (
+            "the condition is written once"
+        )
 
 
 async def test_a_repaired_allocation_ends_the_wait_at_once() -> None:
-    platform, tenant, addresses = await _ready_platform()
+    platform, tenant, addresses = await _make_ready_platform()
     platform.server.edit("ipallocations", "team-a-lb", COUNT)
     async with platform.running():
         await platform.clock.advance(5)
-        assert _condition(platform, "NetworkReady")[1] == "UnreadableAllocation"
+        assert _read_condition(platform, "NetworkReady")[1] == "UnreadableAllocation"
         platform.server.edit("ipallocations", "team-a-lb", {"spec": {"count": 8}})
         await platform.clock.advance(2)
-        assert _condition(platform, "NetworkReady")[:2] == ("True", "Ready")
-        assert _addresses(tenant) == addresses
+        assert _read_condition(platform, "NetworkReady")[:2] == ("True", "Ready")
+        assert _list_pool_addresses(tenant) == addresses
 
 
 async def test_an_unreadable_allocation_that_is_deleted_is_replaced_at_once() -> None:
-    platform, tenant, _ = await _ready_platform()
+    platform, tenant, _ = await _make_ready_platform()
     platform.server.edit("ipallocations", "team-a-lb", COUNT)
     async with platform.running():
         await platform.clock.advance(5)
         platform.server.edit("ipallocations", "team-a-lb", {"metadata": {"finalizers": None}})
         platform.server.vanish("ipallocations", "team-a-lb")
         await platform.clock.advance(5)
-        assert "team-a-lb" in _allocations(platform)
-        assert _condition(platform, "NetworkReady")[:2] == ("True", "Ready")
-        assert _addresses(tenant)
+        assert "team-a-lb" in _list_allocations(platform)
+        assert _read_condition(platform, "NetworkReady")[:2] == ("True", "Ready")
+        assert _list_pool_addresses(tenant)
 
 
-async def test_an_allocation_of_another_tenant_that_cannot_be_read_stops_nobody_else() -> None:
-    platform, _, _ = await _ready_platform()
+async def test_an_unreadable_allocation_of_another_tenant_does_not_affect_a_cluster() -> None:
+    platform, _, _ = await _make_ready_platform()
     body: dict[str, Any] = {
         "metadata": {"name": "other", "namespace": make.NAMESPACE},
         "spec": {
@@ -116,32 +122,32 @@ async def test_an_allocation_of_another_tenant_that_cannot_be_read_stops_nobody_
     platform.server.add("ipallocations", body)
     async with platform.running():
         await platform.clock.advance(60)
-        assert _condition(platform, "NetworkReady")[:2] == ("True", "Ready")
+        assert _read_condition(platform, "NetworkReady")[:2] == ("True", "Ready")
 
 
 @pytest.mark.parametrize("spoilt", SPOILT, ids=SPOILT_IDS)
 async def test_a_deleted_cluster_waits_for_its_unreadable_allocation(spoilt: Json) -> None:
-    platform, tenant, addresses = await _ready_platform()
+    platform, tenant, addresses = await _make_ready_platform()
     platform.server.edit("ipallocations", "team-a-lb", spoilt)
     platform.server.delete("tenantclusters", "a", namespace="team")
     async with platform.running():
         await platform.clock.advance(1800)
         assert platform.server.has("tenantclusters", "a", namespace="team")
-        assert _addresses(tenant) == addresses
-        status, reason, message = _condition(platform, "Ready")
+        assert _list_pool_addresses(tenant) == addresses
+        status, reason, message = _read_condition(platform, "Ready")
         assert (status, reason) == ("False", "UnreadableAllocation")
         assert "team-a-lb cannot be read; correct or delete it" in message
 
 
 async def test_a_tenant_with_an_unreadable_allocation_neither_grows_nor_shrinks() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
         await platform.clock.advance(60)
-    before = _allocations(platform)
+    before = _list_allocations(platform)
     assert "team-a-lb-1" in before
-    addresses = _addresses(tenant)
+    addresses = _list_pool_addresses(tenant)
     platform.server.edit("ipallocations", "team-a-lb-1", COUNT)
     service(tenant, "four")
     async with platform.running():
@@ -149,22 +155,22 @@ async def test_a_tenant_with_an_unreadable_allocation_neither_grows_nor_shrinks(
         for name in ("two", "three", "four"):
             tenant.vanish("services", name, namespace="default")
         await platform.clock.advance(3600)
-        assert _allocations(platform) == before
-        assert _addresses(tenant) == addresses
+        assert _list_allocations(platform) == before
+        assert _list_pool_addresses(tenant) == addresses
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["names its owner", "names none"])
 async def test_a_pool_is_not_taken_over_from_a_cluster_with_an_unreadable_allocation(
     noted: bool,
 ) -> None:
-    platform, tenant, addresses = await _ready_platform()
+    platform, tenant, addresses = await _make_ready_platform()
     if not noted:
         unnamed = dict.fromkeys(
             (names.ANNOTATION_PROJECTION_OWNER, names.ANNOTATION_PROJECTION_OWNER_UID)
         )
         change: Json = {"metadata": {"annotations": unnamed}}
         tenant.edit("ipaddresspools", "default-pool", change, namespace=METALLB)
-    # The other cluster is gone, and its allocation for load balancers cannot be read.
+    # Cluster a is gone, and its balancer allocation cannot be parsed; b leads to its tenant.
     platform.server.edit("ipallocations", "team-a-lb", COUNT)
     platform.server.vanish("ipallocations", "team-a-nodes")
     platform.server.vanish("tenantclusters", "a", namespace="team")
@@ -177,14 +183,16 @@ async def test_a_pool_is_not_taken_over_from_a_cluster_with_an_unreadable_alloca
     platform.server.add("secrets", {"metadata": meta, "data": secret["data"]})
     async with platform.running():
         await platform.clock.advance(600)
-        assert _addresses(tenant) == addresses
+        assert _list_pool_addresses(tenant) == addresses
         metadata = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)["metadata"]
         owner = metadata["annotations"].get(names.ANNOTATION_PROJECTION_OWNER)
         assert owner == ("team/a" if noted else None)
 
 
-async def test_nothing_is_written_from_an_older_version_of_an_unreadable_cluster() -> None:
-    platform, tenant, addresses = await _ready_platform()
+async def test_a_cluster_that_becomes_unreadable_is_not_written_from_its_last_readable_version() -> (  # noqa: E501
+    None
+):
+    platform, tenant, addresses = await _make_ready_platform()
     async with platform.running():
         await platform.clock.advance(5)
         broken = {"spec": {"networking": {"lbPoolSize": "many"}}}
@@ -198,23 +206,23 @@ async def test_nothing_is_written_from_an_older_version_of_an_unreadable_cluster
             if r.plural == "tenantclusters" and r.verb == "patch"
         ]
         assert not written
-        assert _addresses(tenant) == addresses
+        assert _list_pool_addresses(tenant) == addresses
 
 
-async def test_a_cluster_whose_machines_are_not_understood_is_served_like_any_other() -> None:
-    """What only other controllers read may be of a version of theirs that is not known here."""
-    platform, tenant, addresses = await _ready_platform()
+async def test_a_cluster_with_unknown_values_in_fields_of_other_controllers_is_served() -> None:
+    """Only other controllers read these fields, so their format may be newer than our models."""
+    platform, tenant, addresses = await _make_ready_platform()
     async with platform.running():
         later = {"spec": {"workers": {"replicas": "many"}, "addons": {"storage": {"version": 2}}}}
         platform.server.edit("tenantclusters", "a", later, namespace="team")
         platform.server.vanish("ipallocations", "team-a-nodes")
         await platform.clock.advance(1800)
-        assert platform.server.has("ipallocations", "team-a-nodes"), "it is asked for again"
-        assert _addresses(tenant) == addresses
+        assert platform.server.has("ipallocations", "team-a-nodes"), "it is requested again"
+        assert _list_pool_addresses(tenant) == addresses
 
 
-async def test_node_addresses_stay_held_while_their_pool_hands_out_nothing() -> None:
-    platform, _, _ = await _ready_platform()
+async def test_deleted_node_addresses_stay_held_while_their_pool_cannot_serve_requests() -> None:
+    platform, _, _ = await _make_ready_platform()
     body: dict[str, Any] = {
         "metadata": {"name": "other", "namespace": make.NAMESPACE},
         "spec": {
@@ -228,7 +236,7 @@ async def test_node_addresses_stay_held_while_their_pool_hands_out_nothing() -> 
         await platform.clock.advance(60)
         platform.server.delete("ipallocations", "team-a-nodes")
         await platform.clock.advance(600)
-        # Its successor asks for the range; released now, the range could go to another.
+        # Its successor requests the range; if it were released now, another could get it.
         assert platform.server.has("ipallocations", "team-a-nodes")
         platform.server.vanish("ipallocations", "other")
         await platform.clock.advance(120)
@@ -236,25 +244,25 @@ async def test_node_addresses_stay_held_while_their_pool_hands_out_nothing() -> 
 
 
 @pytest.mark.parametrize("has_successor", [False, True], ids=["alone", "beside a successor"])
-async def test_what_a_vanished_cluster_left_unreadable_is_withdrawn_once_it_is_repaired(
+async def test_an_unreadable_allocation_of_a_vanished_cluster_is_withdrawn_once_it_is_repaired(
     has_successor: bool,
 ) -> None:
     platform = Platform()
     platform.server.add("networkpools", make.pool())
     platform.server.add("providerconfigs", make.provider("lab"))
-    # Where the kubeconfig is, only the status of the cluster tells.
+    # Only the status of the cluster names the namespace of the kubeconfig Secret.
     platform.server.add("tenantclusters", make.tenant(status={"tenantNamespace": "vault"}))
     tenant = platform.tenant("a", namespace="vault")
     async with platform.running():
         await platform.clock.advance(60)
-    assert _addresses(tenant)
+    assert _list_pool_addresses(tenant)
     platform.server.edit("ipallocations", "team-a-lb", COUNT)
     async with platform.running():
         await platform.clock.advance(5)
         platform.server.vanish("ipallocations", "team-a-nodes")
         platform.server.vanish("tenantclusters", "a", namespace="team")
         await platform.clock.advance(600)
-        assert _addresses(tenant), "nothing is changed meanwhile"
+        assert _list_pool_addresses(tenant), "nothing is changed meanwhile"
         if has_successor:
             platform.server.add("tenantclusters", make.tenant(uid="successor"))
             await platform.clock.advance(600)

@@ -142,7 +142,7 @@ async def test_a_pool_of_others_is_touched_before_a_range_that_could_come_into_i
     theirs = {"metadata": {"name": "default-pool", "namespace": METALLB}}
     balancer_pool = tenant.add("ipaddresspools", theirs | {"spec": {"addresses": ["10.9.0.0/24"]}})
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     remaining = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
     assert remaining["spec"] == {"addresses": ["10.9.0.0/24"]}

@@ -314,12 +314,12 @@ async def test_the_marker_leaves_with_the_cluster() -> None:
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
     tenant = lab.tenant_server("a", COUNTING)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.server.has("tenantclusters", "a", namespace="team")
     for _ in range(2):
         _count(tenant)
-        await lab.rounds()
+        await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert tenant.all("ipaddresspools") == []

@@ -1,4 +1,4 @@
-"""How a pool will be once all requests were served: kept up to date as if it were built anew."""
+"""The choice of a pool by its free space after all waiting requests, kept up to date by events."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,11 @@ LIMIT = 1_048_576
 
 
 class PoolCaches:
-    """A pool and its allocations, in caches that a choice listens to from the beginning."""
+    """Caches of one pool of 64 addresses and its allocations, and a choice that follows them.
+
+    Args:
+        family: the IP family of the pool, 4 or 6.
+    """
 
     def __init__(self, family: int = 4) -> None:
         self.pools: Cache[NetworkPool] = Cache(NETWORK_POOL)
@@ -37,20 +41,20 @@ class PoolCaches:
         self.choice = PoolChoice(self.pools, self.allocations, LIMIT)
         self.choice.find_first_fit(make.provider("lab"), lambda _: 1, Networking())
 
-    def put(self, allocation: IPAllocation) -> None:
-        """Show a new version of an allocation."""
+    def apply(self, allocation: IPAllocation) -> None:
+        """Have the watch deliver a new version of an allocation."""
         self.allocations.apply(Modified(allocation))
 
     def delete(self, name: str) -> None:
-        """Show that an allocation is gone."""
+        """Have the watch deliver the deletion of an allocation, if the cache has it."""
         allocation = self.allocations.get(make.key(name))
         if allocation is not None:
             later = make.allocation("later").metadata.resourceVersion
             meta = replace(allocation.metadata, resourceVersion=later)
             self.allocations.apply(Deleted(structs.replace(allocation, metadata=meta)))
 
-    def work(self) -> None:
-        """Let the pool serve who waits, as its own pass does."""
+    def run_pool_pass(self) -> None:
+        """Allocate ranges to waiting requests, at most eight, as a pass over the pool does."""
         pool = next(iter(self.pools))
         requests = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
         view = AllocationsView.from_allocations(
@@ -60,14 +64,14 @@ class PoolCaches:
             pool, view, geometry=parse_layouts(pool.spec, LIMIT), batch=8
         ).choice.grants:
             name = grant.asker.metadata.name
-            self.put(
+            self.apply(
                 make.allocation(
                     name, held_range=(grant.addresses[0].start_text, grant.addresses[0].end_text)
                 )
             )
 
-    def largest(self, choice: PoolChoice) -> int:
-        """Return the largest request that a choice finds room for."""
+    def find_largest_fit(self, choice: PoolChoice) -> int:
+        """Return the size of the largest request for which a choice finds room; 0 for none."""
         provider = make.provider("lab")
 
         def fits(size: int) -> bool:
@@ -91,93 +95,93 @@ STEPS = st.one_of(
 @example([("pin", "a", 32), ("pin", "b", 0), ("pin", "b", 32)], 4)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=25), st.sampled_from([4, 6]))
-def test_a_pools_free_space_after_allocation_is_what_was_predicted(
+def test_a_choice_that_follows_events_finds_the_same_room_as_one_built_from_the_caches(
     steps: list[tuple[str, str, int]], family: int
 ) -> None:
     caches = PoolCaches(family)
     for case, name, number in steps:
         address = make.address(number, family)
         if case == "block":
-            caches.put(make.allocation(name, prefix=make.prefix_length(number, family)))
+            caches.apply(make.allocation(name, prefix=make.prefix_length(number, family)))
         elif case == "ask":
-            caches.put(make.allocation(name, size=number))
+            caches.apply(make.allocation(name, size=number))
         elif case == "pin":
-            caches.put(make.allocation(name, pin=(address, address)))
+            caches.apply(make.allocation(name, pin=(address, address)))
         elif case == "hold":
-            caches.put(
+            caches.apply(
                 make.allocation(name, held_range=(address, make.address(number + 3, family)))
             )
         elif case == "delete":
             caches.delete(name)
         else:
-            caches.work()
+            caches.run_pool_pass()
     for _ in range(4):
-        caches.work()
-    anew = PoolChoice(caches.pools, caches.allocations, LIMIT)
-    assert caches.largest(caches.choice) == caches.largest(anew)
+        caches.run_pool_pass()
+    rebuilt_choice = PoolChoice(caches.pools, caches.allocations, LIMIT)
+    assert caches.find_largest_fit(caches.choice) == caches.find_largest_fit(rebuilt_choice)
 
 
-def test_what_is_reserved_is_not_available_to_others_until_it_is_released() -> None:
+def test_addresses_that_are_kept_free_are_not_available_to_other_requests_meanwhile() -> None:
     caches = PoolCaches()
     pool = next(iter(caches.pools))
-    assert caches.largest(caches.choice) == 64
+    assert caches.find_largest_fit(caches.choice) == 64
     with caches.choice.keep_free(pool, 32, Networking()):
-        assert caches.largest(caches.choice) == 32
-        caches.put(make.allocation("a", held_range=("10.40.0.60", "10.40.0.63")))
-        assert caches.largest(caches.choice) == 28
-    assert caches.largest(caches.choice) == 60
+        assert caches.find_largest_fit(caches.choice) == 32
+        caches.apply(make.allocation("a", held_range=("10.40.0.60", "10.40.0.63")))
+        assert caches.find_largest_fit(caches.choice) == 28
+    assert caches.find_largest_fit(caches.choice) == 60
 
 
 def test_a_changed_spec_is_seen() -> None:
     caches = PoolCaches()
     changed = make.pool(cidr="10.40.0.0/27", generation=2, resourceVersion="100000000")
     caches.pools.apply(Modified(changed))
-    assert caches.largest(caches.choice) == 32
+    assert caches.find_largest_fit(caches.choice) == 32
 
 
 def test_a_request_costs_the_same_however_many_allocations_there_are() -> None:
-    """Looking at an index is what would cost more; it is looked at once, and never again."""
+    """Reading the index of a pool costs more, the more allocations there are."""
     caches = PoolCaches()
-    looked = []
+    index_reads = []
     original = caches.allocations.by_index
 
     def by_index(index: str, value: str) -> tuple[IPAllocation, ...]:
-        looked.append(value)
+        index_reads.append(value)
         return original(index, value)
 
     caches.allocations.by_index = by_index  # type: ignore[method-assign]
     for number in range(50):
-        caches.put(make.allocation(f"n{number}", size=1))
+        caches.apply(make.allocation(f"n{number}", size=1))
         caches.choice.find_first_fit(make.provider("lab"), lambda _: 1, Networking())
-    assert looked == []
+    assert index_reads == []
 
 
-def test_a_release_tries_one_of_those_that_ask_for_the_same(
+def test_a_release_tries_only_the_oldest_waiting_request_of_each_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caches = PoolCaches()
-    caches.put(make.allocation("one", held_range=("10.40.0.0", "10.40.0.1")))
-    caches.put(make.allocation("all", held_range=("10.40.0.2", "10.40.0.63")))
+    caches.apply(make.allocation("one", held_range=("10.40.0.0", "10.40.0.1")))
+    caches.apply(make.allocation("all", held_range=("10.40.0.2", "10.40.0.63")))
     for number in range(30):
-        caches.put(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
-    tried, take = [], rangetaking.take_ranges
+        caches.apply(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
+    tried_names, take = [], rangetaking.take_ranges
 
-    def noting(pool: NetworkPool, allocation: IPAllocation, spaces: Any) -> Any:
-        tried.append(allocation.metadata.name)
+    def note_and_take(pool: NetworkPool, allocation: IPAllocation, spaces: Any) -> Any:
+        tried_names.append(allocation.metadata.name)
         return take(pool, allocation, spaces)
 
-    monkeypatch.setattr(rangetaking, "take_ranges", noting)
+    monkeypatch.setattr(rangetaking, "take_ranges", note_and_take)
     caches.delete("one")
-    assert sorted(tried) == ["n28", "n29"], "the oldest of each size"
-    assert caches.largest(caches.choice) == 2
-    tried.clear()
+    assert sorted(tried_names) == ["n28", "n29"], "the oldest request of 3, and of 4 addresses"
+    assert caches.find_largest_fit(caches.choice) == 2
+    tried_names.clear()
     caches.delete("all")
-    assert len(tried) == 18 + 2, "those that fit, and one more of each size"
-    assert caches.largest(caches.choice) == 1
+    assert len(tried_names) == 18 + 2, "18 requests fit, and then one of each size does not"
+    assert caches.find_largest_fit(caches.choice) == 1
 
 
-def test_what_is_promised_to_a_claim_is_not_free_until_the_promise_is_dropped() -> None:
-    """The choice reads no claims, so how far it has read allocations says nothing about them."""
+def test_a_range_that_is_promised_to_a_claim_is_not_free_until_the_promise_is_dropped() -> None:
+    """The choice reads no claims, so it cannot know whether a claim already has its range."""
     caches = PoolCaches()
     pool = next(iter(caches.pools))
     claimed = [make.listed_for_claim("10.40.0.32", "10.40.0.32")]
@@ -185,6 +189,6 @@ def test_what_is_promised_to_a_claim_is_not_free_until_the_promise_is_dropped() 
         status = {"assignments": assignments}
         shown_pool = make.pool(cidr=pool.spec.cidr, uid=pool.metadata.uid, status=status)
         caches.pools.apply(Modified(shown_pool))
-        assert caches.largest(caches.choice) == largest
-        anew = PoolChoice(caches.pools, caches.allocations, LIMIT)
-        assert caches.largest(anew) == largest
+        assert caches.find_largest_fit(caches.choice) == largest
+        rebuilt_choice = PoolChoice(caches.pools, caches.allocations, LIMIT)
+        assert caches.find_largest_fit(rebuilt_choice) == largest

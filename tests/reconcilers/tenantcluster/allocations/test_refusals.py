@@ -1,4 +1,4 @@
-"""The words of a refusal: the request, and what each pool has, in the order of the pools."""
+"""The message of a refused request: what it needs, and what each pool has, in pool order."""
 
 import pytest
 
@@ -11,14 +11,21 @@ from reconcilers.tenantcluster.allocations.refusals import (
 from tests.reconcilers import make
 
 
-def _refusal(*pools: PoolRefusal, families: str = "", beside: str = "") -> RequestRefusal:
+def _make_refusal(*pools: PoolRefusal, families: str = "", beside: str = "") -> RequestRefusal:
+    """Return the refusal of a request for node addresses.
+
+    Args:
+        pools: why each pool refuses it.
+        families: the ipFamilyPolicy of the request; empty if it has none.
+        beside: what the cluster requests at the same time; empty for nothing.
+    """
     names = [pool.pool for pool in pools]
     provider = make.provider(*names)
     return RequestRefusal(provider, "nodes", families=families, pools=pools, beside=beside)
 
 
 def test_a_refusal_says_how_many_are_needed_and_what_each_pool_has() -> None:
-    refusal = _refusal(
+    refusal = _make_refusal(
         PoolRefusal("brownfield", 70, "largest free block 64"),
         PoolRefusal("lab", 70, "is being deleted"),
     )
@@ -29,8 +36,8 @@ def test_a_refusal_says_how_many_are_needed_and_what_each_pool_has() -> None:
     )
 
 
-def test_pools_of_different_defaults_each_say_how_many_they_are_asked_for() -> None:
-    refusal = _refusal(
+def test_where_pools_have_different_default_sizes_the_size_stands_beside_each_pool() -> None:
+    refusal = _make_refusal(
         PoolRefusal("small", 5, "largest free block 4"),
         PoolRefusal("large", 20, "largest free block 16"),
     )
@@ -40,8 +47,10 @@ def test_pools_of_different_defaults_each_say_how_many_they_are_asked_for() -> N
     )
 
 
-def test_where_no_pool_exists_the_refusal_names_them_and_the_provider() -> None:
-    refusal = _refusal(PoolRefusal("lab", 0, obstacle="does not exist", state=PoolState.ABSENT))
+def test_where_no_pool_exists_the_refusal_names_the_missing_pool_and_the_provider() -> None:
+    refusal = _make_refusal(
+        PoolRefusal("lab", 0, obstacle="does not exist", state=PoolState.ABSENT)
+    )
     assert refusal.reason == "PoolNotFound"
     assert refusal.message == (
         "no configured pool exists: ProviderConfig butler-system/default names NetworkPool"
@@ -49,8 +58,8 @@ def test_where_no_pool_exists_the_refusal_names_them_and_the_provider() -> None:
     )
 
 
-def test_what_the_cluster_gets_at_the_same_time_is_named() -> None:
-    refusal = _refusal(
+def test_a_refusal_names_the_other_request_of_the_cluster() -> None:
+    refusal = _make_refusal(
         PoolRefusal("lab", 5, "largest free block 0"), beside="8 load-balancer addresses"
     )
     assert (

@@ -1,4 +1,4 @@
-"""A tenant asks for all that it lacks or for nothing, and a request that moves keeps its age."""
+"""A tenant requests all missing addresses or none; a request that moves keeps its age."""
 
 from typing import Any
 
@@ -12,9 +12,11 @@ from tests.reconcilers.lab import Lab
 
 STAMP = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
 SINCE = "2025-12-31T23:58:20+00:00"
+"""When the request of `_make_failed_request` was created: 100 seconds before EPOCH."""
 
 
 def _lab(*pools: Any) -> Lab:
+    """Return a lab with these pools, a provider that lists them, and TenantCluster team/a."""
     lab = Lab()
     for pool in pools:
         lab.server.add("networkpools", pool)
@@ -24,7 +26,8 @@ def _lab(*pools: Any) -> Lab:
     return lab
 
 
-def _list_asked_pools(lab: Lab) -> dict[str, str]:
+def _read_requested_pools(lab: Lab) -> dict[str, str]:
+    """Return the name of the pool of each allocation, by allocation name."""
     return {
         allocation["metadata"]["name"]: allocation["spec"]["poolRef"]["name"]
         for allocation in lab.server.all("ipallocations")
@@ -34,7 +37,7 @@ def _list_asked_pools(lab: Lab) -> dict[str, str]:
 async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_nodes() -> None:
     lab = _lab(make.pool(cidr="10.40.0.0/29"))
     await lab.cluster()
-    assert _list_asked_pools(lab) == {}
+    assert _read_requested_pools(lab) == {}
     condition = lab.condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
     assert (condition["reason"], condition["message"]) == (
         "PoolExhausted",
@@ -50,21 +53,22 @@ async def test_two_clusters_do_not_wait_for_each_others_addresses() -> None:
     lab.server.add("tenantclusters", make.tenant("b"))
     lab.tenant_server("a")
     lab.tenant_server("b")
-    await lab.rounds()
-    assert list(_list_asked_pools(lab)) == ["team-a-lb", "team-a-nodes"]
+    await lab.run_until_at_rest()
+    assert list(_read_requested_pools(lab)) == ["team-a-lb", "team-a-nodes"]
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("tenantclusters", "b", "team")["phase"] == "Ready"
 
 
-async def test_each_of_the_two_is_looked_for_in_every_pool() -> None:
+async def test_balancer_and_node_addresses_may_come_from_different_pools() -> None:
     lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/29"))
     await lab.cluster()
-    assert _list_asked_pools(lab) == {"team-a-lb": "one", "team-a-nodes": "two"}
+    assert _read_requested_pools(lab) == {"team-a-lb": "one", "team-a-nodes": "two"}
 
 
-async def _failed_on_one() -> Lab:
+async def _make_failed_request() -> Lab:
+    """Return a lab where request team-a-lb has failed on full pool `one`; pool `two` has room."""
     lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
     lab.server.add("ipallocations", make.allocation("taken", of="one", tenant="x/y", size=8))
     await lab.pool("one")
@@ -75,32 +79,34 @@ async def _failed_on_one() -> Lab:
     return lab
 
 
-async def test_the_age_of_a_request_that_moves_is_durable_before_it_is_deleted() -> None:
-    lab = await _failed_on_one()
+async def test_the_age_of_a_request_is_written_to_its_cluster_before_it_is_deleted_to_move() -> (
+    None
+):
+    lab = await _make_failed_request()
     lab.server.fail(NoAnswer("the process died"), verb="delete", plural="ipallocations")
     with pytest.raises(NoAnswer):
         await lab.cluster()
-    reported = lab.caches["tenantclusters"].get(make.key("a", "team"))
-    assert reported is not None
-    assert parse_moving(reported)["team-a-lb"].since == SINCE
+    cluster = lab.caches["tenantclusters"].get(make.key("a", "team"))
+    assert cluster is not None
+    assert parse_moving(cluster)["team-a-lb"].since == SINCE
     lab.server.vanish("ipallocations", "team-a-lb")
-    another = lab.another()  # a process that knows nothing of the first one
-    await another.clusters.reconcile(make.key("a", "team"))
+    restarted = lab.another()
+    await restarted.clusters.reconcile(make.key("a", "team"))
     annotations = lab.server.see("ipallocations", "team-a-lb")["metadata"]["annotations"]
     assert annotations[names.ANNOTATION_REQUESTED_AT] == SINCE
 
 
-async def test_what_the_new_request_carries_is_taken_off_the_cluster_again() -> None:
-    lab = await _failed_on_one()
+async def test_the_note_of_a_moving_request_is_removed_from_its_cluster_after_the_move() -> None:
+    lab = await _make_failed_request()
     lab.tenant_server("a")
-    await lab.rounds()
-    assert _list_asked_pools(lab)["team-a-lb"] == "two"
+    await lab.run_until_at_rest()
+    assert _read_requested_pools(lab)["team-a-lb"] == "two"
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert names.ANNOTATION_MOVING not in meta["annotations"]
 
 
 async def test_a_failed_request_that_its_own_pool_is_about_to_serve_stays() -> None:
-    lab = await _failed_on_one()
+    lab = await _make_failed_request()
     uid = lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"]
     lab.server.vanish("ipallocations", "taken")
     await lab.cluster()
@@ -116,16 +122,16 @@ async def test_a_note_of_moving_requests_that_cannot_be_parsed_counts_as_absent(
     assert parse_moving(make.tenant(annotations={names.ANNOTATION_MOVING: garbled})) == {}
 
 
-async def test_labels_are_put_right_and_decide_nothing() -> None:
+async def test_edited_labels_of_an_allocation_are_corrected_and_do_not_change_its_tenant() -> None:
     lab = _lab(make.pool())
     lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     wrong = {"metadata": {"labels": {names.LABEL_TENANT: "z", names.LABEL_POOL: None}}}
     lab.server.edit("ipallocations", "team-a-lb", wrong)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     labels = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
     assert (labels[names.LABEL_TENANT], labels[names.LABEL_POOL]) == ("a", "lab")
-    assert list(_list_asked_pools(lab)) == ["team-a-lb", "team-a-nodes"]
+    assert list(_read_requested_pools(lab)) == ["team-a-lb", "team-a-nodes"]
 
 
 async def test_tools_that_follow_kstatus_see_progress_and_its_end() -> None:
@@ -138,7 +144,7 @@ async def test_tools_that_follow_kstatus_see_progress_and_its_end() -> None:
     await lab.cluster()
     assert find_condition("Reconciling") == ("True", "Reconciling")
     lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert find_condition("Reconciling") == find_condition("Stalled") == (None, None)
     assert lab.see("tenantclusters", "a", "team")["observedGeneration"] == 1
 
@@ -152,10 +158,12 @@ async def test_a_mistake_in_the_provider_shows_as_stalled() -> None:
     assert (stalled["status"], stalled["reason"]) == ("True", "NetworkNotReady")
 
 
-async def test_a_deleted_clusters_secret_is_read_ever_less_often() -> None:
+async def test_the_secret_of_a_deleted_cluster_that_does_not_answer_is_read_less_and_less() -> (
+    None
+):
     lab = _lab(make.pool())
     tenant = lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     tenant.fail(NoAnswer("timed out"), times=100_000)
     lab.server.delete("tenantclusters", "a", namespace="team")
     lab.server.requests.clear()
@@ -175,16 +183,17 @@ async def test_a_deleted_cluster_whose_namespace_is_gone_gives_everything_back(g
     lab.server.add("namespaces", {"metadata": {"name": "a-1234"}})
     status = {"status": {"tenantNamespace": "a-1234"}}
     lab.server.edit("tenantclusters", "a", status, namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     tenant.fail(NoAnswer("timed out"), times=100_000)
     if gone:
         lab.server.vanish("namespaces", "a-1234", namespace="")
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.server.has("tenantclusters", "a", namespace="team") is not gone
 
 
-def _network(lab: Lab) -> tuple[str, str]:
+def _read_network_condition(lab: Lab) -> tuple[str, str]:
+    """Return reason and message of the condition NetworkReady."""
     condition = lab.condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
     return condition["reason"], condition["message"]
 
@@ -201,19 +210,19 @@ async def test_a_pool_that_does_not_exist_is_named_and_not_called_exhausted() ->
     lab.server.add("providerconfigs", make.provider("lba"))
     lab.server.add("tenantclusters", make.tenant())
     await lab.cluster()
-    assert _network(lab) == (
+    assert _read_network_condition(lab) == (
         "PoolNotFound",
         f"no configured pool exists: {ABSENT}",
     )
 
 
-async def test_one_that_does_not_exist_is_named_beside_those_that_are_full() -> None:
+async def test_a_pool_that_does_not_exist_is_named_beside_a_full_pool() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
     lab.server.add("providerconfigs", make.provider("lba", "lab"))
     lab.server.add("tenantclusters", make.tenant())
     await lab.cluster()
-    assert _network(lab) == (
+    assert _read_network_condition(lab) == (
         "PoolExhausted",
         (
             f"{NO_ROOM}: needs 8 load-balancer addresses in a row; lba: does not exist;"

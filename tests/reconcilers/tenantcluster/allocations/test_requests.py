@@ -1,4 +1,4 @@
-"""What a tenant asks for: how much, under which name, from which pool."""
+"""The requests of a tenant: their sizes, their names, and the pools that are chosen for them."""
 
 from typing import Any
 
@@ -15,12 +15,14 @@ from tests.reconcilers.lab import Lab
 ELASTIC = {"allocationMode": "elastic"}
 
 
-def _lb(tenant: Any, **provider: Any) -> int:
+def _compute_balancer_count(tenant: Any, **provider: Any) -> int:
+    """Return how many addresses a tenant requests for Services, by its provider."""
     config = make.provider("lab", **provider)
     return requests.compute_load_balancer_count(tenant, config.spec.networking)
 
 
-def _addons(enabled: bool | None) -> dict[str, Any]:
+def _make_ingress_addon(enabled: bool | None) -> dict[str, Any]:
+    """Return the spec of a tenant with the ingress addon; None leaves `enabled` out."""
     return {"addons": {"ingress": {} if enabled is None else {"enabled": enabled}}}
 
 
@@ -35,31 +37,32 @@ def _addons(enabled: bool | None) -> dict[str, Any]:
         ({}, ELASTIC, {}, 2),
         ({}, ELASTIC | {"initialPoolSize": 5}, {}, 5),
         ({"networking": {"lbPoolSize": 6}}, ELASTIC, {}, 6),
-        (_addons(None), ELASTIC, {}, 2),
-        (_addons(True), ELASTIC, {}, 2),
-        (_addons(False), ELASTIC, {}, 0),
-        (_addons(False), {}, {}, 8),
-        (_addons(False) | {"networking": {"lbPoolSize": 1}}, ELASTIC, {}, 1),
+        (_make_ingress_addon(None), ELASTIC, {}, 2),
+        (_make_ingress_addon(True), ELASTIC, {}, 2),
+        (_make_ingress_addon(False), ELASTIC, {}, 0),
+        (_make_ingress_addon(False), {}, {}, 8),
+        (_make_ingress_addon(False) | {"networking": {"lbPoolSize": 1}}, ELASTIC, {}, 1),
     ],
 )
-def test_load_balancer_addresses_by_precedence_clamped_to_the_quota(
+def test_the_balancer_size_comes_from_cluster_provider_or_default_and_is_at_most_the_quota(
     spec: Any, balancer: Any, quota: Any, expected: int
 ) -> None:
-    assert _lb(make.tenant(spec=spec), load_balancer=balancer, quota=quota) == expected
+    assert (
+        _compute_balancer_count(make.tenant(spec=spec), load_balancer=balancer, quota=quota)
+        == expected
+    )
 
 
-def test_that_an_elastic_tenant_without_ingress_starts_with_none_is_said_where_the_size_is() -> (
-    None
-):
-    explained = next(crd for crd in crds() if crd["spec"]["names"]["kind"] == "ProviderConfig")
-    schema = explained["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+def test_the_schema_of_initial_pool_size_says_that_without_ingress_it_does_not_apply() -> None:
+    definition = next(crd for crd in crds() if crd["spec"]["names"]["kind"] == "ProviderConfig")
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     sizing = schema["properties"]["network"]["properties"]["loadBalancer"]["properties"]
     assert "addons.ingress.enabled false starts without addresses" in " ".join(
         sizing["initialPoolSize"]["description"].split()
     )
 
 
-def test_node_addresses_are_the_pools_default_clamped_to_the_quota() -> None:
+def test_the_node_size_is_the_pools_default_and_at_most_the_quota() -> None:
     pool = make.pool(tenant={"defaults": {"nodesPerTenant": 7}})
     network = make.provider("lab").spec.networking
     assert requests.compute_node_count(pool, network) == 7
@@ -68,7 +71,7 @@ def test_node_addresses_are_the_pools_default_clamped_to_the_quota() -> None:
     assert requests.compute_node_count(pool, clamped) == 4
 
 
-def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:
+def test_tenants_whose_namespace_and_name_join_to_the_same_do_not_share_an_allocation() -> None:
     lab = Lab()
     tenant, other = make.tenant("c", "a-b"), make.tenant("b-c", "a")
     lab.server.add("ipallocations", make.allocation("a-b-c-lb", tenant="a-b/c"))
@@ -108,7 +111,7 @@ def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
     assert membership.find_initial(members, tenant, "loadbalancer") is members[0]
 
 
-def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
+def test_an_allocation_with_an_empty_tenant_uid_is_adopted_and_gets_the_uid() -> None:
     lab = Lab()
     tenant = make.tenant()
     stamp = {names.ANNOTATION_TENANT_UID: ""}
@@ -135,7 +138,7 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
     assert body["spec"]["tenantClusterRef"] == {"name": "n" * 253, "namespace": "s" * 63}
 
 
-def test_long_names_that_differ_at_the_end_only_differ() -> None:
+def test_long_tenant_names_that_differ_only_at_the_end_give_different_names_and_labels() -> None:
     first, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
     assert membership.make_base_name(first, "nodes") != membership.make_base_name(other, "nodes")
     labels = [allocationlabels.build_labels(t.metadata.key, "p", "nodes") for t in (first, other)]
@@ -161,7 +164,7 @@ def test_the_role_is_read_from_the_name_and_the_label_only_keeps_growth(
     assert membership.find_role(allocation, make.tenant()) == expected
 
 
-def test_a_first_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
+def test_an_initial_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(names, "short_hash", lambda output: "12345678")
@@ -199,13 +202,15 @@ def test_a_new_allocation_is_complete_from_the_start() -> None:
 
 
 class TestPoolChoice:
-    """The first pool in priority whose free space fits, after all who wait were served."""
+    """The first pool by priority that has room once all waiting requests are served."""
 
     def _choose(self, lab: Lab, provider: Any, count: int = 8) -> str | None:
+        """Return the name of the pool chosen for a request of `count` addresses; None for none."""
         first_fit = lab.choice.find_first_fit(provider, lambda _: count, Networking())
         return first_fit.metadata.name if first_fit else None
 
     def _lab(self, *pools: Any) -> Lab:
+        """Return a lab with these pools."""
         lab = Lab()
         for pool in pools:
             lab.server.add("networkpools", pool)
@@ -219,12 +224,12 @@ class TestPoolChoice:
         lab = self._lab(make.pool("one"), make.pool("two", "10.41.0.0/24"))
         assert self._choose(lab, make.provider("two", "one")) == "two"
 
-    def test_missing_and_leaving_pools_are_passed_over(self) -> None:
-        leaving = make.pool("leaving", deletionTimestamp="2026-01-01T00:00:00Z")
-        lab = self._lab(leaving, make.pool("two", "10.41.0.0/24"))
-        assert self._choose(lab, make.provider("missing", "leaving", "two")) == "two"
+    def test_pools_that_do_not_exist_or_are_being_deleted_are_skipped(self) -> None:
+        deleted = make.pool("deleted", deletionTimestamp="2026-01-01T00:00:00Z")
+        lab = self._lab(deleted, make.pool("two", "10.41.0.0/24"))
+        assert self._choose(lab, make.provider("missing", "deleted", "two")) == "two"
 
-    def test_an_unsound_pool_is_passed_over(self) -> None:
+    def test_a_pool_with_an_invalid_cidr_is_skipped(self) -> None:
         lab = self._lab(make.pool("odd", "10.40.0.0/99"), make.pool("two", "10.41.0.0/24"))
         assert self._choose(lab, make.provider("odd", "two")) == "two"
 
@@ -249,7 +254,7 @@ class TestPoolChoice:
         )
         assert self._choose(lab, make.provider("one", "two")) == "two"
 
-    def test_a_promise_that_is_settled_keeps_nothing(self) -> None:
+    def test_a_promise_to_an_allocation_that_is_gone_reserves_no_addresses(self) -> None:
         lab = self._lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
         gone = make.allocation("gone", of="one")
         entry = make.promise(gone, "10.40.0.0", "10.40.0.7", version="50")

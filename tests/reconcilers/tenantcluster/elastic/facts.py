@@ -1,4 +1,4 @@
-"""Facts that the size of a tenant is decided from, and the state after a decision."""
+"""Inputs of the decision on a tenant's size, and the inputs after a decision is carried out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -33,13 +33,20 @@ from tests.reconcilers import make
 KIND = MetalLBKind(VirtualClock(), TenantSettings())
 """The load balancer of tenants in tests."""
 LONG = 3_600.0
-"""Seconds that are longer than every threshold."""
+"""One hour in seconds: longer than every threshold of the decision."""
 
 
-def load_balancer(
+def make_service(
     name: str = "web", *ips: str, seconds: float = 0.0, cls: str | None = None
 ) -> Service:
-    """Return a Service of type LoadBalancer that was created `seconds` after the epoch."""
+    """Return a Service of type LoadBalancer.
+
+    Args:
+        name: its name.
+        ips: the addresses that its status shows.
+        seconds: when it was created, after make.EPOCH.
+        cls: its loadBalancerClass; None for none.
+    """
     created = make.EPOCH + timedelta(seconds=seconds)
     ingresses = tuple(Ingress(ip=ip) for ip in ips)
     return Service(
@@ -49,20 +56,25 @@ def load_balancer(
     )
 
 
-def digests(services: Sequence[Service]) -> list[str]:
-    """Return the digests of waiting Services, by which growth that did not help is remembered."""
+def compute_digests(services: Sequence[Service]) -> list[str]:
+    """Return the digests of waiting Services, as the annotation for growth in vain lists them."""
     demand = compute_demand(services, KIND.view_service, {4})
     return [demand.make_digest(service) for service in demand.waiting]
 
 
-def range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
-    """Return the facts of an allocation; it is a growth allocation unless `options` differ."""
+def make_range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
+    """Return the facts of an allocation, by default a growth allocation long in the pool.
+
+    Args:
+        allocation: the allocation.
+        options: fields of RangeFacts that differ from that.
+    """
     return RangeFacts(
         allocation, measure_size(allocation, 1), **{"is_growth": True, "in_pool": LONG} | options
     )
 
 
-def size_facts(
+def make_size_facts(
     parts: Iterable[RangeFacts] = (),
     services: Sequence[Service] = (),
     *,
@@ -72,10 +84,20 @@ def size_facts(
     settings: TenantSettings | None = None,
     **options: Any,
 ) -> SizeFacts:
-    """Return facts of an elastic tenant whose Services have waited for long."""
+    """Return the facts of a tenant.
+
+    Args:
+        parts: its ranges and requests.
+        services: its Services of type LoadBalancer.
+        demand: what its Services need; None to compute it from `services`.
+        waited: seconds for which Services wait, by uid; None if all have waited for LONG.
+        now: the time of the decision.
+        settings: None for the defaults.
+        options: further fields of SizeFacts.
+    """
     demand = demand or compute_demand(services, KIND.view_service, {4})
-    without = [*demand.waiting, *(unmet.service for unmet in demand.unservable)]
-    waited = waited or {service.metadata.uid: LONG for service in without}
+    without_address = [*demand.waiting, *(unmet.service for unmet in demand.unservable)]
+    waited = waited or {service.metadata.uid: LONG for service in without_address}
     return SizeFacts(
         tuple(parts),
         demand,
@@ -87,14 +109,14 @@ def size_facts(
     )
 
 
-def changes_nothing(change: SizeChange) -> bool:
-    """Return whether a change writes nothing."""
+def is_empty_change(change: SizeChange) -> bool:
+    """Return whether carrying out a change writes nothing."""
     writes = change.marks_to_withdraw, change.growth_number, change.disuse_notes, change.new_marks
     return not any(writes) and change.new_unserved is None
 
 
-def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
-    """Return the facts after a change, before a pool or the tenant has reacted to it."""
+def apply_change(facts: SizeFacts, change: SizeChange) -> SizeFacts:
+    """Return the facts once a change is written, before a pool or the tenant has reacted to it."""
     notes: dict[str, dict[str, str | None]] = {}
     for allocation in change.marks_to_withdraw:
         notes[allocation.metadata.uid] = {
@@ -113,12 +135,13 @@ def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
     for index in range(number, number + change.growth_number):
         request = make.allocation(f"team-a-lb-{index + 100}", size=change.addresses)
         created = replace(request.metadata, creationTimestamp=facts.now)
-        parts.append(range_facts(structs.replace(request, metadata=created), in_pool=None))
+        parts.append(make_range_facts(structs.replace(request, metadata=created), in_pool=None))
     unserved: UnservedGrowth = change.new_unserved or facts.unserved
     return replace(facts, ranges=tuple(parts), unserved=unserved)
 
 
 def _annotate(allocation: IPAllocation, notes: Mapping[str, str | None]) -> IPAllocation:
+    """Return an allocation with annotations set, or removed where the value is None."""
     annotations = {**allocation.metadata.annotations, **notes}
     kept = {name: value for name, value in annotations.items() if value is not None}
     return structs.replace(allocation, metadata=replace(allocation.metadata, annotations=kept))

@@ -1,4 +1,4 @@
-"""A platform with one elastic tenant, and what tests read of it."""
+"""A platform with one elastic tenant, and functions that read the tenant's state."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,9 +14,17 @@ ELASTIC = {"allocationMode": "elastic", "growthIncrement": 1}
 TENANT = ("tenantclusters", "a")
 
 
-def elastic_platform(
+def make_elastic_platform(
     *pools: Any, sizing: Any = None, quota: Any = None, **settings: Any
 ) -> tuple[Platform, Server]:
+    """Return a platform that is not running yet, and the API server of its elastic tenant team/a.
+
+    Args:
+        pools: its NetworkPools; none for one of default size.
+        sizing: fields of the provider's spec.network.loadBalancer beside elastic with increment 1.
+        quota: the provider's spec.network.quotaPerTenant; None for none.
+        settings: fields of TenantSettings that are not AT_ONCE's.
+    """
     platform = Platform(Settings(tenant=replace(AT_ONCE.tenant, **settings)))
     for pool in pools or (make.pool(),):
         platform.server.add("networkpools", pool)
@@ -27,8 +35,8 @@ def elastic_platform(
     return platform, platform.tenant("a")
 
 
-def balancer_ranges(platform: Platform) -> dict[str, str]:
-    """Return the ranges of the tenant's load-balancer allocations, by name."""
+def list_balancer_ranges(platform: Platform) -> dict[str, str]:
+    """Return the first address of each load-balancer allocation, by name; "" if it has none."""
     return {
         allocation["metadata"]["name"]: (allocation.get("status") or {}).get("startAddress", "")
         for allocation in platform.server.all("ipallocations")
@@ -36,20 +44,22 @@ def balancer_ranges(platform: Platform) -> dict[str, str]:
     }
 
 
-def demand_condition(platform: Platform) -> tuple[str, str]:
+def read_demand_condition(platform: Platform) -> tuple[str, str]:
+    """Return status and reason of the tenant's condition LoadBalancerDemandMet."""
     conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
     condition: Json = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")
     return condition["status"], condition["reason"]
 
 
-def annotations_of(platform: Platform, name: str) -> dict[str, str]:
+def read_annotations(platform: Platform, name: str) -> dict[str, str]:
+    """Return the annotations of an allocation."""
     meta = platform.server.see("ipallocations", name)["metadata"]
     annotations: dict[str, str] = meta.get("annotations") or {}
     return annotations
 
 
 async def become_ready(platform: Platform, tenant: Server, *services: str) -> None:
-    """Let the cluster become Ready, with Services that use its addresses."""
+    """Create these Services in the tenant, and let a minute pass, so that it becomes Ready."""
     await platform.clock.advance(2)
     for name in services:
         service(tenant, name)

@@ -1,4 +1,4 @@
-"""No growth while more addresses would not be handed out; Ready waits for a MetalLB that runs."""
+"""A tenant does not grow while its MetalLB does not run, and is Ready only once it runs."""
 
 import pytest
 
@@ -9,23 +9,24 @@ from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    balancer_ranges,
     become_ready,
-    demand_condition,
-    elastic_platform,
+    list_balancer_ranges,
+    make_elastic_platform,
+    read_demand_condition,
 )
 
 COUNTING = (*TENANT_KINDS, "servicebgpstatuses")
 
 
-def _counting() -> tuple[Platform, Server, Balancer]:
-    """Return a platform whose tenant has a MetalLB that shows what it has read."""
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+def _make_counting_tenant() -> tuple[Platform, Server, Balancer]:
+    """Return a platform, its tenant, and the tenant's MetalLB, which counts addresses of pools."""
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     tenant.served = COUNTING
     return platform, tenant, Balancer(tenant, counts=True)
 
 
-def _ready(platform: Platform) -> tuple[str, str]:
+def _read_ready_condition(platform: Platform) -> tuple[str, str]:
+    """Return status and reason of the tenant's condition LoadBalancerReady."""
     conditions: list[Json] = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
     condition = next(
         candidate for candidate in conditions if candidate["type"] == "LoadBalancerReady"
@@ -34,61 +35,63 @@ def _ready(platform: Platform) -> tuple[str, str]:
 
 
 async def test_a_cluster_is_not_ready_before_metallb_runs_and_does_not_grow_meanwhile() -> None:
-    platform, tenant, metallb = _counting()
+    platform, tenant, metallb = _make_counting_tenant()
     metallb.paused = True
     async with platform.running():
         service(tenant, "web")
         await platform.clock.advance(600)
         assert platform.phase("tenantclusters", "a", "team") == "Installing"
-        assert _ready(platform) == ("False", "MetalLBNotRunning")
-        assert demand_condition(platform) == ("False", "NotProjected")
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert _read_ready_condition(platform) == ("False", "MetalLBNotRunning")
+        assert read_demand_condition(platform) == ("False", "NotProjected")
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         metallb.resume()
         await platform.clock.advance(3)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
         assert address_of(tenant, "web") is not None
         await platform.clock.advance(120)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
-        assert demand_condition(platform) == ("True", "Ready")
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
+        assert read_demand_condition(platform) == ("True", "Ready")
 
 
 async def test_many_services_make_nothing_grow_while_metallb_is_down() -> None:
-    platform, tenant, metallb = _counting()
+    platform, tenant, metallb = _make_counting_tenant()
     async with platform.running():
         await become_ready(platform, tenant)
         metallb.paused = True
         for number in range(21):
             service(tenant, f"web-{number}")
         await platform.clock.advance(600)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"], "two addresses lie unused"
-        assert demand_condition(platform) == ("False", "AddressesUnused")
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"], "two addresses lie unused"
+        assert read_demand_condition(platform) == ("False", "AddressesUnused")
         metallb.resume()
         await platform.clock.advance(300)
         assert None not in {address_of(tenant, f"web-{number}") for number in range(21)}
 
 
 @pytest.mark.slow
-async def test_a_range_that_stands_in_the_pool_of_a_metallb_that_is_down_is_kept() -> None:
-    platform, tenant, metallb = _counting()
+async def test_a_range_in_the_pool_of_a_metallb_that_is_down_is_kept() -> None:
+    platform, tenant, metallb = _make_counting_tenant()
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
         metallb.paused = True
         service(tenant, "three")
         await platform.clock.advance(45)
-        assert len(balancer_ranges(platform)) == 2, "the pool was full, and MetalLB seemed to run"
+        assert len(list_balancer_ranges(platform)) == 2, (
+            "the pool was full, and MetalLB seemed to run"
+        )
         await platform.clock.advance(3600)
-        assert len(balancer_ranges(platform)) == 2, "neither more nor less"
-        assert _ready(platform) == ("False", "MetalLBNotRunning")
+        assert len(list_balancer_ranges(platform)) == 2, "neither more nor less"
+        assert _read_ready_condition(platform) == ("False", "MetalLBNotRunning")
         cluster = platform.server.see(*TENANT, namespace="team")
         assert names.ANNOTATION_GROWN_IN_VAIN not in cluster["metadata"]["annotations"]
         metallb.resume()
         await platform.clock.advance(5)
         assert address_of(tenant, "three") is not None
-        assert _ready(platform) == ("True", "Ready")
+        assert _read_ready_condition(platform) == ("True", "Ready")
 
 
-async def test_what_metallb_reads_within_a_moment_changes_no_condition() -> None:
-    platform, tenant, metallb = _counting()
+async def test_a_metallb_that_reads_a_range_half_a_minute_late_changes_no_condition() -> None:
+    platform, tenant, metallb = _make_counting_tenant()
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
         seen = len(platform.server.history)
@@ -108,15 +111,19 @@ async def test_what_metallb_reads_within_a_moment_changes_no_condition() -> None
         assert address_of(tenant, "three") is not None
 
 
-async def test_where_metallb_is_missing_a_tenant_grows_by_what_it_does_not_hold() -> None:
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+async def test_where_metallb_is_not_installed_a_tenant_grows_once_services_outnumber_addresses() -> (  # noqa: E501
+    None
+):
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     tenant.served = ("services",)
     async with platform.running():
         for number in range(2):
             service(tenant, f"web-{number}")
         await platform.clock.advance(120)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"], "two addresses for two Services"
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"], (
+            "two addresses for two Services"
+        )
         service(tenant, "more")
         await platform.clock.advance(120)
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
         assert platform.phase("tenantclusters", "a", "team") == "Installing"

@@ -1,4 +1,4 @@
-"""What holds of every decision on the size of a tenant, whatever its ranges and Services are."""
+"""Properties of every decision on the size of a tenant, for random ranges and Services."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,31 +24,32 @@ from reconcilers.tenantcluster.elastic.decisions import (
 from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.elastic.facts import (
     LONG,
-    carried_out,
-    changes_nothing,
-    digests,
-    load_balancer,
-    range_facts,
-    size_facts,
+    apply_change,
+    compute_digests,
+    is_empty_change,
+    make_range_facts,
+    make_service,
+    make_size_facts,
 )
 
 SETTINGS = TenantSettings()
 
 
-def _ends(number: int, size: int) -> tuple[str, str]:
+def _make_range_ends(number: int, size: int) -> tuple[str, str]:
+    """Return the first and the last address of the range with this number."""
     return f"10.40.{number}.0", f"10.40.{number}.{size - 1}"
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """A range or a request of a tenant.
+class _DrawnRange:
+    """A drawn allocation of a tenant.
 
     Args:
-        size: its addresses.
-        used: how many of them Services show.
-        state: of the allocation.
-        idle: for how many seconds it is noted to be out of use; None if it is not.
-        in_pool: for how many seconds it has stood in the tenant's pool; None if it does not.
+        size: the number of its addresses.
+        used: how many of its addresses Services show.
+        state: "held", "request" (without a range), "marked" (for release) or "deleted".
+        idle: seconds for which its annotation says that it is out of use; None without it.
+        in_pool: seconds for which it has been in the tenant's pool; None if it is not in it.
         age: seconds since it was created.
     """
 
@@ -59,7 +60,8 @@ class _Drawn:
     in_pool: float | None
     age: float
 
-    def allocation(self, number: int) -> IPAllocation:
+    def make_allocation(self, number: int) -> IPAllocation:
+        """Return the allocation with this number."""
         annotations = {}
         if self.idle is not None:
             since = make.EPOCH - timedelta(seconds=self.idle)
@@ -72,18 +74,18 @@ class _Drawn:
         return make.allocation(
             f"team-a-lb-{number}",
             size=self.size,
-            held_range=None if self.state == "request" else _ends(number, self.size),
+            held_range=None if self.state == "request" else _make_range_ends(number, self.size),
             age=self.age,
             annotations=annotations,
             **deleted,
         )
 
-    def services(self, number: int) -> list[Service]:
-        """Return the Services that show its addresses."""
+    def make_services(self, number: int) -> list[Service]:
+        """Return the Services that show addresses of the range with this number."""
         if self.state == "request":
             return []
         return [
-            load_balancer(f"used-{number}-{index}", f"10.40.{number}.{index}")
+            make_service(f"used-{number}-{index}", f"10.40.{number}.{index}")
             for index in range(min(self.used, self.size))
         ]
 
@@ -91,7 +93,7 @@ class _Drawn:
 _SECONDS = st.sampled_from([0.0, 10.0, 29.0, 30.0, 599.0, 600.0, LONG])
 _RANGES = st.lists(
     st.builds(
-        _Drawn,
+        _DrawnRange,
         st.integers(1, 4),
         st.sampled_from([0, 0, 1, 4]),
         st.sampled_from(["held", "held", "request", "marked", "deleted"]),
@@ -105,27 +107,27 @@ _RANGES = st.lists(
 
 @st.composite
 def tenants(draw: st.DrawFn) -> SizeFacts:
-    """Draw the facts of an elastic or static tenant."""
+    """Draw the facts of an elastic or static tenant; its first range is not growth."""
     parts: list[RangeFacts] = []
     services: list[Service] = []
     for number, drawn in enumerate(draw(_RANGES)):
         stuck = drawn.state == "request" and draw(st.booleans())
         parts.append(
-            range_facts(
-                drawn.allocation(number),
+            make_range_facts(
+                drawn.make_allocation(number),
                 is_growth=number > 0,
                 is_stuck=stuck,
                 in_pool=drawn.in_pool if drawn.state == "held" else None,
             )
         )
-        services += drawn.services(number)
-    waiting = [load_balancer(f"waits-{number}") for number in range(draw(st.integers(0, 6)))]
+        services += drawn.make_services(number)
+    waiting = [make_service(f"waits-{number}") for number in range(draw(st.integers(0, 6)))]
     waited = {service.metadata.uid: draw(_SECONDS) for service in waiting}
-    unhelped = digests(waiting[: draw(st.integers(0, 6))])
+    unhelped = compute_digests(waiting[: draw(st.integers(0, 6))])
     forgiven = UnservedGrowth().make_after_release(unhelped, used=len(services))
     static = draw(st.booleans())
     size = draw(st.integers(0, 12))
-    return size_facts(
+    return make_size_facts(
         parts,
         [*services, *waiting],
         waited=waited or None,
@@ -145,11 +147,11 @@ def tenants(draw: st.DrawFn) -> SizeFacts:
 def test_a_decision_that_was_carried_out_is_not_taken_again(facts: SizeFacts) -> None:
     assert decide_size(facts) == decide_size(facts)
     facts = replace(facts, is_elastic=True, target=None)
-    after = carried_out(facts, decide_size(facts))
+    after = apply_change(facts, decide_size(facts))
     second = decide_size(after)
     assert (second.marks_to_withdraw, second.growth_number, second.new_marks) == ((), 0, ())
     # Services that growth did not help need no requests, which are out of use from then on.
-    assert changes_nothing(decide_size(carried_out(after, second)))
+    assert is_empty_change(decide_size(apply_change(after, second)))
 
 
 @given(tenants())
@@ -157,8 +159,8 @@ def test_a_static_tenant_comes_to_rest(facts: SizeFacts) -> None:
     facts = replace(facts, is_elastic=False)
     # Marked ranges stay if any is needed; what is too much then is marked again.
     for _ in range(2 * len(facts.ranges) + 1):
-        facts = carried_out(facts, decide_size(facts))
-    assert changes_nothing(decide_size(facts))
+        facts = apply_change(facts, decide_size(facts))
+    assert is_empty_change(decide_size(facts))
 
 
 @given(tenants())
@@ -185,7 +187,7 @@ def test_a_range_that_a_service_shows_is_never_marked(facts: SizeFacts) -> None:
 
 
 @given(tenants())
-def test_only_what_growth_added_is_marked_and_only_what_is_marked_is_kept(
+def test_only_growth_ranges_are_marked_and_only_marks_that_can_be_withdrawn_are(
     facts: SizeFacts,
 ) -> None:
     change = decide_size(facts)
@@ -204,22 +206,30 @@ def test_nothing_is_created_or_marked_while_the_balancer_has_not_confirmed_its_r
     assert not change.new_marks
 
 
-class _Balancer:
-    """A tenant whose load balancer serves some Services from every range, and others from none."""
+class _PartlyServingTenant:
+    """A tenant whose load balancer serves some Services, and never serves others.
+
+    Args:
+        servable: how many Services it serves, as far as there are addresses.
+        refused: how many Services it never serves.
+        increment: addresses of one growth range.
+        quota: the most load-balancer addresses; None for no limit.
+    """
 
     def __init__(self, servable: int, refused: int, increment: int, quota: int | None) -> None:
         self._servable = [f"web-{number}" for number in range(servable)]
-        self._refused = [load_balancer(f"odd-{number}") for number in range(refused)]
+        self._refused = [make_service(f"odd-{number}") for number in range(refused)]
         self._since = make.EPOCH
-        first = make.allocation("team-a-lb", held_range=_ends(0, 2), age=LONG)
-        self.facts = size_facts(
-            [range_facts(first, is_growth=False)],
+        first = make.allocation("team-a-lb", held_range=_make_range_ends(0, 2), age=LONG)
+        self.facts = make_size_facts(
+            [make_range_facts(first, is_growth=False)],
             increment=increment,
             quota=quota,
             settling=-1.0,
         )
 
-    def _services(self, parts: Sequence[RangeFacts]) -> list[Service]:
+    def _serve(self, parts: Sequence[RangeFacts]) -> list[Service]:
+        """Return all Services, the servable ones with the addresses of the ranges in order."""
         free = [
             span.first + offset
             for part in parts
@@ -228,22 +238,22 @@ class _Balancer:
         ]
         addresses = [AddressRange(number, number, 4).start_text for number in free]
         balancers = [
-            load_balancer(name, ip) for name, ip in zip(self._servable, addresses, strict=False)
+            make_service(name, ip) for name, ip in zip(self._servable, addresses, strict=False)
         ]
-        waiting = [load_balancer(name) for name in self._servable[len(balancers) :]]
+        waiting = [make_service(name) for name in self._servable[len(balancers) :]]
         return [*balancers, *waiting, *self._refused]
 
     def pass_over(self, seconds: float) -> bool:
-        """Let time pass, then decide and carry out; return whether anything was changed."""
+        """Let time pass, then decide and carry out; return whether that writes anything."""
         now = self.facts.now + timedelta(seconds=seconds)
         parts = [
-            self._react(number, part, now_is=seconds)
+            self._react(number, part, elapsed_seconds=seconds)
             for number, part in enumerate(self.facts.ranges)
             if not part.is_releasing
         ]
         waited = (now - self._since).total_seconds()
-        services = self._services(parts)
-        demand = size_facts([], services).demand
+        services = self._serve(parts)
+        demand = make_size_facts([], services).demand
         self.facts = replace(
             self.facts,
             ranges=tuple(parts),
@@ -252,15 +262,15 @@ class _Balancer:
             now=now,
         )
         change = decide_size(self.facts)
-        self.facts = carried_out(self.facts, change)
-        return not changes_nothing(change)
+        self.facts = apply_change(self.facts, change)
+        return not is_empty_change(change)
 
     @staticmethod
-    def _react(number: int, part: RangeFacts, now_is: float) -> RangeFacts:
-        """Return an allocation as its pool and the tenant have made it by the next pass."""
+    def _react(number: int, part: RangeFacts, elapsed_seconds: float) -> RangeFacts:
+        """Return an allocation in the next pass: a request has its range, a range has aged."""
         if part.has_range:
-            return replace(part, in_pool=(part.in_pool or 0.0) + now_is)
-        start, end = _ends(number, part.size)
+            return replace(part, in_pool=(part.in_pool or 0.0) + elapsed_seconds)
+        start, end = _make_range_ends(number, part.size)
         status = structs.replace(
             part.allocation.status, phase="Allocated", startAddress=start, endAddress=end
         )
@@ -275,11 +285,11 @@ class _Balancer:
     increment=st.integers(1, 3),
     quota=st.none() | st.integers(2, 10),
 )
-def test_a_tenant_that_grows_in_vain_stops(
+def test_a_tenant_with_services_that_are_never_served_stops_growing(
     servable: int, refused: int, increment: int, quota: int | None
 ) -> None:
-    tenant = _Balancer(servable, refused, increment=increment, quota=quota)
-    changed = [tenant.pass_over(60.0) for _ in range(180)]
+    tenant = _PartlyServingTenant(servable, refused, increment=increment, quota=quota)
+    changed = [tenant.pass_over(seconds=60.0) for _ in range(180)]
     assert not any(changed[-60:]), "it still grows or shrinks after two hours"
     ranges = [part for part in tenant.facts.ranges if tenant.facts.is_used(part)]
     unused = [part for part in tenant.facts.ranges if part.is_growth and part not in ranges]

@@ -1,4 +1,4 @@
-"""When an elastic tenant grows and what is out of use, as functions of what was seen."""
+"""The functions that decide when an elastic tenant grows, and when a range is out of use."""
 
 from datetime import timedelta
 
@@ -24,16 +24,16 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.tenantcluster.elastic.facts import (
     KIND,
-    digests,
-    load_balancer,
-    range_facts,
-    size_facts,
+    compute_digests,
+    make_range_facts,
+    make_service,
+    make_size_facts,
 )
 
 NUMBERS = st.integers(0, 20)
 
 
-def _grows(
+def _decide_growth(
     expected: int,
     *sizes: int,
     increment: int = 1,
@@ -41,10 +41,10 @@ def _grows(
     in_flight: int = 8,
     held_count: int = 0,
 ) -> tuple[int, bool]:
-    """Return how many allocations a tenant adds, and whether the quota forbids more.
+    """Return how many allocations a tenant adds, and whether it needs more than the quota allows.
 
     Args:
-        expected: addresses that Services wait for.
+        expected: how many addresses Services wait for.
         sizes: addresses in each growth request.
         increment: addresses in one growth allocation.
         quota: the most load-balancer addresses.
@@ -57,23 +57,25 @@ def _grows(
         if held_count
         else None
     )
-    parts = [range_facts(first, is_growth=False)] if first is not None else []
+    parts = [make_range_facts(first, is_growth=False)] if first is not None else []
     parts += [
-        range_facts(make.allocation(f"team-a-lb-{number}", size=size))
+        make_range_facts(make.allocation(f"team-a-lb-{number}", size=size))
         for number, size in enumerate(sizes, 1)
     ]
-    using = [load_balancer(f"used{number}", f"10.40.0.{number}") for number in range(held_count)]
-    waiting = [load_balancer(f"waits{number}") for number in range(expected)]
+    using = [make_service(f"used{number}", f"10.40.0.{number}") for number in range(held_count)]
+    waiting = [make_service(f"waits{number}") for number in range(expected)]
     settings = TenantSettings(growth_in_flight=in_flight)
     growth = decide_growth(
-        size_facts(parts, [*using, *waiting], settings=settings, increment=increment, quota=quota)
+        make_size_facts(
+            parts, [*using, *waiting], settings=settings, increment=increment, quota=quota
+        )
     )
     assert growth.obstacle is None
     return growth.growth_number, growth.is_over_quota
 
 
 @pytest.mark.parametrize(
-    ("wanted_count", "sizes", "held_count", "increment", "quota", "in_flight", "expected"),
+    ("needed_count", "sizes", "held_count", "increment", "quota", "in_flight", "expected"),
     [
         (1, (), 2, 1, None, 8, (1, False)),
         (3, (), 2, 2, None, 8, (2, False)),
@@ -89,7 +91,7 @@ def _grows(
     ],
 )
 def test_how_many_allocations_are_added(
-    wanted_count: int,
+    needed_count: int,
     sizes: tuple[int, ...],
     held_count: int,
     increment: int,
@@ -103,7 +105,7 @@ def test_how_many_allocations_are_added(
         "in_flight": in_flight,
         "held_count": held_count,
     }
-    assert _grows(wanted_count, *sizes, **options) == expected  # type: ignore[arg-type]
+    assert _decide_growth(needed_count, *sizes, **options) == expected  # type: ignore[arg-type]
 
 
 @given(
@@ -114,16 +116,16 @@ def test_how_many_allocations_are_added(
     st.integers(1, 60),
     st.integers(1, 9),
 )
-def test_growth_covers_what_is_missing_and_never_more_than_is_allowed(
-    wanted_count: int,
+def test_growth_covers_the_missing_addresses_within_the_quota_and_the_growth_in_flight(
+    needed_count: int,
     sizes: list[int],
     held_count: int,
     increment: int,
     quota: int,
     in_flight: int,
 ) -> None:
-    number, is_over_quota = _grows(
-        wanted_count,
+    number, is_over_quota = _decide_growth(
+        needed_count,
         *sizes,
         increment=increment,
         quota=quota,
@@ -132,15 +134,15 @@ def test_growth_covers_what_is_missing_and_never_more_than_is_allowed(
     )
     assert number == 0 or held_count + sum(sizes) + number * increment <= quota
     assert number == 0 or len(sizes) + number <= in_flight
-    missing = max(0, wanted_count - sum(sizes))
-    assert (number - 1) * increment < missing or number == 0, "not one too many"
+    missing = max(0, needed_count - sum(sizes))
+    assert (number - 1) * increment < missing or number == 0, "one allocation too many"
     if not is_over_quota and len(sizes) + number < in_flight:
         assert number * increment >= missing
 
 
-def test_supply_counts_growth_in_flight_and_the_quota_counts_all_that_is_not_gone() -> None:
+def test_the_quota_counts_deleted_ranges_too_and_supply_does_not() -> None:
     role = {names.LABEL_ROLE: "growth"}
-    using = [load_balancer("a", "10.40.0.8")]
+    using = [make_service("a", "10.40.0.8")]
     members = [
         make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.1")),
         make.allocation("team-a-lb-1", held_range=("10.40.0.8", "10.40.0.9"), labels=role),
@@ -161,35 +163,35 @@ def test_supply_counts_growth_in_flight_and_the_quota_counts_all_that_is_not_gon
     ]
 
     parts = [
-        range_facts(allocation, is_growth=allocation.metadata.name != "team-a-lb")
+        make_range_facts(allocation, is_growth=allocation.metadata.name != "team-a-lb")
         for allocation in members
     ]
-    in_place = size_facts(parts, using)
+    in_place = make_size_facts(parts, using)
     assert measure_supply(in_place) == Supply(addresses=7, allocations=3), (
         "the mark can be withdrawn"
     )
     assert in_place.held_until_gone == 12
-    not_installed_yet = size_facts(parts, using, settling=1.0)
+    not_installed_yet = make_size_facts(parts, using, settling=1.0)
     assert measure_supply(not_installed_yet) == Supply(addresses=9, allocations=3)
 
 
-def test_growth_names_use_the_lowest_free_index_and_avoid_others() -> None:
+def test_growth_names_use_the_lowest_free_index_and_a_hash_beside_names_of_other_tenants() -> None:
     lab = Lab()
     cache = lab.caches["ipallocations"]
     tenant = make.tenant()
 
-    def name() -> str:
+    def find_name() -> str:
         return membership.find_free_growth_name(tenant, cache, make.NAMESPACE)
 
-    assert name() == "team-a-lb-1"
+    assert find_name() == "team-a-lb-1"
     lab.server.add("ipallocations", make.allocation("team-a-lb-1"))
     lab.server.add("ipallocations", make.allocation("team-a-lb-3"))
-    assert name() == "team-a-lb-2"
+    assert find_name() == "team-a-lb-2"
     lab.server.add("ipallocations", make.allocation("team-a-lb-2", tenant="x/y"))
     hashed = f"team-a-lb-{names.short_hash('team/a')}-2"
-    assert name() == hashed
+    assert find_name() == hashed
     lab.server.add("ipallocations", make.allocation(hashed))
-    assert name() == "team-a-lb-4"
+    assert find_name() == "team-a-lb-4"
 
 
 def test_growth_names_of_long_tenants_stay_within_the_limits() -> None:
@@ -201,7 +203,7 @@ def test_growth_names_of_long_tenants_stay_within_the_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("created", "idle", "used", "over", "due"),
+    ("created", "idle", "used", "over", "due"),  # times are in seconds from now
     [
         (-3600, None, False, False, 600),
         (-3600, -599, False, False, 1),
@@ -221,49 +223,49 @@ def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
     grown = make.allocation(
         "team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
     )
-    services = [load_balancer("a", "10.40.0.1")] if used else []
-    part = range_facts(grown, in_pool=-created)
-    disuse = measure_disuse(size_facts([part], services), part)
+    services = [make_service("a", "10.40.0.1")] if used else []
+    part = make_range_facts(grown, in_pool=-created)
+    disuse = measure_disuse(make_size_facts([part], services), part)
     assert (disuse.is_over, disuse.due_in) == (over, due)
 
 
-def test_a_range_that_is_not_in_the_pool_is_not_out_of_use() -> None:
+def test_disuse_of_a_range_does_not_start_before_the_range_is_in_the_tenants_pool() -> None:
     grown = make.allocation("team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), age=3_600)
-    part = range_facts(grown, in_pool=None)
-    disuse = measure_disuse(size_facts([part]), part)
+    part = make_range_facts(grown, in_pool=None)
+    disuse = measure_disuse(make_size_facts([part]), part)
     assert (disuse.since, disuse.due_in) == (None, 30)
 
 
-def test_a_range_that_is_used_again_is_no_longer_idle() -> None:
+def test_disuse_ends_when_a_service_uses_the_range_again() -> None:
     notes = {names.ANNOTATION_IDLE_SINCE: "2025-12-31T23:00:00+00:00"}
-    part = range_facts(
+    part = make_range_facts(
         make.allocation("team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), annotations=notes)
     )
-    services = [load_balancer("a", "10.40.0.0")]
-    assert measure_disuse(size_facts([part], services), part).since is None
+    services = [make_service("a", "10.40.0.0")]
+    assert measure_disuse(make_size_facts([part], services), part).since is None
 
 
 def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
     held_ranges = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
-    services = [load_balancer("a", "10.40.0.0"), load_balancer("b", "10.9.9.9")]
+    services = [make_service("a", "10.40.0.0"), make_service("b", "10.9.9.9")]
     assert not demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges)
-    services.append(load_balancer("c", "10.40.0.1", cls="other"))
+    services.append(make_service("c", "10.40.0.1", cls="other"))
     assert not demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges), (
         "another class proves nothing"
     )
-    services.append(load_balancer("d", "10.40.0.0", "10.40.0.1"))
+    services.append(make_service("d", "10.40.0.0", "10.40.0.1"))
     assert demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges)
     assert demand.compute_demand([], KIND.view_service, {4}).exhausts([]), (
         "a pool without addresses has none left"
     )
 
 
-def test_waiting_counts_from_creation_unless_the_service_was_seen_not_to_wait() -> None:
+def test_an_older_service_that_starts_to_wait_later_does_not_wait_since_its_creation() -> None:
     waiting = WaitingTimes()
-    old, new = load_balancer("old", seconds=-100), load_balancer("new", seconds=5)
+    old, new = make_service("old", seconds=-100), make_service("new", seconds=5)
     assert waiting.update([old], make.EPOCH) == {"uid-old": 100.0}
     later = make.EPOCH + timedelta(seconds=10)
-    lost = load_balancer("lost", seconds=-500)
+    lost = make_service("lost", seconds=-500)  # it had an address until now
     assert waiting.update([old, new, lost], later) == {
         "uid-old": 110.0,
         "uid-new": 5.0,
@@ -273,13 +275,13 @@ def test_waiting_counts_from_creation_unless_the_service_was_seen_not_to_wait() 
 
 def test_a_tenants_clock_that_is_ahead_makes_no_service_wait_longer() -> None:
     waiting = WaitingTimes()
-    ahead = load_balancer("ahead", seconds=3600)
+    ahead = make_service("ahead", seconds=3600)
     assert waiting.update([ahead], make.EPOCH) == {"uid-ahead": 0.0}
     assert waiting.update([ahead], make.EPOCH + timedelta(seconds=30)) == {"uid-ahead": 30.0}
 
 
 def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> None:
-    odd, other = digests([load_balancer("odd"), load_balancer("other")])
+    odd, other = compute_digests([make_service("odd"), make_service("other")])
     reported = UnservedGrowth().make_after_release([odd], used=2)
     assert reported.annotation is not None
     read = UnservedGrowth.from_tenant(
@@ -302,6 +304,6 @@ def test_an_annotation_that_cannot_be_parsed_counts_as_empty(content: str) -> No
 
 def test_the_annotation_of_growth_that_did_not_help_is_bounded() -> None:
     reported = UnservedGrowth().make_after_release(
-        digests([load_balancer(f"s{n}") for n in range(MOST_UNSERVED + 50)]), used=1
+        compute_digests([make_service(f"s{n}") for n in range(MOST_UNSERVED + 50)]), used=1
     )
     assert len(reported.annotation or "") < 10 * MOST_UNSERVED + 20

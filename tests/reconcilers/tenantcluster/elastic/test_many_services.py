@@ -1,4 +1,4 @@
-"""A tenant with very many Services: the work is linear, limited, and lets other tasks run."""
+"""A tenant with very many Services: the work is linear and limited, and other tasks still run."""
 
 from datetime import timedelta
 from ipaddress import ip_address
@@ -34,15 +34,15 @@ from tests.reconcilers.tenantcluster.elastic.facts import KIND
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
     become_ready,
-    demand_condition,
-    elastic_platform,
+    make_elastic_platform,
+    read_demand_condition,
 )
 
 FIRST = int.from_bytes(bytes((10, 40, 0, 0)), "big")
 
 
-def balancer_service(number: int, *, ip: str = "") -> Service:
-    """Return a Service of type LoadBalancer, with or without an address."""
+def make_balancer_service(number: int, *, ip: str = "") -> Service:
+    """Return a Service of type LoadBalancer; it has no address if `ip` is empty."""
     ingresses = (Ingress(ip=ip),) if ip else ()
     created = make.EPOCH + timedelta(seconds=number)
     return Service(
@@ -64,7 +64,7 @@ async def test_services_that_wait_are_not_compared_with_each_other(
         comparisons += 1
         return first is other
 
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     async with platform.running():
         await become_ready(platform, tenant)
         for number in range(100):
@@ -74,23 +74,23 @@ async def test_services_that_wait_are_not_compared_with_each_other(
             service(tenant, f"new{number}")
         monkeypatch.setattr(Service, "__eq__", equal)
         await platform.clock.advance(20)
-        assert demand_condition(platform)[0] == "False"
+        assert read_demand_condition(platform)[0] == "False"
     assert comparisons == 0
 
 
-def many_addresses(number: int, count: int) -> Service:
-    """Return a Service that shows many addresses."""
+def make_service_with_addresses(number: int, count: int) -> Service:
+    """Return the Service with this number, which shows the first `count` addresses."""
     ips = (str(ip_address(FIRST + place)) for place in range(count))
     load_balancer_status = LoadBalancerStatus(tuple(Ingress(ip=ip) for ip in ips))
-    return replace(balancer_service(number), status=ServiceStatus(load_balancer_status))
+    return replace(make_balancer_service(number), status=ServiceStatus(load_balancer_status))
 
 
 @pytest.mark.parametrize(
     "services",
     [
-        [balancer_service(number) for number in range(20 * SERVICES_PER_TURN)],
-        [many_addresses(number, ADDRESSES_PER_TURN) for number in range(20)],
-        [many_addresses(0, 20 * ADDRESSES_PER_TURN)],
+        [make_balancer_service(number) for number in range(20 * SERVICES_PER_TURN)],
+        [make_service_with_addresses(number, ADDRESSES_PER_TURN) for number in range(20)],
+        [make_service_with_addresses(0, 20 * ADDRESSES_PER_TURN)],
     ],
     ids=["many Services", "many addresses each", "one Service of many addresses"],
 )
@@ -114,12 +114,14 @@ async def test_other_tasks_run_while_the_services_of_a_tenant_are_read(
 
 
 @pytest.mark.parametrize("count", [4, 5])
-def test_every_range_is_in_use_if_services_show_more_addresses_than_are_noted(
+def test_every_range_counts_as_in_use_if_services_show_more_addresses_than_the_limit(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(demand, "MOST_ADDRESSES", 4)
     current_demand = compute_demand(
-        [many_addresses(0, 3), many_addresses(1, count - 3)], KIND.view_service, {4}
+        [make_service_with_addresses(0, 3), make_service_with_addresses(1, count - 3)],
+        KIND.view_service,
+        {4},
     )
     other_range = AddressRange.parse_cidr("192.0.2.0/28")
     assert len(current_demand.users) == 4
@@ -132,26 +134,26 @@ def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examin
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demand, "MOST_SERVICES", 3)
-    waiting = [balancer_service(number) for number in range(5)]
-    served_services = [balancer_service(9, ip="10.40.0.9")]
+    waiting = [make_balancer_service(number) for number in range(5)]
+    served_services = [make_balancer_service(9, ip="10.40.0.9")]
     current_demand = compute_demand([*waiting, *served_services], KIND.view_service, {4})
     assert [service.metadata.name for service in current_demand.waiting] == ["s0", "s1", "s2"]
     assert current_demand.unexamined == 2
     assert current_demand.count_used(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, (
-        "or it would shrink"
+        "otherwise the tenant would shrink"
     )
 
 
-def test_services_that_growth_cannot_help_leave_room_for_those_that_it_can(
+def test_services_that_growth_cannot_help_do_not_use_up_the_limit_of_examined_services(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demand, "MOST_SERVICES", 3)
     of_another_class = [
         replace(service, spec=replace(service.spec, loadBalancerClass="other"))
-        for service in map(balancer_service, range(5))
+        for service in map(make_balancer_service, range(5))
     ]
     current_demand = compute_demand(
-        [*of_another_class, *map(balancer_service, range(5, 7))], KIND.view_service, {4}
+        [*of_another_class, *map(make_balancer_service, range(5, 7))], KIND.view_service, {4}
     )
     assert [service.metadata.name for service in current_demand.waiting] == ["s5", "s6"]
     assert (len(current_demand.unservable), current_demand.unexamined) == (3, 2)
@@ -161,7 +163,7 @@ async def test_the_condition_reports_how_many_services_were_not_examined(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demand, "MOST_SERVICES", 3)
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     async with platform.running():
         await become_ready(platform, tenant)
         for number in range(5):
@@ -181,7 +183,7 @@ async def test_the_condition_reports_how_many_services_were_not_examined(
     st.frozensets(st.integers(0, 60)),
     st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair))),
 )
-def test_addresses_in_a_range_are_counted_as_one_by_one(
+def test_the_address_counter_counts_the_same_as_a_comparison_with_each_address(
     numbers: frozenset[int], ends: tuple[int, int]
 ) -> None:
     addresses = [AddressRange(FIRST + number, FIRST + number, 4) for number in numbers]

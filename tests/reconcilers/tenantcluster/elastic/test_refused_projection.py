@@ -1,4 +1,4 @@
-"""A range that does not reach the tenant's pool says nothing about what its Services need."""
+"""A growth range that the tenant refuses is not released, nor remembered as growth in vain."""
 
 import pytest
 
@@ -6,10 +6,10 @@ from controller.errors import Conflict, Forbidden, ServerFailure
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Server
 from tests.reconcilers.tenantcluster.elastic.site import (
-    annotations_of,
-    balancer_ranges,
     become_ready,
-    elastic_platform,
+    list_balancer_ranges,
+    make_elastic_platform,
+    read_annotations,
 )
 
 REFUSED = Forbidden(403, "Forbidden", "admission webhook denied the request")
@@ -17,26 +17,26 @@ IDLE = "butler.butlerlabs.dev/idle-since"
 VAIN = "butler.butlerlabs.dev/grown-in-vain"
 
 
-def _refuse(tenant: Server) -> None:
-    """Have the tenant refuse every write of our pool from now on."""
+def _refuse_pool_writes(tenant: Server) -> None:
+    """Have the tenant's API server refuse every patch of IPAddressPools from now on."""
     tenant.fail(REFUSED, verb="patch", plural="ipaddresspools", times=10**6)
 
 
 @pytest.mark.slow
-async def test_a_range_is_not_taken_back_while_the_tenant_refuses_it_and_serves_afterwards() -> (
+async def test_a_range_is_kept_while_the_tenant_refuses_it_and_serves_services_afterwards() -> (
     None
 ):
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
-        _refuse(tenant)
+        _refuse_pool_writes(tenant)
         service(tenant, "three")
         service(tenant, "four")
         await platform.clock.advance(3_600)
-        grown = sorted(set(balancer_ranges(platform)) - {"team-a-lb"})
-        assert grown == ["team-a-lb-1", "team-a-lb-2"], "they are kept for who waits"
-        assert IDLE not in annotations_of(platform, "team-a-lb-1")
+        grown = sorted(set(list_balancer_ranges(platform)) - {"team-a-lb"})
+        assert grown == ["team-a-lb-1", "team-a-lb-2"], "they are kept for the waiting Services"
+        assert IDLE not in read_annotations(platform, "team-a-lb-1")
         cluster = platform.server.see("tenantclusters", "a", namespace="team")
         assert VAIN not in cluster["metadata"].get("annotations", {})
 
@@ -49,14 +49,14 @@ async def test_a_range_is_not_taken_back_while_the_tenant_refuses_it_and_serves_
 async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ranges_again() -> (
     None
 ):
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     balancer = Balancer(tenant, "odd")
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "odd")
         await platform.clock.advance(1_000)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
         meta = {"annotations": {"butler.butlerlabs.dev/projection-basis": None}}
-        _refuse(tenant)
+        _refuse_pool_writes(tenant)
         tenant.edit(
             "ipaddresspools", "default-pool", {"metadata": meta}, namespace="metallb-system"
         )
@@ -67,14 +67,14 @@ async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ran
         assert address_of(tenant, "odd") is not None
 
 
-async def test_growth_that_did_not_help_is_forgotten_though_the_first_write_conflicts() -> None:
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+async def test_growth_that_did_not_help_is_forgotten_even_if_the_first_write_conflicts() -> None:
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     balancer = Balancer(tenant, "odd")
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "odd")
         await platform.clock.advance(1_000)
         meta = {"annotations": {"butler.butlerlabs.dev/projection-basis": None}}
-        _refuse(tenant)
+        _refuse_pool_writes(tenant)
         tenant.edit(
             "ipaddresspools", "default-pool", {"metadata": meta}, namespace="metallb-system"
         )
@@ -95,12 +95,12 @@ async def test_growth_that_did_not_help_is_forgotten_though_the_first_write_conf
 async def test_a_tenant_that_often_does_not_answer_does_not_get_a_useless_range_each_time() -> (
     None
 ):
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant, "odd")
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "odd")
         await platform.clock.advance(1_000)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
         seen = len(platform.server.history)
         for _ in range(3):
             tenant.fail(ServerFailure(503, "ServiceUnavailable", "starting"), times=3)
@@ -110,18 +110,18 @@ async def test_a_tenant_that_often_does_not_answer_does_not_get_a_useless_range_
 
 
 @pytest.mark.slow
-async def test_disuse_counts_from_when_the_range_is_in_the_pool() -> None:
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+async def test_disuse_of_a_range_counts_from_its_arrival_in_the_tenants_pool() -> None:
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
-        _refuse(tenant)
+        _refuse_pool_writes(tenant)
         service(tenant, "three")
         await platform.clock.advance(1_000)
         tenant.vanish("services", "three", namespace="default")
         await platform.clock.advance(10)
         tenant.recover()
         await platform.clock.advance(400)
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
         await platform.clock.advance(600)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]

@@ -7,16 +7,16 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    annotations_of,
-    balancer_ranges,
     become_ready,
-    demand_condition,
-    elastic_platform,
+    list_balancer_ranges,
+    make_elastic_platform,
+    read_annotations,
+    read_demand_condition,
 )
 
 
 async def test_unlabelled_allocations_of_older_controllers_are_given_their_role_once() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     for name, held_range in (
         ("team-a-lb", ("10.40.0.0", "10.40.0.1")),
@@ -37,27 +37,27 @@ async def test_unlabelled_allocations_of_older_controllers_are_given_their_role_
         assert platform.server.count(verb="patch", plural="ipallocations", name="odd") == patches
 
 
-async def test_an_allocation_for_the_next_cluster_of_a_name_is_not_given_the_uid_of_the_last() -> (
+async def test_an_allocation_for_a_recreated_cluster_does_not_get_the_uid_of_the_earlier_one() -> (
     None
 ):
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant)
-        # The cluster was made anew, and the watch has not shown it yet.
+        # The cluster was recreated, and the watch has not shown it yet.
         platform.server.objects["tenantclusters", "team", "a"]["metadata"]["uid"] = "the next"
         pinned = make.allocation("pinned", held_range=("10.40.0.40", "10.40.0.41"))
         platform.server.add("ipallocations", pinned)
         await platform.clock.advance(30)
-        noted = annotations_of(platform, "pinned").get(names.ANNOTATION_TENANT_UID)
+        noted = read_annotations(platform, "pinned").get(names.ANNOTATION_TENANT_UID)
         assert noted in {None, "the next"}
         platform.server.edit("tenantclusters", "a", {"metadata": {"labels": {}}}, namespace="team")
         await platform.clock.advance(300)
-        assert annotations_of(platform, "pinned")[names.ANNOTATION_TENANT_UID] == "the next"
+        assert read_annotations(platform, "pinned")[names.ANNOTATION_TENANT_UID] == "the next"
 
 
-async def test_the_platforms_load_balancer_is_labelled() -> None:
-    platform, tenant = elastic_platform()
+async def test_the_service_of_the_platforms_ingress_gets_a_label() -> None:
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant)
@@ -68,8 +68,8 @@ async def test_the_platforms_load_balancer_is_labelled() -> None:
         assert labels == {names.LABEL_PLATFORM_LB: "true"}
 
 
-async def test_without_metallb_growth_still_runs_beyond_what_waits_to_be_installed() -> None:
-    platform, tenant = elastic_platform()
+async def test_without_metallb_a_tenant_grows_by_services_beyond_its_first_addresses() -> None:
+    platform, tenant = make_elastic_platform()
     tenant.served = ("services",)
     async with platform.running():
         await platform.clock.advance(2)
@@ -77,29 +77,31 @@ async def test_without_metallb_growth_still_runs_beyond_what_waits_to_be_install
             service(tenant, f"web{number}")
         await platform.clock.advance(100)
         assert platform.phase(*TENANT, "team") == "Installing"
-        assert len(balancer_ranges(platform)) == 3, "two of the four could have the first two"
+        assert len(list_balancer_ranges(platform)) == 3, (
+            "the first range has two addresses for two of the four Services"
+        )
 
 
-async def test_at_rest_an_elastic_tenant_is_read_once_per_tier_and_nothing_is_written() -> None:
-    platform, tenant = elastic_platform()
+async def test_at_rest_an_elastic_tenant_is_read_rarely_and_nothing_is_written() -> None:
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
-        # Until its status names the Services of its ranges.
+        # By then its status names the Services of its ranges, which is a write.
         await platform.clock.advance(NAMING_SECONDS + 120)
         platform.server.requests.clear()
         tenant.requests.clear()
         writes = len(platform.server.history), len(tenant.history)
         await platform.clock.advance(600)
         assert (len(platform.server.history), len(tenant.history)) == writes
-        quiet = [r for r in platform.server.requests if r.verb not in {"watch", "list"}]
-        assert quiet == []
-        assert tenant.count(verb="list", plural="services") == 0, "they are watched"
+        unexpected = [r for r in platform.server.requests if r.verb not in {"watch", "list"}]
+        assert unexpected == []
+        assert tenant.count(verb="list", plural="services") == 0, "Services are watched"
         assert tenant.count(verb="get") <= 20
 
 
 async def test_more_tenants_than_watches_are_polled_and_grow_all_the_same() -> None:
-    platform, tenant = elastic_platform(service_watches=1)
+    platform, tenant = make_elastic_platform(service_watches=1)
     other = platform.tenant("b")
     platform.server.add("tenantclusters", make.tenant("b"))
     for tenant_server in (tenant, other):
@@ -119,7 +121,7 @@ async def test_more_tenants_than_watches_are_polled_and_grow_all_the_same() -> N
 
 
 async def test_a_tenant_that_does_not_answer_does_not_keep_others_from_growing() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     silent = platform.tenant("b")
     platform.server.add("tenantclusters", make.tenant("b"))
     Balancer(tenant)
@@ -132,7 +134,7 @@ async def test_a_tenant_that_does_not_answer_does_not_keep_others_from_growing()
 
 
 async def test_a_service_that_is_served_at_once_costs_the_management_cluster_nothing() -> None:
-    platform, tenant = elastic_platform(sizing={"initialPoolSize": 8})
+    platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 8})
     balancer = Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one")
@@ -146,8 +148,8 @@ async def test_a_service_that_is_served_at_once_costs_the_management_cluster_not
         assert len(platform.server.history) == before
 
 
-async def test_in_observe_mode_an_elastic_tenant_grows_and_its_phase_stays_anothers() -> None:
-    platform, tenant = elastic_platform()
+async def test_in_observe_mode_an_elastic_tenant_grows_and_its_phase_is_not_written() -> None:
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     observed = {"managementPolicy": {"mode": "Observe"}}
     platform.server.add("tenantclusters", make.tenant(spec=observed, status={"phase": "Updating"}))
@@ -155,11 +157,11 @@ async def test_in_observe_mode_an_elastic_tenant_grows_and_its_phase_stays_anoth
         await become_ready(platform, tenant, "one", "two", "three")
         assert address_of(tenant, "three") is not None
         assert platform.phase(*TENANT, "team") == "Updating"
-        assert demand_condition(platform) == ("True", "Ready")
+        assert read_demand_condition(platform) == ("True", "Ready")
 
 
-async def test_a_rotated_kubeconfig_costs_no_growth() -> None:
-    platform, tenant = elastic_platform(service_watches=1)
+async def test_tenants_grow_although_their_kubeconfigs_are_rotated_meanwhile() -> None:
+    platform, tenant = make_elastic_platform(service_watches=1)
     platform.server.add("tenantclusters", make.tenant("b"))
     other = platform.tenant("b")
     Balancer(tenant)
@@ -176,8 +178,8 @@ async def test_a_rotated_kubeconfig_costs_no_growth() -> None:
         assert address_of(other, "three") is not None
 
 
-async def test_the_platforms_own_load_balancer_is_demand_as_any_other() -> None:
-    platform, tenant = elastic_platform()
+async def test_a_waiting_service_of_the_platform_makes_its_tenant_grow() -> None:
+    platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     labels = {names.LABEL_PLATFORM_LB: "true"}
     async with platform.running():
@@ -186,4 +188,4 @@ async def test_the_platforms_own_load_balancer_is_demand_as_any_other() -> None:
         meta = {"name": "traefik", "namespace": "traefik", "labels": labels}
         tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}})
         await platform.clock.advance(35)
-        assert len(balancer_ranges(platform)) == 2
+        assert len(list_balancer_ranges(platform)) == 2

@@ -8,24 +8,24 @@ from tests.reconcilers.balancer import Balancer, address_of, pool_entries, servi
 from tests.reconcilers.server import Json
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    balancer_ranges,
     become_ready,
-    demand_condition,
-    elastic_platform,
+    list_balancer_ranges,
+    make_elastic_platform,
+    read_demand_condition,
 )
 
 
 @pytest.mark.slow
 async def test_growth_comes_within_two_seconds_of_the_age_threshold() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         await platform.clock.advance(3 * 3600)  # old enough to be looked at every 15 minutes only
         service(tenant, "three")
         await platform.clock.advance(29)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         await platform.clock.advance(3)
         assert address_of(tenant, "three") == "10.40.0.7"
         assert pool_entries(tenant) == ["10.40.0.0-10.40.0.1", "10.40.0.7-10.40.0.7"]
@@ -33,21 +33,21 @@ async def test_growth_comes_within_two_seconds_of_the_age_threshold() -> None:
         assert grown["metadata"]["labels"][names.LABEL_ROLE] == "growth"
         assert grown["spec"]["count"] == 1
         await platform.clock.advance(5)
-        assert demand_condition(platform) == ("True", "Ready")
+        assert read_demand_condition(platform) == ("True", "Ready")
 
 
 async def test_a_service_that_gets_a_free_address_makes_nothing_grow() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one")
         service(tenant, "two")
         await platform.clock.advance(300)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
 
 
-async def test_a_batch_is_counted_in_addresses_and_what_is_in_flight_is_subtracted() -> None:
-    platform, tenant = elastic_platform(sizing={"growthIncrement": 2})
+async def test_growth_counts_addresses_and_subtracts_those_that_are_being_added() -> None:
+    platform, tenant = make_elastic_platform(sizing={"growthIncrement": 2})
     balancer = Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -55,35 +55,38 @@ async def test_a_batch_is_counted_in_addresses_and_what_is_in_flight_is_subtract
         for number in range(3):
             service(tenant, f"more{number}")
         await platform.clock.advance(31)
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
         await platform.clock.advance(120)
-        assert len(balancer_ranges(platform)) == 3, "four addresses for three Services are enough"
+        assert len(list_balancer_ranges(platform)) == 3, (
+            "four addresses for three Services are enough"
+        )
         service(tenant, "more3")
         await platform.clock.advance(60)
-        assert len(balancer_ranges(platform)) == 3
+        assert len(list_balancer_ranges(platform)) == 3
         service(tenant, "more4")
         await platform.clock.advance(60)
-        assert len(balancer_ranges(platform)) == 3, "MetalLB has addresses and assigns none"
+        assert len(list_balancer_ranges(platform)) == 3, "MetalLB has addresses and assigns none"
         balancer.resume()
         await platform.clock.advance(35)
-        assert len(balancer_ranges(platform)) == 4
+        assert len(list_balancer_ranges(platform)) == 4
         assert all(address_of(tenant, f"more{number}") for number in range(5))
 
 
-async def test_growth_that_waits_for_a_range_is_in_flight_too() -> None:
-    platform, tenant = elastic_platform(make.pool(cidr="10.40.0.0/28"))
+async def test_a_growth_request_without_a_range_counts_as_in_flight() -> None:
+    platform, tenant = make_elastic_platform(make.pool(cidr="10.40.0.0/28"))
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
+        # The pool serves no requests while its spec is invalid.
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "junk"}})
         await platform.clock.advance(2)
         service(tenant, "three")
         await platform.clock.advance(300)
-        assert len(balancer_ranges(platform)) <= 2
+        assert len(list_balancer_ranges(platform)) <= 2
 
 
-async def test_at_most_so_many_growth_allocations_are_in_flight() -> None:
-    platform, tenant = elastic_platform(growth_in_flight=2)
+async def test_no_more_growth_allocations_are_in_flight_than_the_setting_allows() -> None:
+    platform, tenant = make_elastic_platform(growth_in_flight=2)
     balancer = Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -91,39 +94,41 @@ async def test_at_most_so_many_growth_allocations_are_in_flight() -> None:
         for number in range(5):
             service(tenant, f"more{number}")
         await platform.clock.advance(200)
-        assert len(balancer_ranges(platform)) == 3
+        assert len(list_balancer_ranges(platform)) == 3
         balancer.resume()
         await platform.clock.advance(10)
-        assert len(balancer_ranges(platform)) >= 5, "those in use make room for others"
+        assert len(list_balancer_ranges(platform)) >= 5, (
+            "growth allocations in use are not in flight"
+        )
         await platform.clock.advance(10)
         assert all(address_of(tenant, f"more{number}") for number in range(5))
 
 
-async def test_the_quota_counts_what_leaves_until_it_is_gone() -> None:
-    platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
+async def test_the_quota_counts_a_deleted_allocation_until_it_is_gone() -> None:
+    platform, tenant = make_elastic_platform(quota={"maxLoadBalancerIPs": 3})
     Balancer(tenant)
     held_range = ("10.40.0.64", "10.40.0.64")
-    leaving = make.allocation(
+    deleted = make.allocation(
         "team-a-lb-9", held_range=held_range, finalizers=["example.com/other"]
     )
-    platform.server.add("ipallocations", leaving)
+    platform.server.add("ipallocations", deleted)
     async with platform.running():
         await platform.clock.advance(2)
         platform.server.delete("ipallocations", "team-a-lb-9")
         for name in ("one", "two", "three"):
             service(tenant, name)
         await platform.clock.advance(60)
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-9"]
-        assert demand_condition(platform) == ("False", "QuotaExceeded")
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-9"]
+        assert read_demand_condition(platform) == ("False", "QuotaExceeded")
         platform.server.vanish("ipallocations", "team-a-lb-9")
         await platform.clock.advance(5)
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
 
 
 async def test_quota_reached_is_logged_as_the_documentation_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 2})
+    platform, tenant = make_elastic_platform(quota={"maxLoadBalancerIPs": 2})
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
@@ -131,7 +136,7 @@ async def test_quota_reached_is_logged_as_the_documentation_says(
 
 
 @pytest.mark.parametrize(
-    "asks",
+    "service_parts",
     [
         {"annotations": {"metallb.io/address-pool": "another"}},
         {"annotations": {"metallb.universe.tf/address-pool": "another"}},
@@ -147,18 +152,18 @@ async def test_quota_reached_is_logged_as_the_documentation_says(
     ],
     ids=str,
 )
-async def test_what_growth_cannot_help_is_no_demand(asks: Json) -> None:
-    platform, tenant = elastic_platform()
+async def test_a_service_that_growth_cannot_help_makes_nothing_grow(service_parts: Json) -> None:
+    platform, tenant = make_elastic_platform()
     async with platform.running():
         await become_ready(platform, tenant)
-        service(tenant, "web", **asks)
+        service(tenant, "web", **service_parts)
         await platform.clock.advance(120)
-        assert list(balancer_ranges(platform)) == ["team-a-lb"]
-        assert demand_condition(platform)[0] == "True"
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
+        assert read_demand_condition(platform)[0] == "True"
 
 
 @pytest.mark.parametrize(
-    "asks",
+    "service_parts",
     [
         {"annotations": {"metallb.io/address-pool": "default-pool"}},
         {"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}}},
@@ -167,19 +172,19 @@ async def test_what_growth_cannot_help_is_no_demand(asks: Json) -> None:
     ],
     ids=str,
 )
-async def test_what_growth_can_help_is_demand(asks: Json) -> None:
-    platform, tenant = elastic_platform()
+async def test_a_service_that_growth_can_help_makes_the_tenant_grow(service_parts: Json) -> None:
+    platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
         balancer.paused = True
-        service(tenant, "web", **asks)
+        service(tenant, "web", **service_parts)
         await platform.clock.advance(35)
-        assert len(balancer_ranges(platform)) == 2
+        assert len(list_balancer_ranges(platform)) == 2
 
 
 async def test_services_that_may_share_an_address_count_once() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -187,12 +192,12 @@ async def test_services_that_may_share_an_address_count_once() -> None:
         for name in ("http", "https"):
             service(tenant, name, annotations={"metallb.io/allow-shared-ip": "web"})
         await platform.clock.advance(35)
-        assert len(balancer_ranges(platform)) == 2
+        assert len(list_balancer_ranges(platform)) == 2
 
 
 @pytest.mark.slow
-async def test_an_address_lost_does_not_make_growth_due_at_once() -> None:
-    platform, tenant = elastic_platform()
+async def test_a_service_that_lost_its_address_waits_as_long_as_a_new_one_before_growth() -> None:
+    platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -202,101 +207,101 @@ async def test_an_address_lost_does_not_make_growth_due_at_once() -> None:
         tenant.edit("services", "one", {"status": {"loadBalancer": None}}, namespace="default")
         service(tenant, "three", status=status)
         await platform.clock.advance(25)
-        assert len(balancer_ranges(platform)) == 1
+        assert len(list_balancer_ranges(platform)) == 1
         await platform.clock.advance(10)
-        assert len(balancer_ranges(platform)) == 2
+        assert len(list_balancer_ranges(platform)) == 2
 
 
-async def test_with_the_fast_path_an_exhausted_pool_grows_after_the_debounce() -> None:
-    platform, tenant = elastic_platform(growth_when_exhausted=2.0)
+async def test_a_tenant_without_free_addresses_grows_after_growth_when_exhausted() -> None:
+    platform, tenant = make_elastic_platform(growth_when_exhausted=2.0)
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
         service(tenant, "three")
         await platform.clock.advance(1.5)
-        assert len(balancer_ranges(platform)) == 1
+        assert len(list_balancer_ranges(platform)) == 1
         await platform.clock.advance(2.5)
         assert address_of(tenant, "three") is not None
 
 
-async def test_nothing_grows_where_an_address_is_free() -> None:
-    platform, tenant = elastic_platform(growth_when_exhausted=2.0)
+async def test_a_tenant_with_a_free_address_does_not_grow() -> None:
+    platform, tenant = make_elastic_platform(growth_when_exhausted=2.0)
     Balancer(tenant, "odd")
     async with platform.running():
         await become_ready(platform, tenant, "one")
         service(tenant, "odd")
         await platform.clock.advance(20)
-        assert len(balancer_ranges(platform)) == 1
+        assert len(list_balancer_ranges(platform)) == 1
         await platform.clock.advance(115)
-        assert len(balancer_ranges(platform)) == 1
-        assert demand_condition(platform) == ("False", "AddressesUnused")
+        assert len(list_balancer_ranges(platform)) == 1
+        assert read_demand_condition(platform) == ("False", "AddressesUnused")
 
 
 async def test_an_elastic_tenant_without_ingress_starts_with_nothing_and_grows() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     spec = {"addons": {"ingress": {"enabled": False}}}
     platform.server.add("tenantclusters", make.tenant(spec=spec))
     async with platform.running():
         await become_ready(platform, tenant)
-        assert balancer_ranges(platform) == {}
+        assert list_balancer_ranges(platform) == {}
         assert platform.phase(*TENANT, "team") == "Ready"
         service(tenant, "web")
         await platform.clock.advance(32)
-        assert list(balancer_ranges(platform)) == ["team-a-lb-1"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb-1"]
         assert address_of(tenant, "web") is not None
         tenant.vanish("services", "web", namespace="default")
         await platform.clock.advance(700)
-        assert balancer_ranges(platform) == {}
+        assert list_balancer_ranges(platform) == {}
         assert tenant.all("ipaddresspools") == []
 
 
 async def test_the_lowest_free_index_is_taken_and_a_gap_does_not_stop_growth() -> None:
-    platform, tenant = elastic_platform()
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three", "four")
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
-        first = balancer_ranges(platform)["team-a-lb-1"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
+        first = list_balancer_ranges(platform)["team-a-lb-1"]
         name = next(n for n in ("three", "four") if address_of(tenant, n) == first)
         tenant.vanish("services", name, namespace="default")
         await platform.clock.advance(700)
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-2"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-2"]
         service(tenant, "five")
         await platform.clock.advance(35)
-        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
+        assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
 
 
-async def test_a_growth_name_that_is_anothers_gets_a_hash() -> None:
-    platform, tenant = elastic_platform()
+async def test_a_growth_name_that_another_tenant_uses_gets_a_hash() -> None:
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     platform.server.add("ipallocations", make.allocation("team-a-lb-1", tenant="x/y", size=1))
     platform.server.add("tenantclusters", make.tenant("y", "x"))
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
-        assert f"team-a-lb-{names.short_hash('team/a')}-1" in balancer_ranges(platform)
+        assert f"team-a-lb-{names.short_hash('team/a')}-1" in list_balancer_ranges(platform)
         assert address_of(tenant, "three") is not None
 
 
 @pytest.mark.slow
-async def test_growth_without_room_is_reported_and_happens_when_there_is_room() -> None:
-    platform, tenant = elastic_platform(
+async def test_growth_that_no_pool_has_room_for_is_reported_and_done_once_there_is_room() -> None:
+    platform, tenant = make_elastic_platform(
         make.pool(cidr="10.40.0.0/29"), sizing={"initialPoolSize": 2}
     )
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three", "four")
-        assert len(balancer_ranges(platform)) == 2
-        assert demand_condition(platform) == ("False", "PoolExhausted")
+        assert len(list_balancer_ranges(platform)) == 2
+        assert read_demand_condition(platform) == ("False", "PoolExhausted")
         await platform.clock.advance(3650)  # looked at every five minutes by now
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
         await platform.clock.advance(3)
         assert address_of(tenant, "four") is not None
 
 
-async def test_growth_that_fails_moves_on_to_a_pool_that_fits_and_keeps_its_age() -> None:
+async def test_a_failed_growth_request_moves_to_a_pool_with_room_and_keeps_its_age() -> None:
     pool, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24")
-    platform, tenant = elastic_platform(pool, two, backfill_nodes=False)
+    platform, tenant = make_elastic_platform(pool, two, backfill_nodes=False)
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -319,9 +324,9 @@ async def test_growth_that_fails_moves_on_to_a_pool_that_fits_and_keeps_its_age(
         assert address_of(tenant, "three") is not None
 
 
-async def test_growth_that_failed_moves_on_as_soon_as_another_pool_has_room() -> None:
+async def test_a_failed_growth_request_moves_as_soon_as_another_pool_has_room() -> None:
     first, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/30")
-    platform, tenant = elastic_platform(first, two)
+    platform, tenant = make_elastic_platform(first, two)
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -336,8 +341,8 @@ async def test_growth_that_failed_moves_on_as_soon_as_another_pool_has_room() ->
         service(tenant, "three")
         await platform.clock.advance(95)
         assert platform.phase("ipallocations", "team-a-lb-1") == "Failed"
-        assert demand_condition(platform) == ("False", "PoolExhausted")
+        assert read_demand_condition(platform) == ("False", "PoolExhausted")
         platform.server.delete("ipallocations", "fills-two")
         await platform.clock.advance(2)
-        assert balancer_ranges(platform)["team-a-lb-1"].startswith("10.41.0.")
+        assert list_balancer_ranges(platform)["team-a-lb-1"].startswith("10.41.0.")
         assert address_of(tenant, "three") is not None

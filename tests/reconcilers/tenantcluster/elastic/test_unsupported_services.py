@@ -1,4 +1,4 @@
-"""Services that growth cannot help are named with the reason, and make nothing grow."""
+"""Services that growth cannot help: the condition names them and the reason, nothing grows."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.server import Json
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    balancer_ranges,
     become_ready,
-    demand_condition,
-    elastic_platform,
+    list_balancer_ranges,
+    make_elastic_platform,
+    read_demand_condition,
 )
 
 PIN: Json = {"annotations": {"metallb.io/loadBalancerIPs": "10.99.0.1"}}
@@ -34,8 +34,15 @@ CASES: list[tuple[Json, str, str]] = [
 
 
 async def _read_demand(*services: Json) -> tuple[tuple[str, str], str, list[str]]:
-    """Return the condition, its message and the ranges, minutes after Services appeared."""
-    platform, tenant = elastic_platform()
+    """Create Services in a tenant without free addresses, and wait until it is at rest.
+
+    Args:
+        services: their fields.
+
+    Returns:
+        status and reason of LoadBalancerDemandMet, its message, and the names of allocations.
+    """
+    platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -46,12 +53,16 @@ async def _read_demand(*services: Json) -> tuple[tuple[str, str], str, list[str]
         condition = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")
         writes = platform.server.revision
         await platform.clock.advance(300)
-        assert platform.server.revision == writes, "it is said once"
-        return demand_condition(platform), condition["message"], list(balancer_ranges(platform))
+        assert platform.server.revision == writes, "the condition is written once"
+        return (
+            read_demand_condition(platform),
+            condition["message"],
+            list(list_balancer_ranges(platform)),
+        )
 
 
 @pytest.mark.parametrize(("parts", "reason", "asks"), CASES, ids=[case[2] for case in CASES])
-async def test_a_service_that_asks_for_what_is_not_ours_is_named_with_the_reason(
+async def test_a_service_that_asks_for_a_foreign_address_is_named_with_the_reason(
     parts: Json, reason: str, asks: str
 ) -> None:
     condition, message, held_ranges = await _read_demand(parts)
@@ -60,13 +71,13 @@ async def test_a_service_that_asks_for_what_is_not_ours_is_named_with_the_reason
     assert held_ranges == ["team-a-lb"]
 
 
-async def test_of_many_such_services_a_few_are_named_and_all_are_counted() -> None:
+async def test_three_of_many_unsupported_services_are_named_and_the_rest_are_counted() -> None:
     _, message, _ = await _read_demand(*[PIN] * 7)
     assert message.count("asks for") == 3
     assert "4 more" in message
 
 
-async def test_what_a_service_asks_for_is_shortened() -> None:
+async def test_a_long_pool_name_in_an_annotation_is_shortened_in_the_message() -> None:
     long = {"annotations": {"metallb.io/address-pool": "x" * 5_000}}
     _, message, _ = await _read_demand(long)
     assert len(message) < 300

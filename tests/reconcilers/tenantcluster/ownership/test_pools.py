@@ -1,4 +1,4 @@
-"""For whom a pool in a tenant was made; who holds addresses of one that does not say so."""
+"""The owner that a tenant's pool names, and the holders of the addresses of an unnamed pool."""
 
 import random
 
@@ -16,8 +16,8 @@ from reconcilers.tenantcluster.ownership.pools import find_holders
 from tests.reconcilers import make
 
 
-def _pair(chance: random.Random) -> tuple[str, str]:
-    """Return the ends of a short range of either family."""
+def _draw_range(chance: random.Random) -> tuple[str, str]:
+    """Return the first and the last address of a random short range, of IPv4 or IPv6."""
     first = chance.randrange(60)
     last = first + chance.randrange(8)
     if chance.random() < 0.5:
@@ -26,14 +26,14 @@ def _pair(chance: random.Random) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_holders_of_an_address_of_any_entry_are_found_and_no_other(seed: int) -> None:
+def test_the_holders_of_a_pool_are_the_clusters_whose_ranges_overlap_it(seed: int) -> None:
     chance = random.Random(seed)
-    entries = [_pair(chance) for _ in range(chance.randrange(6))]
+    entries = [_draw_range(chance) for _ in range(chance.randrange(6))]
     meta = {"name": "default-pool", "namespace": "metallb-system"}
     spec = {"addresses": ["-".join(entry) for entry in entries]}
     pool = msgspec.convert({"metadata": meta, "spec": spec}, IPAddressPool)
     allocations = [
-        make.allocation(f"one-{number}", tenant=f"team/{number}", held_range=_pair(chance))
+        make.allocation(f"one-{number}", tenant=f"team/{number}", held_range=_draw_range(chance))
         for number in range(8)
     ]
     spans = [AddressRange.parse(*entry) for entry in entries]
@@ -57,5 +57,5 @@ def test_a_pool_names_the_cluster_that_it_was_made_for() -> None:
 @pytest.mark.parametrize(
     "noted", ["team/..", "../team", "team/a/b", "/a", "team/", "team", "Team/a", f"t/{'a' * 300}"]
 )
-def test_what_is_no_name_of_a_cluster_names_none(noted: str) -> None:
+def test_an_owner_annotation_that_is_no_valid_name_counts_as_no_owner(noted: str) -> None:
     assert find_owner(_make_pool(noted)) is None

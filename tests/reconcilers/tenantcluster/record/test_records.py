@@ -1,4 +1,4 @@
-"""What is remembered of a TenantCluster ends with it, whichever way it goes."""
+"""The record that a process keeps of a TenantCluster: it is deleted with the cluster."""
 
 import pytest
 
@@ -13,15 +13,15 @@ from tests.reconcilers.server import Server
 CLUSTER = Key("team", "a")
 
 
-async def _ready_lab() -> tuple[Lab, Server]:
-    """Return a lab with a cluster that is Ready, and its tenant."""
+async def _make_ready_lab() -> tuple[Lab, Server]:
+    """Return a lab with a cluster that is Ready, and the tenant's API server."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
     lab.gate.real = lab.tenant_gate
     tenant = lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     assert [record.uid for record in lab.records] == ["uid-team-a"]
     return lab, tenant
@@ -63,46 +63,46 @@ def test_an_allocation_that_is_not_checked_for_an_hour_is_forgotten() -> None:
     assert gate.get_or_create("uid-lb", now=7_200.0).held_since is None
 
 
-async def test_nothing_is_remembered_of_a_cluster_that_was_torn_down() -> None:
-    lab, tenant = await _ready_lab()
+async def test_the_record_of_a_cluster_that_was_torn_down_is_deleted() -> None:
+    lab, tenant = await _make_ready_lab()
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert lab.server.all("ipallocations") == []
-    await lab.cluster()  # the deletion of the last allocation begins it
+    await lab.cluster()  # the pass that the deletion of the last allocation triggers
     assert (len(lab.records), lab.tenants.list_open(), tenant.closed > 0) == (0, [], True)
 
 
-async def test_nothing_is_remembered_of_a_cluster_whose_finalizer_was_removed_by_hand() -> None:
-    lab, tenant = await _ready_lab()
+async def test_the_record_of_a_cluster_that_lost_its_finalizer_goes_with_its_allocations() -> None:
+    lab, tenant = await _make_ready_lab()
     lab.server.vanish("tenantclusters", "a", namespace="team")
     await lab.cluster()
     [record] = lab.records
-    assert record.last_seen is not None, "its allocations are there"
+    assert record.last_seen is not None, "it is kept as long as the allocations exist"
     await lab.orphans.sweep()
     for _ in range(2):
         await lab.cluster()
-        await lab.rounds()
+        await lab.run_until_at_rest()
     assert lab.server.all("ipallocations") == []
     await lab.cluster()
     assert (len(lab.records), lab.tenants.list_open(), tenant.closed > 0) == (0, [], True)
 
 
 async def test_the_record_of_an_earlier_cluster_goes_with_its_last_allocation() -> None:
-    lab, _ = await _ready_lab()
+    lab, _ = await _make_ready_lab()
     lab.server.vanish("tenantclusters", "a", namespace="team")
     lab.server.add("tenantclusters", make.tenant(uid="another"))
     await lab.cluster()
     assert "uid-team-a" in {record.uid for record in lab.records}
     await lab.orphans.sweep()
     for _ in range(3):
-        await lab.rounds()
+        await lab.run_until_at_rest()
     await lab.cluster()
     assert [record.uid for record in lab.records] == ["another"]
 
 
 async def test_a_client_that_is_in_use_when_its_tenant_is_forgotten_is_closed_afterwards() -> None:
-    lab, tenant = await _ready_lab()
+    lab, tenant = await _make_ready_lab()
     [record] = lab.records
     async with lab.tenants.client(make.tenant()):
         await lab.tenants.forget(record.access)
@@ -110,12 +110,12 @@ async def test_a_client_that_is_in_use_when_its_tenant_is_forgotten_is_closed_af
     assert tenant.closed == 1
 
 
-async def test_a_cluster_that_is_recreated_does_not_inherit_the_pause_of_a_silent_tenant() -> None:
-    lab, tenant = await _ready_lab()
+async def test_a_recreated_cluster_does_not_inherit_the_pause_after_a_failed_request() -> None:
+    lab, tenant = await _make_ready_lab()
     tenant.fail(NoAnswer("timed out"), times=1)
     await lab.cluster()
     with pytest.raises(TenantUnavailable):
         async with lab.tenants.client(make.tenant()):
-            pytest.fail("it is left alone for a while")
+            pytest.fail("the tenant must not be tried again so soon")
     async with lab.tenants.client(make.tenant(uid="another")):
         pass

@@ -1,4 +1,4 @@
-"""Has the tenant let go? Every case of when a range counts as out, and when it does not."""
+"""The release check: when a tenant's range counts as released, and when as still in use."""
 
 from typing import Any
 
@@ -22,47 +22,52 @@ DELETED = "2026-01-01T00:00:00Z"
 
 
 def _lab(**meta: Any) -> tuple[Lab, Server]:
+    """Return a lab with cluster a, to which ranges were projected, and its tenant's API server."""
     lab = Lab()
     lab.server.add("tenantclusters", make.tenant(**({"annotations": BEGUN} | meta)))
     return lab, lab.tenant_server("a")
 
 
-def _pool(tenant: Server, *addresses: str, basis: int = MARK) -> None:
+def _add_pool(tenant: Server, *addresses: str, basis: int = MARK) -> None:
+    """Create our IPAddressPool, as it is written from allocations at revision `basis`."""
     annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis)}
     meta = {"name": "default-pool", "namespace": METALLB, "annotations": annotations}
     spec = {"addresses": list(addresses)}
     tenant.add("ipaddresspools", {"metadata": meta, "spec": spec})
 
 
-def _service(tenant: Server, ip: str) -> None:
+def _add_service(tenant: Server, ip: str) -> None:
+    """Create Service default/web, which shows an address."""
     status: Json = {"loadBalancer": {"ingress": [{"ip": ip}]}}
     meta = {"name": "web", "namespace": "default"}
     tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}, "status": status})
 
 
-async def _ask(lab: Lab, **of: Any) -> Released | InUse:
-    allocation = make.allocation("team-a-lb", **({"held_range": HELD} | of))
+async def _check(lab: Lab, **fields: Any) -> Released | InUse:
+    """Return the answer of the release check about a range that was marked at revision MARK."""
+    allocation = make.allocation("team-a-lb", **({"held_range": HELD} | fields))
     return await lab.tenant_gate.check(allocation, MARK)
 
 
-def _why(answer: Released | InUse) -> str:
+def _get_reason(answer: Released | InUse) -> str:
+    """Return why a range is still in use."""
     assert isinstance(answer, InUse)
     return answer.why
 
 
-async def test_released_when_a_pool_written_since_the_mark_and_all_services_lack_the_range() -> (
+async def test_released_when_neither_services_nor_a_pool_written_since_the_mark_have_the_range() -> (  # noqa: E501
     None
 ):
     lab, tenant = _lab()
-    _pool(tenant, "10.40.0.8-10.40.0.15")
-    _service(tenant, "10.40.0.8")
-    assert isinstance(await _ask(lab), Released)
+    _add_pool(tenant, "10.40.0.8-10.40.0.15")
+    _add_service(tenant, "10.40.0.8")
+    assert isinstance(await _check(lab), Released)
 
 
 async def test_in_use_while_the_pool_was_not_written_since_the_mark() -> None:
     lab, tenant = _lab()
-    _pool(tenant, "10.40.0.8-10.40.0.15", basis=MARK - 1)
-    assert "was not written since" in _why(await _ask(lab))
+    _add_pool(tenant, "10.40.0.8-10.40.0.15", basis=MARK - 1)
+    assert "was not written since" in _get_reason(await _check(lab))
 
 
 @pytest.mark.parametrize(
@@ -70,106 +75,114 @@ async def test_in_use_while_the_pool_was_not_written_since_the_mark() -> None:
 )
 async def test_in_use_while_the_pool_has_any_address_of_the_range(entry: str) -> None:
     lab, tenant = _lab()
-    _pool(tenant, "10.40.0.64/32", entry)
-    assert "still has the range" in _why(await _ask(lab))
+    _add_pool(tenant, "10.40.0.64/32", entry)
+    assert "still has the range" in _get_reason(await _check(lab))
 
 
 async def test_in_use_while_a_service_shows_an_address_of_the_range() -> None:
     lab, tenant = _lab()
-    _pool(tenant, "10.40.0.8-10.40.0.15")
-    _service(tenant, "10.40.0.3")
-    assert _why(await _ask(lab)) == "Service default/web still shows an address of the range"
+    _add_pool(tenant, "10.40.0.8-10.40.0.15")
+    _add_service(tenant, "10.40.0.3")
+    assert (
+        _get_reason(await _check(lab)) == "Service default/web still shows an address of the range"
+    )
 
 
 async def test_released_when_the_pool_is_gone_and_no_service_shows_the_range() -> None:
     lab, tenant = _lab()
-    assert isinstance(await _ask(lab), Released)
-    _service(tenant, "10.40.0.3")
-    assert isinstance(await _ask(lab), InUse)
+    assert isinstance(await _check(lab), Released)
+    _add_service(tenant, "10.40.0.3")
+    assert isinstance(await _check(lab), InUse)
 
 
 async def test_released_when_discovery_shows_that_metallb_is_not_served() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check(lab), Released)
 
 
-async def test_in_use_while_a_service_shows_what_a_removed_metallb_gave_it() -> None:
+async def test_in_use_while_a_service_shows_an_address_of_an_uninstalled_metallb() -> None:
     lab, tenant = _lab()
-    _service(tenant, "10.40.0.3")
+    _add_service(tenant, "10.40.0.3")
     tenant.served = ("services", "namespaces")
-    assert _why(await _ask(lab)) == "Service default/web still shows an address of the range"
+    assert (
+        _get_reason(await _check(lab)) == "Service default/web still shows an address of the range"
+    )
     tenant.vanish("services", "web", namespace="default")
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check(lab), Released)
 
 
-async def test_a_metallb_whose_kinds_are_gone_is_given_a_while_to_see_that() -> None:
-    """It may stand still, and hand the range out when it goes on."""
+async def test_in_use_for_ten_seconds_after_the_kinds_of_metallb_are_gone() -> None:
+    """A MetalLB that was paused could hand out the range when it resumes."""
     lab = Lab(Settings())
     lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
     tenant = lab.tenant_server("a", ("services", "namespaces"))
-    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    assert "giving MetalLB 10 s" in _get_reason(await _check(lab))
     await lab.clock.advance(9)
-    assert isinstance(await _ask(lab), InUse)
+    assert isinstance(await _check(lab), InUse)
     await lab.clock.advance(1)
-    _service(tenant, "10.40.0.3")
-    assert isinstance(await _ask(lab), InUse)
+    _add_service(tenant, "10.40.0.3")
+    assert isinstance(await _check(lab), InUse)
     tenant.vanish("services", "web", namespace="default")
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check(lab), Released)
 
 
-async def test_a_wait_for_kinds_that_are_gone_does_not_count_when_they_go_again() -> None:
+async def test_the_wait_of_ten_seconds_starts_again_if_the_kinds_of_metallb_were_served_again() -> (  # noqa: E501
+    None
+):
     lab = Lab(Settings())
     lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
     tenant = lab.tenant_server("a", ("services", "namespaces"))
-    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    assert "giving MetalLB 10 s" in _get_reason(await _check(lab))
     await lab.clock.advance(9)
     tenant.served = TENANT_KINDS
-    _pool(tenant, "10.40.0.8-10.40.0.15")
-    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    _add_pool(tenant, "10.40.0.8-10.40.0.15")
+    assert "giving MetalLB 10 s" in _get_reason(await _check(lab))
     await lab.clock.advance(9)
     tenant.served = ("services", "namespaces")
-    assert "giving MetalLB 10 s" in _why(await _ask(lab))
+    assert "giving MetalLB 10 s" in _get_reason(await _check(lab))
     await lab.clock.advance(10)
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check(lab), Released)
 
 
 async def test_in_use_while_discovery_of_metallb_fails() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
     tenant.fail(ServerFailure(503, "", "starting"), verb="discover")
-    assert isinstance(await _ask(lab), InUse)
+    assert isinstance(await _check(lab), InUse)
 
 
 @pytest.mark.parametrize("error", [NoAnswer("timed out"), Forbidden(403, "Forbidden", "no")])
 async def test_in_use_while_the_tenant_does_not_answer(error: Any) -> None:
     lab, tenant = _lab()
     tenant.fail(error, plural="ipaddresspools")
-    assert "cannot be asked" in _why(await _ask(lab))
+    assert "cannot be asked" in _get_reason(await _check(lab))
 
 
 async def test_in_use_while_services_cannot_be_read() -> None:
     lab, tenant = _lab()
     meta = {"name": "odd", "namespace": "default"}
     tenant.add("services", {"metadata": meta, "spec": {"type": 7}})
-    assert isinstance(await _ask(lab), InUse)
+    assert isinstance(await _check(lab), InUse)
 
 
-async def test_no_request_goes_to_the_tenant_for_node_addresses() -> None:
+async def test_node_addresses_are_in_use_until_their_cluster_is_gone_without_asking_the_tenant() -> (  # noqa: E501
+    None
+):
     lab, tenant = _lab()
-    assert "until TenantCluster team/a is gone" in _why(await _ask(lab, kind="nodes"))
+    assert "until TenantCluster team/a is gone" in _get_reason(await _check(lab, kind="nodes"))
     assert tenant.requests == []
 
 
-async def test_released_when_a_live_read_shows_no_cluster() -> None:
+async def test_released_when_a_live_read_shows_that_the_cluster_does_not_exist() -> None:
     lab, _ = _lab()
     lab.hold("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
-    assert isinstance(await _ask(lab, tenant="team/other"), Released)
+    assert isinstance(await _check(lab, tenant="team/other"), Released)
     assert lab.server.count(verb="get", plural="tenantclusters") == 1
 
 
-async def test_a_cluster_kind_that_is_not_served_proves_nothing() -> None:
+async def test_a_404_for_the_kind_of_clusters_does_not_release_the_range() -> None:
     lab, _ = _lab()
     lab.server.add("ipallocations", make.allocation("x", tenant="team/other", held_range=HELD))
     lab.server.delete("ipallocations", "x")
@@ -180,52 +193,54 @@ async def test_a_cluster_kind_that_is_not_served_proves_nothing() -> None:
     assert lab.server.has("ipallocations", "x")
 
 
-async def test_when_another_cluster_has_the_name_now_its_tenant_is_asked() -> None:
+async def test_a_range_of_an_earlier_cluster_of_the_name_is_in_use_while_the_tenant_shows_it() -> (
+    None
+):
     lab, tenant = _lab(annotations={})
     stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
-    assert isinstance(await _ask(lab, annotations=stamp), Released)
-    _service(tenant, "10.40.0.3")
-    assert isinstance(await _ask(lab, annotations=stamp), InUse)
+    assert isinstance(await _check(lab, annotations=stamp), Released)
+    _add_service(tenant, "10.40.0.3")
+    assert isinstance(await _check(lab, annotations=stamp), InUse)
 
 
 async def test_released_with_the_annotation_release_anyway() -> None:
     lab, tenant = _lab(annotations=BEGUN | {names.ANNOTATION_RELEASE_ANYWAY: ""})
     tenant.fail(NoAnswer("timed out"), times=9)
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check(lab), Released)
 
 
 class TestOfAClusterThatIsBeingDeleted:
-    """A cluster counts as torn down when any of these holds."""
+    """Its ranges are released without asking the tenant if the cluster counts as torn down."""
 
     async def test_released_when_nothing_was_ever_projected(self) -> None:
         lab, _ = _lab(annotations={}, deletionTimestamp=DELETED)
-        assert isinstance(await _ask(lab), Released)
+        assert isinstance(await _check(lab), Released)
 
     async def test_released_when_its_kubeconfig_secret_is_gone(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
-        assert isinstance(await _ask(lab), Released)
+        assert isinstance(await _check(lab), Released)
 
-    async def test_in_use_while_the_secret_may_not_be_read(self) -> None:
+    async def test_not_released_while_reading_the_secret_is_forbidden(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets", times=9)
         with pytest.raises(Forbidden):
-            await _ask(lab)
+            await _check(lab)
 
-    async def test_in_use_when_the_404_of_the_secret_came_from_a_proxy(self) -> None:
+    async def test_not_released_when_the_404_of_the_secret_came_from_a_proxy(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
         lab.server.fail(NotFound(404, "", "page not found"), plural="secrets", times=9)
         with pytest.raises(NotFound):
-            await _ask(lab)
+            await _check(lab)
 
     async def test_released_when_the_teardown_grace_has_passed(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         tenant.fail(NoAnswer("timed out"), times=99)
-        assert isinstance(await _ask(lab), InUse)
+        assert isinstance(await _check(lab), InUse)
         await lab.clock.advance(599)
-        assert isinstance(await _ask(lab), InUse)
+        assert isinstance(await _check(lab), InUse)
         await lab.clock.advance(1)
-        assert isinstance(await _ask(lab), Released)
+        assert isinstance(await _check(lab), Released)
         kind, reason, message = lab.recorded.events[-1]
         assert (kind, reason) == ("Warning", "TeardownGracePassed")
         assert message.startswith("Releasing team-a-lb without confirmation: the tenant")
@@ -233,10 +248,10 @@ class TestOfAClusterThatIsBeingDeleted:
     async def test_the_grace_stays_over_if_the_write_of_the_release_fails(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         tenant.fail(NoAnswer("timed out"), times=99)
-        assert isinstance(await _ask(lab), InUse)
+        assert isinstance(await _check(lab), InUse)
         await lab.clock.advance(600)
-        assert isinstance(await _ask(lab), Released)
-        assert isinstance(await _ask(lab), Released)
+        assert isinstance(await _check(lab), Released)
+        assert isinstance(await _check(lab), Released)
 
     async def test_the_grace_counts_from_the_first_failed_attempt_not_from_the_deletion(
         self,
@@ -244,36 +259,36 @@ class TestOfAClusterThatIsBeingDeleted:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         await lab.clock.advance(10_000)  # no controller ran in that time
         tenant.fail(NoAnswer("timed out"), times=1)
-        assert isinstance(await _ask(lab), InUse)
+        assert isinstance(await _check(lab), InUse)
 
-    async def test_where_no_shortcut_applies_the_tenant_is_read(self) -> None:
+    async def test_in_use_while_the_pool_of_a_reachable_tenant_has_the_range(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
-        _pool(tenant, "10.40.0.0-10.40.0.7")
-        assert isinstance(await _ask(lab), InUse)
+        _add_pool(tenant, "10.40.0.0-10.40.0.7")
+        assert isinstance(await _check(lab), InUse)
 
 
 class TestOfAClusterThatIsNotBeingDeleted:
-    """It keeps its ranges through all of these."""
+    """Its ranges stay in use where those of a deleted cluster would be released."""
 
-    async def test_released_when_nothing_was_projected_and_there_is_no_secret(self) -> None:
+    async def test_in_use_even_if_nothing_was_projected_and_there_is_no_secret(self) -> None:
         lab, _ = _lab(annotations={})
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
-        assert "kubeconfig" in _why(await _ask(lab))
+        assert "kubeconfig" in _get_reason(await _check(lab))
 
     async def test_in_use_however_long_the_tenant_does_not_answer(self) -> None:
         lab, tenant = _lab()
         tenant.fail(NoAnswer("timed out"), times=99)
         await lab.clock.advance(10_000)
-        assert isinstance(await _ask(lab), InUse)
+        assert isinstance(await _check(lab), InUse)
 
 
-async def test_an_allocation_deleted_by_hand_leaves_the_tenant_first() -> None:
+async def test_the_range_of_a_deleted_allocation_is_removed_from_the_tenant_first() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
     tenant = lab.tenant_server("a")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     lab.gate.real = lab.tenant_gate
     lab.server.delete("ipallocations", "team-a-lb")
     assert await lab.allocation("team-a-lb") == Blocked("WaitingForTenant", 5.0)
@@ -283,7 +298,7 @@ async def test_an_allocation_deleted_by_hand_leaves_the_tenant_first() -> None:
     assert not lab.server.has("ipallocations", "team-a-lb")
 
 
-async def test_a_range_is_not_withdrawn_while_another_replica_is_about_to_project_it(
+async def test_in_use_while_a_pass_over_the_cluster_is_writing_the_range_to_the_tenant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab()
@@ -294,16 +309,16 @@ async def test_a_range_is_not_withdrawn_while_another_replica_is_about_to_projec
     tenant = lab.tenant_server("a")
     request, arrived = tenant.request, anyio.Event()
 
-    async def slow(method: str, path: str, **rest: Any) -> bytes:
+    async def request_slowly(method: str, path: str, **rest: Any) -> bytes:
         if method == "POST":
             arrived.set()
             await lab.clock.sleep(1)
         return await request(method, path, **rest)
 
-    monkeypatch.setattr(tenant, "request", slow)
+    monkeypatch.setattr(tenant, "request", request_slowly)
     answers = []
 
-    async def ask() -> None:
+    async def check() -> None:
         allocation: Any = lab.caches["ipallocations"].get(make.key("team-a-lb"))
         answers.append(await lab.tenant_gate.check(allocation, allocation.metadata.revision))
 
@@ -311,25 +326,25 @@ async def test_a_range_is_not_withdrawn_while_another_replica_is_about_to_projec
         group.start_soon(lab.cluster)
         await arrived.wait()
         lab.server.delete("ipallocations", "team-a-lb")
-        group.start_soon(ask)
+        group.start_soon(check)
         await lab.clock.advance(1)
     assert isinstance(answers[0], InUse)
 
 
-async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
+async def test_a_service_that_keeps_its_address_causes_few_writes_while_the_range_waits() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
     tenant = lab.tenant_server("a")
-    await lab.rounds()
-    _service(tenant, "10.40.0.3")
+    await lab.run_until_at_rest()
+    _add_service(tenant, "10.40.0.3")
     second = make.allocation("team-a-lb-1", held_range=("10.40.0.64", "10.40.0.65"))
     lab.server.add("ipallocations", second)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     lab.server.delete("ipallocations", "team-a-lb")
     before = len(lab.server.history)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.server.has("ipallocations", "team-a-lb")
     assert len(lab.server.history) - before <= 6
     ready = lab.condition("ipallocations", "team-a-lb", "Ready")

@@ -1,4 +1,4 @@
-"""Which Services count as having lost an address of a range that shrink took out of the tenant."""
+"""Services that need a range back which was marked for release and taken out of the tenant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,19 +12,27 @@ from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import Offer
 from reconcilers.tenantcluster.record.gate import MOST_SERVICES, EarlierWaits
 from reconcilers.tenantcluster.release.lost_addresses import find_service_in_need
-from tests.reconcilers.tenantcluster.elastic.facts import KIND, load_balancer
+from tests.reconcilers.tenantcluster.elastic.facts import KIND, make_service
 
 FIRST, RANGE = "10.40.0.0-10.40.0.0", "10.40.0.8-10.40.0.9"
 MARK = "2026-01-01T00:00:00Z"
-FULL = load_balancer("served", "10.40.0.0")
+FULL = make_service("served", "10.40.0.0")
 
 
-async def _name_in_need(
+async def _find_name_in_need(
     earlier: EarlierWaits,
     *services: Service,
     mark: str = MARK,
     offered: Sequence[str] = (FIRST,),
 ) -> str | None:
+    """Return the name of the first Service that needs RANGE back; None if no Service does.
+
+    Args:
+        earlier: the Services that earlier checks have seen waiting.
+        services: the Services now.
+        mark: when the range was marked.
+        offered: the ranges in the tenant's pool.
+    """
     spans = [span for span in [parse_cidr_or_span(RANGE)] if span is not None]
     service_in_need = await find_service_in_need(
         services,
@@ -50,36 +58,36 @@ def _annotate(service: Service, annotations: Mapping[str, str]) -> Service:
 
 async def test_a_service_that_began_to_wait_since_the_first_check_needs_the_range() -> None:
     earlier = EarlierWaits()
-    assert await _name_in_need(earlier, FULL) is None
-    assert await _name_in_need(earlier, FULL, load_balancer("web")) == "web"
+    assert await _find_name_in_need(earlier, FULL) is None
+    assert await _find_name_in_need(earlier, FULL, make_service("web")) == "web"
 
 
 async def test_a_service_that_waited_at_the_first_check_does_not_keep_the_range() -> None:
     earlier = EarlierWaits()
     for _ in range(3):
-        assert await _name_in_need(earlier, FULL, load_balancer("web")) is None
+        assert await _find_name_in_need(earlier, FULL, make_service("web")) is None
 
 
 async def test_a_service_counts_once_for_each_mark() -> None:
     earlier = EarlierWaits()
-    assert await _name_in_need(earlier, FULL) is None
-    assert await _name_in_need(earlier, FULL, load_balancer("web")) == "web"
-    assert await _name_in_need(earlier, FULL, load_balancer("web"), mark="later") is None
-    assert await _name_in_need(earlier, FULL, load_balancer("web"), mark="later") is None
+    assert await _find_name_in_need(earlier, FULL) is None
+    assert await _find_name_in_need(earlier, FULL, make_service("web")) == "web"
+    assert await _find_name_in_need(earlier, FULL, make_service("web"), mark="later") is None
+    assert await _find_name_in_need(earlier, FULL, make_service("web"), mark="later") is None
 
 
-async def test_a_service_that_a_free_address_elsewhere_serves_does_not_need_the_range() -> None:
+async def test_a_service_does_not_need_the_range_if_another_range_has_a_free_address() -> None:
     earlier = EarlierWaits()
     offered = ("10.40.0.0-10.40.0.1",)
-    assert await _name_in_need(earlier, FULL, offered=offered) is None
-    assert await _name_in_need(earlier, FULL, load_balancer("web"), offered=offered) is None
+    assert await _find_name_in_need(earlier, FULL, offered=offered) is None
+    assert await _find_name_in_need(earlier, FULL, make_service("web"), offered=offered) is None
 
 
-async def test_free_addresses_of_the_range_itself_serve_nobody_while_it_is_taken_out() -> None:
+async def test_free_addresses_of_the_marked_range_itself_do_not_count_as_free() -> None:
     earlier = EarlierWaits()
     offered = (FIRST, RANGE)
-    assert await _name_in_need(earlier, FULL, offered=offered) is None
-    assert await _name_in_need(earlier, FULL, load_balancer("web"), offered=offered) == "web"
+    assert await _find_name_in_need(earlier, FULL, offered=offered) is None
+    assert await _find_name_in_need(earlier, FULL, make_service("web"), offered=offered) == "web"
 
 
 @pytest.mark.parametrize(
@@ -97,23 +105,23 @@ async def test_what_a_service_asks_for_decides_whether_it_needs_the_range(
     annotations: Mapping[str, str], name: str | None
 ) -> None:
     earlier = EarlierWaits()
-    assert await _name_in_need(earlier, FULL) is None
-    asking = _annotate(load_balancer("web"), annotations)
-    assert await _name_in_need(earlier, FULL, asking) == name
+    assert await _find_name_in_need(earlier, FULL) is None
+    asking = _annotate(make_service("web"), annotations)
+    assert await _find_name_in_need(earlier, FULL, asking) == name
 
 
 async def test_services_of_another_class_or_family_do_not_need_the_range() -> None:
     earlier = EarlierWaits()
-    assert await _name_in_need(earlier, FULL) is None
-    other_class = load_balancer("web", cls="other")
-    other_family = load_balancer("six")
+    assert await _find_name_in_need(earlier, FULL) is None
+    other_class = make_service("web", cls="other")
+    other_family = make_service("six")
     spec = structs.replace(other_family.spec, ipFamilies=("IPv6",))
     other_family = structs.replace(other_family, spec=spec)
-    assert await _name_in_need(earlier, FULL, other_class, other_family) is None
+    assert await _find_name_in_need(earlier, FULL, other_class, other_family) is None
 
 
-async def test_of_more_services_than_are_remembered_none_keeps_the_range() -> None:
+async def test_no_service_keeps_the_range_if_more_wait_than_are_remembered() -> None:
     earlier = EarlierWaits()
-    waiting = [load_balancer(f"web-{number}") for number in range(MOST_SERVICES + 1)]
-    assert await _name_in_need(earlier, *waiting) is None
-    assert await _name_in_need(earlier, *waiting, load_balancer("late")) is None
+    waiting = [make_service(f"web-{number}") for number in range(MOST_SERVICES + 1)]
+    assert await _find_name_in_need(earlier, *waiting) is None
+    assert await _find_name_in_need(earlier, *waiting, make_service("late")) is None

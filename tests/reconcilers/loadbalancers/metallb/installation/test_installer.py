@@ -98,7 +98,7 @@ def _read_condition(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str,
 async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     assert _read_condition(lab)[:2] == ("True", "Installed")
     deployment = tenant.see(*KEY, namespace="metallb-system")
@@ -110,7 +110,7 @@ async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None
 
 async def test_nothing_else_is_applied_before_the_kinds_are_established() -> None:
     lab, tenant = _lab()
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     assert tenant.all("deployments") == []
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
     _, reason, message = _read_condition(lab)
@@ -132,7 +132,7 @@ async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> N
             tenant.objects[key]["status"] = {"conditions": None}
 
     tenant.listeners.append(leave_unestablished)
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     assert _read_condition(lab)[:2] == ("False", "MetalLBInstalling")
     assert "to be established" in _read_condition(lab)[2]
 
@@ -151,7 +151,7 @@ async def test_metallb_that_is_there_in_part_is_completed() -> None:
             )
 
     tenant.listeners.append(complete)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert tenant.all("deployments")
     assert tenant.all("l2advertisements")
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
@@ -162,7 +162,7 @@ async def test_the_rest_is_applied_if_the_last_kind_is_established_after_metallb
     lab, tenant = _lab(BUNDLE + LAST_KIND)
     tenant.listeners.append(_establish(tenant))
     tenant.served = (*tenant.served, "servicebgpstatuses")  # this MetalLB counts addresses
-    await lab.rounds_of("a", 5)
+    await lab.run_rounds("a", 5)
     assert "servicel2statuses.metallb.io to be established" in _read_condition(lab)[2]
     assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
     assert not tenant.has(*KEY, namespace="metallb-system")
@@ -180,7 +180,7 @@ async def test_what_the_tenant_no_longer_refuses_is_applied_though_metallb_does_
     tenant.listeners.append(_establish(tenant))
     tenant.served = (*tenant.served, "servicebgpstatuses")
     tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=4, plural="deployments")
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     assert _read_condition(lab)[1] == "MetalLBInstallFailed"
     began = lab.clock.monotonic()
     while not tenant.has(*KEY, namespace="metallb-system"):
@@ -192,7 +192,7 @@ async def test_what_the_tenant_no_longer_refuses_is_applied_though_metallb_does_
 async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01") + LAST_KIND)
     await lab.clock.advance(3601)
     await lab.cluster()
@@ -212,7 +212,7 @@ async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation(
 async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     tenant.vanish(*KEY, namespace="metallb-system")
     tenant.served = (*tenant.served, "servicebgpstatuses")
     tenant.edit(
@@ -221,7 +221,7 @@ async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run
         {"status": {"availableIPv4": 0, "assignedIPv4": 0}},
         namespace="metallb-system",
     )
-    await lab.rounds_of("a", 12)
+    await lab.run_rounds("a", 12)
     assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
     await lab.clock.advance(3601)
     await lab.cluster()
@@ -231,7 +231,7 @@ async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run
 async def test_metallb_that_was_removed_and_installed_again_is_reported_as_installed() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     for plural in METALLB:
         for stored in tenant.all(plural):
             meta = stored["metadata"]
@@ -239,7 +239,7 @@ async def test_metallb_that_was_removed_and_installed_again_is_reported_as_insta
     tenant.vanish("customresourcedefinitions", "ipaddresspools.metallb.io", namespace="")
     tenant.vanish(*KEY, namespace="metallb-system")
     tenant.served = KINDS
-    await lab.rounds_of("a", 5)
+    await lab.run_rounds("a", 5)
     assert tenant.has(*KEY, namespace="metallb-system")
     assert _read_condition(lab)[:2] == ("True", "Installed")
 
@@ -248,7 +248,7 @@ async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() ->
     lab, tenant = _lab()
     lab.server.vanish("configmaps", "metallb")
     tenant.served = (*KINDS, "ipaddresspools")
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     _, _, message = _read_condition(lab, "LoadBalancerReady")
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
     assert "404" not in message
@@ -257,7 +257,7 @@ async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() ->
 async def test_an_applied_bundle_is_read_rarely_and_another_one_is_applied() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     lab.server.requests.clear()
     tenant.requests.clear()
     assert await lab.cluster() == Again(60.0)
@@ -273,7 +273,7 @@ async def test_an_applied_bundle_is_read_rarely_and_another_one_is_applied() -> 
 async def test_what_is_the_same_and_there_is_not_applied_again_and_what_is_gone_is() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     version = tenant.revision
     await lab.clock.advance(3601)
     await lab.cluster()
@@ -325,7 +325,7 @@ async def test_what_the_tenant_refuses_is_reported_by_name() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
     tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=99, plural="deployments")
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert _read_condition(lab)[1:] == (
         "MetalLBInstallFailed",
         "MetalLB cannot be installed: Deployment controller: 422 Invalid: spec is odd",
@@ -336,9 +336,9 @@ async def test_a_tenant_that_fails_affects_its_own_cluster_and_is_retried() -> N
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
     tenant.fail(ServerFailure(503, "", "starting"), plural="namespaces")
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     await lab.clock.advance(5)
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
@@ -346,7 +346,7 @@ async def test_where_another_controller_installs_we_do_not() -> None:
     lab, tenant = _lab()
     observed = {"managementPolicy": {"mode": "Observe"}}
     lab.server.add("tenantclusters", make.tenant(spec=observed))
-    await lab.rounds()
+    await lab.run_until_at_rest()
     assert tenant.history == []
 
 
@@ -358,7 +358,7 @@ def test_any_text_is_parsed_as_a_bundle_or_refused(content: str) -> None:
 
 async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() -> None:
     lab, tenant = _lab()
-    await lab.rounds_of("a", 3)
+    await lab.run_rounds("a", 3)
     applied = []
     for second in range(120):
         tenant.requests.clear()
