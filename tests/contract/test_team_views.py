@@ -21,7 +21,7 @@ from tests.contract.test_static_flow import HOME, Site, _cluster, site
 from tests.polling import until
 from tests.reconcilers.cli.commandline import run_beside
 from tests.reconcilers.cli.commands import start
-from tests.reconcilers.cli.test_ui import first_message
+from tests.reconcilers.cli.test_ui import read_first_message
 
 __all__ = ["site"]
 
@@ -38,7 +38,7 @@ async def test_the_live_page_of_a_namespace_shows_its_clusters_and_says_what_is_
     arguments = ("ui", f"--kubeconfig={team}", "-n", "team", "--listen=127.0.0.1:0")
     async with start(*arguments) as running:
         match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
-        message = await first_message(match[1], match[2])
+        message = await read_first_message(match[1], match[2])
         assert await running.stop(signal.SIGINT) == 0
     assert [tenant["name"] for tenant in message["tenants"]["set"].values()] == ["team/a"]
     assert message["order"] == []

@@ -1,4 +1,4 @@
-"""Runs the command line in this process, as a shell would, and keeps what it printed."""
+"""Running commands in this process, as a shell would, and the objects that tests give them."""
 
 import io
 import json
@@ -24,7 +24,7 @@ NAMESPACE = "butler-system"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left behind."""
+    """The result of a command: its exit code, standard output and standard error."""
 
     code: int
     out: str
@@ -32,27 +32,30 @@ class Outcome:
 
     @property
     def errors(self) -> list[str]:
-        return _sentences(self.err, "error: ")
+        """The lines of standard error that begin with `error: `, without that."""
+        return _select_lines(self.err, "error: ")
 
     @property
     def warnings(self) -> list[str]:
-        return _sentences(self.err, "warning: ")
+        """The lines of standard error that begin with `warning: `, without that."""
+        return _select_lines(self.err, "warning: ")
 
     @property
     def items(self) -> dict[str, dict[str, Any]]:
-        """The objects of a printed List, by `Kind/name`."""
-        whole = json.loads(self.out)
-        assert (whole["apiVersion"], whole["kind"]) == ("v1", "List")
-        return {f"{item['kind']}/{item['metadata']['name']}": item for item in whole["items"]}
+        """The objects of the List on standard output, by `Kind/name`."""
+        document = json.loads(self.out)
+        assert (document["apiVersion"], document["kind"]) == ("v1", "List")
+        return {f"{item['kind']}/{item['metadata']['name']}": item for item in document["items"]}
 
 
-def _sentences(content: str, kind: str) -> list[str]:
-    return [line.removeprefix(kind) for line in content.splitlines() if line.startswith(kind)]
+def _select_lines(content: str, prefix: str) -> list[str]:
+    """Return the lines that begin with a prefix, without the prefix."""
+    return [line.removeprefix(prefix) for line in content.splitlines() if line.startswith(prefix)]
 
 
 @contextmanager
-def logging_kept() -> Iterator[None]:
-    """Take back what a command changes of this process's logging."""
+def preserve_logging() -> Iterator[None]:
+    """Restore this process's logging at the end, as commands configure it."""
     before, root = structlog.get_config(), logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:
@@ -64,11 +67,17 @@ def logging_kept() -> Iterator[None]:
 
 
 def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam") -> Outcome:
-    """Run a command; every way out of it is an exit code."""
+    """Run a command in this process; it must end with an exit code.
+
+    Args:
+        arguments: of the command line.
+        stdin: the content of standard input.
+        program: the name under which the program is called.
+    """
     code: object = None
     out, err = io.StringIO(), io.StringIO()
     with (
-        logging_kept(),
+        preserve_logging(),
         redirect_stdout(out),
         redirect_stderr(err),
         patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
@@ -83,23 +92,23 @@ def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam"
 
 
 async def run_beside(*arguments: str | Path) -> Outcome:
-    """Run a command in a thread, beside this event loop and the server that it may run."""
+    """Run a command in a thread, so that servers in this event loop can answer it."""
     return await anyio.to_thread.run_sync(partial(run, *arguments))
 
 
 def plan(*objects: Mapping[str, Any], options: Sequence[str] = ()) -> Outcome:
-    """Plan objects given as values; the outcome is JSON."""
+    """Run `plan -o json` on objects, which are passed on standard input."""
     manifests = written_yaml(objects)
     return run("plan", "-f", "-", "-o", "json", *options, stdin=manifests.encode())
 
 
 def plan_text(content: str, *options: str) -> Outcome:
-    """Plan manifests given as text; the outcome is a table unless `options` say otherwise."""
+    """Run `plan` on manifests as text; without `-o` among the options it prints a table."""
     return run("plan", "-f", "-", *options, stdin=content.encode())
 
 
-def thing(kind: str, name: str, spec: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return an object of ours; `more` is metadata, or `status`."""
+def make_object(kind: str, name: str, spec: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return an object of our API group; `more` is further metadata, and its `status`."""
     status = more.pop("status", None)
     body: dict[str, Any] = {
         "apiVersion": API,
@@ -111,22 +120,34 @@ def thing(kind: str, name: str, spec: Mapping[str, Any], **more: Any) -> dict[st
 
 
 def pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> dict[str, Any]:
-    """Return a NetworkPool; `tenant`, `reserved` and `edges` go into its spec.
+    """Return a NetworkPool.
 
-    It confirms that it hands out network and broadcast addresses unless `edges` says otherwise.
+    Args:
+        name: its name.
+        cidr: its spec.cidr.
+        more: further metadata; `tenant` is its spec.tenantAllocation, `reserved` the CIDRs of
+            spec.reserved, `edges` its spec.excludeNetworkAndBroadcast, which is False by default.
     """
     spec: dict[str, Any] = {"cidr": cidr, "excludeNetworkAndBroadcast": more.pop("edges", False)}
     if "tenant" in more:
         spec["tenantAllocation"] = more.pop("tenant")
     if "reserved" in more:
         spec["reserved"] = [{"cidr": cidr} for cidr in more.pop("reserved")]
-    return thing("NetworkPool", name, spec, **more)
+    return make_object("NetworkPool", name, spec, **more)
 
 
 def allocation(
     name: str, count: int | None = None, of: str = "lab", **more: Any
 ) -> dict[str, Any]:
-    """Return an IPAllocation; `kind`, `pin` and `tenant` go into its spec."""
+    """Return an IPAllocation.
+
+    Args:
+        name: its name.
+        count: its spec.count; None to leave it out.
+        of: the name of its pool.
+        more: further metadata; `kind` is its spec.type, `pin` the ends of its pinned range,
+            `tenant` the namespace/name of its TenantCluster.
+    """
     namespace, _, tenant = more.pop("tenant", "others/one").partition("/")
     spec: dict[str, Any] = {
         "poolRef": {"name": of},
@@ -138,34 +159,46 @@ def allocation(
     if "pin" in more:
         start, end = more.pop("pin")
         spec["pinnedRange"] = {"startAddress": start, "endAddress": end}
-    return thing("IPAllocation", name, spec, **more)
+    return make_object("IPAllocation", name, spec, **more)
 
 
-def holding(start: str, end: str, phase: str = "Allocated") -> dict[str, Any]:
-    """Return the status of an allocation that holds a range."""
+def make_held_status(start: str, end: str, phase: str = "Allocated") -> dict[str, Any]:
+    """Return the status of an allocation that holds the range from `start` to `end`."""
     return {"phase": phase, "startAddress": start, "endAddress": end}
 
 
 def provider(name: str, *pools: str, **network: Any) -> dict[str, Any]:
-    """Return a ProviderConfig that draws from `pools`, first choice first."""
-    refs = [{"name": pool, "priority": at} for at, pool in enumerate(pools)]
+    """Return a ProviderConfig with these pools, by descending preference.
+
+    Args:
+        name: its name.
+        pools: names of NetworkPools.
+        network: further fields of its spec.network.
+    """
+    refs = [{"name": pool, "priority": number} for number, pool in enumerate(pools)]
     spec = {"provider": "local", "network": {"mode": "ipam", "poolRefs": refs, **network}}
-    return thing("ProviderConfig", name, spec)
+    return make_object("ProviderConfig", name, spec)
 
 
 def cluster(name: str = "app", of: str | None = "prov", **more: Any) -> dict[str, Any]:
-    """Return a TenantCluster in namespace team; `networking` and `addons` go into its spec."""
+    """Return a TenantCluster in namespace team.
+
+    Args:
+        name: its name.
+        of: the name of its ProviderConfig; None to name none.
+        more: further metadata; `networking` and `addons` are fields of its spec.
+    """
     spec: dict[str, Any] = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
     if of is not None:
         spec["providerConfigRef"] = {"name": of}
     for field in ("networking", "addons"):
         if field in more:
             spec[field] = more.pop(field)
-    return thing("TenantCluster", name, spec, **({"namespace": "team"} | more))
+    return make_object("TenantCluster", name, spec, **({"namespace": "team"} | more))
 
 
-def ready(body: Mapping[str, Any], condition: str = "Ready") -> dict[str, Any]:
-    """Return a condition of an object."""
+def find_condition(body: Mapping[str, Any], condition: str = "Ready") -> dict[str, Any]:
+    """Return the condition of a type in the status of an object."""
     conditions = [
         candidate for candidate in body["status"]["conditions"] if candidate["type"] == condition
     ]

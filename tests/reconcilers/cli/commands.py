@@ -1,4 +1,4 @@
-"""Running `butler-ipam` as people do, in a process of its own, and the real kubectl beside it."""
+"""Running `butler-ipam` as users do, in a process of its own, and the real kubectl beside it."""
 
 import json
 import os
@@ -26,7 +26,11 @@ _FROM_OUTSIDE = ("KUBECONFIG", "USE_EXISTING_CLUSTER")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment without what would lead a command elsewhere."""
+    """Return this process's environment without variables that name clusters or set our flags.
+
+    Args:
+        more: further variables.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -51,13 +55,13 @@ async def call(
     program: Callable[..., list[str]] = butler_ipam,
     **variables: str,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `butler-ipam` to its end, which has to come within `seconds`.
+    """Run `butler-ipam` to its end; raise TimeoutError if it does not end in time.
 
     Args:
         arguments: of the program.
-        seconds: of real time.
+        seconds: how long it may run, in real time.
         program: returns the command line.
-        variables: of its environment, in addition.
+        variables: further variables of its environment.
     """
     with anyio.fail_after(seconds):
         return await anyio.run_process(
@@ -67,9 +71,10 @@ async def call(
 
 @dataclass
 class Running:
-    """A `butler-ipam` that runs.
+    """A running `butler-ipam`.
 
     Args:
+        process: its process.
         printed: its standard output so far.
         complained: its standard error so far.
     """
@@ -80,7 +85,7 @@ class Running:
     _moved: anyio.Event = field(default_factory=anyio.Event)
 
     async def until(self, pattern: str) -> re.Match[str]:
-        """Return the first match in all it has written, as soon as there is one."""
+        """Wait until its output so far matches a pattern, and return the first match."""
         with anyio.fail_after(SECONDS):
             while True:
                 moved = self._moved
@@ -91,7 +96,7 @@ class Running:
                 await moved.wait()
 
     async def stop(self, number: int = signal.SIGINT) -> int:
-        """Send a signal, wait for the end, return the exit code."""
+        """Send a signal, wait for the end of the process, and return its exit code."""
         self.process.send_signal(signal.Signals(number))
         with anyio.fail_after(SECONDS):
             return await self.process.wait()
@@ -118,12 +123,12 @@ class Running:
 async def start(
     *arguments: str, program: Callable[..., list[str]] = butler_ipam, **variables: str
 ) -> AsyncIterator[Running]:
-    """Run `butler-ipam` for the time of the context; it is killed if it outlives it.
+    """Run `butler-ipam` during the context; kill it at the end of the context if it still runs.
 
     Args:
         arguments: of the program.
         program: returns the command line.
-        variables: of its environment, in addition.
+        variables: further variables of its environment.
     """
     process = await anyio.open_process(
         program(*arguments),
@@ -147,15 +152,15 @@ async def start(
 
 @lru_cache(maxsize=1)
 def _kubectl() -> tuple[str, str]:
-    """Return the path of a usable kubectl, or empty and why there is none."""
+    """Return the path of a usable kubectl and "", or "" and why there is none."""
     path = shutil.which("kubectl")
     if path is None:
         return "", "there is no kubectl on the PATH"
-    asked = subprocess.run(
+    done = subprocess.run(
         [path, "version", "--client", "-o", "json"], capture_output=True, check=False
     )
     try:
-        version = json.loads(asked.stdout)["clientVersion"]
+        version = json.loads(done.stdout)["clientVersion"]
         version_numbers = (int(version["major"]), int(re.sub(r"\D", "", version["minor"])))
     except (ValueError, KeyError):
         return "", f"{path} does not tell its version"
@@ -168,11 +173,11 @@ def _kubectl() -> tuple[str, str]:
 
 
 class Kubectl:
-    """The real kubectl on one kubeconfig.
+    """The real kubectl with one kubeconfig; the test is skipped if kubectl is not installed.
 
     Args:
-        kubeconfig: what it is to use.
-        cache: a folder for what it learns of servers.
+        kubeconfig: the file.
+        cache: a folder for its cache of discovery.
     """
 
     def __init__(self, kubeconfig: Path, cache: Path) -> None:
@@ -184,7 +189,7 @@ class Kubectl:
     async def run(
         self, *arguments: str, stdin: str = "", check: bool = True
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run it; fail if it does, unless `check` is False."""
+        """Run kubectl; unless `check` is False, fail the test if its exit code is not 0."""
         with anyio.fail_after(SECONDS):
             done = await anyio.run_process(
                 [*self._command, *arguments],
@@ -196,7 +201,7 @@ class Kubectl:
         return done
 
     async def text(self, *arguments: str, stdin: str = "") -> str:
-        """Return the output of the program."""
+        """Run kubectl and return its standard output."""
         return (await self.run(*arguments, stdin=stdin)).stdout.decode()
 
     async def apply(self, *manifests: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`butler-ipam apiserver`: a Kubernetes API for kubectl, alone."""
+"""`butler-ipam apiserver`: an API server for kubectl, without controllers."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from tests.reconcilers.cli.commands import Kubectl, call, find_installed_command
 READY = "Ctrl-C ends it"
 
 
-async def test_kubectl_works_with_what_it_writes(tmp_path: Path) -> None:
+async def test_kubectl_works_with_the_kubeconfig_that_it_writes(tmp_path: Path) -> None:
     config = tmp_path / "out" / "config"
     kubectl = Kubectl(config, tmp_path)
     arguments = ("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}")
@@ -27,7 +27,7 @@ async def test_kubectl_works_with_what_it_writes(tmp_path: Path) -> None:
     assert "Traceback" not in server.complained
 
 
-async def test_objects_are_kept_where_data_says(tmp_path: Path) -> None:
+async def test_objects_in_the_data_folder_survive_a_killed_server(tmp_path: Path) -> None:
     data, config = tmp_path / "data", tmp_path / "config"
     kubectl = Kubectl(config, tmp_path)
     arguments = ("apiserver", "--listen=127.0.0.1:0", f"--data={data}", f"--kubeconfig={config}")
@@ -42,7 +42,7 @@ async def test_objects_are_kept_where_data_says(tmp_path: Path) -> None:
     assert kept["data"] == {"a": "b"}
 
 
-async def test_no_controllers_run_with_it(tmp_path: Path) -> None:
+async def test_a_deleted_namespace_stays_as_no_controllers_run(tmp_path: Path) -> None:
     config = tmp_path / "config"
     kubectl = Kubectl(config, tmp_path)
     async with start("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
@@ -53,7 +53,7 @@ async def test_no_controllers_run_with_it(tmp_path: Path) -> None:
     assert namespace["status"]["phase"] == "Terminating"
 
 
-async def test_tokens_of_a_file_let_users_in(tmp_path: Path) -> None:
+async def test_users_of_a_token_file_get_the_rights_of_their_groups(tmp_path: Path) -> None:
     config, tokens = tmp_path / "config", tmp_path / "tokens.csv"
     tokens.write_text('secret-one,ada,1,"system:masters"\nsecret-two,bob,2\n')
     kubectl = Kubectl(config, tmp_path)
@@ -63,15 +63,16 @@ async def test_tokens_of_a_file_let_users_in(tmp_path: Path) -> None:
         content = config.read_text()
         user = config.with_name("user")
         for token, name, allowed in (("secret-one", "ada", True), ("secret-two", "bob", False)):
-            user.write_text(_with_token(content, token))
-            asked = await Kubectl(user, tmp_path).run("get", "secrets", check=False)
-            assert (asked.returncode == 0) is allowed, asked.stderr.decode()
+            user.write_text(_replace_token(content, token))
+            done = await Kubectl(user, tmp_path).run("get", "secrets", check=False)
+            assert (done.returncode == 0) is allowed, done.stderr.decode()
             if not allowed:
-                assert f'User "{name}" cannot list' in asked.stderr.decode()
+                assert f'User "{name}" cannot list' in done.stderr.decode()
         assert await kubectl.text("get", "--raw", "/readyz") == "ok"
 
 
-def _with_token(kubeconfig: str, token: str) -> str:
+def _replace_token(kubeconfig: str, token: str) -> str:
+    """Return a kubeconfig with another token."""
     lines = kubeconfig.splitlines()
     return "\n".join(
         f"{line.partition('token:')[0]}token: {token}" if "token:" in line else line
@@ -89,14 +90,16 @@ def _with_token(kubeconfig: str, token: str) -> str:
         (["--listen=127.0.0.1:0", "--data=/proc/nowhere"], "/proc/nowhere"),
     ],
 )
-async def test_a_wrong_argument_gets_one_sentence(arguments: list[str], complaint: str) -> None:
+async def test_a_wrong_argument_is_rejected_without_a_traceback(
+    arguments: list[str], complaint: str
+) -> None:
     done = await call("apiserver", *arguments)
     assert done.returncode in {1, 2}
     assert complaint in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
 
 
-async def test_a_line_of_a_token_file_that_is_wrong_is_named(tmp_path: Path) -> None:
+async def test_an_error_about_a_token_file_names_the_wrong_line(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.csv"
     tokens.write_text("secret,ada,1\nsecret-two\n")
     done = await call("apiserver", "--listen=127.0.0.1:0", f"--token-auth-file={tokens}")
@@ -113,7 +116,7 @@ async def test_a_kubeconfig_that_others_wrote_is_not_overwritten(tmp_path: Path)
     assert config.read_text() == "apiVersion: v1\nkind: Config\n"
 
 
-async def test_a_port_in_use_gets_one_sentence(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_without_a_traceback(tmp_path: Path) -> None:
     config = tmp_path / "config"
     async with start("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
         url = (await server.until(r"https://(127\.0\.0\.1:\d+)")).group(1)
@@ -123,7 +126,7 @@ async def test_a_port_in_use_gets_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr.decode()
 
 
-async def test_of_a_file_that_others_wrote_only_the_beginning_is_read() -> None:
+async def test_an_endless_file_as_kubeconfig_is_not_read_to_its_end() -> None:
     done = await call("apiserver", "--listen=127.0.0.1:0", "--kubeconfig=/dev/zero")
     assert done.returncode == 1
     assert "/dev/zero exists and was not written by butler-ipam" in done.stderr.decode()

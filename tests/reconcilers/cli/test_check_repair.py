@@ -1,4 +1,4 @@
-"""`check --repair` on a server: what was reviewed is mended, what has moved on is left alone."""
+"""`check --repair` on a server: it does what a reviewed report says, unless the object changed."""
 
 import base64
 import json
@@ -21,31 +21,35 @@ from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.reconcilers.cli.commandline import run_beside
 
-HOME = names.DEFAULT_NAMESPACE
+NAMESPACE = names.DEFAULT_NAMESPACE
 METALLB = "metallb-system"
 
 
 def encode(data: bytes) -> str:
+    """Return data in base64, as in a Secret."""
     return base64.b64encode(data).decode()
 
 
 @asynccontextmanager
-async def site(folder: Path) -> AsyncIterator[tuple[ApiServer, str]]:
-    """Start a server with one pool; give it, and the flag that leads there."""
+async def run_cluster(folder: Path) -> AsyncIterator[tuple[ApiServer, str]]:
+    """Run an API server with pool `lab`; yield it, and the flag with its kubeconfig."""
     async with run_api_server("management", crds()) as server:
-        await make_namespaces(server.transport, [HOME])
+        await make_namespaces(server.transport, [NAMESPACE])
         await Client(server.transport).create(
-            NETWORK_POOL, HOME, {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
+            NETWORK_POOL,
+            NAMESPACE,
+            {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}},
         )
         path = anyio.Path(folder / "kubeconfig")
         await path.write_text(server.kubeconfig)
         yield server, f"--kubeconfig={path}"
 
 
-async def allocate(server: ApiServer, name: str, **metadata: Any) -> None:
+async def create_allocation(server: ApiServer, name: str, **metadata: Any) -> None:
+    """Create an IPAllocation without a range, for a TenantCluster that does not exist."""
     await Client(server.transport).create(
         IP_ALLOCATION,
-        HOME,
+        NAMESPACE,
         {
             "metadata": {"name": name, **metadata},
             "spec": {
@@ -58,27 +62,28 @@ async def allocate(server: ApiServer, name: str, **metadata: Any) -> None:
     )
 
 
-async def review(kubeconfig: str, place: Path) -> dict[str, dict[str, Any]]:
-    """Make a report and return its findings by kind and name; the file is at `place`."""
+async def write_report(kubeconfig: str, path: Path) -> dict[str, dict[str, Any]]:
+    """Write the report of `check` to a file; return its findings by "kind name"."""
     outcome = await run_beside("check", kubeconfig, "-o", "json")
-    await anyio.Path(place).write_text(outcome.out)
+    await anyio.Path(path).write_text(outcome.out)
     report = json.loads(outcome.out)
     return {f"{f['kind']} {f['subject']['name']}": f for f in report["findings"]}
 
 
 async def exists(server: ApiServer, name: str) -> bool:
+    """Return whether an IPAllocation exists."""
     try:
-        await Client(server.transport).get(IP_ALLOCATION, Key(HOME, name))
+        await Client(server.transport).get(IP_ALLOCATION, Key(NAMESPACE, name))
     except NotFound:
         return False
     return True
 
 
 async def test_a_reviewed_report_is_carried_out(tmp_path: Path) -> None:
-    async with site(tmp_path) as (server, kubeconfig):
-        await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+    async with run_cluster(tmp_path) as (server, kubeconfig):
+        await create_allocation(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
-        assert set(await review(kubeconfig, report)) == {"Orphan left"}
+        assert set(await write_report(kubeconfig, report)) == {"Orphan left"}
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         printed = done.err
         assert "IPAllocation butler-system/left: deleted" in printed
@@ -87,24 +92,26 @@ async def test_a_reviewed_report_is_carried_out(tmp_path: Path) -> None:
         assert (again.code, again.out) == (0, "nothing is wrong\n")
 
 
-async def test_what_reviewers_set_to_none_is_left_alone(tmp_path: Path) -> None:
-    async with site(tmp_path) as (server, kubeconfig):
-        await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+async def test_a_finding_whose_action_a_reviewer_sets_to_none_is_not_repaired(
+    tmp_path: Path,
+) -> None:
+    async with run_cluster(tmp_path) as (server, kubeconfig):
+        await create_allocation(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
-        await review(kubeconfig, report)
+        await write_report(kubeconfig, report)
         report.write_text(report.read_text().replace('"action": "delete"', '"action": "none"'))
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         assert done.code == 0
         assert await exists(server, "left")
 
 
-async def test_an_object_that_changed_since_the_review_is_left_alone(tmp_path: Path) -> None:
-    async with site(tmp_path) as (server, kubeconfig):
-        await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+async def test_an_object_that_changed_since_the_report_is_not_repaired(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as (server, kubeconfig):
+        await create_allocation(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
-        await review(kubeconfig, report)
+        await write_report(kubeconfig, report)
         client = Client(server.transport)
-        allocation = await client.get(IP_ALLOCATION, Key(HOME, "left"))
+        allocation = await client.get(IP_ALLOCATION, Key(NAMESPACE, "left"))
         note = {"metadata": {"annotations": {"note": "do not touch"}}}
         await client.patch(IP_ALLOCATION, Version.from_object(allocation), note)
         done = await run_beside("check", kubeconfig, "--repair", str(report))
@@ -113,11 +120,11 @@ async def test_an_object_that_changed_since_the_review_is_left_alone(tmp_path: P
         assert await exists(server, "left")
 
 
-async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(tmp_path: Path) -> None:
-    async with site(tmp_path) as (server, kubeconfig):
-        await allocate(server, "fine")
+async def test_an_action_that_a_finding_does_not_offer_is_rejected(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as (server, kubeconfig):
+        await create_allocation(server, "fine")
         report = tmp_path / "report.json"
-        assert set(await review(kubeconfig, report)) == {"LabelDrift fine"}
+        assert set(await write_report(kubeconfig, report)) == {"LabelDrift fine"}
         report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         assert done.code == 1
@@ -125,20 +132,22 @@ async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(tmp_path: P
         assert await exists(server, "fine")
 
 
-async def test_questions_are_answered_by_a_cluster(tmp_path: Path) -> None:
-    async with site(tmp_path) as (server, kubeconfig):
-        await allocate(server, "waits")
+async def test_pools_whois_and_tenants_read_the_objects_of_a_cluster(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as (server, kubeconfig):
+        await create_allocation(server, "waits")
         pools = await run_beside("pools", kubeconfig, "-o", "json")
         [document] = json.loads(pools.out)["items"]
         [family] = document["families"]
         assert (family["total"], family["allocated"], document["waiting"]) == (256, 0, 1)
-        asked = await run_beside("whois", kubeconfig, "10.40.0.1")
-        assert "butler-system/lab  free" in asked.out
+        holders = await run_beside("whois", kubeconfig, "10.40.0.1")
+        assert "butler-system/lab  free" in holders.out
         tenants = (await run_beside("tenants", kubeconfig)).out
         assert tenants.splitlines()[1].split()[:3] == ["team", "gone", "-"]
 
 
-async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) -> None:
+async def test_the_error_about_a_cluster_without_our_crds_says_how_to_install_them(
+    tmp_path: Path,
+) -> None:
     async with run_api_server("bare", []) as bare:
         path = tmp_path / "kubeconfig"
         path.write_text(bare.kubeconfig)
@@ -148,18 +157,22 @@ async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) 
 
 
 @asynccontextmanager
-async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
-    """Start a server that is its own tenant, with MetalLB's kinds; a cluster holds one range."""
+async def run_own_tenant(folder: Path) -> AsyncIterator[tuple[Client, str]]:
+    """Run an API server that is its own tenant, with MetalLB's kinds; its cluster holds a range.
+
+    Yields:
+        a client of the server, and the flag with its kubeconfig.
+    """
     async with run_api_server("management", [*crds(), *metallb_crds()]) as server:
-        await make_namespaces(server.transport, [HOME, "team", METALLB])
+        await make_namespaces(server.transport, [NAMESPACE, "team", METALLB])
         client = Client(server.transport)
         pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
-        await client.create(NETWORK_POOL, HOME, pool)
+        await client.create(NETWORK_POOL, NAMESPACE, pool)
         spec = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}}
         await client.create(TENANT_CLUSTER, "team", {"metadata": {"name": "a"}, "spec": spec})
         allocation = await client.create(
             IP_ALLOCATION,
-            HOME,
+            NAMESPACE,
             {
                 "metadata": {"name": "team-a-lb"},
                 "spec": {
@@ -182,8 +195,8 @@ async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
         yield client, f"--kubeconfig={path}"
 
 
-async def drift(kubeconfig: str) -> tuple[int, list[str]]:
-    """Return the exit code of a strict check, and what it has against tenants."""
+async def list_drift(kubeconfig: str) -> tuple[int, list[str]]:
+    """Run `check --tenants --strict`; return its exit code and the sentences of TenantDrift."""
     done = await run_beside("check", kubeconfig, "--tenants", "--strict", "-o", "json")
     findings = json.loads(done.out)["findings"]
     return done.code, [
@@ -191,30 +204,30 @@ async def drift(kubeconfig: str) -> tuple[int, list[str]]:
     ]
 
 
-async def test_a_tenant_that_does_not_answer_is_reported_and_so_is_what_differs_in_it(
+async def test_check_reports_a_tenant_without_a_kubeconfig_and_each_drift_of_its_pool(
     tmp_path: Path,
 ) -> None:
-    async with tenant_of(tmp_path) as (client, kubeconfig):
-        _, [sentence] = await drift(kubeconfig)
+    async with run_own_tenant(tmp_path) as (client, kubeconfig):
+        _, [sentence] = await list_drift(kubeconfig)
         assert sentence.startswith("could not be asked: ")
         secret = {
             "metadata": {"name": "a-admin-kubeconfig"},
             "data": {"admin.conf": encode((tmp_path / "kubeconfig").read_bytes())},
         }
         await client.create(SECRET, "team", secret)
-        code, [sentence] = await drift(kubeconfig)
+        code, [sentence] = await list_drift(kubeconfig)
         assert code == 1
         assert "holds nothing, and should hold 10.40.0.0-10.40.0.1" in sentence
         spec = {"addresses": ["10.40.0.0-10.40.0.1"]}
         pool = {"metadata": {"name": "default-pool"}, "spec": spec}
         await client.create(IP_ADDRESS_POOL, METALLB, pool)
-        assert (await drift(kubeconfig))[1] == []
+        assert (await list_drift(kubeconfig))[1] == []
 
         # Its allocation is lost, as after a restore, and the tenant still holds the range.
         cluster = await client.get(TENANT_CLUSTER, Key("team", "a"))
         begun = {"metadata": {"annotations": {names.ANNOTATION_PROJECTION_BEGUN: "then"}}}
         await client.patch(TENANT_CLUSTER, Version.from_object(cluster), begun)
-        lost = await client.get(IP_ALLOCATION, Key(HOME, "team-a-lb"))
+        lost = await client.get(IP_ALLOCATION, Key(NAMESPACE, "team-a-lb"))
         await client.delete(IP_ALLOCATION, Version.from_object(lost))
-        [sentence] = (await drift(kubeconfig))[1]
+        [sentence] = (await list_drift(kubeconfig))[1]
         assert "holds 10.40.0.0-10.40.0.1, and should hold nothing" in sentence

@@ -1,4 +1,4 @@
-"""What the commands say of Cluster API's pools, claims and IPAddresses, on saved objects."""
+"""Commands on saved pools, claims and IPAddresses of Cluster API."""
 
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,15 @@ BORN = "2026-01-01T00:00:00Z"
 
 
 def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any) -> Any:
+    """Return an object in namespace b, of Cluster API's IPAM group or of ours by its kind.
+
+    Args:
+        kind: a kind that begins with Global has no namespace.
+        name: its name.
+        spec: its spec.
+        version: its API version, if it is of Cluster API.
+        more: further fields; `metadata` is merged.
+    """
     group = OURS if kind in {"NetworkPool", "IPAllocation"} else IPAM
     version = "v1alpha1" if group == OURS else version
     meta = {"name": name, "creationTimestamp": BORN}
@@ -34,17 +43,20 @@ def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any)
 
 
 def ip_pool(name: str, *addresses: str, **spec: Any) -> Any:
+    """Return an InClusterIPPool of these addresses, with prefix 24."""
     expected = {"addresses": [*addresses], "prefix": 24, **spec}
     return body("InClusterIPPool", name, spec=expected, version="v1alpha2")
 
 
 def claim(name: str, pool: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
+    """Return an IPAddressClaim on a pool of a kind."""
     group = OURS if kind == "NetworkPool" else IPAM
     ref = {"apiGroup": group, "kind": kind, "name": pool}
     return body("IPAddressClaim", name, {"poolRef": ref}, **more)
 
 
 def address(name: str, pool: str, content: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
+    """Return the IPAddress `content` of a pool, for the claim of the same name."""
     group = OURS if kind == "NetworkPool" else IPAM
     ref = {"apiGroup": group, "kind": kind, "name": pool}
     spec = {"claimRef": {"name": name}, "poolRef": ref, "address": content, "prefix": 24}
@@ -52,6 +64,7 @@ def address(name: str, pool: str, content: str, kind: str = "InClusterIPPool", *
 
 
 def ask_command(tmp_path: Path, command: str, *objects: Any) -> Outcome:
+    """Save objects in a file, and run a command, given as one string, with `-f` on it."""
     file = tmp_path / "saved.yaml"
     file.write_text(yaml.safe_dump_all(objects))
     name, *rest = command.split()
@@ -89,7 +102,7 @@ def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
     ]
 
 
-def test_whois_knows_who_has_an_address_of_a_pool_of_claims(tmp_path: Path) -> None:
+def test_whois_names_the_ipaddress_that_holds_an_address(tmp_path: Path) -> None:
     pool = ip_pool("p", "10.0.0.10-10.0.0.12")
     outcome = ask_command(tmp_path, "whois 10.0.0.11", pool, address("a", "p", "10.0.0.11"))
     assert outcome.code == 0
@@ -98,7 +111,7 @@ def test_whois_knows_who_has_an_address_of_a_pool_of_claims(tmp_path: Path) -> N
     assert (missing.code, missing.errors) == (1, ["no pool in the files contains 10.0.0.13"])
 
 
-def test_what_claims_hold_of_a_network_pool_is_held(tmp_path: Path) -> None:
+def test_an_address_of_a_network_pool_that_a_claim_holds_is_allocated(tmp_path: Path) -> None:
     objects = [
         body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
         claim("a", "site", "NetworkPool"),
@@ -114,7 +127,7 @@ def test_what_claims_hold_of_a_network_pool_is_held(tmp_path: Path) -> None:
     assert (figures["total"], figures["allocated"]) == (7, 1)
 
 
-def test_what_ipaddresses_hold_of_the_second_family_of_a_network_pool_is_held(
+def test_an_ipv6_address_of_a_dual_stack_network_pool_that_an_ipaddress_holds_is_allocated(
     tmp_path: Path,
 ) -> None:
     spec = {
@@ -183,17 +196,19 @@ def test_what_ipaddresses_hold_of_the_second_family_of_a_network_pool_is_held(
         ("Unreadable IPAddress", [address("a", "p", "10.0.0.1") | {"spec": {"prefix": "many"}}]),
     ],
 )
-def test_check_says_what_is_wrong(tmp_path: Path, expected: str, objects: list[Any]) -> None:
+def test_check_reports_each_kind_of_problem(
+    tmp_path: Path, expected: str, objects: list[Any]
+) -> None:
     outcome = ask_command(tmp_path, "check -o json", *objects)
-    said = {
+    severities = {
         f"{finding['kind']} {finding['subject']['kind']}": finding["severity"]
         for finding in yaml.safe_load(outcome.out)["findings"]
     }
-    assert expected in said
-    assert outcome.code == (1 if "error" in said.values() else 0)
+    assert expected in severities
+    assert outcome.code == (1 if "error" in severities.values() else 0)
 
 
-def test_check_finds_nothing_wrong_with_what_plan_prints(tmp_path: Path) -> None:
+def test_check_has_no_findings_in_the_objects_that_plan_prints(tmp_path: Path) -> None:
     planned = ask_command(
         tmp_path,
         "plan -o yaml",
@@ -208,7 +223,9 @@ def test_check_finds_nothing_wrong_with_what_plan_prints(tmp_path: Path) -> None
     assert {item["kind"] for item in items} >= {"IPAddress", "IPAddressClaim"}
 
 
-def test_plan_serves_claims_oldest_first_and_says_why_not(tmp_path: Path) -> None:
+def test_plan_serves_claims_oldest_first_and_gives_the_reason_for_the_others(
+    tmp_path: Path,
+) -> None:
     outcome = ask_command(
         tmp_path,
         "plan",
@@ -225,7 +242,7 @@ def test_plan_serves_claims_oldest_first_and_says_why_not(tmp_path: Path) -> Non
     ]
 
 
-def test_plan_adopts_the_ip_address_of_a_claims_name(tmp_path: Path) -> None:
+def test_plan_keeps_an_existing_ipaddress_of_the_name_of_its_claim(tmp_path: Path) -> None:
     outcome = ask_command(
         tmp_path,
         "plan",
@@ -240,7 +257,9 @@ def test_plan_adopts_the_ip_address_of_a_claims_name(tmp_path: Path) -> None:
     ]
 
 
-def test_plan_keeps_allocations_and_claims_of_one_pool_apart(tmp_path: Path) -> None:
+def test_plan_gives_allocations_and_claims_of_one_pool_different_addresses(
+    tmp_path: Path,
+) -> None:
     spec = {
         "poolRef": {"name": "site"},
         "tenantClusterRef": {"name": "t", "namespace": "b"},
@@ -263,7 +282,7 @@ def test_plan_keeps_allocations_and_claims_of_one_pool_apart(tmp_path: Path) -> 
     assert (status["totalIPs"], status["allocatedIPs"]) == (16, 6)
 
 
-def test_only_the_namespace_that_is_named_is_shown(tmp_path: Path) -> None:
+def test_pools_with_a_namespace_lists_only_pools_of_that_namespace(tmp_path: Path) -> None:
     other = ip_pool("q", "10.0.1.1") | {"metadata": {"name": "q", "namespace": "c"}}
     outcome = ask_command(tmp_path, "pools -n c -o name", ip_pool("p", "10.0.0.1"), other)
     assert outcome.out.split() == ["inclusterippool.ipam.cluster.x-k8s.io/q"]
@@ -273,6 +292,7 @@ RESTING = {
     "finalizers": [f"{IPAM}/ProtectAddress"],
     "annotations": {f"{OURS}/released-at": BORN},
 }
+"""Metadata of an IPAddress that is released but not yet handed out again."""
 
 
 def test_plan_prints_the_statuses_that_pools_of_claims_would_get(tmp_path: Path) -> None:
@@ -301,7 +321,9 @@ def test_plan_prints_the_statuses_that_pools_of_claims_would_get(tmp_path: Path)
     assert "status" not in outcome.items["IPAddressClaim/foreign"]
 
 
-def test_a_person_may_have_the_youngest_of_two_holders_removed(tmp_path: Path) -> None:
+def test_check_offers_to_delete_the_younger_of_two_ipaddresses_that_overlap(
+    tmp_path: Path,
+) -> None:
     young = {"creationTimestamp": "2026-02-01T00:00:00Z", "uid": "u", "resourceVersion": "7"}
     outcome = ask_command(
         tmp_path,
@@ -321,7 +343,9 @@ def test_a_person_may_have_the_youngest_of_two_holders_removed(tmp_path: Path) -
     }
 
 
-def test_an_address_that_rests_is_nothing_to_mend(tmp_path: Path) -> None:
+def test_check_has_no_finding_about_a_released_address_that_is_not_handed_out_yet(
+    tmp_path: Path,
+) -> None:
     rests = address("a", "p", "10.0.0.1", metadata=RESTING)
     outcome = ask_command(tmp_path, "check -o json", ip_pool("p", "10.0.0.1"), rests)
     assert yaml.safe_load(outcome.out)["findings"] == []
@@ -346,10 +370,12 @@ def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
     }
 
 
-def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Path) -> None:
+def test_plan_gives_a_promised_address_to_its_claim_even_if_an_older_claim_waits(
+    tmp_path: Path,
+) -> None:
     stored = {"uid": "uid-young", "resourceVersion": "5", "finalizers": [CLAIM_FINALIZER]}
     young = claim("young", "p", metadata={**stored, "creationTimestamp": "2026-01-02T00:00:00Z"})
-    pool = promising_pool("p", "10.0.0.10-10.0.0.19", to="young", version="5")
+    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", to="young", version="5")
     old = claim("old", "p", metadata={"uid": "uid-old", "resourceVersion": "4"})
     planned = ask_command(tmp_path, "plan -o json", pool, old, young)
     address = {
@@ -360,25 +386,27 @@ def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Pat
     assert address == {"old": "10.0.0.11", "young": "10.0.0.10"}
 
 
-def promising_pool(name: str, addresses: str, to: str, version: str) -> Any:
+def make_promising_pool(name: str, addresses: str, to: str, version: str) -> Any:
     """Return a pool whose journal promises 10.0.0.10 to a claim of this name and version."""
     promised = (PromisedRange(AddressRange.parse("10.0.0.10", "10.0.0.10")),)
     promise = Promise(
         JOURNALS.kind, Key("b", to), uid=f"uid-{to}", resourceVersion=version, ranges=promised
     )
-    of = MetadataOnly(ObjectMeta(name=name, namespace="b", uid=f"uid-{name}"))
-    journal = JOURNALS.patch(of, JOURNALS.with_revision(1, [promise]))["metadata"]
+    stored_pool = MetadataOnly(ObjectMeta(name=name, namespace="b", uid=f"uid-{name}"))
+    journal = JOURNALS.patch(stored_pool, JOURNALS.with_revision(1, [promise]))["metadata"]
     pool = ip_pool(name, addresses)
     pool["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "6", **journal}
     return pool
 
 
-def stored_claim(name: str, version: str) -> Any:
+def make_stored_claim(name: str, version: str) -> Any:
+    """Return a claim on pool p as it is stored, with a uid, a finalizer and a resourceVersion."""
     meta = {"uid": f"uid-{name}", "resourceVersion": version, "finalizers": [CLAIM_FINALIZER]}
     return claim(name, "p", metadata=meta)
 
 
-def planned_claim(planned: Outcome, name: str) -> Any:
+def find_planned_status(planned: Outcome, name: str) -> Any:
+    """Return the status of a claim in the output of `plan`."""
     [document] = (
         item
         for item in yaml.safe_load(planned.out)["items"]
@@ -390,10 +418,10 @@ def planned_claim(planned: Outcome, name: str) -> Any:
 def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_pool(
     tmp_path: Path,
 ) -> None:
-    pool = promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
+    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
     other = address("yy", "other", "10.0.0.77")
-    planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
-    status = planned_claim(planned, "yy")
+    planned = ask_command(tmp_path, "plan -o json", pool, make_stored_claim("yy", "5"), other)
+    status = find_planned_status(planned, "yy")
     assert "addressRef" not in status
     [ready] = (condition for condition in status["conditions"] if condition["type"] == "Ready")
     assert (ready["status"], ready["message"]) == (
@@ -405,20 +433,22 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
 def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_claim(
     tmp_path: Path,
 ) -> None:
-    pool = promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
+    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
     other = address("yy", "p", "10.0.0.10")
     other["spec"]["claimRef"]["name"] = "xx"
-    planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
-    status = planned_claim(planned, "yy")
+    planned = ask_command(tmp_path, "plan -o json", pool, make_stored_claim("yy", "5"), other)
+    status = find_planned_status(planned, "yy")
     assert "addressRef" not in status
     [ready] = (condition for condition in status["conditions"] if condition["type"] == "Ready")
     assert ready["message"] == "IPAddress b/yy exists and is for claim xx"
 
 
-def test_a_plan_gives_away_what_is_promised_to_a_claim_that_is_gone(tmp_path: Path) -> None:
-    pool = promising_pool("p", "10.0.0.10", to="gone", version="5")
-    planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("waiting", "9"))
-    assert planned_claim(planned, "waiting")["addressRef"] == {"name": "waiting"}
+def test_plan_gives_an_address_that_is_promised_to_a_missing_claim_to_another_claim(
+    tmp_path: Path,
+) -> None:
+    pool = make_promising_pool("p", "10.0.0.10", to="gone", version="5")
+    planned = ask_command(tmp_path, "plan -o json", pool, make_stored_claim("waiting", "9"))
+    assert find_planned_status(planned, "waiting")["addressRef"] == {"name": "waiting"}
 
 
 @pytest.mark.parametrize("kind", ["InClusterIPPool", "NetworkPool"])

@@ -1,4 +1,4 @@
-"""How the map shows Cluster API's pools, claims and IPAddresses, on saved objects."""
+"""The map of saved pools, claims and IPAddresses of Cluster API."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from tests.reconcilers.addressmap import received
 from tests.reconcilers.cli.test_claims import RESTING, address, ask_command, body, claim, ip_pool
 
 
-def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> None:
+def test_map_shows_only_the_named_pool_with_its_holders(tmp_path: Path) -> None:
     outcome = ask_command(
         tmp_path,
         "map p",
@@ -38,19 +38,19 @@ def test_ranges_of_pools_of_claims_are_in_the_json(tmp_path: Path) -> None:
     assert [request["name"] for request in document["requests"]] == ["a"]
 
 
-def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_path: Path) -> None:
+def test_holders_of_a_global_pool_are_shown_with_their_namespace(tmp_path: Path) -> None:
     everywhere = {"addresses": ["10.0.0.10"], "prefix": 24}
-    config_map = ask_command(
+    outcome = ask_command(
         tmp_path,
         "map",
         body("GlobalInClusterIPPool", "p", spec=everywhere, version="v1alpha2"),
         claim("a", "p", "GlobalInClusterIPPool"),
         address("a", "p", content="10.0.0.10", kind="GlobalInClusterIPPool"),
     )
-    assert "allocated  IPAddressClaim b/a  b/a" in config_map.out
+    assert "allocated  IPAddressClaim b/a  b/a" in outcome.out
 
 
-def of_page(html: str) -> dict[str, Any]:
+def read_page_pools(html: str) -> dict[str, Any]:
     """Return the pools that a page shows, by name."""
     state = received.of_page(html)
     return {state["pools"][key]["name"]: state["pools"][key] for key in state["order"]}
@@ -69,7 +69,7 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
         claim("waits", "p"),
         ip_pool("broken", "10.0.0.999"),
     )
-    output = of_page(outcome.out)
+    output = read_page_pools(outcome.out)
     assert list(output) == ["b/p", "InClusterIPPool b/broken", "InClusterIPPool b/p"]
     picture = output["InClusterIPPool b/p"]
     extents = [
@@ -93,19 +93,19 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("metadata", [{}, {"creationTimestamp": None}], ids=["absent", "null"])
-def test_the_page_shows_requests_that_no_server_has_stamped(
+def test_the_page_shows_waiting_claims_without_a_creation_time(
     tmp_path: Path, metadata: dict[str, None]
 ) -> None:
     waiting = claim("waits", "p"), claim("second", "p")
     for request in waiting:
         request["metadata"] = {"name": request["metadata"]["name"], "namespace": "b", **metadata}
     outcome = ask_command(tmp_path, "map --html -", ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting)
-    output = of_page(outcome.out)["InClusterIPPool b/p"]
+    output = read_page_pools(outcome.out)["InClusterIPPool b/p"]
     assert list(output["requests"]) == ["IPAddressClaim b/waits", "IPAddressClaim b/second"]
 
 
 @pytest.mark.parametrize(
-    ("pool", "argument", "said"),
+    ("pool", "argument", "title"),
     [
         (ip_pool("p", "10.0.0.10-10.0.0.13"), "p", "InClusterIPPool b/p  10.0.0.8/29"),
         (
@@ -121,14 +121,14 @@ def test_the_page_shows_requests_that_no_server_has_stamped(
     ],
 )
 def test_a_pool_of_claims_is_drawn_as_a_picture(
-    tmp_path: Path, pool: Any, argument: str, said: str
+    tmp_path: Path, pool: Any, argument: str, title: str
 ) -> None:
     outcome = ask_command(tmp_path, f"map {argument} --svg -", pool, ip_pool("other", "10.7.0.1"))
     assert outcome.code == 0
-    assert f"<title>{said}</title>" in outcome.out
+    assert f"<title>{title}</title>" in outcome.out
 
 
-def test_a_pool_that_hands_out_nothing_is_refused_as_a_picture(tmp_path: Path) -> None:
+def test_a_pool_without_addresses_to_hand_out_cannot_be_drawn_as_svg(tmp_path: Path) -> None:
     empty = ip_pool("p", "10.0.0.1", gateway="10.0.0.1")
     outcome = ask_command(tmp_path, "map p --svg -", empty)
     assert outcome.code == 1

@@ -1,4 +1,4 @@
-"""What the commands that ask about a cluster say: on saved objects, and on a server."""
+"""The commands pools, whois, tenants and check, on saved objects and on clusters that fail."""
 
 import json
 import socket
@@ -17,28 +17,34 @@ from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.repair import read_report
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
-from tests.reconcilers.cli.saved import UID, ask, cluster, make_holder, make_labels
+from tests.reconcilers.cli.saved import UID, cluster, make_holder, make_labels, run_on_files
 
 # --- figures -----------------------------------------------------------------------------------
 
 
-def test_pools_are_shown_with_bars_and_figures_from_the_allocations(tmp_path: Path) -> None:
+def test_pools_shows_a_bar_and_figures_that_are_computed_from_the_allocations(
+    tmp_path: Path,
+) -> None:
     objects = (
         pool(cidr="10.0.0.0/28"),
         make_holder("a", "10.0.0.0", "10.0.0.11"),
         allocation("waits", 9),
     )
-    lines = ask(tmp_path, "pools", objects=objects).out.splitlines()
+    lines = run_on_files(tmp_path, "pools", objects=objects).out.splitlines()
     assert lines[1].split()[:4] == ["NetworkPool", "butler-system", "lab", "10.0.0.0/28"]
     assert "[###############-----]  75%" in lines[1]
-    [document] = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+    [document] = json.loads(run_on_files(tmp_path, "pools", "-o", "json", objects=objects).out)[
+        "items"
+    ]
     assert document["waiting"] == 1
     figures = {"total": 16, "allocated": 12, "available": 4, "largestFreeBlock": 4}
     assert document["families"][0].items() >= figures.items()
 
 
-def test_pools_by_name_can_be_given_to_kubectl(tmp_path: Path) -> None:
-    out = ask(tmp_path, "pools", "-o", "name", objects=(pool(), pool("other", "10.9.0.0/24"))).out
+def test_pools_with_output_name_prints_names_that_kubectl_accepts(tmp_path: Path) -> None:
+    out = run_on_files(
+        tmp_path, "pools", "-o", "name", objects=(pool(), pool("other", "10.9.0.0/24"))
+    ).out
     assert out.splitlines() == [
         "networkpool.butler.butlerlabs.dev/lab",
         "networkpool.butler.butlerlabs.dev/other",
@@ -47,16 +53,18 @@ def test_pools_by_name_can_be_given_to_kubectl(tmp_path: Path) -> None:
 
 def test_whois_names_the_allocation_and_the_tenant_of_an_address(tmp_path: Path) -> None:
     objects = (pool(), make_holder("a", "10.40.0.8", "10.40.0.15", tenant="team/shop"))
-    row = ask(tmp_path, "whois", "10.40.0.9", objects=objects).out.splitlines()[1].split()
+    row = run_on_files(tmp_path, "whois", "10.40.0.9", objects=objects).out.splitlines()[1].split()
     assert row[:6] == [
         *("10.40.0.9", "NetworkPool", "butler-system/lab"),
         *("allocated", "butler-system/a", "team/shop"),
     ]
 
 
-def test_whois_answers_for_every_site_that_uses_the_address(tmp_path: Path) -> None:
+def test_whois_lists_every_pool_that_contains_the_address(tmp_path: Path) -> None:
     objects = (pool("east", "10.0.0.0/24"), pool("west", "10.0.0.0/24"))
-    document = json.loads(ask(tmp_path, "whois", "10.0.0.1", "-o", "json", objects=objects).out)
+    document = json.loads(
+        run_on_files(tmp_path, "whois", "10.0.0.1", "-o", "json", objects=objects).out
+    )
     assert [row["pool"] for row in document["items"]] == [
         {"kind": "NetworkPool", "namespace": "butler-system", "name": name}
         for name in ("east", "west")
@@ -67,20 +75,22 @@ def test_whois_answers_for_every_site_that_uses_the_address(tmp_path: Path) -> N
     ("mistaken", "meant"),
     [("lab-poo", "lab-pool"), ("butler-system/lab-pol", "butler-system/lab-pool")],
 )
-def test_a_pool_name_with_a_slip_gets_the_name_that_was_meant(
+def test_the_error_about_a_mistyped_pool_name_suggests_the_nearest_name(
     tmp_path: Path, mistaken: str, meant: str
 ) -> None:
     objects = (pool("lab-pool"), pool("site-b", "10.41.0.0/24"))
-    outcome = ask(tmp_path, "map", mistaken, objects=objects)
+    outcome = run_on_files(tmp_path, "map", mistaken, objects=objects)
     assert outcome.code == 1
     [error] = outcome.errors
     assert error.startswith(f"there is no pool '{mistaken}'; did you mean {meant}? There are: ")
-    [error] = ask(tmp_path, "map", "elsewhere", objects=objects).errors
+    [error] = run_on_files(tmp_path, "map", "elsewhere", objects=objects).errors
     assert "did you mean" not in error
 
 
-def test_whois_of_a_name_says_which_commands_take_names(tmp_path: Path) -> None:
-    outcome = ask(tmp_path, "whois", "lab-pool", objects=(pool("lab-pool"),))
+def test_the_error_about_whois_with_a_name_lists_the_commands_that_take_names(
+    tmp_path: Path,
+) -> None:
+    outcome = run_on_files(tmp_path, "whois", "lab-pool", objects=(pool("lab-pool"),))
     assert outcome.code == 2
     [error] = outcome.errors
     assert "whois takes addresses" in error
@@ -92,15 +102,15 @@ def test_whois_names_the_namespace_that_it_searched_and_how_to_search_the_others
     tmp_path: Path,
 ) -> None:
     objects = (pool("lab", "10.40.0.0/24"),)
-    assert ask(tmp_path, "whois", "10.40.0.9", objects=objects).code == 0
-    outcome = ask(tmp_path, "whois", "10.40.0.9", "-n", "team", objects=objects)
+    assert run_on_files(tmp_path, "whois", "10.40.0.9", objects=objects).code == 0
+    outcome = run_on_files(tmp_path, "whois", "10.40.0.9", "-n", "team", objects=objects)
     (error,) = outcome.errors
     assert outcome.code == 1
     assert error == (
         "no pool of namespace team or of the whole cluster contains 10.40.0.9; a pool of"
         " another namespace may contain it: run the command without -n, or with -A"
     )
-    everywhere = ask(tmp_path, "whois", "10.40.0.9", "-n", "team", "-A", objects=objects)
+    everywhere = run_on_files(tmp_path, "whois", "10.40.0.9", "-n", "team", "-A", objects=objects)
     assert everywhere.code == 0
 
 
@@ -109,25 +119,29 @@ def test_whois_names_a_pool_that_cannot_be_read_because_it_may_contain_the_addre
 ) -> None:
     stored = pool("odd", resourceVersion="4", uid="u4")
     stored["spec"]["cidr"] = 7
-    (error,) = ask(tmp_path, "whois", "192.0.2.1", objects=(stored, pool("lab"))).errors[-1:]
+    (error,) = run_on_files(tmp_path, "whois", "192.0.2.1", objects=(stored, pool("lab"))).errors[
+        -1:
+    ]
     assert error == (
         "no pool in the files contains 192.0.2.1; NetworkPool butler-system/odd cannot be read and"
         " may contain it"
     )
 
 
-def test_whois_of_an_unknown_address_is_a_problem_and_of_nonsense_a_wrong_call(
+def test_whois_of_an_unknown_address_exits_with_1_and_of_an_invalid_one_with_2(
     tmp_path: Path,
 ) -> None:
-    unknown = ask(tmp_path, "whois", "192.0.2.1", objects=(pool(),))
+    unknown = run_on_files(tmp_path, "whois", "192.0.2.1", objects=(pool(),))
     assert (unknown.code, len(unknown.errors)) == (1, 1)
     assert "192.0.2.1" in unknown.errors[0]
-    nonsense = ask(tmp_path, "whois", "10.0.0", objects=(pool(),))
+    nonsense = run_on_files(tmp_path, "whois", "10.0.0", objects=(pool(),))
     assert nonsense.code == 2
     assert "10.0.0" in nonsense.errors[0]
 
 
-def test_tenants_are_shown_with_all_that_they_hold(tmp_path: Path) -> None:
+def test_tenants_lists_the_allocations_of_each_tenant_and_of_an_earlier_one_of_its_name(
+    tmp_path: Path,
+) -> None:
     objects = (
         pool(),
         cluster("shop", "team", "u7"),
@@ -139,33 +153,36 @@ def test_tenants_are_shown_with_all_that_they_hold(tmp_path: Path) -> None:
             "theirs", "10.40.0.16", "10.40.0.17", tenant="team/shop", annotations={UID: "old"}
         ),
     )
-    first, other = json.loads(ask(tmp_path, "tenants", "-o", "json", objects=objects).out)["items"]
+    first, other = json.loads(
+        run_on_files(tmp_path, "tenants", "-o", "json", objects=objects).out
+    )["items"]
     assert [(a["name"], a["role"], a["size"]) for a in first["allocations"]] == [
         ("butler-system/team-shop-lb", "initial", 8),
         ("butler-system/team-shop-lb-1", "growth", 2),
     ]
     assert [a["name"] for a in other["allocations"]] == ["butler-system/theirs"]
     assert (other["name"], other["reason"]) == ("shop", "no such TenantCluster")
-    row = ask(tmp_path, "tenants", objects=objects).out.splitlines()[1].split()
+    row = run_on_files(tmp_path, "tenants", objects=objects).out.splitlines()[1].split()
     assert row[:2] + row[3:6] == ["team", "shop", "0", "10", "1"]
 
 
 # --- check -------------------------------------------------------------------------------------
 
 
-def findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
+def index_findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """Return the findings of a CheckReport by "kind name"."""
     report = json.loads(outcome.out)
     assert report["kind"] == "CheckReport"
     return {f"{f['kind']} {f['subject']['name']}": f for f in report["findings"]}
 
 
-def test_a_sound_cluster_passes_the_check(tmp_path: Path) -> None:
+def test_check_has_no_findings_in_a_sound_cluster(tmp_path: Path) -> None:
     objects = (
         pool(),
         cluster(),
         make_holder("a", "10.40.0.0", "10.40.0.7", annotations={UID: "u1"}),
     )
-    outcome = ask(tmp_path, "check", objects=objects)
+    outcome = run_on_files(tmp_path, "check", objects=objects)
     assert (outcome.code, outcome.out) == (0, "nothing is wrong\n")
 
 
@@ -184,9 +201,9 @@ def test_overlaps_orphans_and_ranges_outside_are_errors(tmp_path: Path) -> None:
         make_holder("other", "10.40.0.40", "10.40.0.41", annotations={UID: "earlier"}),
         allocation("lost", 1, of="nowhere", labels=make_labels("lost", "nowhere", "others/one")),
     )
-    outcome = ask(tmp_path, "check", "-o", "json", objects=objects)
+    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=objects)
     assert outcome.code == 1
-    findings_by_name = findings(outcome)
+    findings_by_name = index_findings(outcome)
     assert {
         name for name, finding in findings_by_name.items() if finding["severity"] == "error"
     } == {
@@ -204,10 +221,10 @@ def test_overlaps_orphans_and_ranges_outside_are_errors(tmp_path: Path) -> None:
 
 def test_an_allocation_made_before_its_cluster_is_no_orphan(tmp_path: Path) -> None:
     objects = (pool(), cluster("elsewhere"), make_holder("a", "10.40.0.0", "10.40.0.7"))
-    assert ask(tmp_path, "check", objects=objects).code == 0
+    assert run_on_files(tmp_path, "check", objects=objects).code == 0
 
 
-def test_what_a_pool_that_is_too_large_counts_is_not_promised_to_be_mended(
+def test_check_does_not_report_the_counters_of_a_pool_that_is_too_large(
     tmp_path: Path,
 ) -> None:
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "message": "pool too large"}
@@ -216,24 +233,24 @@ def test_what_a_pool_that_is_too_large_counts_is_not_promised_to_be_mended(
         for kind, value in (("Ready", "False"), ("Stalled", "True"))
     ]
     status = {"observedGeneration": 1, "totalIPs": 0, "conditions": conditions}
-    outcome = ask(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
-    assert set(findings(outcome)) == {"PoolNotReady lab"}
+    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
+    assert set(index_findings(outcome)) == {"PoolNotReady lab"}
 
 
 @pytest.mark.parametrize("reason", ["NamespaceNotAllowed", "ForeignManager", "HoldersUnknown"])
-def test_counters_that_no_controller_corrects_are_not_promised_to_be_corrected(
+def test_check_does_not_report_counters_that_no_controller_would_correct(
     tmp_path: Path, reason: str
 ) -> None:
     blocked = {"type": "Ready", "status": "False", "reason": reason, "message": "blocked"}
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {"observedGeneration": 1, "totalIPs": 0, "conditions": [blocked | since]}
-    findings_by_name = findings(
-        ask(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
+    findings_by_name = index_findings(
+        run_on_files(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
     )
     assert set(findings_by_name) == {"PoolNotReady lab"}
 
 
-def test_what_a_status_says_of_a_pool_beyond_32_bits_is_read_exactly(tmp_path: Path) -> None:
+def test_check_compares_the_exact_counts_of_a_pool_with_more_than_32_bits(tmp_path: Path) -> None:
     names = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
     counts = dict(zip(names, (2**64, 8, 2**64 - 8, 2**64 - 8), strict=True))
     exact = {name: str(count) for name, count in counts.items()}
@@ -241,30 +258,36 @@ def test_what_a_status_says_of_a_pool_beyond_32_bits_is_read_exactly(tmp_path: P
     status = {"observedGeneration": 1, "exactCounts": exact} | shown_counts
     holder = make_holder("a", "fd00::", "fd00::7", annotations={UID: "u1"})
     objects = (pool(cidr="fd00::/64", status=status), cluster(), holder)
-    assert findings(ask(tmp_path, "check", "-o", "json", objects=objects)) == {}
+    assert index_findings(run_on_files(tmp_path, "check", "-o", "json", objects=objects)) == {}
     drifted = status | {"exactCounts": exact | {"availableIPs": str(2**64)}}
     objects = (pool(cidr="fd00::/64", status=drifted), cluster(), holder)
-    findings_by_name = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    findings_by_name = index_findings(
+        run_on_files(tmp_path, "check", "-o", "json", objects=objects)
+    )
     assert (
         f"availableIPs is {2**64}, not {2**64 - 8}"
         in findings_by_name["StatusDrift lab"]["sentence"]
     )
 
 
-def test_drift_is_a_warning_and_counts_only_if_it_is_asked_to(tmp_path: Path) -> None:
+def test_drift_is_a_warning_which_makes_check_fail_only_with_strict(tmp_path: Path) -> None:
     drifted = pool(status={"observedGeneration": 1, "totalIPs": 256, "availableIPs": 5})
     loose = make_holder("a", "10.40.0.0", "10.40.0.7", labels={}, finalizers=[])
     objects = (drifted, loose)
-    findings_by_name = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    findings_by_name = index_findings(
+        run_on_files(tmp_path, "check", "-o", "json", objects=objects)
+    )
     assert set(findings_by_name) == {"StatusDrift lab", "LabelDrift a", "NoFinalizer a"}
     assert "availableIPs is 5, not 248" in findings_by_name["StatusDrift lab"]["sentence"]
-    assert ask(tmp_path, "check", objects=objects).code == 0
-    assert ask(tmp_path, "check", "--strict", objects=objects).code == 1
+    assert run_on_files(tmp_path, "check", objects=objects).code == 0
+    assert run_on_files(tmp_path, "check", "--strict", objects=objects).code == 1
 
 
 def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
     objects = (pool("a", "10.0.0.0/16"), pool("b", "10.0.4.0/24"), pool("c", "10.1.0.0/24"))
-    findings_by_name = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    findings_by_name = index_findings(
+        run_on_files(tmp_path, "check", "-o", "json", objects=objects)
+    )
     assert {name: finding["sentence"] for name, finding in findings_by_name.items()} == {
         f"PoolsOverlap {name}": (
             f"addresses are also handed out by NetworkPool butler-system/{other} (256 addresses):"
@@ -274,10 +297,10 @@ def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
     }
 
 
-def test_pools_that_divide_a_cidr_among_them_share_nothing(tmp_path: Path) -> None:
+def test_pools_that_hand_out_different_parts_of_one_cidr_are_no_finding(tmp_path: Path) -> None:
     low = pool("a", "10.0.0.0/24", tenant={"start": "10.0.0.0", "end": "10.0.0.127"})
     high = pool("b", "10.0.0.0/24", reserved=["10.0.0.0/25"])
-    assert not findings(ask(tmp_path, "check", "-o", "json", objects=(low, high)))
+    assert not index_findings(run_on_files(tmp_path, "check", "-o", "json", objects=(low, high)))
 
 
 REPORT = """\
@@ -294,7 +317,7 @@ findings:
 
 
 @pytest.mark.parametrize(
-    ("written", "instead", "says"),
+    ("original", "replacement", "expected_words"),
     [
         (REPORT, "{", "report:2: this is not valid YAML"),
         (REPORT, "kind: List", "report:1: document 1: apiVersion is missing"),
@@ -322,27 +345,27 @@ findings:
         (", name: b", "", "report:9: findings[0].subject.name: is missing"),
     ],
 )
-def test_a_file_that_is_no_report_is_refused_with_what_is_wrong_and_where(
-    tmp_path: Path, written: str, instead: str, says: str
+def test_the_error_about_an_invalid_report_names_the_fault_and_its_line(
+    tmp_path: Path, original: str, replacement: str, expected_words: str
 ) -> None:
-    assert written in REPORT
-    (tmp_path / "report").write_text(REPORT.replace(written, instead))
+    assert original in REPORT
+    (tmp_path / "report").write_text(REPORT.replace(original, replacement))
     outcome = run("check", "--repair", tmp_path / "report")
     assert outcome.code == 1
-    assert says in outcome.errors[0]
-    whole = f"{tmp_path / 'report'} is not one report of `butler-ipam check -o yaml`"
-    assert outcome.errors[1:] == [f"{whole}: correct it, or create a new report"]
+    assert expected_words in outcome.errors[0]
+    summary = f"{tmp_path / 'report'} is not one report of `butler-ipam check -o yaml`"
+    assert outcome.errors[1:] == [f"{summary}: correct it, or create a new report"]
 
 
-@pytest.mark.parametrize("times", [0, 2])
-def test_a_file_without_a_report_or_with_two_is_refused(tmp_path: Path, times: int) -> None:
-    (tmp_path / "report").write_text("---\n".join([REPORT] * times))
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_file_without_a_report_or_with_two_is_rejected(tmp_path: Path, number: int) -> None:
+    (tmp_path / "report").write_text("---\n".join([REPORT] * number))
     outcome = run("check", "--repair", tmp_path / "report")
     assert outcome.code == 1
     assert "is not one report" in outcome.errors[-1]
 
 
-def test_every_field_of_a_report_is_read_back(tmp_path: Path) -> None:
+def test_every_field_of_a_report_is_parsed(tmp_path: Path) -> None:
     labels = "  labels: {team: a}\n  since: '2026-01-01T00:00:00Z'\n"
     (tmp_path / "report").write_text(REPORT + labels)
     [finding] = read_report(tmp_path / "report").findings
@@ -351,14 +374,14 @@ def test_every_field_of_a_report_is_read_back(tmp_path: Path) -> None:
     }
 
 
-def test_a_namespace_without_rights_is_named_with_what_to_do(
+def test_the_error_about_a_namespace_that_may_not_be_read_says_which_right_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object) -> None:
         raise Forbidden(403, "Forbidden", "tenantclusters is forbidden")
 
     monkeypatch.setattr("reconcilers.cli.cluster.objects.read_objects", refuse)
-    config = _kubeconfig(tmp_path, "127.0.0.1:1")
+    config = _write_kubeconfig(tmp_path, "127.0.0.1:1")
     outcome = run("tenants", "-n", "team-x", "--kubeconfig", config)
     assert outcome.code == 1
     [error] = outcome.errors
@@ -367,7 +390,8 @@ def test_a_namespace_without_rights_is_named_with_what_to_do(
     assert "ask an administrator for the right to list it in namespace team-x" in error
 
 
-def _kubeconfig(folder: Path, address: str) -> Path:
+def _write_kubeconfig(folder: Path, address: str) -> Path:
+    """Write a kubeconfig for the API server at HOST:PORT; return its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -382,13 +406,13 @@ def _kubeconfig(folder: Path, address: str) -> Path:
 
 
 @pytest.mark.parametrize("command", [("pools",), ("check",), ("check", "--tenants")], ids=str)
-def test_a_cluster_that_does_not_answer_is_reported_in_words(
+def test_the_error_about_a_cluster_that_does_not_answer_names_its_address(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        outcome = run(*command, "--kubeconfig", _kubeconfig(tmp_path, address))
+        outcome = run(*command, "--kubeconfig", _write_kubeconfig(tmp_path, address))
     assert outcome.code == 1
     assert outcome.err.startswith("error: ")
     assert address in outcome.err
@@ -427,13 +451,13 @@ def test_a_table_names_the_objects_that_it_leaves_out_because_they_cannot_be_rea
     ],
     ids=["to be created", "stored"],
 )
-def test_check_says_of_a_cluster_with_wrong_workers_that_it_is_refused_unless_it_is_stored(
+def test_check_says_that_the_api_server_rejects_an_invalid_cluster_only_if_it_is_not_stored(
     tmp_path: Path, stored: dict[str, str], sentences: list[str]
 ) -> None:
     wrong = cluster()
     wrong["spec"]["workers"]["replicas"] = "many"
     wrong["metadata"].update(stored)
-    outcome = ask(tmp_path, "check", "-o", "json", objects=(pool(), wrong))
+    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=(pool(), wrong))
     assert "spec.workers.replicas" in outcome.errors[0]
     findings = json.loads(outcome.out)["findings"]
     assert [

@@ -1,4 +1,4 @@
-"""-o, -n, -A, --context and --kubeconfig mean the same in every command that looks at pools."""
+"""-o, -n, -A, --context and --kubeconfig mean the same in every command that reads pools."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,20 @@ import click
 import pytest
 
 from reconcilers.cli.main import cli
-from tests.reconcilers.cli.commandline import allocation, holding, plan, plan_text, pool, run
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    make_held_status,
+    plan,
+    plan_text,
+    pool,
+    run,
+)
 
-LOOKING = ("pools", "map", "whois", "tenants", "check")
+READING_COMMANDS = ("pools", "map", "whois", "tenants", "check")
 
 
-def options(name: str) -> dict[str, click.Option]:
+def find_options(name: str) -> dict[str, click.Option]:
+    """Return the options of a command by each of their flags."""
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     return {
@@ -23,23 +31,24 @@ def options(name: str) -> dict[str, click.Option]:
     }
 
 
-@pytest.mark.parametrize("name", [*LOOKING, "plan"])
-def test_every_command_has_the_same_forms(name: str) -> None:
-    kind = options(name)["--output"].type
+@pytest.mark.parametrize("name", [*READING_COMMANDS, "plan"])
+def test_every_command_has_the_same_output_formats(name: str) -> None:
+    kind = find_options(name)["--output"].type
     assert isinstance(kind, click.Choice)
     assert list(kind.choices) == ["table", "wide", "json", "yaml", "name"]
-    assert options(name)["-o"].default == "table"
+    assert find_options(name)["-o"].default == "table"
 
 
-@pytest.mark.parametrize("name", LOOKING)
-def test_every_command_finds_its_cluster_by_the_same_flags(name: str) -> None:
+@pytest.mark.parametrize("name", READING_COMMANDS)
+def test_every_command_has_the_flags_that_choose_cluster_and_namespace(name: str) -> None:
     expected = {"-n", "--namespace", "-A", "--all-namespaces", "--context", "--kubeconfig", "-f"}
-    assert expected <= set(options(name))
+    assert expected <= set(find_options(name))
 
 
 @pytest.fixture
 def saved_objects(tmp_path: Path) -> Path:
-    holder = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+    """A file with the planned pool `lab` and an allocation that holds eight addresses of it."""
+    holder = allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
     path = tmp_path / "saved.json"
     path.write_text(plan(pool(), holder).out)
     return path
@@ -72,8 +81,8 @@ def test_wide_lists_pools_that_a_plan_leaves_as_they_are() -> None:
     assert section[1].split() == ["butler-system", "lab", "10.40.0.0/24", "0", "256", "256", "0%"]
 
 
-@pytest.mark.parametrize("name", [*LOOKING, "plan"])
-def test_folders_inside_a_folder_are_read_only_if_that_is_asked_for(
+@pytest.mark.parametrize("name", [*READING_COMMANDS, "plan"])
+def test_folders_inside_a_folder_are_read_only_with_recursive(
     saved_objects: Path, tmp_path: Path, name: str
 ) -> None:
     inner = tmp_path / "folder/inner"

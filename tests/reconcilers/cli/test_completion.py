@@ -1,4 +1,4 @@
-"""What Tab offers: to a shell by click, and to kubectl by an executable of its own."""
+"""Completion of words: for shells by click, and for kubectl by an executable of its own."""
 
 import os
 import shutil
@@ -17,11 +17,11 @@ from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.main import COMMANDS
 from reconcilers.integrations.clusterapi.crds import crds as pool_crds
 from tests.reconcilers.cli.test_claims import ip_pool
-from tests.reconcilers.cli.test_run import kubeconfig
-from tests.reconcilers.cli.test_ui import make_pool, post
+from tests.reconcilers.cli.test_run import write_kubeconfig
+from tests.reconcilers.cli.test_ui import create_object, create_pool
 
 ROOT = Path(__file__).parents[3]
-CALL = """
+SCRIPT = """
 import sys
 from reconcilers.cli.main import main
 sys.argv = ["butler-ipam"]
@@ -32,14 +32,14 @@ finally:
 """
 
 
-def list_offered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
-    """Return the choices without their descriptions, and the number at the end."""
+def complete_words(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+    """Return kubectl's completions without descriptions, and the directive in the last line."""
     main(words)
     *lines, last = capsys.readouterr().out.splitlines()
     return [line.partition("\t")[0] for line in lines], last
 
 
-def test_kubectl_is_offered_the_commands_with_what_they_do(
+def test_kubectl_completes_commands_with_their_descriptions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     main([""])
@@ -64,7 +64,7 @@ def test_kubectl_is_offered_the_commands_with_what_they_do(
 def test_the_last_word_is_completed(
     words: tuple[str, ...], choices: list[str], last: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert list_offered(capsys, *words) == (choices, last)
+    assert complete_words(capsys, *words) == (choices, last)
 
 
 def test_kubectl_finds_the_executable_by_its_name() -> None:
@@ -95,9 +95,9 @@ def test_the_real_kubectl_completes_the_plugin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_gets_its_script(shell: str) -> None:
+def test_every_shell_gets_its_completion_script(shell: str) -> None:
     printed = subprocess.run(
-        [sys.executable, "-c", CALL],
+        [sys.executable, "-c", SCRIPT],
         capture_output=True,
         text=True,
         check=True,
@@ -106,37 +106,39 @@ def test_every_shell_gets_its_script(shell: str) -> None:
     assert f"_BUTLER_IPAM_COMPLETE={shell}_complete" in printed
 
 
-def test_the_shell_is_offered_commands_without_any_being_loaded() -> None:
+def test_a_shell_completes_commands_without_loading_the_commands() -> None:
     env = os.environ | {
         "_BUTLER_IPAM_COMPLETE": "bash_complete",
         "COMP_WORDS": "butler-ipam p",
         "COMP_CWORD": "1",
     }
     printed = subprocess.run(
-        [sys.executable, "-c", CALL], capture_output=True, text=True, check=True, env=env
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=env
     ).stdout
     assert printed.split() == ["plain,plan", "plain,pools", "False"]
 
 
-def test_contexts_are_offered_from_the_kubeconfig(
+def test_contexts_are_completed_from_the_kubeconfig(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "config"
     path.write_text("contexts: [{name: lab}, {name: live}, {name: prod}]")
     words = ("pools", f"--kubeconfig={path}", "--context", "l")
-    assert list_offered(capsys, *words) == (["lab", "live"], ":4")
-    assert list_offered(capsys, "pools", "--kubeconfig=/nowhere", "--context", "") == ([], ":4")
+    assert complete_words(capsys, *words) == (["lab", "live"], ":4")
+    assert complete_words(capsys, "pools", "--kubeconfig=/nowhere", "--context", "") == ([], ":4")
 
 
-async def test_pools_and_namespaces_are_offered_from_the_cluster(
+async def test_pools_and_namespaces_are_completed_from_the_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with run_api_server("management", crds()) as server:
-        await make_pool(server)
-        config = kubeconfig(server, tmp_path)
+        await create_pool(server)
+        config = write_kubeconfig(server, tmp_path)
 
         async def ask_completions(*words: str) -> list[str]:
-            completions, _ = await anyio.to_thread.run_sync(partial(list_offered, capsys, *words))
+            completions, _ = await anyio.to_thread.run_sync(
+                partial(complete_words, capsys, *words)
+            )
             return completions
 
         assert await ask_completions("map", config, "") == ["lab"]
@@ -146,20 +148,20 @@ async def test_pools_and_namespaces_are_offered_from_the_cluster(
         assert await ask_completions("map", config, "-n", "default", "") == []
 
 
-async def test_pools_of_every_kind_are_offered_by_name_and_by_kind(
+async def test_pools_of_every_kind_are_completed_by_name_and_by_kind_and_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with run_api_server("management", [*crds(), *pool_crds()]) as server:
-        await make_pool(server)
+        await create_pool(server)
         for kind, name in (("inclusterippools", "machines"), ("inclusterippools", "lab")):
             body = ip_pool(name, "10.0.0.10") | {"metadata": {"name": name}}
             path = f"/apis/ipam.cluster.x-k8s.io/v1alpha2/namespaces/butler-system/{kind}"
-            await post(server, path, body)
-        config = kubeconfig(server, tmp_path)
+            await create_object(server, path, body)
+        config = write_kubeconfig(server, tmp_path)
 
         async def ask_completions(word: str) -> list[str]:
             completions, _ = await anyio.to_thread.run_sync(
-                partial(list_offered, capsys, "map", config, word)
+                partial(complete_words, capsys, "map", config, word)
             )
             return completions
 

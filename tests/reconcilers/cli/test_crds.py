@@ -1,4 +1,4 @@
-"""The CRDs that are shipped are those that the models make."""
+"""`butler-ipam crds`, and the shipped CRDs, which are generated from the models."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def test_a_kind_is_found_by_any_of_its_names(name: str) -> None:
     assert printed["metadata"]["name"] == "networkpools.butler.butlerlabs.dev"
 
 
-def test_an_unknown_kind_gets_a_sentence_with_those_there_are() -> None:
+def test_the_error_about_an_unknown_kind_lists_the_known_kinds() -> None:
     outcome = run("crds", "pods")
     assert outcome.code == 1
     assert outcome.out == ""
@@ -46,12 +46,12 @@ def test_the_shipped_files_are_what_the_command_writes(tmp_path: Path) -> None:
     assert content_by_name == shipped, "the models have changed: run `make crds`"
 
 
-def test_the_shipped_list_is_what_the_files_have() -> None:
+def test_the_shipped_list_of_definitions_equals_the_shipped_files() -> None:
     shipped = sorted(read_definitions(), key=lambda definition: definition["metadata"]["name"])
     assert shipped == documents("crds"), "the models have changed: run `make crds`"
 
 
-def test_a_folder_that_cannot_be_written_gets_a_sentence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     outcome = run("crds", "-d", tmp_path / "file" / "below")
     assert outcome.code == 1
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert outcome.errors == [f"{name}: this cannot be written: No space left on device"]
 
 
-def test_a_reader_that_goes_away_is_no_fault_of_the_folder(tmp_path: Path) -> None:
+def test_a_closed_standard_output_is_not_reported_as_an_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The demo: it happens, and where it does not, it says which step."""
+"""The demo: it plays all its steps, and names the step that does not happen."""
 
 import re
 import signal
@@ -46,21 +46,21 @@ from reconcilers.loadbalancers.metallb.projection import TenantMetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, find_installed_command, start
-from tests.reconcilers.cli.test_progress import Terminal
+from tests.reconcilers.cli.test_progress import FakeTerminal
 from tests.reconcilers.make import allocation
 
 HOLDER, WAITING = "fills-the-pool", "comes-too-late"
 """Requests of the story: one takes a whole pool, the other waits for it."""
 
 
-def asked_parts() -> tuple[str, str]:
-    """Return patterns of what the environment asks for: an API server, and a MetalLB."""
+def describe_expected_parts() -> tuple[str, str]:
+    """Return patterns that describe the API server and the MetalLB which the environment names."""
     settings = read_settings()
     server = "embedded API server"
     if settings.kind == "binaries":
         assert settings.apiserver is not None
-        said = subprocess.run([settings.apiserver, "--version"], capture_output=True, check=True)
-        [version] = re.findall(r"v[\d.]+", said.stdout.decode())
+        done = subprocess.run([settings.apiserver, "--version"], capture_output=True, check=True)
+        [version] = re.findall(r"v[\d.]+", done.stdout.decode())
         server = f"kube-apiserver {re.escape(version)}"
     metallb = r"stand-in for MetalLB" if settings.metallb is None else r"MetalLB \d+\.\d+\.\d+"
     return server, metallb
@@ -72,7 +72,7 @@ async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     assert printed.startswith("Starting:\n")
-    server, metallb = asked_parts()
+    server, metallb = describe_expected_parts()
     assert re.search(rf"^ +platform +https://\S+ +{server}$", printed, re.MULTILINE), printed
     for tenant in ("team-a/web", "team-b/shop"):
         assert re.search(rf"^ +{tenant} +https://\S+ +{server}, {metallb}$", printed, re.MULTILINE)
@@ -111,7 +111,7 @@ async def test_a_demo_that_fails_names_the_step_and_shows_the_end_of_the_log() -
     assert "Traceback" not in complained
 
 
-async def test_a_demo_that_cannot_start_its_servers_says_why() -> None:
+async def test_the_error_of_a_demo_without_server_programs_names_their_folder() -> None:
     done = await call("demo", KUBEBUILDER_ASSETS="/nowhere")
     assert done.returncode == 1
     assert "/nowhere" in done.stderr.decode()
@@ -141,13 +141,13 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     step = StoryStep("A pool is not served", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
-    async def watch_it() -> None:
+    async def expect_failure() -> None:
         with pytest.raises(DidNotHappen) as failure:
             await play([step], view, clock=clock, echo=printed.append, seconds=30.0)
         failures.append(str(failure.value))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(watch_it)
+        group.start_soon(expect_failure)
         await clock.advance(29.9)
         assert failures == []
         await clock.advance(0.1)
@@ -155,11 +155,11 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     assert failures == [f"{expected} there is no NetworkPool butler-system/vlan40"]
 
 
-async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
+async def test_a_step_prints_its_explanation_and_on_a_terminal_what_it_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(progress, "PROGRESS_SECONDS", 0.01)
-    terminal, printed, clock = Terminal(), list[str](), SystemClock()
+    terminal, printed, clock = FakeTerminal(), list[str](), SystemClock()
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer(
         "management",
@@ -176,12 +176,12 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
         async with anyio.create_task_group() as group:
             group.start_soon(play, [step], view, clock, printed.append, 3600.0)
             expected = "waiting: there is no NetworkPool butler-system/vlan40 ..."
-            assert await anyio.to_thread.run_sync(terminal.shows, expected)
+            assert await anyio.to_thread.run_sync(terminal.wait_for_text, expected)
             group.cancel_scope.cancel()
     assert [line.strip() for line in printed][1:] == ["Why."]
 
 
-def test_every_step_explains_itself_to_who_has_never_seen_it() -> None:
+def test_every_step_has_an_explanation_of_at_least_fifteen_words() -> None:
     steps = build_story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
     assert len(steps) == 28
     for step in steps:
@@ -192,16 +192,16 @@ def test_every_step_explains_itself_to_who_has_never_seen_it() -> None:
 async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def hasty(*arguments: object) -> Released:
+    async def release_at_once(*arguments: object) -> Released:
         return Released("the tenant was not asked")
 
-    async def nothing(*arguments: object) -> None:
+    async def keep_pool(*arguments: object) -> None:
         """Leave the tenant's pool as it is."""
 
-    monkeypatch.setattr(TenantReleaseCheck, "check", hasty)
-    monkeypatch.setattr(TenantMetalLB, "_delete_ours", nothing)
+    monkeypatch.setattr(TenantReleaseCheck, "check", release_at_once)
+    monkeypatch.setattr(TenantMetalLB, "_delete_ours", keep_pool)
 
-    def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[StoryStep]:
+    def build_short_story(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[StoryStep]:
         leaving = StoryStep(
             "The tenant goes",
             (lambda view: releases.check_removed_first(view, 1),),
@@ -210,7 +210,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
         return [*build_story(OverlapWatch(), releases, url)[:4], leaving]
 
     with pytest.raises(ExceptionGroup) as failure:
-        await perform(30.0, short)
+        await perform(30.0, build_short_story)
     assert "was released, and IPAddressPool default-pool in the tenant still has it" in str(
         find_sole_failure(failure.value)
     )
@@ -229,17 +229,17 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
     async def watch(view: PlatformView) -> None:
         view.allocations.subscribe(note)
 
-    def short(*_: object) -> list[StoryStep]:
+    def build_short_story(*_: object) -> list[StoryStep]:
         steps = build_story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
         waiting = [step for step in steps if step.title.startswith("Two requests have to wait")]
         return [StoryStep("The test watches", (), (watch,)), *waiting]
 
-    await perform(30.0, short)
+    await perform(30.0, build_short_story)
     asked = next(at for at, title in enumerate(titles) if title.startswith(WAITING))
     assert f"{HOLDER} Allocated" in titles[:asked]
 
 
-async def test_what_the_server_refuses_is_reported() -> None:
+async def test_a_manifest_that_the_server_rejects_stops_the_demo_with_the_reason() -> None:
     clock = SystemClock()
     refused = StoryStep(
         "Nonsense is declared",
@@ -248,12 +248,12 @@ async def test_what_the_server_refuses_is_reported() -> None:
     )
     async with run_api_server("management", crds()) as server:
         view = PlatformView(LocalPlatform(server, {}), clock)
-        await _namespace(view)
+        await _make_default_namespace(view)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
             await play([refused], view, clock=clock, echo=lambda _: None, seconds=5.0)
 
 
-async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
+async def test_a_missing_rejection_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = expect_refusals(
         "All is refused",
@@ -266,12 +266,12 @@ async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
             words="unsound",
         ),
     )
-    async with _with_crds() as view:
+    async with _run_platform_view() as view:
         with pytest.raises(DidNotHappen, match="a sound pool, and it was not refused"):
             await play([step], view, clock=SystemClock(), echo=lambda _: None, seconds=5.0)
 
 
-async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
+async def test_a_rejection_for_another_reason_stops_the_demo() -> None:
     odd = {"cidr": "nonsense"}
     step = expect_refusals(
         "It is refused",
@@ -280,12 +280,12 @@ async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
         ),
     )
     reason = r"'straddles' is not in the server's answer: .*cidr"
-    async with _with_crds() as view:
+    async with _run_platform_view() as view:
         with pytest.raises(DidNotHappen, match=reason):
             await play([step], view, clock=SystemClock(), echo=lambda _: None, seconds=5.0)
 
 
-async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
+async def test_a_missing_warning_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = expect_warnings(
         "There is a warning",
@@ -294,7 +294,7 @@ async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
         ),
     )
     reason = "'host bits' is not in the server's answer: nothing"
-    async with _with_crds() as view:
+    async with _run_platform_view() as view:
         with pytest.raises(DidNotHappen, match=reason):
             await play([step], view, clock=SystemClock(), echo=lambda _: None, seconds=5.0)
 
@@ -309,22 +309,23 @@ def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
 
 
 @asynccontextmanager
-async def _with_crds() -> AsyncIterator[PlatformView]:
+async def _run_platform_view() -> AsyncIterator[PlatformView]:
+    """Run an API server with our CRDs and the default namespace; yield the demo's view of it."""
     async with run_api_server("management", crds()) as server:
         view = PlatformView(LocalPlatform(server, {}), SystemClock())
-        await _namespace(view)
+        await _make_default_namespace(view)
         yield view
 
 
-async def _namespace(view: PlatformView) -> None:
+async def _make_default_namespace(view: PlatformView) -> None:
     await make_namespaces(view.management.transport, [names.DEFAULT_NAMESPACE])
 
 
-def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
+def test_the_overlap_watch_reports_an_overlap_that_is_over_again() -> None:
     watch = OverlapWatch()
     holding, other = (
-        _holding("one", "10.0.0.1", "10.0.0.4"),
-        _holding("other", "10.0.0.4", "10.0.0.6"),
+        _make_holder("one", "10.0.0.1", "10.0.0.4"),
+        _make_holder("other", "10.0.0.4", "10.0.0.6"),
     )
     watch.record_change(Change(None, holding))
     watch.record_change(Change(None, other))
@@ -333,11 +334,13 @@ def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
         watch.check_no_overlaps(PlatformView.__new__(PlatformView))
 
 
-def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
+def test_the_overlap_watch_reports_nothing_if_a_range_is_released_before_it_is_given_again() -> (
+    None
+):
     watch = OverlapWatch()
     holding, other = (
-        _holding("one", "10.0.0.1", "10.0.0.4"),
-        _holding("other", "10.0.0.4", "10.0.0.6"),
+        _make_holder("one", "10.0.0.1", "10.0.0.4"),
+        _make_holder("other", "10.0.0.4", "10.0.0.6"),
     )
     watch.record_change(Change(None, holding))
     watch.record_change(Change(holding, None))
@@ -346,5 +349,5 @@ def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
     assert len(watch.handed_out) == 2
 
 
-def _holding(name: str, start: str, end: str) -> IPAllocation:
+def _make_holder(name: str, start: str, end: str) -> IPAllocation:
     return allocation(name, held_range=(start, end))

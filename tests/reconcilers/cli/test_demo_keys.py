@@ -1,4 +1,4 @@
-"""The demo in steps goes on at any key, and leaves the terminal as it was."""
+"""The demo in steps continues at any key, and restores the settings of the terminal."""
 
 import os
 import pty
@@ -13,11 +13,12 @@ import pytest
 from reconcilers.cli.demo.command import wait_for_key
 
 LIMIT = 30.0
+"""Seconds of real time that a test waits for a key to be read."""
 
 
 @pytest.fixture
 def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Yield a function that presses keys on the terminal that standard input is."""
+    """Make standard input a terminal; yield the file descriptor that writes its key presses."""
     master, terminal = pty.openpty()
     with os.fdopen(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -26,33 +27,34 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("key", [b"x", b" ", b"\n", b"\x1b[A"], ids=["x", "space", "enter", "up"])
-async def test_any_key_is_enough_and_is_taken_whole(keyboard: int, key: bytes) -> None:
+async def test_any_key_continues_and_all_its_bytes_are_read(keyboard: int, key: bytes) -> None:
     before = termios.tcgetattr(sys.stdin)
     with anyio.fail_after(LIMIT):
         async with anyio.create_task_group() as group:
             group.start_soon(wait_for_key)
-            await waits_for_keys()
+            await wait_until_keys_are_read()
             os.write(keyboard, key)
         assert termios.tcgetattr(sys.stdin) == before
         async with anyio.create_task_group() as group:
             group.start_soon(wait_for_key)
-            await waits_for_keys()
+            await wait_until_keys_are_read()
             os.set_blocking(sys.stdin.fileno(), False)
             with pytest.raises(BlockingIOError):
                 os.read(sys.stdin.fileno(), 1)
             group.cancel_scope.cancel()
 
 
-async def test_the_terminal_is_as_it_was_after_an_interrupt(keyboard: int) -> None:
+async def test_an_interrupt_restores_the_settings_of_the_terminal(keyboard: int) -> None:
     del keyboard
     before = termios.tcgetattr(sys.stdin)
     async with anyio.create_task_group() as group:
         group.start_soon(wait_for_key)
-        await waits_for_keys()
+        await wait_until_keys_are_read()
         group.cancel_scope.cancel()
     assert termios.tcgetattr(sys.stdin) == before
 
 
-async def waits_for_keys() -> None:
+async def wait_until_keys_are_read() -> None:
+    """Wait until the terminal delivers single keys, as it is not in canonical mode any more."""
     while termios.tcgetattr(sys.stdin)[3] & termios.ICANON:
         await anyio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""What scripts are told by exit codes where input is partly unreadable, or output is not taken."""
+"""Exit codes if a part of the input cannot be read, or the output cannot be written."""
 
 import subprocess
 from pathlib import Path
@@ -12,20 +12,20 @@ SAMPLE = (ROOT / "manifests/samples/10-single-pool-static.yaml").read_text()
 
 
 @pytest.mark.parametrize("call", [("pools",), ("tenants",), ("map", "lab-pool")])
-def test_what_could_not_be_read_shows_in_the_exit_code_and_the_rest_is_shown(
+def test_an_unreadable_file_makes_the_exit_code_1_and_the_other_files_are_shown(
     call: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "good.yaml").write_text(SAMPLE)
-    whole = run(*call, "-f", tmp_path)
-    assert whole.code == 0
+    expected = run(*call, "-f", tmp_path)
+    assert expected.code == 0
     (tmp_path / "broken.yaml").write_text("a: [")
     outcome = run(*call, "-f", tmp_path)
-    assert (outcome.code, outcome.out) == (1, whole.out)
+    assert (outcome.code, outcome.out) == (1, expected.out)
     assert "broken.yaml" in outcome.err
 
 
 @pytest.mark.parametrize("call", [("crds",), ("--help",)])
-def test_a_full_disk_behind_the_output_is_reported_in_a_sentence(call: tuple[str, ...]) -> None:
+def test_a_full_disk_under_standard_output_is_reported(call: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             butler_ipam(*call),
@@ -41,7 +41,7 @@ def test_a_full_disk_behind_the_output_is_reported_in_a_sentence(call: tuple[str
     )
 
 
-def test_an_output_that_may_not_grow_is_reported_in_a_sentence(tmp_path: Path) -> None:
+def test_a_size_limit_on_standard_output_is_reported(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as out:
         done = subprocess.run(
             ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *butler_ipam("crds")],

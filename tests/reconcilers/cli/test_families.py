@@ -1,4 +1,4 @@
-"""What the commands show of a pool of two families: each of its blocks."""
+"""Commands on a pool of two families: each family is shown."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,13 @@ import yaml
 
 from tests.reconcilers.addressmap.received import of_page
 from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import UID, ask, cluster, make_holder
+from tests.reconcilers.cli.saved import UID, cluster, make_holder, run_on_files
 
-REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
+REQUIRE_BOTH = {"ipFamilyPolicy": "RequireDualStack"}
 
 
-def _pool(**status: Any) -> dict[str, Any]:
+def _make_dual_pool(**status: Any) -> dict[str, Any]:
+    """Return pool `lab` with 16 IPv4 addresses and 2^64 - 16 IPv6 addresses to hand out."""
     network_pool = pool(cidr="10.0.0.0/28")
     if status:
         network_pool["status"] = status
@@ -22,9 +23,10 @@ def _pool(**status: Any) -> dict[str, Any]:
     return network_pool
 
 
-def _both() -> dict[str, Any]:
+def _make_dual_holder() -> dict[str, Any]:
+    """Return an allocation that holds 12 addresses of each family."""
     holder = make_holder("a", "10.0.0.0", "10.0.0.11", annotations={UID: "u1"})
-    holder["spec"] |= REQUIRE
+    holder["spec"] |= REQUIRE_BOTH
     holder["status"]["families"] = [
         {"family": "IPv4", "startAddress": "10.0.0.0", "endAddress": "10.0.0.11"},
         {"family": "IPv6", "startAddress": "fd00::10", "endAddress": "fd00::1b"},
@@ -32,38 +34,44 @@ def _both() -> dict[str, Any]:
     return holder
 
 
-def test_each_block_is_a_row_of_the_pools_and_one_name(tmp_path: Path) -> None:
-    objects = (_pool(), _both())
-    [document] = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+def test_pools_prints_figures_for_each_family_and_the_name_once(tmp_path: Path) -> None:
+    objects = (_make_dual_pool(), _make_dual_holder())
+    [document] = json.loads(run_on_files(tmp_path, "pools", "-o", "json", objects=objects).out)[
+        "items"
+    ]
     families = document["families"]
     assert [family["family"] for family in families] == ["IPv4", "IPv6"]
     assert [(family["cidr"], family["total"], family["allocated"]) for family in families] == [
         ("10.0.0.0/28", 16, 12),
         ("fd00::/64", str(2**64 - 16), 12),
     ]
-    out = ask(tmp_path, "pools", "-o", "name", objects=objects).out
+    out = run_on_files(tmp_path, "pools", "-o", "name", objects=objects).out
     assert out.splitlines() == ["networkpool.butler.butlerlabs.dev/lab"]
 
 
-def test_who_holds_one_family_neither_counts_for_the_other_nor_waits_for_it(
+def test_a_holder_of_one_family_is_not_counted_as_a_holder_or_request_of_the_other(
     tmp_path: Path,
 ) -> None:
     only_four = make_holder("b", "10.0.0.12", "10.0.0.13", tenant="others/two")
-    objects = (_pool(), _both(), only_four, allocation("waits", 9))
-    [document] = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+    objects = (_make_dual_pool(), _make_dual_holder(), only_four, allocation("waits", 9))
+    [document] = json.loads(run_on_files(tmp_path, "pools", "-o", "json", objects=objects).out)[
+        "items"
+    ]
     assert [(family["holders"], family["tenants"]) for family in document["families"]] == [
         (2, 2),
         (1, 1),
     ]
     assert document["waiting"] == 1
-    for drawn_pool in _page(tmp_path, objects)["pools"]:
+    for drawn_pool in _read_page(tmp_path, objects)["pools"]:
         assert list(drawn_pool["requests"]) == ["butler-system/waits"]
         assert drawn_pool["waiting"] == 1
 
 
-def test_the_page_has_large_numbers_as_text_and_a_tenants_by_family(tmp_path: Path) -> None:
+def test_the_page_contains_large_numbers_as_text_and_the_counts_of_a_tenant_by_family(
+    tmp_path: Path,
+) -> None:
     large = make_holder("b", "fd00::4000:0:0:0", "fd00::7fff:ffff:ffff:ffff", tenant="others/one")
-    page = _page(tmp_path, (_pool(), _both(), large))
+    page = _read_page(tmp_path, (_make_dual_pool(), _make_dual_holder(), large))
     second = page["pools"][1]
     assert (second["size"], second["total"]) == (str(2**64), str(2**64 - 16))
     assert sum(int(extent["size"]) for extent in second["extents"].values()) == 2**64
@@ -71,15 +79,17 @@ def test_the_page_has_large_numbers_as_text_and_a_tenants_by_family(tmp_path: Pa
     assert tenant["loadbalancer"] == {"4": 12, "6": str(2**62 + 12)}
 
 
-def test_an_address_of_ipv4_written_as_ipv6_is_drawn_where_it_is(tmp_path: Path) -> None:
+def test_whois_finds_the_holder_of_a_range_in_ipv4_mapped_ipv6_notation(tmp_path: Path) -> None:
     odd = make_holder("odd", "::ffff:10.0.0.12", "::FFFF:0a00:000d")
-    out = ask(tmp_path, "whois", "10.0.0.13", objects=(_pool(), _both(), odd)).out
+    out = run_on_files(
+        tmp_path, "whois", "10.0.0.13", objects=(_make_dual_pool(), _make_dual_holder(), odd)
+    ).out
     assert "butler-system/odd" in out
 
 
-def _page(folder: Path, objects: tuple[dict[str, Any], ...], *more: str) -> dict[str, Any]:
-    """Return the data of the page."""
-    state = of_page(ask(folder, "map", "--html", "-", *more, objects=objects).out)
+def _read_page(folder: Path, objects: tuple[dict[str, Any], ...], *more: str) -> dict[str, Any]:
+    """Run `map --html`; return the data of the page, with its pools as a list."""
+    state = of_page(run_on_files(folder, "map", "--html", "-", *more, objects=objects).out)
     return {**state, "pools": list(state["pools"].values())}
 
 
@@ -101,32 +111,42 @@ def _page(folder: Path, objects: tuple[dict[str, Any], ...], *more: str) -> dict
 def test_whois_finds_an_address_of_either_family_in_any_spelling(
     tmp_path: Path, written: str, expected: str
 ) -> None:
-    out = ask(tmp_path, "whois", written, objects=(_pool(), _both())).out
+    out = run_on_files(
+        tmp_path, "whois", written, objects=(_make_dual_pool(), _make_dual_holder())
+    ).out
     assert out.splitlines()[1].split()[:5] == [
         *(expected, "NetworkPool", "butler-system/lab", "allocated", "butler-system/a")
     ]
-    out = ask(tmp_path, "whois", written, "-o", "json", objects=(_pool(), _both())).out
+    out = run_on_files(
+        tmp_path, "whois", written, "-o", "json", objects=(_make_dual_pool(), _make_dual_holder())
+    ).out
     assert [item["address"] for item in json.loads(out)["items"]] == [expected]
 
 
 @pytest.mark.parametrize("wrong", ["fd00::1%eth0", "fd00:::1", "1/32", "fd00::1-10.0.0.1"])
-def test_whois_of_what_is_no_address_is_a_wrong_call(tmp_path: Path, wrong: str) -> None:
-    outcome = ask(tmp_path, "whois", wrong, objects=(_pool(), _both()))
+def test_whois_of_an_invalid_address_exits_with_2(tmp_path: Path, wrong: str) -> None:
+    outcome = run_on_files(
+        tmp_path, "whois", wrong, objects=(_make_dual_pool(), _make_dual_holder())
+    )
     assert outcome.code == 2
     assert "IP" in outcome.err
 
 
 def test_the_ranges_of_both_families_are_counted_and_listed_for_a_tenant(tmp_path: Path) -> None:
-    objects = (_pool(), _both(), cluster())
-    [row] = ask(tmp_path, "tenants", "-o", "wide", objects=objects).out.splitlines()[1:]
+    objects = (_make_dual_pool(), _make_dual_holder(), cluster())
+    [row] = run_on_files(tmp_path, "tenants", "-o", "wide", objects=objects).out.splitlines()[1:]
     assert "12 + 12" in row
     assert "10.0.0.0-10.0.0.11, fd00::10-fd00::1b" in row
-    [document] = json.loads(ask(tmp_path, "tenants", "-o", "json", objects=objects).out)["items"]
+    [document] = json.loads(run_on_files(tmp_path, "tenants", "-o", "json", objects=objects).out)[
+        "items"
+    ]
     assert document["allocations"][0]["ranges"] == ["10.0.0.0-10.0.0.11", "fd00::10-fd00::1b"]
 
 
-def test_counts_that_few_programs_read_exactly_are_text(tmp_path: Path) -> None:
-    out = ask(tmp_path, "map", "lab", "-o", "json", objects=(_pool(), _both())).out
+def test_json_contains_counts_above_2_to_the_53_as_text(tmp_path: Path) -> None:
+    out = run_on_files(
+        tmp_path, "map", "lab", "-o", "json", objects=(_make_dual_pool(), _make_dual_holder())
+    ).out
     [document] = json.loads(out)["items"]
     four, six = document["families"]
     assert four["addresses"]["free"] == 4
@@ -134,8 +154,10 @@ def test_counts_that_few_programs_read_exactly_are_text(tmp_path: Path) -> None:
     assert six["extents"][-1]["size"] == str(2**64 - 28)
 
 
-def test_the_map_draws_each_block(tmp_path: Path) -> None:
-    out = ask(tmp_path, "map", "lab", objects=(_pool(), _both())).out
+def test_the_map_draws_each_family(tmp_path: Path) -> None:
+    out = run_on_files(
+        tmp_path, "map", "lab", objects=(_make_dual_pool(), _make_dual_holder())
+    ).out
     titles = [line for line in out.splitlines() if line.startswith("NetworkPool")]
     assert titles == [
         "NetworkPool butler-system/lab  10.0.0.0/28",
@@ -145,29 +167,29 @@ def test_the_map_draws_each_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("family", "start"), [("4", "10.0.0.0"), ("6", "fd00::10")])
-def test_one_block_is_drawn_where_a_family_is_named(
-    tmp_path: Path, family: str, start: str
-) -> None:
-    objects = (_pool(), _both())
-    both = ask(tmp_path, "map", "lab", "--svg", "-", objects=objects)
+def test_the_flag_family_selects_what_is_drawn(tmp_path: Path, family: str, start: str) -> None:
+    objects = (_make_dual_pool(), _make_dual_holder())
+    both = run_on_files(tmp_path, "map", "lab", "--svg", "-", objects=objects)
     assert both.code == 1
     assert "--family" in both.err
-    out = ask(tmp_path, "map", "lab", "--family", family, "--svg", "-", objects=objects).out
+    out = run_on_files(
+        tmp_path, "map", "lab", "--family", family, "--svg", "-", objects=objects
+    ).out
     assert out.startswith("<svg")
     assert start in out
-    out = ask(tmp_path, "map", "lab", "--family", family, objects=objects).out
+    out = run_on_files(tmp_path, "map", "lab", "--family", family, objects=objects).out
     assert out.count("NetworkPool butler-system/lab") == 1
-    [pool] = _page(tmp_path, objects, "--family", family)["pools"]
+    [pool] = _read_page(tmp_path, objects, "--family", family)["pools"]
     assert str(pool["family"]) == family
 
 
-def test_a_pool_without_the_family_that_is_named_gets_a_sentence(tmp_path: Path) -> None:
+def test_map_of_a_family_that_no_pool_has_says_so(tmp_path: Path) -> None:
     alone = pool("lab", "10.0.0.0/28")
-    outcome = ask(tmp_path, "map", "lab", "--family", "6", objects=(alone,))
+    outcome = run_on_files(tmp_path, "map", "lab", "--family", "6", objects=(alone,))
     assert (outcome.code, outcome.out) == (0, "no addresses of IPv6 were found\n")
 
 
-def test_the_status_of_each_family_is_checked(tmp_path: Path) -> None:
+def test_check_compares_the_status_of_each_family(tmp_path: Path) -> None:
     free = 2**64 - 28
     exact = {"totalIPs": free + 12, "allocatedIPs": 12, "availableIPs": free}
     texts = {name: str(count) for name, count in exact.items()} | {"largestFreeBlock": str(free)}
@@ -177,8 +199,8 @@ def test_the_status_of_each_family_is_checked(tmp_path: Path) -> None:
     status = {"observedGeneration": 1, **first, "secondary": second}
 
     def check(**changed: Any) -> list[str]:
-        objects = (_pool(**status | changed), _both(), cluster())
-        out = ask(tmp_path, "check", "-o", "json", objects=objects).out
+        objects = (_make_dual_pool(**status | changed), _make_dual_holder(), cluster())
+        out = run_on_files(tmp_path, "check", "-o", "json", objects=objects).out
         return [finding["sentence"] for finding in json.loads(out)["findings"]]
 
     assert check() == []
@@ -186,11 +208,17 @@ def test_the_status_of_each_family_is_checked(tmp_path: Path) -> None:
     assert "allocatedIPs is 13, not 12" in drift
 
 
-def test_a_plan_gives_both_or_nothing(tmp_path: Path) -> None:
+def test_plan_gives_a_request_for_both_families_both_or_none(tmp_path: Path) -> None:
     fits, too_large = allocation("b", 4), allocation("c", 8)
     for request in (fits, too_large):
-        request["spec"] |= REQUIRE
-    out = ask(tmp_path, "plan", "-o", "yaml", objects=(_pool(), _both(), fits, too_large)).out
+        request["spec"] |= REQUIRE_BOTH
+    out = run_on_files(
+        tmp_path,
+        "plan",
+        "-o",
+        "yaml",
+        objects=(_make_dual_pool(), _make_dual_holder(), fits, too_large),
+    ).out
     status = {
         item["metadata"]["name"]: item["status"]
         for item in yaml.safe_load(out)["items"]
@@ -206,16 +234,18 @@ def test_a_plan_gives_both_or_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("last", "code"), [("fd00::2f", 0), ("fd01::", 1)])
-def test_a_plan_treats_two_pinned_ranges_like_one(tmp_path: Path, last: str, code: int) -> None:
+def test_plan_reports_a_pinned_range_of_either_family_that_is_outside_the_pool(
+    tmp_path: Path, last: str, code: int
+) -> None:
     both = allocation("b")
-    both["spec"] |= REQUIRE | {
+    both["spec"] |= REQUIRE_BOTH | {
         "pinnedRanges": [
             {"startAddress": "10.0.0.12", "endAddress": "10.0.0.13"},
             {"startAddress": "fd00::20", "endAddress": last},
         ]
     }
-    outcome = ask(tmp_path, "plan", objects=(_pool(), both))
+    outcome = run_on_files(tmp_path, "plan", objects=(_make_dual_pool(), both))
     assert outcome.code == code
     [row] = [line for line in outcome.out.splitlines() if "/lab  b " in line]
     assert "pinned" in row
-    assert ("spec.pinnedRanges[1]" in outcome.err) is bool(code), "an address never moves"
+    assert ("spec.pinnedRanges[1]" in outcome.err) is bool(code)

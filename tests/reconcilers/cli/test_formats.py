@@ -1,4 +1,4 @@
-"""The documents of commands are as their schema in docs says."""
+"""JSON and YAML that commands print conform to the schema in docs/formats."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tests.reconcilers.cli import test_platforms as platforms
-from tests.reconcilers.cli.saved import ask, cluster
+from tests.reconcilers.cli.saved import cluster, run_on_files
 from tests.reconcilers.cli.test_claims import address, body, claim, ip_pool
 
 SCHEMA = json.loads(
@@ -70,18 +70,18 @@ COMMANDS = [
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_document_has_the_form_of_its_schema(
+def test_the_document_of_a_command_conforms_to_the_schema(
     tmp_path: Path, command: tuple[str, ...], output: str
 ) -> None:
-    answered = ask(tmp_path, *command, "-o", output, objects=OBJECTS)
+    answered = run_on_files(tmp_path, *command, "-o", output, objects=OBJECTS)
     assert (answered.code == 0) != (command in {("check",), ("status",)}), answered.err
     document: Mapping[str, Any] = yaml.safe_load(answered.out)
     VALIDATOR.validate(document)
     assert document.get("items") or document["findings"]
 
 
-def test_a_forecast_has_the_form_of_its_schema(tmp_path: Path) -> None:
-    answered = ask(tmp_path, "plan", "--fit", "1+2", "-o", "json", objects=OBJECTS)
+def test_a_forecast_conforms_to_the_schema(tmp_path: Path) -> None:
+    answered = run_on_files(tmp_path, "plan", "--fit", "1+2", "-o", "json", objects=OBJECTS)
     document: Mapping[str, Any] = json.loads(answered.out)
     VALIDATOR.validate(document)
     assert document["kind"] == "PoolForecastList"
@@ -92,7 +92,9 @@ def test_figures_that_are_not_known_are_null(tmp_path: Path) -> None:
     broken = address("m", "site", content="10.9.0.2", kind="NetworkPool")
     broken["spec"]["prefix"] = "many"
     for command in ("pools", "map"):
-        answered = ask(tmp_path, command, "site", "-o", "json", objects=(OBJECTS[0], broken))
+        answered = run_on_files(
+            tmp_path, command, "site", "-o", "json", objects=(OBJECTS[0], broken)
+        )
         document = json.loads(answered.out)
         VALIDATOR.validate(document)
         [pool] = document["items"]
@@ -101,6 +103,6 @@ def test_figures_that_are_not_known_are_null(tmp_path: Path) -> None:
         assert {family["available"] for family in pool["families"]} == {None}
 
 
-def test_a_document_of_another_form_does_not_pass() -> None:
+def test_the_schema_rejects_a_list_with_an_empty_item() -> None:
     document = {"apiVersion": "report.butler-ipam/v1", "kind": "PoolList", "items": [{}]}
     assert not VALIDATOR.is_valid(document)

@@ -1,4 +1,4 @@
-"""Long collections of garbage freeze what they leave, so that the next one is short."""
+"""A long garbage collection freezes the objects that survive it, so that the next one is short."""
 
 import gc
 import weakref
@@ -16,8 +16,13 @@ def _unfrozen() -> Iterator[None]:
     gc.unfreeze()
 
 
-def _collect(seconds: float, generation: int = 2) -> int:
-    """Note a collection that took so many CPU seconds; return how many objects are frozen then."""
+def _note_collection(seconds: float, generation: int = 2) -> int:
+    """Report a collection to a Freezer; return how many objects are frozen then.
+
+    Args:
+        seconds: the CPU time of the collection.
+        generation: the generation that was collected; 2 is a full collection.
+    """
     times = iter((10.0, 10.0 + seconds))
     freezer = Freezer(lambda: next(times))
     for phase in ("start", "stop"):
@@ -25,19 +30,19 @@ def _collect(seconds: float, generation: int = 2) -> int:
     return gc.get_freeze_count()
 
 
-def test_what_a_long_full_collection_leaves_is_frozen() -> None:
-    assert _collect(0.1) > 0
+def test_a_long_full_collection_freezes_the_surviving_objects() -> None:
+    assert _note_collection(0.1) > 0
 
 
 def test_a_short_full_collection_freezes_nothing() -> None:
-    assert _collect(0.005) == 0
+    assert _note_collection(0.005) == 0
 
 
 def test_a_collection_of_young_objects_freezes_nothing() -> None:
-    assert _collect(0.1, generation=1) == 0
+    assert _note_collection(0.1, generation=1) == 0
 
 
-def test_after_the_run_garbage_is_collected_as_before() -> None:
+def test_the_settings_of_the_collector_are_restored_after_the_context() -> None:
     before = gc.get_threshold(), list(gc.callbacks)
     with short_collections():
         assert gc.get_freeze_count() > 0
@@ -45,18 +50,18 @@ def test_after_the_run_garbage_is_collected_as_before() -> None:
     assert gc.get_freeze_count() == 0
 
 
-class _Knot:
+class _Cycle:
     """An object that only a garbage collection frees."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-def test_a_frozen_cycle_that_fell_out_of_use_is_freed_after_the_next_thaw() -> None:
-    knot = _Knot()
-    reference = weakref.ref(knot)
+def test_a_frozen_cycle_without_references_is_freed_after_the_next_thaw() -> None:
+    cycle = _Cycle()
+    reference = weakref.ref(cycle)
     gc.freeze()
-    del knot
+    del cycle
     times = iter((0.0, 1.0, 1.0, THAW_SECONDS, THAW_SECONDS))
     freezer = Freezer(lambda: 0.0, lambda: next(times))
     for expected in (True, False):

@@ -1,4 +1,4 @@
-"""What --help says: sentences, groups, defaults in words; shared options are the same."""
+"""The output of --help: sentences, groups and defaults in words; shared options are the same."""
 
 import ast
 import re
@@ -37,6 +37,7 @@ VERBS = set(
 
 
 def list_options(command_name: str) -> list[Option]:
+    """Return the options of a command."""
     command = cli.get_command(click.Context(cli), command_name)
     assert command is not None
     return [param for param in command.params if isinstance(param, Option)]
@@ -76,7 +77,7 @@ def test_the_variable_of_an_option_is_its_flag_or_named_in_the_help(
     long = next(flag for flag in option.opts if flag.startswith("--"))
     assert option.envvar
     if option.envvar != name_variable(long):
-        assert f"[env var: {option.envvar}]" in printed_help(command_name)
+        assert f"[env var: {option.envvar}]" in read_help(command_name)
 
 
 @pytest.mark.parametrize("command_name", COMMANDS)
@@ -87,33 +88,38 @@ def test_help_shows_no_types_of_the_programming_language(command_name: str) -> N
         assert not re.search(r"\b(TEXT|INTEGER|RANGE|PATH|True|False|None|x>=)", " ".join(record))
 
 
-def printed_help(command_name: str) -> str:
+def read_help(command_name: str) -> str:
+    """Return the output of COMMAND --help in one line."""
     return " ".join(run(command_name, "--help").out.split())
 
 
-def sections() -> dict[str, list[str]]:
+def read_sections() -> dict[str, list[str]]:
     """Return the flags that `run --help` lists under each heading, in its order."""
-    listed: dict[str, list[str]] = {}
+    flags_by_heading: dict[str, list[str]] = {}
     heading = ""
     for line in run("run", "--help").out.splitlines():
         if match := re.fullmatch(r"(\w.*):", line):
             heading = match[1]
-            listed[heading] = []
+            flags_by_heading[heading] = []
         elif (match := re.match(r"  (--?[-\w, ]+)", line)) and heading:
-            listed[heading].append(match[1])
-    return listed
+            flags_by_heading[heading].append(match[1])
+    return flags_by_heading
 
 
 def test_run_lists_each_option_under_the_heading_of_its_subject() -> None:
-    listed = sections()
-    assert list(listed) == [*groups.ORDER, "Other options"]
-    headings = {flags.split(",")[0]: heading for heading, flags in flags_with_headings(listed)}
+    flags_by_heading = read_sections()
+    assert list(flags_by_heading) == [*groups.ORDER, "Other options"]
+    headings = {
+        flags.split(",")[0]: heading
+        for heading, flags in list_flags_with_headings(flags_by_heading)
+    }
     groups_of_options = {option.opts[0]: option.group for option in list_options("run")}
     assert headings == groups_of_options | {"-h": "Other options"}
 
 
-def flags_with_headings(listed: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
-    for heading, flags in listed.items():
+def list_flags_with_headings(flags_by_heading: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """Yield heading and first flag of each option."""
+    for heading, flags in flags_by_heading.items():
         for flag in flags:
             yield heading, flag.split()[0]
 
@@ -142,7 +148,7 @@ def test_a_flag_of_run_is_found_under_the_heading(flag: str, heading: str) -> No
 
 
 def test_run_shows_defaults_units_and_limits_in_words() -> None:
-    printed = printed_help("run")
+    printed = read_help("run")
     for words in (
         "[default: 1 minute]",
         "[default: 100 milliseconds]",
@@ -169,27 +175,28 @@ def test_a_duration_is_described_in_words(content: str, words: str) -> None:
     assert describe_duration(convert_duration(content)) == words
 
 
-def declared_flags() -> Iterator[str]:
-    """Yield each long flag that the code of the command line declares, as often as it does."""
+def list_declared_flags() -> Iterator[str]:
+    """Yield the long flag of each declaration of an option in the code of the command line."""
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in DECLARING:
-                yield from flags_of(node)
+                yield from list_flags(node)
 
 
-def flags_of(call: ast.Call) -> Iterator[str]:
+def list_flags(call: ast.Call) -> Iterator[str]:
+    """Yield the long flags among the arguments of a call."""
     for argument in call.args:
         for node in ast.walk(argument):
             if isinstance(node, ast.Constant) and str(node.value).startswith("--"):
                 yield str(node.value)
 
 
-def test_an_option_is_declared_in_one_place_however_many_commands_have_it() -> None:
-    count = Counter(declared_flags())
+def test_an_option_of_several_commands_is_declared_in_one_place() -> None:
+    count = Counter(list_declared_flags())
     assert {"--kubeconfig", "--output", "--filename", "--leader-elect", "--ui-cert-dir"} <= set(
         count
     )
-    # One reads a kubeconfig; the other, of commands that start API servers, writes one.
+    # --kubeconfig of commands that start API servers names a file that they write.
     assert {flag for flag, number in count.items() if number > 1} == {"--kubeconfig"}
 
 

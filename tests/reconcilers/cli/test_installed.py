@@ -8,7 +8,7 @@ from reconcilers.cli.main import COMMANDS
 from tests.reconcilers.cli.commands import ROOT, environment, find_installed_command
 
 SAMPLES = ("-f", str(ROOT / "manifests/samples"))
-SHORT = {
+COMMANDS_THAT_END = {
     "crds": (("crds", "networkpool"), "kind: CustomResourceDefinition"),
     "explain": (("explain", "lab-cluster", *SAMPLES), "ProviderConfig"),
     "map": (("map", "lab-pool", *SAMPLES), "10.40.0.0/22"),
@@ -20,7 +20,7 @@ SHORT = {
     "whois": (("whois", "10.40.1.0", *SAMPLES), "lab-pool"),
 }
 """Commands that end, how they are called, and part of what they print."""
-ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "apiserver": "test_apiserver.py",
     "check": "test_up.py",
     "demo": "test_demo.py",
@@ -31,9 +31,9 @@ ELSEWHERE = {
 """Commands that need a server or are one, and the tests that start them as they are installed."""
 
 
-@pytest.mark.parametrize("command", SHORT)
-def test_a_command_that_is_started_as_it_is_installed_imports_what_it_needs(command: str) -> None:
-    arguments, part = SHORT[command]
+@pytest.mark.parametrize("command", COMMANDS_THAT_END)
+def test_an_installed_command_imports_all_that_it_needs(command: str) -> None:
+    arguments, part = COMMANDS_THAT_END[command]
     done = subprocess.run(
         find_installed_command(*arguments),
         capture_output=True,
@@ -45,8 +45,8 @@ def test_a_command_that_is_started_as_it_is_installed_imports_what_it_needs(comm
     assert part in done.stdout
 
 
-def test_each_command_is_started_as_it_is_installed_by_some_test() -> None:
-    assert {*SHORT, *ELSEWHERE} == {*COMMANDS}
+def test_each_installed_command_is_started_by_a_test() -> None:
+    assert {*COMMANDS_THAT_END, *TESTED_ELSEWHERE} == {*COMMANDS}
     folder = ROOT / "tests/reconcilers/cli"
-    for file in ELSEWHERE.values():
+    for file in TESTED_ELSEWHERE.values():
         assert "program=find_installed_command" in (folder / file).read_text()

@@ -1,4 +1,4 @@
-"""The stand-in for LB-IPAM against an API server: what a reader of its pools can rely on."""
+"""The stand-in for LB-IPAM on an API server: the order of its writes to Services and pools."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,8 +26,8 @@ from tests.polling import until
 
 
 @asynccontextmanager
-async def _tenant() -> AsyncIterator[Client]:
-    """Run the stand-in in a tenant of its own; return a client of the tenant."""
+async def _run_tenant() -> AsyncIterator[Client]:
+    """Run a tenant's API server and the stand-in; yield a client of the API server."""
     clock = SystemClock()
     async with run_api_server("tenant", cilium_crds()) as server:
         await wait_established(server.transport, clock, cilium_crds())
@@ -42,13 +42,13 @@ async def _add_pool(client: Client, name: str, start: str, stop: str) -> None:
     await client.create(CILIUM_POOL, "", body)
 
 
-async def _edit(client: Client, name: str, spec: dict[str, Any]) -> None:
+async def _edit_pool(client: Client, name: str, spec: dict[str, Any]) -> None:
     pool = await client.get(CILIUM_POOL, Key("", name))
     await client.patch(CILIUM_POOL, Version.from_object(pool), {"spec": spec})
 
 
 async def _wait_until_acknowledged(client: Client, name: str) -> CiliumPool:
-    """Return a pool once the stand-in has acknowledged it as it stands."""
+    """Return a pool once the stand-in has acknowledged its current generation."""
 
     async def read() -> CiliumPool:
         return await client.get(CILIUM_POOL, Key("", name))
@@ -66,7 +66,7 @@ async def _read_addresses(client: Client, name: str) -> tuple[str, ...]:
 
 
 async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_address() -> None:
-    async with _tenant() as client:
+    async with _run_tenant() as client:
         await _add_service(client, "web")
         await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.1")
         pool = await _wait_until_acknowledged(client, "a")
@@ -77,18 +77,18 @@ async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_addre
 async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lost_theirs() -> (
     None
 ):
-    async with _tenant() as client:
+    async with _run_tenant() as client:
         await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.7")
         await _add_service(client, "web")
         await until(lambda: _read_addresses(client, "web"), bool)
-        await _edit(client, "a", {"blocks": []})
+        await _edit_pool(client, "a", {"blocks": []})
         pool = await _wait_until_acknowledged(client, "a")
         assert await _read_addresses(client, "web") == ()
         assert read_count(pool, IPS_USED) == 0
 
 
-async def test_an_overlap_is_reported_on_the_younger_pool_as_it_stands() -> None:
-    async with _tenant() as client:
+async def test_an_overlap_is_reported_on_the_younger_pool_only() -> None:
+    async with _run_tenant() as client:
         await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.7")
         await _wait_until_acknowledged(client, "a")
         await _add_pool(client, "b", start="10.0.0.7", stop="10.0.0.9")

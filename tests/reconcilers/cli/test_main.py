@@ -35,7 +35,7 @@ def test_help_lists_every_command_without_loading_any() -> None:
         assert summary in printed
 
 
-def printed_by(script: str) -> str:
+def run_script(script: str) -> str:
     """Run a script in a Python of its own, which has to succeed; return what it prints."""
     return subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
@@ -49,7 +49,7 @@ def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need
         " 'controller.manager', 'controller.webhooks', 'envtest', 'reconcilers.wiring')"
         " if m in sys.modules])\n"
     )
-    assert printed_by(script) == "[]\n"
+    assert run_script(script) == "[]\n"
 
 
 @pytest.mark.parametrize("command", ["pools", "check", "map"])
@@ -75,7 +75,7 @@ def test_commands_on_files_load_no_event_loop_no_http_no_metrics_and_no_logging(
         "except SystemExit:\n    pass\n"
         f"print([m for m in {heavy!r} if m in sys.modules])\n"
     )
-    assert printed_by(script).splitlines()[-1] == "[]"
+    assert run_script(script).splitlines()[-1] == "[]"
 
 
 def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_server() -> None:
@@ -83,7 +83,7 @@ def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_se
         "import sys, reconcilers.cli.run\n"
         "print([m for m in ('pydantic', 'kubernetes_asyncio', 'envtest') if m in sys.modules])\n"
     )
-    assert printed_by(script) == "[]\n"
+    assert run_script(script) == "[]\n"
 
 
 def test_a_platform_is_started_without_what_makes_schemas() -> None:
@@ -91,7 +91,7 @@ def test_a_platform_is_started_without_what_makes_schemas() -> None:
         "import sys, reconcilers.cli.up, reconcilers.cli.demo.view\n"
         "print([m for m in ('pydantic', 'reconcilers.api.crd') if m in sys.modules])\n"
     )
-    assert printed_by(script) == "[]\n"
+    assert run_script(script) == "[]\n"
 
 
 def test_the_controllers_load_integrations_and_the_page_only_where_they_are_asked_for() -> None:
@@ -104,7 +104,7 @@ def test_the_controllers_load_integrations_and_the_page_only_where_they_are_aske
     script = (
         f"import sys, reconcilers.cli.run\nprint([m for m in {optional!r} if m in sys.modules])\n"
     )
-    assert printed_by(script) == "[]\n"
+    assert run_script(script) == "[]\n"
 
 
 def test_the_check_for_packages_of_our_names_does_not_load_importlib_metadata() -> None:
@@ -115,7 +115,7 @@ def test_the_check_for_packages_of_our_names_does_not_load_importlib_metadata() 
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('importlib.metadata' in sys.modules)\n"
     )
-    assert printed_by(script).splitlines()[-1] == "False"
+    assert run_script(script).splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_plan_loads_no_kubernetes_client_no_embedded_api_server_and_nothing_for_
         " 'aiohttp')\n"
         "print([m for m in unwanted if m in sys.modules])\n"
     )
-    printed = printed_by(script).splitlines()
+    printed = run_script(script).splitlines()
     assert "10.40.0.0/24" in "".join(printed)
     assert printed[-1] == "[]"
 
@@ -249,4 +249,4 @@ def test_work_that_ctrl_c_ends_needs_no_api_servers_of_this_machine() -> None:
         "async def work():\n    print('done')\n"
         "run_until_interrupted(work)\n"
     )
-    assert printed_by(script) == "done\n"
+    assert run_script(script) == "done\n"

@@ -47,13 +47,13 @@ ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
 }
 
 
-def options(*arguments: str, **variables: str) -> ManagerOptions:
+def parse_options(*arguments: str, **variables: str) -> ManagerOptions:
     """Return the options that a command with all flags of `run` reads from a command line.
 
     The settings' flags are among them: one whose parameter is called as another's would take its
     value.
     """
-    used_options: list[ManagerOptions] = []
+    parsed: list[ManagerOptions] = []
 
     @click.command()
     @cluster_options
@@ -61,14 +61,14 @@ def options(*arguments: str, **variables: str) -> ManagerOptions:
     @log_options
     @setting_options
     def command(**values: Any) -> None:
-        used_options.append(build_manager_options(values, "home"))
+        parsed.append(build_manager_options(values, "home"))
 
-    done = CliRunner().invoke(command, arguments, env=variables, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return used_options[0]
+    result = CliRunner().invoke(command, arguments, env=variables, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return parsed[0]
 
 
-def setting(of: ManagerOptions, path: str) -> Any:
+def read_setting(of: ManagerOptions, path: str) -> Any:
     value: Any = of
     for name in path.split("."):
         value = getattr(value, name)
@@ -79,10 +79,10 @@ def setting(of: ManagerOptions, path: str) -> Any:
 def test_a_flag_and_its_variable_reach_the_setting(
     flag: str, value: str, path: str, expected: Any
 ) -> None:
-    assert setting(options(), path) != expected
-    assert setting(options(f"{flag}={value}"), path) == expected
+    assert read_setting(parse_options(), path) != expected
+    assert read_setting(parse_options(f"{flag}={value}"), path) == expected
     variables: Mapping[str, str] = {name_variable(flag): value}
-    assert setting(options(**variables), path) == expected
+    assert read_setting(parse_options(**variables), path) == expected
 
 
 def test_every_flag_of_run_is_a_setting_or_has_a_test_here_or_elsewhere() -> None:
@@ -93,7 +93,7 @@ def test_every_flag_of_run_is_a_setting_or_has_a_test_here_or_elsewhere() -> Non
 
 
 def test_the_defaults_are_those_of_controller_runtime() -> None:
-    parsed_options = options()
+    parsed_options = parse_options()
     assert (
         parsed_options.metrics_bind,
         parsed_options.health_bind,
@@ -109,7 +109,7 @@ def test_the_defaults_are_those_of_controller_runtime() -> None:
 
 
 def test_the_webhooks_service_is_where_the_controller_is() -> None:
-    assert options().webhook_self_signed == SelfSigned(
+    assert parse_options().webhook_self_signed == SelfSigned(
         namespace="home",
         service="butler-ipam-webhook",
         secret="butler-ipam-webhook-certificates",
@@ -118,7 +118,7 @@ def test_the_webhooks_service_is_where_the_controller_is() -> None:
 
 
 def test_several_configurations_can_be_named() -> None:
-    webhook_self_signed = options(
+    webhook_self_signed = parse_options(
         "--webhook-configuration=a", "--webhook-configuration=b"
     ).webhook_self_signed
     assert webhook_self_signed is not None
@@ -126,9 +126,9 @@ def test_several_configurations_can_be_named() -> None:
 
 
 def test_folders_that_are_not_given_are_empty() -> None:
-    parsed_options = options()
+    parsed_options = parse_options()
     assert (parsed_options.webhook_cert_dir, parsed_options.metrics_cert_dir) == ("", "")
-    assert options("--metrics-cert-dir=x/").metrics_cert_dir == str(Path("x"))
+    assert parse_options("--metrics-cert-dir=x/").metrics_cert_dir == str(Path("x"))
 
 
 @pytest.mark.parametrize(
@@ -143,5 +143,5 @@ def test_folders_that_are_not_given_are_empty() -> None:
 def test_what_cluster_apis_operator_says_of_metrics_is_understood(
     flags: list[str], expected: tuple[str, bool]
 ) -> None:
-    parsed_options = options(*flags)
+    parsed_options = parse_options(*flags)
     assert (parsed_options.metrics_bind, parsed_options.metrics_secure) == expected

@@ -12,10 +12,10 @@ from reconcilers.pictures.extents import AddressState
 from tests.browser import browser
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, pool
-from tests.reconcilers.cli.saved import ask, make_holder
+from tests.reconcilers.cli.saved import make_holder, run_on_files
 
 
-def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
+def list_extents(outcome: Outcome) -> list[tuple[str, str, str]]:
     [pool] = json.loads(outcome.out)["items"]
     [family] = pool["families"]
     return [(e["start"], e["end"], e["state"]) for e in family["extents"]]
@@ -24,8 +24,8 @@ def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
 def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
     tmp_path: Path,
 ) -> None:
-    described = pool(cidr="10.0.0.0/29", edges=True)
-    outcome = ask(tmp_path, *("map", "lab", "-o", "json"), objects=(described,))
+    network_pool = pool(cidr="10.0.0.0/29", edges=True)
+    outcome = run_on_files(tmp_path, *("map", "lab", "-o", "json"), objects=(network_pool,))
     [pool_shown] = json.loads(outcome.out)["items"]
     [family] = pool_shown["families"]
     assert [(e["start"], e["end"], e["state"], e.get("note", "")) for e in family["extents"]] == [
@@ -36,10 +36,10 @@ def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
 
 
 def test_the_gateway_of_a_pool_is_shown_as_reserved(tmp_path: Path) -> None:
-    described = pool(cidr="10.0.0.0/29", reserved=["10.0.0.6/31"])
-    described["spec"]["gateway"] = "10.0.0.1"
-    outcome = ask(tmp_path, *("map", "lab", "-o", "json"), objects=(described,))
-    assert extents(outcome) == [
+    network_pool = pool(cidr="10.0.0.0/29", reserved=["10.0.0.6/31"])
+    network_pool["spec"]["gateway"] = "10.0.0.1"
+    outcome = run_on_files(tmp_path, *("map", "lab", "-o", "json"), objects=(network_pool,))
+    assert list_extents(outcome) == [
         ("10.0.0.0", "10.0.0.0", "free"),
         ("10.0.0.1", "10.0.0.1", "reserved"),
         ("10.0.0.2", "10.0.0.5", "free"),
@@ -48,7 +48,7 @@ def test_the_gateway_of_a_pool_is_shown_as_reserved(tmp_path: Path) -> None:
 
 
 def test_the_map_lists_held_ranges_and_the_gaps_between_in_one_order(tmp_path: Path) -> None:
-    outcome = ask(
+    outcome = run_on_files(
         tmp_path,
         *("map", "lab", "-o", "json"),
         objects=(
@@ -61,7 +61,7 @@ def test_the_map_lists_held_ranges_and_the_gaps_between_in_one_order(tmp_path: P
             make_holder("b", "10.0.0.6", "10.0.0.6"),
         ),
     )
-    assert extents(outcome) == [
+    assert list_extents(outcome) == [
         ("10.0.0.0", "10.0.0.1", "reserved"),
         ("10.0.0.2", "10.0.0.3", "free"),
         ("10.0.0.4", "10.0.0.5", "allocated"),
@@ -72,7 +72,7 @@ def test_the_map_lists_held_ranges_and_the_gaps_between_in_one_order(tmp_path: P
 
 
 def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> None:
-    outcome = ask(
+    outcome = run_on_files(
         tmp_path,
         *("map", "lab", "-o", "json"),
         objects=(
@@ -82,7 +82,7 @@ def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> 
             make_holder("far", "10.9.0.0", "10.9.0.0"),
         ),
     )
-    assert extents(outcome) == [
+    assert list_extents(outcome) == [
         ("10.0.0.0", "10.0.0.2", "allocated"),
         ("10.0.0.3", "10.0.0.3", "overlap"),
         ("10.0.0.4", "10.0.0.4", "allocated"),
@@ -91,16 +91,16 @@ def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> 
     ]
 
 
-spans = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda s: (s[0], s[0] + s[1] - 1))
+SPANS = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda s: (s[0], s[0] + s[1] - 1))
 
 
-def ends(span: tuple[int, int], family: int) -> tuple[str, str]:
+def make_ends(span: tuple[int, int], family: int) -> tuple[str, str]:
     return make.address(span[0], family), make.address(span[1], family)
 
 
 @given(
-    held_spans=st.lists(spans, max_size=6),
-    window=spans,
+    held_spans=st.lists(SPANS, max_size=6),
+    window=SPANS,
     reserved=st.integers(0, 7),
     family=st.sampled_from([4, 6]),
 )
@@ -110,10 +110,10 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
     network = make.pool(
         cidr=make.cidr(6, family),
         reserved=(f"{make.address(reserved * 8, family)}/{make.prefix_length(3, family)}",),
-        tenant={"ranges": [dict(zip(("start", "end"), ends(window, family), strict=True))]},
+        tenant={"ranges": [dict(zip(("start", "end"), make_ends(window, family), strict=True))]},
     )
     allocations: list[IPAllocation] = [
-        make.allocation(f"a{at}", phase="Allocated", held_range=ends(span, family))
+        make.allocation(f"a{at}", phase="Allocated", held_range=make_ends(span, family))
         for at, span in enumerate(held_spans)
     ]
     [picture] = make_picture(network, allocations).families
@@ -144,7 +144,7 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
 
 def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_range(tmp_path: Path) -> None:
     objects = (pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.64", "10.0.0.71"))
-    out = ask(tmp_path, "map", objects=objects).out
+    out = run_on_files(tmp_path, "map", objects=objects).out
     lines = out.splitlines()
     assert lines[0] == "NetworkPool butler-system/lab  10.0.0.0/24"
     assert lines[2] == f"10.0.0.64   {'#' * 8}{'.' * 56}"
@@ -155,7 +155,7 @@ def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_range(tmp_path: Pa
 
 def test_a_pool_of_ipv6_is_drawn_by_its_ranges_whatever_its_size(tmp_path: Path) -> None:
     objects = (pool(cidr="FD00::/64"), make_holder("a", "fd00::ffff:0:0:0", "fd00::ffff:0:0:7"))
-    out = ask(tmp_path, "map", objects=objects).out
+    out = run_on_files(tmp_path, "map", objects=objects).out
     assert f"each cell: {2**64 // 2048:,} addresses" in out
     listed = [line.split()[:4] for line in out.partition("START")[2].splitlines()[1:]]
     before, after = 0xFFFF << 48, (1 << 48) - 8
@@ -167,14 +167,14 @@ def test_a_pool_of_ipv6_is_drawn_by_its_ranges_whatever_its_size(tmp_path: Path)
 
 
 def test_a_pool_of_a_million_addresses_fits_the_grid(tmp_path: Path) -> None:
-    out = ask(tmp_path, "map", objects=(pool(cidr="10.0.0.0/12"),)).out
+    out = run_on_files(tmp_path, "map", objects=(pool(cidr="10.0.0.0/12"),)).out
     assert "each cell: 512 addresses" in out
     assert len(out.splitlines()) < 50
 
 
 def test_a_pool_that_contradicts_itself_says_why_it_cannot_be_drawn(tmp_path: Path) -> None:
     broken = pool(cidr="10.0.0.0/24", reserved=["10.1.0.0/24"])
-    out = ask(tmp_path, "map", objects=(broken,)).out
+    out = run_on_files(tmp_path, "map", objects=(broken,)).out
     assert "cannot be drawn: reserved CIDR" in out
 
 
@@ -182,7 +182,7 @@ def test_a_picture_as_svg_is_well_formed_and_names_the_holders(tmp_path: Path) -
     from xml.etree import ElementTree
 
     objects = (pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.0", "10.0.0.7"))
-    outcome = ask(tmp_path, "map", "lab", "--svg", "-", objects=objects)
+    outcome = run_on_files(tmp_path, "map", "lab", "--svg", "-", objects=objects)
     root = ElementTree.fromstring(outcome.out)
     titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
     assert any(t and "butler-system/a for others/one" in t for t in titles)
@@ -190,7 +190,7 @@ def test_a_picture_as_svg_is_well_formed_and_names_the_holders(tmp_path: Path) -
 
 def test_several_pools_are_too_many_for_one_svg(tmp_path: Path) -> None:
     objects = (pool("east", "10.0.0.0/24"), pool("west", "10.1.0.0/24"))
-    outcome = ask(tmp_path, "map", "--svg", "-", objects=objects)
+    outcome = run_on_files(tmp_path, "map", "--svg", "-", objects=objects)
     assert outcome.code == 1
     assert "--svg draws one pool" in outcome.errors[0]
 
@@ -200,7 +200,7 @@ def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_pa
     evil["spec"]["reserved"] = [
         {"cidr": "10.0.0.0/31", "description": "</script><script>alert(1)</script>"}
     ]
-    page = ask(tmp_path, "map", "--html", "-", objects=(evil,)).out
+    page = run_on_files(tmp_path, "map", "--html", "-", objects=(evil,)).out
     assert page.count("</script>") == 2, "that of the data, and that of the script"
     assert "alert(1)" in page
     assert "default-src 'none'" in page
@@ -215,17 +215,19 @@ def test_what_is_held_far_outside_a_pool_does_not_make_a_dot_of_it(tmp_path: Pat
         make_holder("far", "1.0.0.0", "1.0.0.7"),
         make_holder("across", "10.0.0.255", "10.0.1.7"),
     )
-    seen = extents(ask(tmp_path, "map", "-o", "json", objects=objects))
+    seen = list_extents(run_on_files(tmp_path, "map", "-o", "json", objects=objects))
     strays = [(start, end) for start, end, state in seen if state == "stray"]
     assert strays == [
         ("1.0.0.0", "1.0.0.7"),
         ("10.0.0.255", "10.0.0.255"),
         ("10.0.1.0", "10.0.1.7"),
     ]
-    drawn = ask(tmp_path, "map", "--svg", "-", objects=objects).out
+    drawn = run_on_files(tmp_path, "map", "--svg", "-", objects=objects).out
     assert "1.0.0.0" not in drawn.replace("10.0.0.0", "")
     assert ">10.0.0.240</text>" in drawn
-    assert "1.0.0.0" in ask(tmp_path, "map", objects=objects).out, "it is in the list all the same"
+    assert "1.0.0.0" in run_on_files(tmp_path, "map", objects=objects).out, (
+        "it is in the list all the same"
+    )
 
 
 async def test_the_page_draws_itself_in_a_real_browser(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ async def test_the_page_draws_itself_in_a_real_browser(tmp_path: Path) -> None:
         pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
         make_holder("a", "10.0.0.0", "10.0.0.7", of="east"),
     )
-    assert ask(tmp_path, "map", "--html", str(target), objects=objects).code == 0
+    assert run_on_files(tmp_path, "map", "--html", str(target), objects=objects).code == 0
     async with browser(tmp_path) as page:
         await page.call("Page.navigate", url=target.as_uri())
         await page.until("""document.querySelector('[data-drawn="true"]')""")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.reconcilers.cli.saved import ask
+from tests.reconcilers.cli.saved import run_on_files
 
 IPAM = "ipam.cluster.x-k8s.io"
 
@@ -59,7 +59,7 @@ OBJECTS = (
 def test_an_address_of_a_clusters_pool_is_held_whatever_namespace_is_shown(
     tmp_path: Path, namespace: str
 ) -> None:
-    outcome = ask(tmp_path, "whois", "10.72.0.10", "-n", namespace, objects=OBJECTS)
+    outcome = run_on_files(tmp_path, "whois", "10.72.0.10", "-n", namespace, objects=OBJECTS)
     assert outcome.code == 0
     assert "allocated  IPAddressClaim site-b/node-0" in outcome.out
 
@@ -69,12 +69,14 @@ def test_the_figures_of_a_clusters_pool_are_the_same_in_every_namespace(
     tmp_path: Path, namespace: str
 ) -> None:
     document = json.loads(
-        ask(tmp_path, "pools", "-n", namespace, "-o", "json", objects=OBJECTS).out
+        run_on_files(tmp_path, "pools", "-n", namespace, "-o", "json", objects=OBJECTS).out
     )
     (pool,) = [item for item in document["items"] if item["name"] == "global"]
     [family] = pool["families"]
     assert (family["total"], family["allocated"], family["available"]) == (11, 1, 10)
-    drawn = json.loads(ask(tmp_path, "map", "-n", namespace, "-o", "json", objects=OBJECTS).out)
+    drawn = json.loads(
+        run_on_files(tmp_path, "map", "-n", namespace, "-o", "json", objects=OBJECTS).out
+    )
     (pool,) = [item for item in drawn["items"] if item["name"] == "global"]
     [family] = pool["families"]
     extents = [extent for extent in family["extents"] if extent["state"] == "allocated"]
@@ -82,18 +84,20 @@ def test_the_figures_of_a_clusters_pool_are_the_same_in_every_namespace(
 
 
 def test_pools_of_other_namespaces_are_not_shown(tmp_path: Path) -> None:
-    pool = ask(tmp_path, "pools", "-n", "team", objects=OBJECTS)
+    pool = run_on_files(tmp_path, "pools", "-n", "team", objects=OBJECTS)
     assert "global" in pool.out
     assert "theirs" not in pool.out
 
 
 def test_the_check_of_a_namespace_finds_no_drift_that_is_not_there(tmp_path: Path) -> None:
-    assert ask(tmp_path, "check", "-n", "team", objects=OBJECTS).out == "nothing is wrong\n"
+    assert (
+        run_on_files(tmp_path, "check", "-n", "team", objects=OBJECTS).out == "nothing is wrong\n"
+    )
 
 
 def test_a_pool_of_the_whole_cluster_is_named_without_a_namespace(tmp_path: Path) -> None:
     drifted = json.loads(json.dumps(OBJECTS))
     drifted[0]["status"]["ipAddresses"] = {"total": 11, "used": 4, "free": 7, "outOfRange": 0}
-    printed = ask(tmp_path, "check", objects=tuple(drifted)).out
+    printed = run_on_files(tmp_path, "check", objects=tuple(drifted)).out
     assert "  GlobalInClusterIPPool global  " in printed
     assert "its status drifted: used is 4, not 1; free is 7, not 10;" in printed

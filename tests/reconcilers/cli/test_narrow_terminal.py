@@ -11,14 +11,14 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.release import Preview
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import allocation, pool, provider
-from tests.reconcilers.cli.saved import ask, make_holder
 from tests.reconcilers.cli.saved import cluster as tenant
+from tests.reconcilers.cli.saved import make_holder, run_on_files
 from tests.reconcilers.cli.test_claims import address, claim, ip_pool
 from tests.reconcilers.cli.test_platforms import RANGE, ipam_pool, network
 from tests.reconcilers.cli.test_terminal import OBJECTS, SHOP
 
 WIDTHS = (30, 40, 60, 80, 120)
-ALL = (
+OBJECTS_OF_ALL_KINDS = (
     *OBJECTS,
     provider("prov", "frankfurt-1"),
     tenant("web", "team", "u9"),
@@ -53,11 +53,11 @@ COMMANDS = {
 }
 
 
-def shown_at(
+def print_at_width(
     width: int | None, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
 ) -> list[str]:
     monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: width)
-    return ask(folder, *arguments, objects=ALL).out.splitlines()
+    return run_on_files(folder, *arguments, objects=OBJECTS_OF_ALL_KINDS).out.splitlines()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -66,7 +66,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_key_fact_is_lost(
     name: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments, facts = COMMANDS[name]
-    lines = shown_at(width, tmp_path, monkeypatch, *arguments)
+    lines = print_at_width(width, tmp_path, monkeypatch, *arguments)
     assert [line for line in lines if len(line) > width] == []
     joined = "".join("".join(line.split()) for line in lines)
     assert [fact for fact in facts if fact not in joined] == []
@@ -75,7 +75,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_key_fact_is_lost(
 def test_a_row_that_does_not_fit_is_a_block_with_a_line_for_each_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = shown_at(36, tmp_path, monkeypatch, "whois", "10.40.0.9")
+    lines = print_at_width(36, tmp_path, monkeypatch, "whois", "10.40.0.9")
     assert lines[:5] == [
         "IP      10.40.0.9",
         "POOL    frankfurt-1",
@@ -96,7 +96,7 @@ def test_pools_of_all_kinds_are_one_table_on_eighty_columns(
         ipam_pool("metallb", east=RANGE),
         network(),
     )
-    head, *rows = ask(tmp_path, "pools", objects=platforms).out.splitlines()
+    head, *rows = run_on_files(tmp_path, "pools", objects=platforms).out.splitlines()
     assert {"NAME", "OFFERS", "USED", "FREE", "READY"} <= {*head.split()}
     assert len(rows) == 4
     assert max(map(len, [head, *rows])) <= 80
@@ -105,7 +105,7 @@ def test_pools_of_all_kinds_are_one_table_on_eighty_columns(
 def test_a_long_last_column_is_wrapped_below_its_heading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = shown_at(120, tmp_path, monkeypatch, "check")
+    lines = print_at_width(120, tmp_path, monkeypatch, "check")
     column = lines[0].index("WHAT")
     further = [line for line in lines[1:] if not line[:column].strip()]
     assert further
@@ -115,7 +115,7 @@ def test_a_long_last_column_is_wrapped_below_its_heading(
 def test_what_is_piped_has_one_line_for_each_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = shown_at(None, tmp_path, monkeypatch, "check")
+    lines = print_at_width(None, tmp_path, monkeypatch, "check")
     assert all(line.startswith(("SEVERITY", "error", "warning")) for line in lines)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from tests.reconcilers.cli.commandline import Outcome, plan, run, thing
+from tests.reconcilers.cli.commandline import Outcome, make_object, plan, run
 from tests.yamls import written_yaml
 
 Body = dict[str, Any]
@@ -14,7 +14,7 @@ POOL, IP_POOL = "NetworkPool butler-system/np", "InClusterIPPool butler-system/i
 IPAM_POOL, NETWORK = "IPAMPool kkp in datacenter dc-1", "NetworkNamespace butler-system/viti"
 
 
-def pools(first: int, last: int) -> list[Body]:
+def make_pools(first: int, last: int) -> list[Body]:
     """Return a NetworkPool of addresses 0 to 31, and pools of other kinds of `first` to `last`.
 
     All are of one subnet, and those of vitistack and Cluster API have its whole CIDR.
@@ -40,21 +40,21 @@ def pools(first: int, last: int) -> list[Body]:
         "gateway": f"{net}.254",
     }
     return [
-        thing(
+        make_object(
             "NetworkPool", "np", {"cidr": f"{net}.0/26", "tenantAllocation": {"ranges": ranges}}
         ),
-        body("ipam.cluster.x-k8s.io/v1alpha2", "InClusterIPPool", name="ic", spec=addresses),
-        body(
+        make_body("ipam.cluster.x-k8s.io/v1alpha2", "InClusterIPPool", name="ic", spec=addresses),
+        make_body(
             "kubermatic.k8c.io/v1",
             "IPAMPool",
             name="kkp",
             spec={"datacenters": {"dc-1": datacenter}},
         ),
-        body("vitistack.io/v1alpha2", "NetworkNamespace", name="viti", spec=network),
+        make_body("vitistack.io/v1alpha2", "NetworkNamespace", name="viti", spec=network),
     ]
 
 
-def body(version: str, kind: str, name: str, spec: Mapping[str, Any]) -> Body:
+def make_body(version: str, kind: str, name: str, spec: Mapping[str, Any]) -> Body:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
 
 
@@ -64,7 +64,7 @@ def describe_sharing(*others: str) -> str:
     )
 
 
-def check(*objects: Body) -> dict[str, str]:
+def list_overlaps(*objects: Body) -> dict[str, str]:
     """Return the sentence of each pool that shares addresses, by its kind."""
     outcome = run("check", "-f", "-", "-o", "json", stdin=written_yaml(objects).encode())
     findings = yaml.safe_load(outcome.out)["findings"]
@@ -72,16 +72,16 @@ def check(*objects: Body) -> dict[str, str]:
     return {finding["subject"]["kind"]: finding["sentence"] for finding in findings}
 
 
-def condition(outcome: Outcome, kind: str) -> Body:
+def find_overlap_condition(outcome: Outcome, kind: str) -> Body:
     """Return the condition Overlapping that `plan` foresees for the pool of a kind."""
     [pool] = [item for item in yaml.safe_load(outcome.out)["items"] if item["kind"] == kind]
-    conditions = {condition["type"]: condition for condition in pool["status"]["conditions"]}
+    conditions = {entry["type"]: entry for entry in pool["status"]["conditions"]}
     return dict(conditions["Overlapping"])
 
 
 def test_pools_of_all_kinds_name_each_other_in_the_same_words() -> None:
-    objects = pools(24, 31)
-    assert check(*objects) == {
+    objects = make_pools(24, 31)
+    assert list_overlaps(*objects) == {
         "NetworkPool": f"{describe_sharing(IPAM_POOL, IP_POOL, NETWORK)}{SITES}",
         "InClusterIPPool": f"{describe_sharing(IPAM_POOL, NETWORK, POOL)}{SITES}",
         "IPAMPool": f"datacenter dc-1: {describe_sharing(IP_POOL, NETWORK, POOL)}{SITES}",
@@ -89,32 +89,32 @@ def test_pools_of_all_kinds_name_each_other_in_the_same_words() -> None:
     }
     outcome = plan(*objects)
     assert outcome.code == 0
-    said = " ".join(outcome.warnings)
-    assert f"{POOL}: spec.cidr: {describe_sharing(IPAM_POOL, IP_POOL, NETWORK)}" in said
-    assert f"{IP_POOL}: {describe_sharing(IPAM_POOL, NETWORK, POOL)}" in said
-    assert f"IPAMPool kkp: datacenter dc-1: {describe_sharing(IP_POOL, NETWORK, POOL)}" in said
-    assert f"{NETWORK}: {describe_sharing(IPAM_POOL, IP_POOL, POOL)}" in said
-    overlapping = condition(outcome, "NetworkPool")
+    warnings = " ".join(outcome.warnings)
+    assert f"{POOL}: spec.cidr: {describe_sharing(IPAM_POOL, IP_POOL, NETWORK)}" in warnings
+    assert f"{IP_POOL}: {describe_sharing(IPAM_POOL, NETWORK, POOL)}" in warnings
+    assert f"IPAMPool kkp: datacenter dc-1: {describe_sharing(IP_POOL, NETWORK, POOL)}" in warnings
+    assert f"{NETWORK}: {describe_sharing(IPAM_POOL, IP_POOL, POOL)}" in warnings
+    overlapping = find_overlap_condition(outcome, "NetworkPool")
     assert overlapping["status"] == "True"
     assert overlapping["message"] == describe_sharing(IPAM_POOL, IP_POOL, NETWORK)
-    assert condition(outcome, "InClusterIPPool")["message"] == describe_sharing(
+    assert find_overlap_condition(outcome, "InClusterIPPool")["message"] == describe_sharing(
         IPAM_POOL, NETWORK, POOL
     )
 
 
 def test_a_networkpool_that_divides_a_subnet_with_pools_of_other_kinds_shares_nothing() -> None:
-    others = pools(32, 39)[1:]
+    others = make_pools(32, 39)[1:]
     kinds = {
         "InClusterIPPool": "pool of Cluster API",
         "IPAMPool": "IPAMPool",
         "NetworkNamespace": "NetworkNamespace",
     }
     for other in others:
-        objects = [pools(32, 39)[0], other]
-        assert check(*objects) == {}
+        objects = [make_pools(32, 39)[0], other]
+        assert list_overlaps(*objects) == {}
         outcome = plan(*objects)
         assert not [warning for warning in outcome.warnings if "handed out" in warning]
-        overlapping = condition(outcome, "NetworkPool")
+        overlapping = find_overlap_condition(outcome, "NetworkPool")
         assert overlapping["status"] == "False"
         assert overlapping["message"] == (
             f"no other NetworkPool or {kinds[other['kind']]} hands out these addresses"
@@ -124,12 +124,12 @@ def test_a_networkpool_that_divides_a_subnet_with_pools_of_other_kinds_shares_no
 def test_the_second_family_of_a_networkpool_is_compared_too() -> None:
     second = {"cidr": "fd00:71::/64"}
     spec = {"cidr": "10.71.0.0/26", "secondary": second, "excludeNetworkAndBroadcast": False}
-    pool = thing("NetworkPool", "np", spec)
+    pool = make_object("NetworkPool", "np", spec)
     prefixes = {"prefixes": ["fd00:71::/124"], "allocationPrefixLength": 126}
-    other = body(
+    other = make_body(
         "ipam.cluster.x-k8s.io/v1alpha2", "GlobalInClusterPrefixPool", name="pp", spec=prefixes
     )
     sentence = "addresses are also handed out by GlobalInClusterPrefixPool pp (16 addresses)"
-    assert check(pool, other)["NetworkPool"] == f"{sentence}{SITES}"
+    assert list_overlaps(pool, other)["NetworkPool"] == f"{sentence}{SITES}"
     [of_pool, _] = plan(pool, other).warnings
     assert f"spec.secondary.cidr: {sentence}" in of_pool

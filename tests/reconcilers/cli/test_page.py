@@ -13,10 +13,10 @@ import pytest
 
 from tests.browser import Page, browser
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import ask, make_holder
+from tests.reconcilers.cli.saved import make_holder, run_on_files
 
 DRAWN = "document.body && document.body.dataset.drawn === 'true'"
-EVIL = "<img src=x onerror=alert(1)>"
+MARKUP = "<img src=x onerror=alert(1)>"
 OBJECTS = (
     pool("east", "10.0.0.0/16", reserved=["10.0.0.0/31"]),
     pool("west", "10.16.0.0/12"),
@@ -25,7 +25,7 @@ OBJECTS = (
 )
 
 
-class MapPage:
+class MapTab:
     """The map in a tab of a browser."""
 
     def __init__(self, tab: Page) -> None:
@@ -33,12 +33,12 @@ class MapPage:
         self.call, self.value = tab.call, tab.value
         self.press, self.wait_until_drawn = tab.press, tab.wait_until_drawn
 
-    async def state(self, name: str, of: str = "east") -> Any:
+    async def read_pool_state(self, name: str, of: str = "east") -> Any:
         """Return the page's state of a pool: `from`, `span` or `cursor`."""
         place = f"document.querySelector('[data-pool=\"butler-system/{of}\"]')"
         return json.loads(await self.value(f"{place}.dataset.{name}") or "null")
 
-    async def box(self) -> dict[str, float]:
+    async def find_map_box(self) -> dict[str, float]:
         """Return where the first map is, once the browser has drawn it.
 
         The labels beside the rows decide where the addresses begin: what a pointer is on is
@@ -54,7 +54,7 @@ class MapPage:
         )
         return document
 
-    async def find(self, content: str) -> None:
+    async def search(self, content: str) -> None:
         """Type a text into the search, and wait until the page has followed it."""
         await self.value(
             "(() => { const box = document.getElementById('find');"
@@ -63,11 +63,11 @@ class MapPage:
         await self.tab.until(f"filters.find === {json.dumps(content.lower())}")
         await self.tab.until(DRAWN)
 
-    async def count(self) -> str:
+    async def read_count(self) -> str:
         """Return the line that says how many ranges match."""
         return str(await self.value("document.getElementById('count').textContent"))
 
-    async def pools(self) -> list[str]:
+    async def list_shown_pools(self) -> list[str]:
         """Return the names of the pools whose panels are shown."""
         shown_sections = (
             "[...document.querySelectorAll('#pools > section')].filter((one) => !one.hidden)"
@@ -75,7 +75,7 @@ class MapPage:
         names: list[str] = await self.value(f"{shown_sections}.map((one) => one.dataset.pool)")
         return names
 
-    async def said(self) -> str:
+    async def read_map_line(self) -> str:
         """Return the line under the first map."""
         return str(await self.value("document.querySelector('.where').textContent"))
 
@@ -83,37 +83,40 @@ class MapPage:
 @asynccontextmanager
 async def open_page(
     folder: Path, *, width: int = 1000, dark: bool = False, objects: Any = OBJECTS
-) -> AsyncIterator[MapPage]:
+) -> AsyncIterator[MapTab]:
     """Open the page of some objects in a window."""
     target = folder / "map.html"
-    written = partial(ask, folder, "map", "--html", str(target), objects=objects)
+    written = partial(run_on_files, folder, "map", "--html", str(target), objects=objects)
     assert (await anyio.to_thread.run_sync(written)).code == 0
     async with browser(folder) as tab:
         await tab.show(target.as_uri(), width=width, dark=dark)
         await tab.until(DRAWN)
-        yield MapPage(tab)
+        yield MapTab(tab)
 
 
 async def test_a_map_is_zoomed_and_read_by_keys_alone(tmp_path: Path) -> None:
     async with open_page(tmp_path) as page:
         await page.value("document.querySelector('canvas.map').focus()")
-        assert await page.state("span") == 65536
+        assert await page.read_pool_state("span") == 65536
         await page.press("n", "n")
-        assert await page.state("cursor") == 2, "the free range after the reserved one"
+        assert await page.read_pool_state("cursor") == 2, "the free range after the reserved one"
         await page.press("n")
-        assert "butler-system/a for team/red" in await page.said()
+        assert "butler-system/a for team/red" in await page.read_map_line()
         await page.press("+", "+", "+")
-        assert await page.state("span") == 8192
-        assert await page.state("from") <= 16 < await page.state("from") + 8192
+        assert await page.read_pool_state("span") == 8192
+        assert await page.read_pool_state("from") <= 16 < await page.read_pool_state("from") + 8192
         await page.press("End")
-        assert await page.state("cursor") == 65535
-        assert await page.state("from") == 65536 - 8192, "the map follows"
+        assert await page.read_pool_state("cursor") == 65535
+        assert await page.read_pool_state("from") == 65536 - 8192, "the map follows"
         await page.press("p")
-        assert "butler-system/b for team/blue" in await page.said()
+        assert "butler-system/b for team/blue" in await page.read_map_line()
         await page.press("ArrowDown")
-        assert await page.state("cursor") == 128 * 256 + 256
+        assert await page.read_pool_state("cursor") == 128 * 256 + 256
         await page.press("0")
-        assert (await page.state("from"), await page.state("span")) == (0, 65536)
+        assert (await page.read_pool_state("from"), await page.read_pool_state("span")) == (
+            0,
+            65536,
+        )
 
 
 async def test_keys_reach_every_control_in_order(tmp_path: Path) -> None:
@@ -129,39 +132,39 @@ async def test_keys_reach_every_control_in_order(tmp_path: Path) -> None:
 
 async def test_the_wheel_scrolls_the_page_until_a_map_has_focus(tmp_path: Path) -> None:
     async with open_page(tmp_path) as page:
-        box = await page.box()
+        box = await page.find_map_box()
         at = {"x": box["left"] + box["width"] / 2, "y": box["top"] + 100}
         turn = {"type": "mouseWheel", **at, "deltaX": 0, "deltaY": -100}
         await page.call("Input.dispatchMouseEvent", **turn)
-        assert await page.state("span") == 65536
+        assert await page.read_pool_state("span") == 65536
         for kind in ("mousePressed", "mouseReleased"):
             press = {"type": kind, **at, "button": "left", "clickCount": 1}
             await page.call("Input.dispatchMouseEvent", **press)
         await page.call("Input.dispatchMouseEvent", **turn)
-        assert await page.state("span") == 32768
-        assert await page.state("span", "west") == 1 << 20, "the others stay"
+        assert await page.read_pool_state("span") == 32768
+        assert await page.read_pool_state("span", "west") == 1 << 20, "the others stay"
 
 
 async def test_dragging_moves_what_is_seen(tmp_path: Path) -> None:
     async with open_page(tmp_path) as page:
         await page.value("document.querySelector('[aria-label^=\"zoom in\"]').click()")
-        start = await page.state("from")
-        box = await page.box()
+        start = await page.read_pool_state("from")
+        box = await page.find_map_box()
         x, y = box["left"] + box["width"] / 2, box["top"] + 200
         mouse = {"button": "left", "buttons": 1, "x": x}
         await page.call("Input.dispatchMouseEvent", type="mousePressed", y=y, **mouse)
         await page.call("Input.dispatchMouseEvent", type="mouseMoved", y=y - 36, **mouse)
         await page.call("Input.dispatchMouseEvent", type="mouseReleased", y=y - 36, **mouse)
         per_row = 32768 / 32
-        assert await page.state("from") == pytest.approx(start + 2 * per_row)
+        assert await page.read_pool_state("from") == pytest.approx(start + 2 * per_row)
 
 
 async def test_the_filter_finds_tenants_pools_and_addresses(tmp_path: Path) -> None:
     async with open_page(tmp_path) as page:
 
         async def search_and_count(content: str) -> tuple[str, list[str]]:
-            await page.find(content)
-            return await page.count(), await page.pools()
+            await page.search(content)
+            return await page.read_count(), await page.list_shown_pools()
 
         count, pools = await search_and_count("team/red")
         assert (count, pools) == ("1 of 7 ranges match", ["butler-system/east"])
@@ -171,7 +174,7 @@ async def test_the_filter_finds_tenants_pools_and_addresses(tmp_path: Path) -> N
         assert await search_and_count("10.99.0.0/16") == ("no pool contains 10.99.0.0/16", [])
         assert (await search_and_count(""))[0] == ""
         await page.value("document.querySelector('input[name=free]').click()")
-        assert await page.count() == "3 of 7 ranges match"
+        assert await page.read_count() == "3 of 7 ranges match"
 
 
 @pytest.mark.parametrize("width", [1200, 1400, 1600])
@@ -186,13 +189,13 @@ async def test_a_phone_shows_the_page_without_scrolling_sideways_and_pinches(
 ) -> None:
     async with open_page(tmp_path, width=375) as page:
         assert await page.value("document.documentElement.scrollWidth") <= 375
-        box = await page.box()
+        box = await page.find_map_box()
         x, y = box["left"] + box["width"] / 2, box["top"] + 100
         for kind, apart in (("touchStart", 20), ("touchMove", 40), ("touchMove", 80)):
             points = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
             await page.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
         await page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-        assert await page.state("span") < 65536
+        assert await page.read_pool_state("span") < 65536
 
 
 async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> None:
@@ -209,13 +212,13 @@ async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> No
 
 async def test_names_with_markup_are_shown_and_not_obeyed(tmp_path: Path) -> None:
     evil = pool("evil", "10.0.0.0/24")
-    evil["spec"]["reserved"] = [{"cidr": "10.0.0.0/31", "description": EVIL}]
+    evil["spec"]["reserved"] = [{"cidr": "10.0.0.0/31", "description": MARKUP}]
     async with open_page(tmp_path, objects=(evil,)) as page:
         await page.value("document.querySelector('details').open = true")
         await page.value("document.querySelector('canvas.map').focus()")
         await page.press("Home")
         await page.tab.until("document.querySelector('.list tbody th')")
-        assert EVIL in await page.said()
+        assert MARKUP in await page.read_map_line()
         assert await page.value("document.querySelectorAll('img').length") == 0
 
 
@@ -252,7 +255,7 @@ async def test_addresses_of_both_families_are_written_as_python_writes_them(
         assert await page.value(f"{json.dumps(wrong)}.map(parseAddress)") == [None] * len(wrong)
 
 
-LARGE = (
+IPV6_OBJECTS = (
     pool("six", "fd00::/32", reserved=["fd00::/128"]),
     make_holder("far", "fd00:0:8000::", "fd00:0:8000::7", of="six", tenant="team/far"),
 )
@@ -260,22 +263,27 @@ LARGE = (
 
 async def test_a_block_of_ipv6_is_read_to_the_single_address(tmp_path: Path) -> None:
     size, middle = 2**96, 2**95
-    async with open_page(tmp_path, objects=LARGE) as page:
+    async with open_page(tmp_path, objects=IPV6_OBJECTS) as page:
         await page.value("document.querySelector('canvas.map').focus()")
-        assert await page.state("span", "six") == size
+        assert await page.read_pool_state("span", "six") == size
         await page.press("n", "n", "n")
-        assert await page.state("cursor", "six") == middle
-        assert (await page.said()).startswith("fd00:0:8000::  in  fd00:0:8000:: - fd00:0:8000::7")
-        assert "far for team/far" in await page.said()
+        assert await page.read_pool_state("cursor", "six") == middle
+        assert (await page.read_map_line()).startswith(
+            "fd00:0:8000::  in  fd00:0:8000:: - fd00:0:8000::7"
+        )
+        assert "far for team/far" in await page.read_map_line()
         await page.press(*"+" * 90)
-        assert await page.state("span", "six") == 32 * 4, "as near as it goes"
+        assert await page.read_pool_state("span", "six") == 32 * 4, "as near as it goes"
         await page.press("ArrowRight", "ArrowRight", "ArrowRight")
-        assert await page.state("cursor", "six") == middle + 3
+        assert await page.read_pool_state("cursor", "six") == middle + 3
         await page.press(*["ArrowRight"] * 5)
-        said = await page.said()
+        said = await page.read_map_line()
         assert said.startswith("fd00:0:8000::8  in  fd00:0:8000::8 - fd00:0:ffff:"), said
         assert f"({middle - 8:,})" in said
         await page.press("End")
-        assert await page.state("cursor", "six") == size - 1
+        assert await page.read_pool_state("cursor", "six") == size - 1
         await page.press("0")
-        assert (await page.state("from", "six"), await page.state("span", "six")) == (0, size)
+        assert (
+            await page.read_pool_state("from", "six"),
+            await page.read_pool_state("span", "six"),
+        ) == (0, size)

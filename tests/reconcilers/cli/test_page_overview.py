@@ -8,7 +8,7 @@ from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
 from tests.reconcilers.cli.commandline import allocation, pool
 from tests.reconcilers.cli.saved import cluster, make_holder
-from tests.reconcilers.cli.test_page import DRAWN, MapPage, open_page
+from tests.reconcilers.cli.test_page import DRAWN, MapTab, open_page
 
 OBJECTS = (
     pool("east", "10.0.0.0/24"),
@@ -23,7 +23,7 @@ OBJECTS = (
 )
 
 
-async def column(page: MapPage, table: str, at: int) -> list[str]:
+async def list_column(page: MapTab, table: str, at: int) -> list[str]:
     await page.wait_until_drawn()
     cells = (
         f"[...document.querySelectorAll('#{table} tbody tr:not(.spacer)')]"
@@ -33,7 +33,7 @@ async def column(page: MapPage, table: str, at: int) -> list[str]:
     return cell_texts
 
 
-async def choose(page: MapPage, name: str, value: str) -> None:
+async def select_option(page: MapTab, name: str, value: str) -> None:
     await page.value(
         f"(() => {{ const box = document.getElementById('{name}');"
         f" box.value = {json.dumps(value)}; box.dispatchEvent(new Event('change')); }})()"
@@ -43,12 +43,12 @@ async def choose(page: MapPage, name: str, value: str) -> None:
 async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         west, east, six = (f"butler-system/{name}" for name in ("west", "east", "six"))
-        assert await column(page, "pools-table", 0) == [west, east, six]
-        assert await column(page, "pools-table", 1) == ["62%", "3%", "0%"]
-        assert await column(page, "pools-table", 7) == ["1", "0", "0"]
+        assert await list_column(page, "pools-table", 0) == [west, east, six]
+        assert await list_column(page, "pools-table", 1) == ["62%", "3%", "0%"]
+        assert await list_column(page, "pools-table", 7) == ["1", "0", "0"]
         for order in ([six, east, west], [west, east, six]):
             await page.value("document.querySelector('[data-sort$=\"largest free\"]').click()")
-            assert await column(page, "pools-table", 0) == order
+            assert await list_column(page, "pools-table", 0) == order
         sort = "document.querySelector('#pools-table [aria-sort]')"
         assert await page.value(f"{sort}.textContent") == "largest free"
         assert await page.value(f"{sort}.getAttribute('aria-sort')") == "ascending"
@@ -56,21 +56,25 @@ async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> 
 
 async def test_a_tenant_or_a_family_is_picked_and_the_rest_is_left_out(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
-        await choose(page, "tenant", "team/blue")
-        assert await page.pools() == ["butler-system/west"]
-        assert await column(page, "pools-table", 0) == ["butler-system/west"]
-        await choose(page, "tenant", "")
-        await choose(page, "family", "6")
-        assert await page.pools() == ["butler-system/six"]
-        await choose(page, "family", "4")
-        assert await page.pools() == ["butler-system/east", "butler-system/west"]
+        await select_option(page, "tenant", "team/blue")
+        assert await page.list_shown_pools() == ["butler-system/west"]
+        assert await list_column(page, "pools-table", 0) == ["butler-system/west"]
+        await select_option(page, "tenant", "")
+        await select_option(page, "family", "6")
+        assert await page.list_shown_pools() == ["butler-system/six"]
+        await select_option(page, "family", "4")
+        assert await page.list_shown_pools() == ["butler-system/east", "butler-system/west"]
 
 
 async def test_tenants_are_listed_with_those_that_have_no_object(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
-        assert await column(page, "tenants-table", 0) == ["others/one", "team/blue", "team/red"]
-        assert await column(page, "tenants-table", 3) == ["0", "32", "16 + 256"]
-        ready = await column(page, "tenants-table", 6)
+        assert await list_column(page, "tenants-table", 0) == [
+            "others/one",
+            "team/blue",
+            "team/red",
+        ]
+        assert await list_column(page, "tenants-table", 3) == ["0", "32", "16 + 256"]
+        ready = await list_column(page, "tenants-table", 6)
         assert ready[1] == "Unknown: no such TenantCluster"
 
 
@@ -85,7 +89,7 @@ async def test_counts_that_a_browser_has_not_exactly_are_added_up_and_sorted(
     async with open_page(tmp_path, objects=huge) as page:
         for order in (["team/whole", "team/half"], ["team/half", "team/whole"]):
             await page.value("document.querySelector('[data-sort$=\"load balancers\"]').click()")
-            assert await column(page, "tenants-table", 0) == order
+            assert await list_column(page, "tenants-table", 0) == order
         sums = (
             "`${shownPools()[0].allocated} ${sum(store.tenants.get('team/whole').loadbalancer)}`"
         )
@@ -140,11 +144,16 @@ async def test_a_map_zooms_to_what_is_used(tmp_path: Path) -> None:
         await page.value("document.querySelector('canvas.map').focus()")
         for _ in range(20):
             await page.press("+")
-            start, span = await page.state("from", "big"), await page.state("span", "big")
+            start, span = (
+                await page.read_pool_state("from", "big"),
+                await page.read_pool_state("span", "big"),
+            )
             assert start <= first < start + span
         await page.press("0", "u")
-        assert await page.state("span", "big") == 128, "four addresses a row are the least"
-        assert await page.state("from", "big") == first
+        assert await page.read_pool_state("span", "big") == 128, (
+            "four addresses a row are the least"
+        )
+        assert await page.read_pool_state("from", "big") == first
 
 
 async def test_ranges_of_tenants_differ_and_carry_names(tmp_path: Path) -> None:
@@ -181,7 +190,7 @@ async def test_a_narrow_window_has_names_below_a_map_and_bars_in_sight(tmp_path:
 
 async def test_at_rest_the_line_under_a_map_says_how_the_pool_is_divided(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
-        assert await page.said() == "allocated 8  ·  free 248"
+        assert await page.read_map_line() == "allocated 8  ·  free 248"
 
 
 async def test_the_printed_page_is_light_and_has_all_lists_and_names(tmp_path: Path) -> None:

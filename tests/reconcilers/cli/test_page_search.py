@@ -10,7 +10,7 @@ import pytest
 
 from tests.reconcilers.cli.commandline import allocation, pool
 from tests.reconcilers.cli.saved import cluster, make_holder
-from tests.reconcilers.cli.test_page import DRAWN, MapPage, open_page
+from tests.reconcilers.cli.test_page import DRAWN, MapTab, open_page
 
 EAST, WEST, SIX = "butler-system/east", "butler-system/west", "butler-system/six"
 FULL = {
@@ -34,7 +34,7 @@ OBJECTS = (
 )
 
 
-async def rows(page: MapPage, table: str) -> list[str]:
+async def list_rows(page: MapTab, table: str) -> list[str]:
     """Return the first column of a table."""
     await page.wait_until_drawn()
     cells = f"[...document.querySelectorAll('#{table} tbody th')]"
@@ -55,9 +55,9 @@ async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) ->
             ("FD00:10:0:1::/64", [SIX], ["team/red"]),
             ("fd00:10:0:1::5", [SIX], ["team/red"]),
         ):
-            await page.find(query)
-            assert await page.pools() == pools, query
-            assert sorted(await rows(page, "tenants-table")) == tenants, query
+            await page.search(query)
+            assert await page.list_shown_pools() == pools, query
+            assert sorted(await list_rows(page, "tenants-table")) == tenants, query
         for wrong in (
             "10.0.0.9-10.0.0.3",
             "10.060.0.8",
@@ -79,18 +79,18 @@ async def test_the_search_finds_names_reasons_and_what_waits(tmp_path: Path) -> 
             ("team/red allocated", [EAST, SIX], []),
             ("reserved", [EAST], []),
         ):
-            await page.find(query)
-            assert await page.pools() == pools, query
-            assert await rows(page, "waiting-table") == requests, query
-        await page.find("waiting")
-        assert await page.count() == "0 of 9 ranges match"
-        assert await rows(page, "tenants-table") == ["team/blue"]
+            await page.search(query)
+            assert await page.list_shown_pools() == pools, query
+            assert await list_rows(page, "waiting-table") == requests, query
+        await page.search("waiting")
+        assert await page.read_count() == "0 of 9 ranges match"
+        assert await list_rows(page, "tenants-table") == ["team/blue"]
 
 
 @pytest.mark.slow
 async def test_filters_are_in_the_url_and_come_back_with_it(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
-        await page.find("10.0.0.0/28")
+        await page.search("10.0.0.0/28")
         await page.value(
             "(() => { const box = document.getElementById('tenant'); box.value = 'team/red';"
             " box.dispatchEvent(new Event('change'));"
@@ -104,10 +104,10 @@ async def test_filters_are_in_the_url_and_come_back_with_it(tmp_path: Path) -> N
         assert await page.value("document.getElementById('find').value") == "10.0.0.0/28"
         assert await page.value("document.getElementById('tenant').value") == "team/red"
         assert not await page.value("document.querySelector('input[name=free]').checked")
-        assert await page.pools() == [EAST]
+        assert await page.list_shown_pools() == [EAST]
         await page.value("location.hash = '#family=6'")
         await page.tab.until("filters.family === '6'")
-        assert await page.pools() == [SIX]
+        assert await page.list_shown_pools() == [SIX]
         assert await page.value("document.getElementById('find').value") == ""
 
 
@@ -120,8 +120,8 @@ async def test_a_slash_goes_to_the_search_and_enter_to_the_first_match(tmp_path:
         assert await page.value("document.getElementById('find').value") == "10.0.0.18/32"
         await page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r")
         await page.tab.until("document.activeElement.className.includes('map')")
-        assert await page.state("cursor") == 18
-        assert "butler-system/db for team/blue" in await page.said()
+        assert await page.read_pool_state("cursor") == 18
+        assert "butler-system/db for team/blue" in await page.read_map_line()
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
             "(() => { const real = URL.createObjectURL;"
             " URL.createObjectURL = (file) => { window.saved = file; return real(file); }; })()"
         )
-        await page.find("team/blue")
+        await page.search("team/blue")
         await page.value("document.getElementById('as-json').click()")
         document = json.loads(await page.value("window.saved.text()"))
         assert document["filters"]["find"] == "team/blue"
@@ -157,7 +157,7 @@ async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
             ("waiting", "butler-system/waits"),
         ]
         assert (exported[0]["start"], exported[0]["addresses"]) == ("10.0.0.16", "16")
-        await page.find("10.9.0.0/31")
+        await page.search("10.9.0.0/31")
         await page.value("document.getElementById('as-csv').click()")
         saved = await page.value("window.saved.text()")
         [exported_row] = csv.DictReader(io.StringIO(saved))
@@ -171,8 +171,8 @@ async def test_a_request_to_a_pool_of_two_families_waits_once(tmp_path: Path) ->
     dual["spec"]["secondary"] = {"cidr": "fd00:9::/64"}
     asks = allocation("huge", 4000, of="dual", tenant="team/red", status={"conditions": [FULL]})
     async with open_page(tmp_path, objects=(*OBJECTS, dual, asks)) as page:
-        await page.find("huge")
-        assert await rows(page, "waiting-table") == ["butler-system/huge"]
+        await page.search("huge")
+        assert await list_rows(page, "waiting-table") == ["butler-system/huge"]
         assert await page.value("select().waiting") == 2, "beside the other pool's request"
 
 
@@ -223,10 +223,10 @@ async def test_a_page_of_many_pools_and_tenants_has_few_nodes_and_finds_the_last
         await page.value(f"{region}.scrollTop = {region}.scrollHeight")
         await page.tab.until(f"{table}.textContent.includes('team/c0999')")
         assert not await page.value(f"{table}.textContent.includes('team/c0000')")
-        await page.find("p17")
+        await page.search("p17")
         assert await page.value("document.querySelectorAll('canvas.map').length") == 1
-        assert await page.pools() == ["butler-system/p17"]
-        await page.find("")
+        assert await page.list_shown_pools() == ["butler-system/p17"]
+        await page.search("")
         await page.value(
             "document.querySelector('[aria-label=\"map: butler-system/p3\"]').click()"
         )

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from reconcilers.api.names import GROUP
-from tests.reconcilers.cli.saved import ask
+from tests.reconcilers.cli.saved import run_on_files
 
-EVIL = "first\nsecond\x1b[2J\x9b31m\u202eGOOD"
-SHOWN = r"first\nsecond\x1b[2J\x9b31m\u202eGOOD"
+RAW_TEXT = "first\nsecond\x1b[2J\x9b31m\u202eGOOD"
+ESCAPED_TEXT = r"first\nsecond\x1b[2J\x9b31m\u202eGOOD"
 OBJECTS: tuple[dict[str, Any], ...] = (
     {
         "apiVersion": f"{GROUP}/v1alpha1",
@@ -21,7 +21,7 @@ OBJECTS: tuple[dict[str, Any], ...] = (
         "metadata": {"name": "block", "namespace": "butler-system"},
         "spec": {
             "cidr": "10.94.0.0/27",
-            "reserved": [{"cidr": "10.94.0.0/30", "description": EVIL}],
+            "reserved": [{"cidr": "10.94.0.0/30", "description": RAW_TEXT}],
         },
         "status": {
             "observedGeneration": 1,
@@ -30,7 +30,7 @@ OBJECTS: tuple[dict[str, Any], ...] = (
                     "type": "Ready",
                     "status": "False",
                     "reason": "Stalled",
-                    "message": EVIL,
+                    "message": RAW_TEXT,
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
                 }
             ],
@@ -47,7 +47,7 @@ OBJECTS: tuple[dict[str, Any], ...] = (
                     "type": "NetworkReady",
                     "status": "False",
                     "reason": "Stalled",
-                    "message": EVIL,
+                    "message": RAW_TEXT,
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
                 }
             ]
@@ -58,15 +58,15 @@ OBJECTS: tuple[dict[str, Any], ...] = (
         "kind": "IPAllocation",
         "metadata": {"name": "odd", "namespace": "butler-system"},
         "spec": {
-            "poolRef": {"name": EVIL},
-            "tenantClusterRef": {"name": "shop", "namespace": EVIL},
+            "poolRef": {"name": RAW_TEXT},
+            "tenantClusterRef": {"name": "shop", "namespace": RAW_TEXT},
             "type": "nodes",
         },
     },
 )
 
 
-def controls(printed: str) -> list[str]:
+def list_control_characters(printed: str) -> list[str]:
     """Return the characters of a text that a terminal acts on, line ends aside."""
     return [
         character
@@ -92,9 +92,9 @@ def controls(printed: str) -> list[str]:
 def test_no_command_prints_control_characters_of_objects(
     tmp_path: Path, command: tuple[str, ...], output: str
 ) -> None:
-    answered = ask(tmp_path, *command, "-o", output, objects=OBJECTS)
-    assert controls(answered.out + answered.err) == []
-    lines = (answered.out + answered.err).splitlines()
+    outcome = run_on_files(tmp_path, *command, "-o", output, objects=OBJECTS)
+    assert list_control_characters(outcome.out + outcome.err) == []
+    lines = (outcome.out + outcome.err).splitlines()
     assert not [line for line in lines if line.startswith("second")]
 
 
@@ -102,40 +102,40 @@ def test_names_that_no_server_accepts_are_printed_in_one_line(tmp_path: Path) ->
     pool = {
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2",
         "kind": "InClusterIPPool",
-        "metadata": {"name": EVIL, "namespace": "default"},
+        "metadata": {"name": RAW_TEXT, "namespace": "default"},
         "spec": {"addresses": ["10.4.0.2-10.4.0.20"], "prefix": 24},
     }
-    answered = ask(tmp_path, "pools", "-o", "name", objects=(pool,))
-    assert controls(answered.out) == []
-    assert len(answered.out.splitlines()) == 1
+    outcome = run_on_files(tmp_path, "pools", "-o", "name", objects=(pool,))
+    assert list_control_characters(outcome.out) == []
+    assert len(outcome.out.splitlines()) == 1
 
 
 @pytest.mark.parametrize("output", ["table", "wide", "json", "yaml"])
 def test_plan_prints_no_control_characters(tmp_path: Path, output: str) -> None:
-    answered = ask(tmp_path, "plan", "-o", output, objects=OBJECTS)
-    assert controls(answered.out + answered.err) == []
+    outcome = run_on_files(tmp_path, "plan", "-o", output, objects=OBJECTS)
+    assert list_control_characters(outcome.out + outcome.err) == []
 
 
 def test_a_description_is_in_the_row_of_its_range(tmp_path: Path) -> None:
-    printed = ask(tmp_path, "map", objects=OBJECTS[:1]).out
-    row = next(line for line in printed.splitlines() if SHOWN in line)
+    printed = run_on_files(tmp_path, "map", objects=OBJECTS[:1]).out
+    row = next(line for line in printed.splitlines() if ESCAPED_TEXT in line)
     assert row.split()[:3] == ["10.94.0.0", "10.94.0.3", "4"]
 
 
 def test_documents_keep_the_text_as_it_is_written(tmp_path: Path) -> None:
-    printed = ask(tmp_path, "map", "-o", "json", objects=OBJECTS[:1]).out
-    as_yaml = ask(tmp_path, "map", "-o", "yaml", objects=OBJECTS[:1]).out
+    printed = run_on_files(tmp_path, "map", "-o", "json", objects=OBJECTS[:1]).out
+    as_yaml = run_on_files(tmp_path, "map", "-o", "yaml", objects=OBJECTS[:1]).out
     for document in (json.loads(printed), yaml.safe_load(as_yaml)):
         notes = [extent["note"] for extent in document["items"][0]["families"][0]["extents"]]
-        assert EVIL in notes
+        assert RAW_TEXT in notes
 
 
 def test_a_picture_is_well_formed_whatever_objects_say(tmp_path: Path) -> None:
-    drawn = ask(tmp_path, "map", "--svg", "-", objects=OBJECTS[:1]).out
-    assert SHOWN in "".join(ElementTree.fromstring(drawn).itertext())
+    drawn = run_on_files(tmp_path, "map", "--svg", "-", objects=OBJECTS[:1]).out
+    assert ESCAPED_TEXT in "".join(ElementTree.fromstring(drawn).itertext())
 
 
 def test_the_page_shows_escapes(tmp_path: Path) -> None:
-    page = ask(tmp_path, "map", "--html", "-", objects=OBJECTS[:1]).out
-    assert controls(page) == []
-    assert json.dumps(SHOWN)[1:-1] in page
+    page = run_on_files(tmp_path, "map", "--html", "-", objects=OBJECTS[:1]).out
+    assert list_control_characters(page) == []
+    assert json.dumps(ESCAPED_TEXT)[1:-1] in page

@@ -8,13 +8,19 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import allocation, holding, plan, pool, ready
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    find_condition,
+    make_held_status,
+    plan,
+    pool,
+)
 
 LATER = "2026-01-02T00:00:00Z"
 EARLIER = "2026-01-01T00:00:00Z"
 
 
-def cidr(outcome: object, name: str) -> str:
+def read_cidr(outcome: object, name: str) -> str:
     body = outcome.items[f"IPAllocation/{name}"]  # type: ignore[attr-defined]
     return str(body["status"].get("cidr", body["status"]["phase"]))
 
@@ -22,8 +28,8 @@ def cidr(outcome: object, name: str) -> str:
 def test_a_request_gets_the_lowest_of_the_best_fitting_addresses() -> None:
     outcome = plan(pool(), allocation("a", 8), allocation("b", 5))
     assert outcome.code == 0
-    assert cidr(outcome, "a") == "10.40.0.0/29"
-    assert cidr(outcome, "b") == "10.40.0.8-10.40.0.12"
+    assert read_cidr(outcome, "a") == "10.40.0.0/29"
+    assert read_cidr(outcome, "b") == "10.40.0.8-10.40.0.12"
 
 
 def test_the_status_is_what_the_controller_would_write() -> None:
@@ -104,7 +110,7 @@ def test_a_request_without_a_count_gets_the_default_of_its_pool_and_type() -> No
 
 def test_requests_of_no_known_age_are_served_in_the_order_of_the_input() -> None:
     outcome = plan(pool(), allocation("z", 4), allocation("a", 4), allocation("m", 4))
-    assert [cidr(outcome, name) for name in "zam"] == [
+    assert [read_cidr(outcome, name) for name in "zam"] == [
         *("10.40.0.0/30", "10.40.0.4/30", "10.40.0.8/30"),
     ]
 
@@ -116,7 +122,7 @@ def test_older_requests_are_served_first_and_those_of_no_known_age_last() -> Non
         allocation("earlier", 4, creationTimestamp=EARLIER),
         pool(),
     )
-    assert [cidr(outcome, name) for name in ("earlier", "later", "unknown")] == [
+    assert [read_cidr(outcome, name) for name in ("earlier", "later", "unknown")] == [
         *("10.40.0.0/30", "10.40.0.4/30", "10.40.0.8/30"),
     ]
 
@@ -127,7 +133,7 @@ def test_of_two_requests_of_one_second_the_name_decides() -> None:
         allocation("b", 4, creationTimestamp=LATER),
         allocation("a", 4, creationTimestamp=LATER),
     )
-    assert (cidr(outcome, "a"), cidr(outcome, "b")) == ("10.40.0.0/30", "10.40.0.4/30")
+    assert (read_cidr(outcome, "a"), read_cidr(outcome, "b")) == ("10.40.0.0/30", "10.40.0.4/30")
 
 
 def test_a_request_made_anew_keeps_the_age_of_the_first() -> None:
@@ -137,7 +143,7 @@ def test_a_request_made_anew_keeps_the_age_of_the_first() -> None:
         allocation("young", 4, creationTimestamp="2026-01-01T12:00:00Z"),
         allocation("again", 4, creationTimestamp=LATER, annotations=again),
     )
-    assert cidr(outcome, "again") == "10.40.0.0/30"
+    assert read_cidr(outcome, "again") == "10.40.0.0/30"
 
 
 def test_a_time_in_another_zone_is_the_same_time() -> None:
@@ -146,30 +152,32 @@ def test_a_time_in_another_zone_is_the_same_time() -> None:
         allocation("b", 4, creationTimestamp="2026-01-01T12:30:00+02:00"),
         allocation("a", 4, creationTimestamp="2026-01-01T11:00:00Z"),
     )
-    assert cidr(outcome, "b") == "10.40.0.0/30"
+    assert read_cidr(outcome, "b") == "10.40.0.0/30"
 
 
 def test_a_pinned_range_is_allocated_exactly() -> None:
     outcome = plan(pool(), allocation("a", 3, pin=("10.40.0.100", "10.40.0.107")))
     assert outcome.code == 0
     assert outcome.items["IPAllocation/a"]["status"]["allocatedCount"] == 8
-    assert cidr(outcome, "a") == "10.40.0.100-10.40.0.107"
+    assert read_cidr(outcome, "a") == "10.40.0.100-10.40.0.107"
 
 
 def test_allocations_that_hold_a_range_keep_their_status_word_for_word() -> None:
-    status = holding("10.40.0.0", "10.40.0.7") | {"allocatedAt": "2025-05-05T05:05:05Z"}
+    status = make_held_status("10.40.0.0", "10.40.0.7") | {"allocatedAt": "2025-05-05T05:05:05Z"}
     outcome = plan(pool(), allocation("new", 8), allocation("old", 8, status=status))
     assert outcome.items["IPAllocation/old"]["status"] == status
-    assert cidr(outcome, "new") == "10.40.0.8/29"
+    assert read_cidr(outcome, "new") == "10.40.0.8/29"
 
 
 @pytest.mark.parametrize("phase", ["Allocated", "Released", "Failed", "Pending", None])
 def test_what_an_allocation_holds_in_whatever_phase_no_other_gets(phase: str | None) -> None:
     status = {
-        k: v for k, v in holding("10.40.0.0", "10.40.0.7", str(phase)).items() if v != "None"
+        k: v
+        for k, v in make_held_status("10.40.0.0", "10.40.0.7", str(phase)).items()
+        if v != "None"
     }
     outcome = plan(pool(), allocation("new", 8), allocation("old", 8, status=status))
-    assert cidr(outcome, "new") == "10.40.0.8/29"
+    assert read_cidr(outcome, "new") == "10.40.0.8/29"
     assert outcome.items["IPAllocation/old"]["status"]["endAddress"] == "10.40.0.7"
 
 
@@ -180,13 +188,13 @@ def test_an_allocation_that_is_being_deleted_gets_nothing_and_keeps_what_it_hold
     }
     outcome = plan(
         pool(),
-        allocation("leaving", 8, status=holding("10.40.0.0", "10.40.0.7"), **gone),
+        allocation("leaving", 8, status=make_held_status("10.40.0.0", "10.40.0.7"), **gone),
         allocation("unserved", 8, **gone),
         allocation("new", 8),
     )
-    assert cidr(outcome, "new") == "10.40.0.8/29"
+    assert read_cidr(outcome, "new") == "10.40.0.8/29"
     assert outcome.items["IPAllocation/leaving"]["status"]["startAddress"] == "10.40.0.0"
-    assert ready(outcome.items["IPAllocation/leaving"])["reason"] == "WaitingForTenant"
+    assert find_condition(outcome.items["IPAllocation/leaving"])["reason"] == "WaitingForTenant"
     assert outcome.items["IPAllocation/unserved"]["status"]["phase"] == "Released"
 
 
@@ -200,15 +208,15 @@ def test_a_full_pool_is_an_outcome_and_no_error() -> None:
     assert (outcome.code, outcome.err) == (0, "")
     failed = outcome.items["IPAllocation/b"]
     assert failed["status"]["phase"] == "Failed"
-    assert ready(failed)["reason"] == "PoolExhausted"
-    assert ready(failed)["message"] == "pool exhausted: no contiguous block available"
-    assert cidr(outcome, "c") == "10.0.0.6/31"
+    assert find_condition(failed)["reason"] == "PoolExhausted"
+    assert find_condition(failed)["message"] == "pool exhausted: no contiguous block available"
+    assert read_cidr(outcome, "c") == "10.0.0.6/31"
     assert outcome.items["NetworkPool/lab"]["status"]["utilizationPercent"] == 100
 
 
 def test_a_request_that_failed_is_tried_again() -> None:
     outcome = plan(pool(), allocation("a", 8, status={"phase": "Failed"}))
-    assert cidr(outcome, "a") == "10.40.0.0/29"
+    assert read_cidr(outcome, "a") == "10.40.0.0/29"
 
 
 def test_a_pin_that_another_holds_already_is_an_outcome() -> None:
@@ -218,7 +226,7 @@ def test_a_pin_that_another_holds_already_is_an_outcome() -> None:
         allocation("second", pin=("10.40.0.7", "10.40.0.9")),
     )
     assert outcome.code == 0
-    condition = ready(outcome.items["IPAllocation/second"])
+    condition = find_condition(outcome.items["IPAllocation/second"])
     assert condition["reason"] == "PinnedRangeConflict"
     assert "conflicts at IP 10.40.0.7" in condition["message"]
 
@@ -240,7 +248,7 @@ def test_promises_of_a_dumped_pool_are_kept() -> None:
     finalizers = ["butler.butlerlabs.dev/ipallocation"]
     waiting = allocation("a", 4, uid=uid, resourceVersion="70", finalizers=finalizers)
     outcome = plan(network_pool, waiting)
-    assert cidr(outcome, "a") == "10.40.0.64/30"
+    assert read_cidr(outcome, "a") == "10.40.0.64/30"
     status = outcome.items["NetworkPool/lab"]["status"]
     assert "assignments" not in status
     assert make.revision_of(status) == "60"
@@ -257,7 +265,7 @@ def test_a_promise_to_an_allocation_that_is_not_in_the_input_is_over() -> None:
     status = make.journal_of("p", 60, promise)
     network_pool = pool(resourceVersion="80", uid="p", status=status)
     outcome = plan(network_pool, allocation("a", 4))
-    assert cidr(outcome, "a") == "10.40.0.0/30"
+    assert read_cidr(outcome, "a") == "10.40.0.0/30"
     assert "assignments" not in outcome.items["NetworkPool/lab"]["status"]
 
 
@@ -274,9 +282,9 @@ def test_several_ranges_with_gaps_are_drawn_from() -> None:
         ]
     }
     outcome = plan(pool(tenant=tenant), allocation("a", 6), allocation("b", 4), allocation("c", 5))
-    assert cidr(outcome, "a") == "10.40.0.20-10.40.0.25"
-    assert cidr(outcome, "b") == "10.40.0.10-10.40.0.13"
-    assert cidr(outcome, "c") == "Failed"
+    assert read_cidr(outcome, "a") == "10.40.0.20-10.40.0.25"
+    assert read_cidr(outcome, "b") == "10.40.0.10-10.40.0.13"
+    assert read_cidr(outcome, "c") == "Failed"
     assert outcome.items["NetworkPool/lab"]["status"]["totalIPs"] == 14
 
 
@@ -287,7 +295,7 @@ def test_pools_of_the_same_name_in_two_namespaces_do_not_mix() -> None:
         allocation("a", 4),
         allocation("b", 4, namespace="other"),
     )
-    assert (cidr(outcome, "a"), cidr(outcome, "b")) == ("10.40.0.0/30", "10.9.0.0/30")
+    assert (read_cidr(outcome, "a"), read_cidr(outcome, "b")) == ("10.40.0.0/30", "10.9.0.0/30")
 
 
 REQUEST = st.one_of(

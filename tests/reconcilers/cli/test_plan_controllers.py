@@ -12,11 +12,18 @@ from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import read_manifests
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi.api import JOURNALS
-from tests.reconcilers.cli.commandline import allocation, cluster, holding, plan, pool, provider
-from tests.reconcilers.cli.commandline import ready as condition
-from tests.reconcilers.cli.saved import ask
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    cluster,
+    find_condition,
+    make_held_status,
+    plan,
+    pool,
+    provider,
+)
+from tests.reconcilers.cli.saved import run_on_files
 from tests.reconcilers.cli.test_claims import claim, ip_pool
-from tests.reconcilers.cli.test_platforms import promising, store
+from tests.reconcilers.cli.test_platforms import add_promise, store
 from tests.yamls import written_yaml
 
 PAUSED = {"annotations": {"cluster.x-k8s.io/paused": ""}}
@@ -34,12 +41,14 @@ def test_what_a_pool_has_promised_to_a_paused_claim_no_other_claim_gets(tmp_path
     labels = {"cluster.x-k8s.io/cluster-name": "c"}
     paused = store(claim("paused", "p", metadata={"labels": labels}))
     addresses = ip_pool("p", "10.0.0.10-10.0.0.11")
-    promised = promising(addresses, JOURNALS, request=paused, first="10.0.0.10", last="10.0.0.10")
+    promised = add_promise(
+        addresses, JOURNALS, request=paused, first="10.0.0.10", last="10.0.0.10"
+    )
     items = plan(promised, paused, CLUSTER, claim("other", "p")).items
     assert items["IPAddress/other"]["spec"]["address"] == "10.0.0.11"
     assert items["IPAddress/paused"]["spec"]["address"] == "10.0.0.10", "a promise is kept"
     waiting = claim("waiting", "p", metadata={"labels": labels})
-    out = ask(tmp_path, "plan", objects=(addresses, CLUSTER, waiting)).out
+    out = run_on_files(tmp_path, "plan", objects=(addresses, CLUSTER, waiting)).out
     assert "PoolNotReady: Cluster b/c is paused" in " ".join(out.split())
 
 
@@ -47,13 +56,13 @@ def test_a_paused_pool_serves_no_claim_and_its_allocations(tmp_path: Path) -> No
     site = pool("site", "10.9.0.0/28", namespace="b", **PAUSED)
     objects = (site, claim("c", "site", "NetworkPool"), allocation("a", 2, "site", namespace="b"))
     assert plan(*objects).items["IPAllocation/a"]["status"]["cidr"] == "10.9.0.0/31"
-    out = ask(tmp_path, "plan", objects=objects).out
+    out = run_on_files(tmp_path, "plan", objects=objects).out
     assert "PoolNotReady: its pool is paused by its annotation" in " ".join(out.split())
 
 
 def test_a_new_cluster_waits_for_its_kubeconfig_in_the_words_of_its_controller() -> None:
     status = plan(pool(), provider("prov", "lab"), cluster()).items["TenantCluster/app"]["status"]
-    balancer = condition({"status": status}, "LoadBalancerReady")
+    balancer = find_condition({"status": status}, "LoadBalancerReady")
     assert (status["phase"], balancer["status"], balancer["reason"]) == (
         *("Provisioning", "False", "KubeconfigMissing"),
     )
@@ -72,14 +81,14 @@ def test_what_only_its_tenant_can_tell_of_a_running_cluster_stays_as_it_is() -> 
     ]
     running = cluster(status={"phase": "Ready", "conditions": conditions}, uid="u1")
     holder = allocation(
-        "team-app-lb", 8, tenant="team/app", status=holding("10.40.0.0", "10.40.0.7")
+        "team-app-lb", 8, tenant="team/app", status=make_held_status("10.40.0.0", "10.40.0.7")
     )
     items = plan(pool(), provider("prov", "lab"), running, holder).items
     status = items["TenantCluster/app"]["status"]
     assert status["phase"] == "Ready"
     for before in conditions:
-        assert condition({"status": status}, before["type"]) == before
-    assert condition({"status": status}, "NetworkReady")["status"] == "True"
+        assert find_condition({"status": status}, before["type"]) == before
+    assert find_condition({"status": status}, "NetworkReady")["status"] == "True"
 
 
 def test_what_follows_from_credentials_stays_as_it_is() -> None:
@@ -94,9 +103,9 @@ def test_what_follows_from_credentials_stays_as_it_is() -> None:
     }
     provider_config["status"] = {"conditions": [invalid], "validated": False, "ready": False}
     status = plan(pool(), provider_config).items["ProviderConfig/prov"]["status"]
-    assert condition({"status": status}, "CredentialsValid") == invalid
+    assert find_condition({"status": status}, "CredentialsValid") == invalid
     assert (status["validated"], status["ready"]) == (False, False)
-    assert condition({"status": status}, "PoolAvailable")["status"] == "True"
+    assert find_condition({"status": status}, "PoolAvailable")["status"] == "True"
 
 
 def test_a_pool_allocates_once_another_controller_has_been_silent() -> None:
@@ -113,7 +122,7 @@ def test_a_pool_allocates_once_another_controller_has_been_silent() -> None:
     holder = allocation(
         "old",
         8,
-        status=holding("10.40.0.0", "10.40.0.7"),
+        status=make_held_status("10.40.0.0", "10.40.0.7"),
         managedFields=[written],
         resourceVersion="7",
         uid="u-old",

@@ -6,17 +6,17 @@ from tests.reconcilers.cli.commandline import (
     Outcome,
     allocation,
     cluster,
-    holding,
+    find_condition,
+    make_held_status,
     plan,
     plan_text,
     pool,
     provider,
-    ready,
     run,
 )
 
 
-def the_error(outcome: Outcome) -> str:
+def get_only_error(outcome: Outcome) -> str:
     assert outcome.code == 1
     [error] = outcome.errors
     return error
@@ -31,14 +31,14 @@ def the_error(outcome: Outcome) -> str:
 )
 def test_a_cidr_that_is_none_is_an_error_and_its_requests_wait(cidr: str, problem: str) -> None:
     outcome = plan(pool(cidr=cidr), allocation("a", 4))
-    error = the_error(outcome)
+    error = get_only_error(outcome)
     assert "NetworkPool butler-system/lab: spec.cidr: invalid pool CIDR" in error
     assert problem in error
-    condition = ready(outcome.items["NetworkPool/lab"])
+    condition = find_condition(outcome.items["NetworkPool/lab"])
     assert (condition["status"], condition["reason"]) == ("False", "ValidationFailed")
     waiting = outcome.items["IPAllocation/a"]
     assert waiting["status"]["phase"] == "Pending"
-    assert ready(waiting)["reason"] == "PoolNotReady"
+    assert find_condition(waiting)["reason"] == "PoolNotReady"
 
 
 def test_a_fault_of_a_pool_names_the_line_of_the_field() -> None:
@@ -87,7 +87,7 @@ def test_one_bad_pool_does_not_stop_the_others() -> None:
 
 def test_a_pool_that_is_too_large_is_refused_unless_the_flag_allows_it() -> None:
     huge = pool(cidr="10.0.0.0/8")
-    assert "pool too large: 16777216 IPs (max 1048576)" in the_error(plan(huge))
+    assert "pool too large: 16777216 IPs (max 1048576)" in get_only_error(plan(huge))
     allowed = plan(huge, allocation("a", 4), options=["--max-pool-addresses", str(2**24)])
     assert allowed.items["NetworkPool/lab"]["status"]["availableIPs"] == 2**24 - 4
 
@@ -96,7 +96,7 @@ def test_a_pool_that_is_reserved_altogether_is_a_warning() -> None:
     outcome = plan(pool(reserved=["10.40.0.0/24"]))
     assert outcome.code == 0
     assert "nothing can be handed out" in outcome.warnings[0]
-    condition = ready(outcome.items["NetworkPool/lab"], "CapacityExhausted")
+    condition = find_condition(outcome.items["NetworkPool/lab"], "CapacityExhausted")
     assert (condition["status"], condition["reason"]) == ("False", "NoCapacity")
 
 
@@ -118,12 +118,15 @@ def test_reserved_ranges_that_overlap_are_a_warning() -> None:
 
 def test_a_request_to_a_pool_that_is_not_there_waits_and_is_an_error() -> None:
     outcome = plan(allocation("a", 4, of="nowhere"))
-    assert the_error(outcome).endswith(
+    assert get_only_error(outcome).endswith(
         "IPAllocation butler-system/a: spec.poolRef.name: names NetworkPool butler-system/nowhere,"
         " which is not in the input"
     )
     waiting = outcome.items["IPAllocation/a"]
-    assert (waiting["status"]["phase"], ready(waiting)["reason"]) == ("Pending", "PoolNotFound")
+    assert (waiting["status"]["phase"], find_condition(waiting)["reason"]) == (
+        "Pending",
+        "PoolNotFound",
+    )
 
 
 def test_a_request_to_a_pool_that_was_refused_says_so() -> None:
@@ -145,11 +148,11 @@ def test_a_pin_that_its_pool_can_never_serve_is_an_error(
     pin: tuple[str, str], reason: str, problem: str
 ) -> None:
     outcome = plan(pool(reserved=["10.40.0.0/28"]), allocation("a", pin=pin), allocation("b", 4))
-    error = the_error(outcome)
+    error = get_only_error(outcome)
     assert "IPAllocation butler-system/a: spec.pinnedRange: " in error
     assert problem in error
     refused = outcome.items["IPAllocation/a"]
-    assert (refused["status"]["phase"], ready(refused)["reason"]) == ("Failed", reason)
+    assert (refused["status"]["phase"], find_condition(refused)["reason"]) == ("Failed", reason)
     assert outcome.items["IPAllocation/b"]["status"]["phase"] == "Allocated"
 
 
@@ -158,17 +161,17 @@ def test_a_request_larger_than_the_empty_pool_is_a_warning() -> None:
     assert outcome.code == 0
     assert "asks for 300 addresses in a row" in outcome.warnings[0]
     assert "256 at most, even empty" in outcome.warnings[0]
-    assert ready(outcome.items["IPAllocation/a"])["reason"] == "PoolExhausted"
+    assert find_condition(outcome.items["IPAllocation/a"])["reason"] == "PoolExhausted"
 
 
 def test_ranges_that_overlap_already_are_an_error_and_both_are_kept() -> None:
     outcome = plan(
         pool(),
-        allocation("a", status=holding("10.40.0.0", "10.40.0.15")),
-        allocation("b", status=holding("10.40.0.8", "10.40.0.11")),
+        allocation("a", status=make_held_status("10.40.0.0", "10.40.0.15")),
+        allocation("b", status=make_held_status("10.40.0.8", "10.40.0.11")),
         allocation("c", 4),
     )
-    error = the_error(outcome)
+    error = get_only_error(outcome)
     assert "IPAllocation butler-system/b" in error
     assert "10.40.0.8/30 overlaps 10.40.0.0/28 of IPAllocation butler-system/a" in error
     assert outcome.items["IPAllocation/c"]["status"]["startAddress"] == "10.40.0.16"
@@ -176,25 +179,27 @@ def test_ranges_that_overlap_already_are_an_error_and_both_are_kept() -> None:
 
 
 def test_many_overlaps_are_counted_and_not_all_listed() -> None:
-    same = [allocation(f"a{n}", status=holding("10.40.0.0", "10.40.0.7")) for n in range(50)]
+    same = [
+        allocation(f"a{n}", status=make_held_status("10.40.0.0", "10.40.0.7")) for n in range(50)
+    ]
     outcome = plan(pool(), *same)
     assert len(outcome.errors) == 21
     assert outcome.errors[-1].endswith("29 more allocations overlap others")
 
 
 def test_a_range_outside_its_pool_is_an_error_and_kept() -> None:
-    outside = holding("10.99.0.0", "10.99.0.7")
+    outside = make_held_status("10.99.0.0", "10.99.0.7")
     outcome = plan(pool(), allocation("a", status=outside))
     assert (
         "10.99.0.0/29 lies outside what NetworkPool butler-system/lab may hand out"
-        in the_error(outcome)
+        in get_only_error(outcome)
     )
     assert outcome.items["IPAllocation/a"]["status"] == outside
 
 
 def test_a_range_that_is_none_is_an_error_and_a_new_one_is_chosen() -> None:
-    outcome = plan(pool(), allocation("a", 4, status=holding("here", "there")))
-    assert "'here-there' is not a range of addresses; it is ignored" in the_error(outcome)
+    outcome = plan(pool(), allocation("a", 4, status=make_held_status("here", "there")))
+    assert "'here-there' is not a range of addresses; it is ignored" in get_only_error(outcome)
     assert outcome.items["IPAllocation/a"]["status"]["cidr"] == "10.40.0.0/30"
 
 
@@ -218,17 +223,19 @@ def test_a_pool_that_is_being_deleted_serves_no_request() -> None:
     )
     outcome = plan(
         leaving,
-        allocation("old", status=holding("10.40.0.0", "10.40.0.7")),
+        allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7")),
         allocation("new", 4),
     )
-    condition = ready(outcome.items["NetworkPool/lab"])
+    condition = find_condition(outcome.items["NetworkPool/lab"])
     assert condition["message"] == "waiting for 1 active allocation to be released"
-    assert ready(outcome.items["IPAllocation/new"])["reason"] == "PoolNotReady"
+    assert find_condition(outcome.items["IPAllocation/new"])["reason"] == "PoolNotReady"
 
 
 def test_a_provider_that_names_no_pool_is_an_error() -> None:
     outcome = plan(provider("prov"), cluster())
-    assert 'at least one poolRef is required when network mode is "ipam"' in the_error(outcome)
+    assert 'at least one poolRef is required when network mode is "ipam"' in get_only_error(
+        outcome
+    )
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
 
 
@@ -243,7 +250,7 @@ spec:
   scope:
     type: team
 """
-    assert the_error(plan_text(manifests)) == (
+    assert get_only_error(plan_text(manifests)) == (
         "standard input:7: ProviderConfig prov: spec.scope.teamRef: teamRef is required when"
         ' scope type is "team"'
     )
@@ -259,11 +266,12 @@ def test_a_provider_that_names_an_absent_pool_is_a_warning() -> None:
 
 def test_a_cluster_without_its_provider_is_an_error() -> None:
     outcome = plan(cluster(of="nowhere"))
-    assert "names ProviderConfig butler-system/nowhere, which is not in the input" in the_error(
-        outcome
+    assert (
+        "names ProviderConfig butler-system/nowhere, which is not in the input"
+        in get_only_error(outcome)
     )
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
-    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == (
+    assert find_condition(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == (
         "spec.providerConfigRef names ProviderConfig butler-system/nowhere, which does not exist"
     )
 
@@ -274,8 +282,8 @@ def test_a_cluster_whose_pools_do_not_exist_is_not_told_that_they_are_exhausted(
         "no configured pool exists: ProviderConfig butler-system/prov names NetworkPool"
         " butler-system/nowhere, which does not exist"
     )
-    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == why
-    condition = ready(outcome.items["ProviderConfig/prov"], "PoolAvailable")
+    assert find_condition(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == why
+    condition = find_condition(outcome.items["ProviderConfig/prov"], "PoolAvailable")
     assert (condition["reason"], condition["message"]) == ("PoolNotFound", why)
 
 

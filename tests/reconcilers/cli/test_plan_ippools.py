@@ -5,7 +5,7 @@ from tests.reconcilers.server import Json
 from tests.yamls import written_yaml
 
 
-def _pool(end: str) -> Json:
+def _make_pool(end: str) -> Json:
     return {
         "apiVersion": "ipam.metal3.io/v1alpha1",
         "kind": "IPPool",
@@ -18,7 +18,7 @@ def _pool(end: str) -> Json:
     }
 
 
-def _claim(name: str) -> Json:
+def _make_claim(name: str) -> Json:
     return {
         "apiVersion": "ipam.metal3.io/v1alpha1",
         "kind": "IPClaim",
@@ -28,7 +28,7 @@ def _claim(name: str) -> Json:
 
 
 def test_the_cluster_of_an_ippool_is_taken_to_exist() -> None:
-    outcome = plan_text(written_yaml([_pool("10.0.0.20"), _claim("a")]))
+    outcome = plan_text(written_yaml([_make_pool("10.0.0.20"), _make_claim("a")]))
     assert "10.0.0.10" in outcome.out
     assert "does not exist" not in outcome.out
 
@@ -40,13 +40,15 @@ def test_a_claim_of_a_full_ippool_of_a_cluster_shows_that_it_is_full() -> None:
         "metadata": {"name": "c", "namespace": "home"},
         "spec": {},
     }
-    outcome = plan_text(written_yaml([cluster, _pool("10.0.0.10"), _claim("a"), _claim("b")]))
+    outcome = plan_text(
+        written_yaml([cluster, _make_pool("10.0.0.10"), _make_claim("a"), _make_claim("b")])
+    )
     assert "Exhausted IP Pools" in outcome.out
     assert "does not exist" not in outcome.out
 
 
 def test_the_address_is_that_of_the_ipaddress_whatever_its_name_is() -> None:
-    pool = _pool("10.0.0.20")
+    pool = _make_pool("10.0.0.20")
     entry = {"start": "1:2:3:4::", "end": "1:2:3:4::9"}
     pool["spec"]["pools"] += [entry, {"start": "1.2.3.4", "end": "1.2.3.4"}]
     by_hand: Json = {
@@ -56,8 +58,8 @@ def test_the_address_is_that_of_the_ipaddress_whatever_its_name_is() -> None:
         "spec": {"address": "10.0.0.15", "pool": {"name": "p"}, "claim": {"name": "a"}},
     }
     # The name of its IPAddress, p-1-2-3-4, may stand for 1.2.3.4 as well.
-    wish = _claim("b")
+    wish = _make_claim("b")
     wish["metadata"]["annotations"] = {"ipAddress": "1:2:3:4::"}
-    outcome = plan_text(written_yaml([pool, by_hand, _claim("a"), wish]))
+    outcome = plan_text(written_yaml([pool, by_hand, _make_claim("a"), wish]))
     lines = {line.split()[1]: line.split()[4] for line in outcome.out.splitlines()[1:3]}
     assert lines == {"home/a": "10.0.0.15", "home/b": "1:2:3:4::"}

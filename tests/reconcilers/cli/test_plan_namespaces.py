@@ -8,12 +8,12 @@ import yaml
 from tests.reconcilers.cli.commandline import (
     allocation,
     cluster,
-    holding,
+    find_condition,
+    make_held_status,
     plan,
     plan_text,
     pool,
     provider,
-    ready,
     run,
 )
 from tests.reconcilers.cli.test_claims import address, body, claim
@@ -26,7 +26,7 @@ ELSEWHERE = ("--pool-namespaces", "network", "--pool-namespaces", "platform")
 
 
 def test_a_pool_elsewhere_is_refused_and_hands_out_nothing() -> None:
-    holder = allocation("old", 8, status=holding("10.40.0.0", "10.40.0.7"))
+    holder = allocation("old", 8, status=make_held_status("10.40.0.0", "10.40.0.7"))
     outcome = plan(pool(), holder, allocation("new", 4), options=ELSEWHERE)
     assert outcome.code == 1
     [sentence] = outcome.errors
@@ -34,7 +34,7 @@ def test_a_pool_elsewhere_is_refused_and_hands_out_nothing() -> None:
     assert WHY in sentence
     items = outcome.items
     message = f"nothing is handed out, ranges from before are kept: {WHY}"
-    condition = ready(items["NetworkPool/lab"])
+    condition = find_condition(items["NetworkPool/lab"])
     assert (condition["status"], condition["reason"], condition["message"]) == (
         "False",
         "NamespaceNotAllowed",
@@ -42,7 +42,7 @@ def test_a_pool_elsewhere_is_refused_and_hands_out_nothing() -> None:
     )
     assert items["NetworkPool/lab"]["status"]["allocatedIPs"] == 8
     assert items["IPAllocation/old"]["status"]["startAddress"] == "10.40.0.0"
-    waiting = ready(items["IPAllocation/new"])
+    waiting = find_condition(items["IPAllocation/new"])
     assert waiting["message"] == f"NetworkPool butler-system/lab is not ready: {message}"
 
 
@@ -50,8 +50,8 @@ def test_a_provider_elsewhere_serves_no_cluster() -> None:
     outcome = plan(pool(), provider("prov", "lab"), cluster(), options=ELSEWHERE)
     assert [line for line in outcome.errors if "ProviderConfig butler-system/prov" in line]
     items = outcome.items
-    assert ready(items["ProviderConfig/prov"])["reason"] == "NamespaceNotAllowed"
-    network = ready(items["TenantCluster/app"], "NetworkReady")
+    assert find_condition(items["ProviderConfig/prov"])["reason"] == "NamespaceNotAllowed"
+    network = find_condition(items["TenantCluster/app"], "NetworkReady")
     assert (network["reason"], network["message"]) == (
         "NamespaceNotAllowed",
         f"ProviderConfig butler-system/prov is not used: {WHY}",
@@ -73,7 +73,10 @@ def test_a_provider_of_another_team_serves_no_cluster() -> None:
     other = cluster()
     other["spec"]["teamRef"] = {"name": "blue"}
     items = plan(pool(), of_team, other).items
-    assert ready(items["TenantCluster/app"], "NetworkReady")["reason"] == "ProviderAccessDenied"
+    assert (
+        find_condition(items["TenantCluster/app"], "NetworkReady")["reason"]
+        == "ProviderAccessDenied"
+    )
     assert not [name for name in items if name.startswith("IPAllocation/")]
 
 
@@ -91,7 +94,8 @@ def test_a_claim_of_a_pool_elsewhere_gets_nothing_and_addresses_are_kept(tmp_pat
     assert "addressRef" not in claims["IPAddressClaim/new"].get("status", {})
     assert claims["IPAddressClaim/old"]["status"]["addressRef"] == {"name": "old"}
     assert (
-        "namespace b may not hold NetworkPools" in ready(claims["IPAddressClaim/new"])["message"]
+        "namespace b may not hold NetworkPools"
+        in find_condition(claims["IPAddressClaim/new"])["message"]
     )
 
 

@@ -10,7 +10,7 @@ from reconcilers.cli.output import Cell, TableColumn, draw_bar, render_table
 from tests.reconcilers.cli.commandline import (
     allocation,
     cluster,
-    holding,
+    make_held_status,
     plan,
     plan_text,
     pool,
@@ -21,17 +21,19 @@ from tests.reconcilers.cli.commandline import (
 TABLE = Path(__file__).parents[2] / "data" / "plan-table.txt"
 
 
-def text(*objects: object) -> str:
+def dump_yaml(*objects: object) -> str:
     return yaml.safe_dump_all(objects, sort_keys=False)
 
 
 def test_the_table_reads_from_pools_to_what_it_comes_to() -> None:
     outcome = plan_text(
-        text(
+        dump_yaml(
             pool(cidr="10.40.0.0/27"),
             provider("prov", "lab"),
             cluster(),
-            allocation("old", 8, status=holding("10.40.0.16", "10.40.0.23"), tenant="team/x"),
+            allocation(
+                "old", 8, status=make_held_status("10.40.0.16", "10.40.0.23"), tenant="team/x"
+            ),
             allocation("huge", 16, tenant="team/z"),
         )
     )
@@ -40,24 +42,24 @@ def test_the_table_reads_from_pools_to_what_it_comes_to() -> None:
 
 
 def test_the_table_says_why_a_request_failed() -> None:
-    outcome = plan_text(text(pool(cidr="10.0.0.0/30"), allocation("a", 8), allocation("b")))
+    outcome = plan_text(dump_yaml(pool(cidr="10.0.0.0/30"), allocation("a", 8), allocation("b")))
     assert "Failed  PoolExhausted: pool exhausted: no contiguous block available" in outcome.out
     assert "it never has 8 addresses in a row, 4 at the most\n" in outcome.out
     assert "2 allocations: 2 failed\n" in outcome.out
 
 
 def test_the_table_says_why_a_pool_is_not_ready() -> None:
-    outcome = plan_text(text(pool(cidr="10.0.0.0/33"), allocation("a", 8)))
+    outcome = plan_text(dump_yaml(pool(cidr="10.0.0.0/33"), allocation("a", 8)))
     assert "no: validation errors: [invalid pool CIDR" in outcome.out
     assert "1 allocation: 1 waiting\n" in outcome.out
 
 
 def test_yaml_and_json_hold_the_same_list() -> None:
-    objects = text(pool(), allocation("a", 4))
+    objects = dump_yaml(pool(), allocation("a", 4))
     printed = [yaml.safe_load(plan_text(objects, "-o", form).out) for form in ("yaml", "json")]
-    for whole in printed:
-        assert (whole["apiVersion"], whole["kind"]) == ("v1", "List")
-        assert [item["kind"] for item in whole["items"]] == ["NetworkPool", "IPAllocation"]
+    for document in printed:
+        assert (document["apiVersion"], document["kind"]) == ("v1", "List")
+        assert [item["kind"] for item in document["items"]] == ["NetworkPool", "IPAllocation"]
     for item, other in zip(printed[0]["items"], printed[1]["items"], strict=True):
         assert item["spec"] == other["spec"]
         assert item["status"].keys() == other["status"].keys()
@@ -66,8 +68,8 @@ def test_yaml_and_json_hold_the_same_list() -> None:
 @pytest.mark.parametrize("form", ["yaml", "json"])
 def test_what_was_read_with_labels_and_lists_is_written_in_either_form(form: str) -> None:
     request = allocation("a", 4, labels={"team": "a"}, finalizers=["example.com/x"])
-    whole = yaml.safe_load(plan_text(text(pool(), request), "-o", form).out)
-    metadata = whole["items"][1]["metadata"]
+    document = yaml.safe_load(plan_text(dump_yaml(pool(), request), "-o", form).out)
+    metadata = document["items"][1]["metadata"]
     assert (metadata["labels"], metadata["finalizers"]) == ({"team": "a"}, ["example.com/x"])
 
 
@@ -105,7 +107,7 @@ def test_a_plan_of_nothing_sound_is_an_empty_list() -> None:
 
 def test_nothing_but_the_plan_is_on_standard_output(tmp_path: Path) -> None:
     full = [pool(cidr="10.0.0.0/30"), provider("prov", "gone", "lab"), cluster()]
-    yaml.safe_load(plan_text(text(*full), "-o", "yaml").out)
+    yaml.safe_load(plan_text(dump_yaml(*full), "-o", "yaml").out)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import (
     allocation,
     cluster,
-    holding,
+    make_held_status,
     plan,
     pool,
     provider,
@@ -42,7 +42,9 @@ OBJECTS: list[dict[str, Any]] = [
         creationTimestamp="2026-01-01T00:00:00Z",
         finalizers=["butler.butlerlabs.dev/networkpool"],
     ),
-    allocation("held", 4, status=holding("10.40.0.16", "10.40.0.19") | {"conditions": [READY]}),
+    allocation(
+        "held", 4, status=make_held_status("10.40.0.16", "10.40.0.19") | {"conditions": [READY]}
+    ),
     allocation("counted", 4),
     allocation("pinned", pin=("10.40.0.64", "10.40.0.67")),
     provider("prov", "lab", loadBalancer={"defaultPoolSize": 4}, quotaPerTenant={"maxNodeIPs": 9}),
@@ -64,14 +66,14 @@ PLAIN = st.one_of(
 )
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def list_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
-            yield from leaves(value[key], (*path, key))
+            yield from list_paths(value[key], (*path, key))
 
 
-PATHS = [path for path in leaves(OBJECTS) if path]
+PATHS = [path for path in list_paths(OBJECTS) if path]
 
 
 @settings(max_examples=150, deadline=None)

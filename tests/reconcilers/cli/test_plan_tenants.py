@@ -8,16 +8,16 @@ from tests.reconcilers.cli.commandline import (
     Outcome,
     allocation,
     cluster,
-    holding,
+    find_condition,
+    make_held_status,
+    make_object,
     plan,
     pool,
     provider,
-    ready,
-    thing,
 )
 
 
-def ranges(outcome: Outcome) -> dict[str, str]:
+def read_ranges(outcome: Outcome) -> dict[str, str]:
     return {
         name.removeprefix("IPAllocation/"): body["status"].get("cidr", body["status"]["phase"])
         for name, body in outcome.items.items()
@@ -25,7 +25,7 @@ def ranges(outcome: Outcome) -> dict[str, str]:
     }
 
 
-def counts(outcome: Outcome) -> dict[str, int]:
+def read_counts(outcome: Outcome) -> dict[str, int]:
     return {
         body["spec"]["type"]: body["spec"]["count"]
         for body in outcome.items.values()
@@ -36,7 +36,7 @@ def counts(outcome: Outcome) -> dict[str, int]:
 def test_a_cluster_asks_for_load_balancer_and_node_addresses() -> None:
     outcome = plan(pool(), provider("prov", "lab"), cluster())
     assert outcome.code == 0
-    assert ranges(outcome) == {
+    assert read_ranges(outcome) == {
         "team-app-lb": "10.40.0.0/29",
         "team-app-nodes": "10.40.0.8-10.40.0.12",
     }
@@ -44,7 +44,7 @@ def test_a_cluster_asks_for_load_balancer_and_node_addresses() -> None:
     assert status["lbAllocationRef"] == {"name": "team-app-lb"}
     assert status["ipAllocationRef"] == {"name": "team-app-nodes"}
     assert status["phase"] == "Provisioning"
-    condition = ready(outcome.items["TenantCluster/app"], "NetworkReady")
+    condition = find_condition(outcome.items["TenantCluster/app"], "NetworkReady")
     assert (condition["status"], condition["message"]) == (
         "True",
         "LB IPs allocated: 10.40.0.0/29",
@@ -92,22 +92,22 @@ def test_the_cluster_goes_before_the_provider_and_the_quota_before_both(
     network: dict[str, Any], own: dict[str, int], expected: int
 ) -> None:
     outcome = plan(pool(), provider("prov", "lab", **network), cluster(networking=own))
-    assert counts(outcome)["loadbalancer"] == expected
+    assert read_counts(outcome)["loadbalancer"] == expected
 
 
 def test_node_addresses_are_the_pools_default_within_the_quota() -> None:
     generous = pool(tenant={"defaults": {"nodesPerTenant": 10}})
-    assert counts(plan(generous, provider("prov", "lab"), cluster()))["nodes"] == 10
+    assert read_counts(plan(generous, provider("prov", "lab"), cluster()))["nodes"] == 10
     limited = provider("prov", "lab", quotaPerTenant={"maxNodeIPs": 3})
-    assert counts(plan(generous, limited, cluster()))["nodes"] == 3
+    assert read_counts(plan(generous, limited, cluster()))["nodes"] == 3
 
 
 def test_an_elastic_cluster_without_an_ingress_starts_with_no_load_balancer_addresses() -> None:
     elastic = provider("prov", "lab", loadBalancer={"allocationMode": "elastic"})
     none = cluster(addons={"ingress": {"enabled": False}})
     outcome = plan(pool(), elastic, none)
-    assert list(ranges(outcome)) == ["team-app-nodes"]
-    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["status"] == "True"
+    assert list(read_ranges(outcome)) == ["team-app-nodes"]
+    assert find_condition(outcome.items["TenantCluster/app"], "NetworkReady")["status"] == "True"
 
 
 def test_clusters_move_on_to_the_next_pool_when_the_first_is_full() -> None:
@@ -119,7 +119,7 @@ def test_clusters_move_on_to_the_next_pool_when_the_first_is_full() -> None:
         *clusters,
     )
     assert outcome.code == 0
-    assert ranges(outcome) == {
+    assert read_ranges(outcome) == {
         "team-c0-lb": "10.0.0.0/29",
         "team-c0-nodes": "10.0.0.8-10.0.0.12",
         "team-c1-lb": "10.1.0.0/29",
@@ -130,7 +130,7 @@ def test_clusters_move_on_to_the_next_pool_when_the_first_is_full() -> None:
 
 
 def test_priorities_decide_and_not_the_order_of_the_list() -> None:
-    config = thing(
+    config = make_object(
         "ProviderConfig",
         "prov",
         {
@@ -142,12 +142,12 @@ def test_priorities_decide_and_not_the_order_of_the_list() -> None:
         },
     )
     outcome = plan(pool("later", "10.1.0.0/24"), pool("sooner", "10.2.0.0/24"), config, cluster())
-    assert ranges(outcome)["team-app-lb"] == "10.2.0.0/29"
+    assert read_ranges(outcome)["team-app-lb"] == "10.2.0.0/29"
 
 
 def test_a_pool_with_room_but_not_in_a_row_is_passed_over() -> None:
     holes = [
-        allocation(f"a{n}", of="first", status=holding(f"10.0.0.{n}", f"10.0.0.{n}"))
+        allocation(f"a{n}", of="first", status=make_held_status(f"10.0.0.{n}", f"10.0.0.{n}"))
         for n in range(3, 32, 4)
     ]
     outcome = plan(
@@ -157,14 +157,14 @@ def test_a_pool_with_room_but_not_in_a_row_is_passed_over() -> None:
         cluster(),
         *holes,
     )
-    assert ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
+    assert read_ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
 
 
 def test_when_every_pool_is_full_the_cluster_says_so_and_nothing_is_asked_for() -> None:
     outcome = plan(pool(cidr="10.0.0.0/30"), provider("prov", "lab"), cluster())
     assert outcome.code == 0
-    assert ranges(outcome) == {}
-    condition = ready(outcome.items["TenantCluster/app"], "NetworkReady")
+    assert read_ranges(outcome) == {}
+    condition = find_condition(outcome.items["TenantCluster/app"], "NetworkReady")
     assert (condition["reason"], condition["message"]) == (
         "PoolExhausted",
         (
@@ -176,20 +176,20 @@ def test_when_every_pool_is_full_the_cluster_says_so_and_nothing_is_asked_for() 
 
 def test_requests_of_the_input_come_before_those_of_clusters() -> None:
     outcome = plan(provider("prov", "lab"), cluster(), pool(), allocation("a", 4))
-    assert ranges(outcome)["a"] == "10.40.0.0/30"
+    assert read_ranges(outcome)["a"] == "10.40.0.0/30"
 
 
 def test_a_cluster_takes_a_pinned_range_that_names_it_for_its_own() -> None:
     pinned = allocation("stable", pin=("10.40.0.64", "10.40.0.71"), tenant="team/app")
     outcome = plan(pool(), provider("prov", "lab"), cluster(), pinned)
-    assert set(ranges(outcome)) == {"stable", "team-app-nodes"}
+    assert set(read_ranges(outcome)) == {"stable", "team-app-nodes"}
     assert outcome.items["TenantCluster/app"]["status"]["lbAllocationRef"] == {"name": "stable"}
 
 
 def test_allocations_of_a_cluster_that_is_there_already_are_not_asked_for_again() -> None:
     first = plan(pool(), provider("prov", "lab"), cluster())
     again = plan(*first.items.values())
-    assert ranges(again) == ranges(first)
+    assert read_ranges(again) == read_ranges(first)
 
 
 def test_a_failed_request_of_a_cluster_moves_on_to_a_pool_with_room() -> None:
@@ -213,7 +213,7 @@ def test_a_failed_request_of_a_cluster_moves_on_to_a_pool_with_room() -> None:
     moved = outcome.items["IPAllocation/team-app-lb"]
     assert moved["spec"]["poolRef"] == {"name": "free"}
     # The pass that deletes it asks for the nodes; the next pass asks for it again.
-    assert ranges(outcome)["team-app-nodes"] == "10.1.0.0-10.1.0.4"
+    assert read_ranges(outcome)["team-app-nodes"] == "10.1.0.0-10.1.0.4"
     assert moved["status"]["cidr"] == "10.1.0.5-10.1.0.12"
     annotations = moved["metadata"]["annotations"]
     assert annotations["butler.butlerlabs.dev/requested-at"] == "2026-01-01T00:00:00+00:00"
@@ -226,16 +226,16 @@ def test_a_cluster_from_a_repository_goes_together_with_allocations_from_a_clust
         8,
         tenant="team/app",
         annotations=stamp,
-        status=holding("10.40.0.0", "10.40.0.7"),
+        status=make_held_status("10.40.0.0", "10.40.0.7"),
     )
     outcome = plan(pool(), provider("prov", "lab"), cluster(), holder)
-    assert set(ranges(outcome)) == {"team-app-lb", "team-app-nodes"}
+    assert set(read_ranges(outcome)) == {"team-app-lb", "team-app-nodes"}
 
 
 def test_a_cluster_that_is_ready_gets_no_node_addresses_unless_asked_to() -> None:
     running = cluster(status={"phase": "Ready"})
     holder = allocation(
-        "team-app-lb", 8, tenant="team/app", status=holding("10.40.0.0", "10.40.0.7")
+        "team-app-lb", 8, tenant="team/app", status=make_held_status("10.40.0.0", "10.40.0.7")
     )
     objects = (pool(), provider("prov", "lab"), running, holder)
     assert "IPAllocation/team-app-nodes" not in plan(*objects).items
@@ -245,11 +245,13 @@ def test_a_cluster_that_is_ready_gets_no_node_addresses_unless_asked_to() -> Non
 
 
 def test_in_cloud_mode_nothing_is_asked_for() -> None:
-    cloud = thing("ProviderConfig", "prov", {"provider": "local", "network": {"mode": "cloud"}})
+    cloud = make_object(
+        "ProviderConfig", "prov", {"provider": "local", "network": {"mode": "cloud"}}
+    )
     outcome = plan(pool(), cloud, cluster())
-    assert ranges(outcome) == {}
+    assert read_ranges(outcome) == {}
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Ready"
-    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == (
+    assert find_condition(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == (
         "cloud networking mode"
     )
 
@@ -257,7 +259,7 @@ def test_in_cloud_mode_nothing_is_asked_for() -> None:
 def test_a_cluster_that_is_being_deleted_asks_for_nothing() -> None:
     leaving = cluster(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
     outcome = plan(pool(), provider("prov", "lab"), leaving)
-    assert ranges(outcome) == {}
+    assert read_ranges(outcome) == {}
 
 
 def test_a_cluster_that_names_no_provider_gets_the_platforms_default() -> None:
@@ -276,7 +278,7 @@ def test_a_cluster_that_names_no_provider_gets_the_platforms_default() -> None:
         cluster(of=None),
     )
     assert outcome.code == 0
-    assert ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
+    assert read_ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
 
 
 def test_two_clusters_whose_names_run_together_do_not_share_an_allocation() -> None:
@@ -295,6 +297,6 @@ def test_a_provider_reports_what_its_pools_hold_after_it() -> None:
     outcome = plan(pool(), provider("prov", "lab"), cluster())
     status = outcome.items["ProviderConfig/prov"]["status"]
     assert status["capacity"] == {"availableIPs": 243, "estimatedTenants": 18}
-    assert ready(outcome.items["ProviderConfig/prov"], "PoolAvailable")["message"] == (
+    assert find_condition(outcome.items["ProviderConfig/prov"], "PoolAvailable")["message"] == (
         "243 IPs available (~18 tenants)"
     )

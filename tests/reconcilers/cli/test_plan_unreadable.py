@@ -12,14 +12,14 @@ from tests.reconcilers.cli.commandline import (
     Outcome,
     allocation,
     cluster,
-    holding,
+    find_condition,
+    make_held_status,
     plan,
     plan_text,
     pool,
     provider,
-    ready,
 )
-from tests.reconcilers.cli.saved import ask
+from tests.reconcilers.cli.saved import run_on_files
 from tests.reconcilers.cli.test_claims import address, claim, ip_pool
 from tests.reconcilers.cli.test_platforms import (
     RANGE,
@@ -47,19 +47,21 @@ SPOILT: dict[str, Json] = {
 }
 
 
-def odd(name: str = "odd", of: str = "lab", **more: Any) -> Json:
+def make_unreadable(name: str = "odd", of: str = "lab", **more: Any) -> Json:
     """Return an allocation that is stored in a cluster and cannot be decoded."""
-    body = allocation(name, of=of, status=holding("10.40.0.0", "10.40.0.7"), **STORED, **more)
+    body = allocation(
+        name, of=of, status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED, **more
+    )
     body["spec"]["count"] = "many"
     return body
 
 
 def read_condition(body: Json, condition: str = "Ready") -> tuple[str, str, str]:
-    ready_condition = ready(body, condition)
+    ready_condition = find_condition(body, condition)
     return ready_condition["status"], ready_condition["reason"], ready_condition["message"]
 
 
-def gets(outcome: Outcome) -> dict[str, str]:
+def read_ranges(outcome: Outcome) -> dict[str, str]:
     return {
         name.removeprefix("IPAllocation/"): body["status"].get("cidr", body["status"]["phase"])
         for name, body in outcome.items.items()
@@ -97,9 +99,9 @@ async def test_a_plan_writes_what_the_controllers_write(spoilt: str) -> None:
 
 
 def test_a_pool_that_a_stored_unreadable_allocation_names_hands_out_nothing() -> None:
-    objects = (pool(), pool("next", "10.41.0.0/24"), odd(), allocation("a", 4))
+    objects = (pool(), pool("next", "10.41.0.0/24"), make_unreadable(), allocation("a", 4))
     outcome = plan(*objects, allocation("b", 4, of="next"))
-    assert gets(outcome) == {"a": "Pending", "b": "10.41.0.0/30"}
+    assert read_ranges(outcome) == {"a": "Pending", "b": "10.41.0.0/30"}
     assert read_condition(outcome.items["NetworkPool/lab"]) == (
         "False",
         "UnreadableAllocation",
@@ -111,25 +113,25 @@ def test_a_pool_that_a_stored_unreadable_allocation_names_hands_out_nothing() ->
 
 
 def test_an_unreadable_allocation_that_no_server_stored_is_left_out() -> None:
-    body = odd()
+    body = make_unreadable()
     for name in STORED:
         del body["metadata"][name]
     outcome = plan(pool(), body, allocation("a", 4))
-    assert gets(outcome) == {"a": "10.40.0.0/30"}
+    assert read_ranges(outcome) == {"a": "10.40.0.0/30"}
     assert (outcome.code, len(outcome.errors)) == (1, 1)
 
 
 def test_a_stored_allocation_that_only_the_definition_refuses_keeps_its_range() -> None:
-    body = allocation("old", status=holding("10.40.0.0", "10.40.0.7"), **STORED)
+    body = allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED)
     body["spec"]["count"] = 100_000_000_000
     body["metadata"]["labels"] = {"team": "not a label value!"}
     outcome = plan(pool(), body, allocation("a", 4))
-    assert gets(outcome)["a"] == "10.40.0.8/30"
+    assert read_ranges(outcome)["a"] == "10.40.0.8/30"
     assert any("is not a label value" in error for error in outcome.errors)
 
 
 def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
-    manifests = written_yaml((pool(), odd(), allocation("a", 4)))
+    manifests = written_yaml((pool(), make_unreadable(), allocation("a", 4)))
     outcome = plan_text(manifests)
     assert (
         "1 object cannot be read, and what depends on it is not planned: IPAllocation"
@@ -138,7 +140,7 @@ def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
 
 
 def test_nothing_of_a_pool_with_unknown_holders_is_called_free() -> None:
-    manifests = written_yaml((pool(), odd(), allocation("a", 4)))
+    manifests = written_yaml((pool(), make_unreadable(), allocation("a", 4)))
     out = plan_text(manifests, "--fit", "0+4", "-o", "wide").out
     [row] = [
         line for line in out.partition("Before and after")[2].splitlines() if "unknown" in line
@@ -148,9 +150,12 @@ def test_nothing_of_a_pool_with_unknown_holders_is_called_free() -> None:
 
 def test_a_cluster_asks_for_nothing_beside_its_unreadable_allocation() -> None:
     outcome = plan(
-        pool(), provider("prov", "lab"), cluster(), odd("team-app-lb", tenant="team/app")
+        pool(),
+        provider("prov", "lab"),
+        cluster(),
+        make_unreadable("team-app-lb", tenant="team/app"),
     )
-    assert gets(outcome) == {}
+    assert read_ranges(outcome) == {}
     assert read_condition(outcome.items["TenantCluster/app"], "NetworkReady") == (
         "False",
         "UnreadableAllocation",
@@ -166,7 +171,7 @@ def test_a_cluster_asks_for_nothing_of_an_unreadable_provider() -> None:
     body["metadata"] |= STORED
     body["spec"]["network"]["poolRefs"] = 7
     outcome = plan(pool(), provider("other", "lab"), body, cluster())
-    assert gets(outcome) == {}
+    assert read_ranges(outcome) == {}
     assert read_condition(outcome.items["TenantCluster/app"], "NetworkReady") == (
         "False",
         "ProviderConfigUnreadable",
@@ -184,7 +189,7 @@ def test_an_unreadable_pool_is_not_absent() -> None:
         cluster(),
         allocation("a", 4, of="first"),
     )
-    assert gets(outcome) == {"a": "Pending"}
+    assert read_ranges(outcome) == {"a": "Pending"}
     sentence = "NetworkPool butler-system/first cannot be read; correct or delete it"
     assert read_condition(outcome.items["IPAllocation/a"]) == ("False", "PoolUnreadable", sentence)
     network = read_condition(outcome.items["TenantCluster/app"], "NetworkReady")
@@ -196,17 +201,19 @@ def test_an_unreadable_pool_is_not_absent() -> None:
     )
 
 
-def _site(name: str, *, stored: bool = True) -> tuple[Json, Json]:
+def _make_site(name: str, *, stored: bool = True) -> tuple[Json, Json]:
     site = pool("site", "10.9.0.0/29", namespace="b")
-    unreadable = odd(name, of="site", namespace="b")
+    unreadable = make_unreadable(name, of="site", namespace="b")
     if not stored:
         del unreadable["metadata"]["resourceVersion"]
     return site, unreadable
 
 
 def test_a_claim_gets_nothing_of_a_pool_with_an_unreadable_allocation(tmp_path: Path) -> None:
-    site, unreadable = _site("odd")
-    outcome = ask(tmp_path, "plan", objects=(site, unreadable, claim("c", "site", "NetworkPool")))
+    site, unreadable = _make_site("odd")
+    outcome = run_on_files(
+        tmp_path, "plan", objects=(site, unreadable, claim("c", "site", "NetworkPool"))
+    )
     assert (
         "PoolNotReady: NetworkPool site is not ready: IPAllocations that cannot be read: odd"
         in outcome.out
@@ -216,12 +223,12 @@ def test_a_claim_gets_nothing_of_a_pool_with_an_unreadable_allocation(tmp_path: 
 def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
     tmp_path: Path,
 ) -> None:
-    site, _ = _site("odd")
+    site, _ = _make_site("odd")
     broken = address("m", "site", content="10.9.0.0", kind="NetworkPool")
     broken["spec"]["prefix"] = "many"
     waiting = allocation("a", 2, of="site", namespace="b")
     outcome = plan(site, broken, waiting)
-    assert gets(outcome) == {"a": "Pending"}
+    assert read_ranges(outcome) == {"a": "Pending"}
     assert read_condition(outcome.items["NetworkPool/site"]) == (
         "False",
         "HoldersUnknown",
@@ -231,18 +238,18 @@ def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
         ),
     )
     assert any(error.startswith("IPAddress b/m cannot be read: ") for error in outcome.errors)
-    table = ask(tmp_path, "plan", objects=(site, broken, waiting)).out
+    table = run_on_files(tmp_path, "plan", objects=(site, broken, waiting)).out
     assert "and what depends on it is not planned: IPAddress b/m" in table
 
 
 def test_a_claim_of_an_unreadable_pool_is_told_so(tmp_path: Path) -> None:
     broken = ip_pool("p", "10.0.0.1")
     broken["spec"]["prefix"] = "many"
-    site, _ = _site("odd")
+    site, _ = _make_site("odd")
     site = site | {"spec": {"cidr": 7}}
     site["metadata"] |= STORED
     claims = (claim("c", "p"), claim("d", "site", "NetworkPool"))
-    out = ask(tmp_path, "plan", objects=(broken, site, *claims)).out
+    out = run_on_files(tmp_path, "plan", objects=(broken, site, *claims)).out
     assert "PoolNotReady: InClusterIPPool p cannot be read; correct or delete it" in out
     assert "PoolNotReady: NetworkPool site cannot be read; correct or delete it" in out
 
@@ -255,7 +262,7 @@ def test_check_calls_nothing_absent_that_cannot_be_read(tmp_path: Path) -> None:
     ip_address = address(
         "m", "q", "10.0.1.1", metadata={"finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"]}
     )
-    out = ask(
+    out = run_on_files(
         tmp_path,
         "check",
         objects=(broken, claim("c", "p"), ip_pool("q", "10.0.1.1"), unreadable_claim, ip_address),
@@ -265,16 +272,25 @@ def test_check_calls_nothing_absent_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_explain_says_what_cannot_be_read(tmp_path: Path) -> None:
-    objects = (pool(), odd(), allocation("a", 4), provider("default", "lab"), cluster(of=None))
-    waiting = ask(tmp_path, "explain", "a", objects=objects).out
+    objects = (
+        pool(),
+        make_unreadable(),
+        allocation("a", 4),
+        provider("default", "lab"),
+        cluster(of=None),
+    )
+    waiting = run_on_files(tmp_path, "explain", "a", objects=objects).out
     assert "an unknown number of addresses free" in waiting
     assert "IPAllocation butler-system/odd cannot be read; correct or delete it" in waiting
     assert "addresses free, largest block" not in waiting
-    itself = ask(tmp_path, "explain", "odd", objects=objects).out
+    itself = run_on_files(tmp_path, "explain", "odd", objects=objects).out
     assert "cannot be read: " in itself
     assert "its range is kept, and its pool hands out nothing" in itself
-    tenant = ask(
-        tmp_path, "explain", "app", objects=(*objects, odd("team-app-lb", tenant="team/app"))
+    tenant = run_on_files(
+        tmp_path,
+        "explain",
+        "app",
+        objects=(*objects, make_unreadable("team-app-lb", tenant="team/app")),
     ).out
     assert "nothing is changed for this cluster: IPAllocation butler-system/team-app-lb" in tenant
 
@@ -282,19 +298,19 @@ def test_explain_says_what_cannot_be_read(tmp_path: Path) -> None:
 def test_explain_names_an_unreadable_pool_and_provider(tmp_path: Path) -> None:
     broken = pool() | {"spec": {"cidr": 7}}
     broken["metadata"] |= STORED
-    lines = ask(
+    lines = run_on_files(
         tmp_path, "explain", "app", objects=(broken, provider("prov", "lab"), cluster())
     ).out
     assert "1. NetworkPool butler-system/lab cannot be read; correct or delete it" in lines
     config = provider("prov", "lab")
     config["metadata"] |= STORED
     config["spec"]["network"] = 7
-    lines = ask(tmp_path, "explain", "app", objects=(pool(), config, cluster())).out
+    lines = run_on_files(tmp_path, "explain", "app", objects=(pool(), config, cluster())).out
     assert "ProviderConfig butler-system/prov cannot be read; correct or delete it" in lines
 
 
 MACHINE = vitistack("NetworkConfiguration", "vm", {"networkInterfaces": 7})
-ABSENT: dict[str, tuple[Json, ...]] = {
+UNREADABLE_REFERENTS: dict[str, tuple[Json, ...]] = {
     "IPAMPool": (
         kkp("IPAMPool", "p", {"datacenters": 7}),
         kkp_cluster("x", "dc"),
@@ -314,22 +330,22 @@ ABSENT: dict[str, tuple[Json, ...]] = {
 }
 
 
-@pytest.mark.parametrize("unreadable", ABSENT)
+@pytest.mark.parametrize("unreadable", UNREADABLE_REFERENTS)
 def test_check_calls_no_object_of_another_platform_absent(tmp_path: Path, unreadable: str) -> None:
-    out = ask(tmp_path, "check", objects=ABSENT[unreadable]).out
+    out = run_on_files(tmp_path, "check", objects=UNREADABLE_REFERENTS[unreadable]).out
     assert "cannot be read: " in out
     assert "does not exist" not in out
     assert "it stays in use" not in out
 
 
 def test_a_request_of_an_unreadable_network_waits_for_it(tmp_path: Path) -> None:
-    out = ask(tmp_path, "plan", objects=ABSENT["NetworkNamespace"]).out
+    out = run_on_files(tmp_path, "plan", objects=UNREADABLE_REFERENTS["NetworkNamespace"]).out
     assert 'NetworkNamespace "net" cannot be read; correct it' in out
     assert "not found" not in out
 
 
 def test_the_figures_of_a_pool_are_unknown_in_the_table_while_a_holder_is_unreadable() -> None:
-    out = plan_text(written_yaml((pool(), odd()))).out
+    out = plan_text(written_yaml((pool(), make_unreadable()))).out
     heads, row = out.splitlines()[1:3]
     figures = dict(zip(heads.split(), row.split(), strict=False))
     assert figures["TOTAL"] == "256"

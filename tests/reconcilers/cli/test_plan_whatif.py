@@ -9,20 +9,30 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, Space
 from reconcilers.cli.planning.report import Size, count_tenants
-from tests.reconcilers.cli.commandline import allocation, holding, plan, plan_text, pool, run
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    make_held_status,
+    plan,
+    plan_text,
+    pool,
+    run,
+)
 
 
-def figures(*objects: Any, fit: str) -> dict[str, dict[str, Any]]:
+def read_forecast(*objects: Any, fit: str) -> dict[str, dict[str, Any]]:
     outcome = plan(*objects, options=("--fit", fit))
     assert outcome.code == 0
-    whole = json.loads(outcome.out)
-    assert (whole["apiVersion"], whole["kind"]) == ("report.butler-ipam/v1", "PoolForecastList")
-    return {item["name"]: item for item in whole["items"]}
+    document = json.loads(outcome.out)
+    assert (document["apiVersion"], document["kind"]) == (
+        "report.butler-ipam/v1",
+        "PoolForecastList",
+    )
+    return {item["name"]: item for item in document["items"]}
 
 
 def test_the_largest_block_and_the_fragmentation_are_printed_before_and_after() -> None:
-    holder = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
-    printed = figures(
+    holder = allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
+    printed = read_forecast(
         pool(
             cidr="10.40.0.0/27",
         ),
@@ -43,14 +53,14 @@ def test_the_largest_block_and_the_fragmentation_are_printed_before_and_after() 
 
 
 def test_a_tenant_fits_only_where_both_its_ranges_do() -> None:
-    printed = figures(pool(cidr="10.40.0.0/28"), fit="5+8")["lab"]
+    printed = read_forecast(pool(cidr="10.40.0.0/28"), fit="5+8")["lab"]
     assert printed["before"]["fits"][0]["tenants"] == 1
-    printed = figures(pool(cidr="10.40.0.0/28"), fit="9+8")["lab"]
+    printed = read_forecast(pool(cidr="10.40.0.0/28"), fit="9+8")["lab"]
     assert printed["before"]["fits"][0]["tenants"] == 0
 
 
 def test_tenants_of_a_pool_of_any_size_are_counted_at_once() -> None:
-    printed = figures(pool(cidr="fd00::/64"), fit="5+8")["lab"]
+    printed = read_forecast(pool(cidr="fd00::/64"), fit="5+8")["lab"]
     assert printed["before"]["fits"][0]["tenants"] == str(2**64 // 13)
     assert printed["before"]["total"] == str(2**64), "as text: it is above 2^53"
 
@@ -109,7 +119,7 @@ def test_a_size_that_is_none_gets_a_sentence(content: str) -> None:
 
 
 def test_output_by_name_lists_allocations_that_get_a_range_now() -> None:
-    holder = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+    holder = allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
     manifests = "\n---\n".join(map(json.dumps, (pool(), holder, allocation("new", 16))))
     assert plan_text(manifests, "-o", "name").out == ("ipallocation.butler.butlerlabs.dev/new\n")
 

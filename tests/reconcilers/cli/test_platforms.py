@@ -72,7 +72,7 @@ def ask_command(tmp_path: Path, command: str, *objects: Body) -> Outcome:
     return run(name, *rest, "-f", file)
 
 
-def pools(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
+def list_pools(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
     """Return the pools of a document, each merged with the one family that it has."""
     outcome = ask_command(tmp_path, f"{command} -o json", *objects)
     merged = []
@@ -82,7 +82,7 @@ def pools(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
     return merged
 
 
-def extents_of(pool: Body) -> list[tuple[str, str, str, list[str]]]:
+def list_extents(pool: Body) -> list[tuple[str, str, str, list[str]]]:
     """Return the addresses of a pool that are of interest: start, end, state, holders."""
     return [
         (
@@ -99,7 +99,7 @@ def extents_of(pool: Body) -> list[tuple[str, str, str, list[str]]]:
     ]
 
 
-def findings(tmp_path: Path, *objects: Body) -> set[tuple[str, str]]:
+def list_findings(tmp_path: Path, *objects: Body) -> set[tuple[str, str]]:
     output = yaml.safe_load(ask_command(tmp_path, "check -o json", *objects).out)["findings"]
     return {(finding["kind"], finding["subject"]["name"]) for finding in output}
 
@@ -113,7 +113,7 @@ def test_each_datacenter_of_a_pool_is_listed_with_its_figures(tmp_path: Path) ->
         allocation("metallb", "c", "east", addresses=["10.9.0.1-10.9.0.1"]),
         allocation("metallb", "d", "west", cidr="10.2.0.4/30"),
     ]
-    east, west = pools(tmp_path, "pools", *objects)
+    east, west = list_pools(tmp_path, "pools", *objects)
     assert east == {
         "kind": "IPAMPool",
         "namespace": "",
@@ -144,7 +144,7 @@ def test_each_datacenter_of_a_pool_is_listed_with_its_figures(tmp_path: Path) ->
 
 
 def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) -> None:
-    [east] = pools(
+    [east] = list_pools(
         tmp_path,
         "map metallb",
         ipam_pool("metallb", east={**RANGE, "poolCidr": "10.1.0.0/29"}),
@@ -152,7 +152,7 @@ def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) 
         allocation("metallb", "b", "east", addresses=["10.1.0.2-10.1.0.3", "10.1.0.8-10.1.0.8"]),
     )
     a, b = "IPAMAllocation cluster-a/metallb", "IPAMAllocation cluster-b/metallb"
-    assert extents_of(east) == [
+    assert list_extents(east) == [
         ("10.1.0.0", "10.1.0.1", "allocated", [a]),
         ("10.1.0.2", "10.1.0.2", "overlap", [a, b]),
         ("10.1.0.3", "10.1.0.3", "allocated", [b]),
@@ -195,7 +195,7 @@ def test_whois_knows_who_has_an_address_of_either_platform(tmp_path: Path) -> No
 
 
 def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> None:
-    findings_by_name = findings(
+    findings_by_name = list_findings(
         tmp_path,
         ipam_pool("twice", east=RANGE),
         ipam_pool("metallb", east=RANGE, west={**PREFIX, "allocationPrefix": 8}),
@@ -278,10 +278,10 @@ def test_plan_says_which_cluster_gets_what(tmp_path: Path) -> None:
 
 def test_a_network_is_listed_and_mapped_with_its_holders(tmp_path: Path) -> None:
     objects = [network(), request("a", "10.3.0.11"), request("b"), request("out", "10.3.0.99")]
-    [pool] = pools(tmp_path, "map net", *objects)
+    [pool] = list_pools(tmp_path, "map net", *objects)
     assert (pool["offers"], pool["total"], pool["allocated"]) == ("10.3.0.10-10.3.0.12", 3, 1)
     assert (pool["available"], pool["outOfRange"], pool["waiting"]) == (2, 1, 1)
-    assert [(start, state) for start, _, state, _ in extents_of(pool)] == [
+    assert [(start, state) for start, _, state, _ in list_extents(pool)] == [
         ("10.3.0.10", "free"),
         ("10.3.0.11", "allocated"),
         ("10.3.0.12", "free"),
@@ -295,7 +295,7 @@ def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
     late["status"]["expiresAt"] = BORN
     orphan = request("orphan", "10.3.0.21", network="other")
     orphan["spec"]["networkConfigurationName"] = "gone"
-    findings_by_name = findings(
+    findings_by_name = list_findings(
         tmp_path,
         *(network(), network("other", "10.3.0.12", "10.3.0.30"), broken, VM),
         *(request("a", "10.3.0.11"), request("b", "10.3.0.11"), late, orphan),
@@ -389,7 +389,7 @@ def store(body: Body, version: str = "5") -> Body:
     return {**body, "metadata": {**meta, "uid": uid, "resourceVersion": version}}
 
 
-def promising(
+def add_promise(
     pool: Body, journals: AnnotatedJournal, request: Body, first: str, last: str
 ) -> Body:
     """Return a pool whose journal promises a range to a request at its present version."""
@@ -411,7 +411,7 @@ def promising(
 
 def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path: Path) -> None:
     young = store(request("b"))
-    pool = promising(
+    pool = add_promise(
         network(), networks.JOURNALS, request=young, first="10.3.0.10", last="10.3.0.10"
     )
     objects = [pool, store(request("a")), young, VM]
@@ -426,7 +426,7 @@ def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path
 
 def test_a_plan_gives_what_an_ipampool_has_promised_to_that_cluster_alone(tmp_path: Path) -> None:
     empty = store(allocation("metallb", "b", "east"))
-    pool = promising(
+    pool = add_promise(
         ipam_pool("metallb", east=RANGE),
         kkps.JOURNALS,
         request=empty,
@@ -456,8 +456,10 @@ def test_one_datacenter_of_a_pool_is_drawn_as_svg(tmp_path: Path) -> None:
 
 
 def test_an_address_of_a_family_that_a_network_lacks_is_shown_as_stray(tmp_path: Path) -> None:
-    [pool] = pools(tmp_path, "map", network(), request("web", "fd00::5"))
-    assert ("fd00::5", "fd00::5", "stray", ["ipallocations.vitistack.io dc/web"]) in extents_of(
+    [pool] = list_pools(tmp_path, "map", network(), request("web", "fd00::5"))
+    assert ("fd00::5", "fd00::5", "stray", ["ipallocations.vitistack.io dc/web"]) in list_extents(
         pool
     )
-    assert ("OutOfRange", "web") in findings(tmp_path, network(), request("web", "fd00::5"), VM)
+    assert ("OutOfRange", "web") in list_findings(
+        tmp_path, network(), request("web", "fd00::5"), VM
+    )

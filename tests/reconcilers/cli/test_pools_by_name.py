@@ -12,11 +12,11 @@ from reconcilers.api import crd
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.kindwords import list_kind_words
 from reconcilers.cli.cluster.poolnames import find_common_namespace
-from tests.reconcilers.cli.commandline import Outcome, holding
+from tests.reconcilers.cli.commandline import Outcome, make_held_status
 from tests.reconcilers.cli.test_claims import address, ask_command, body, claim, ip_pool
-from tests.reconcilers.cli.test_claims_map import of_page
+from tests.reconcilers.cli.test_claims_map import read_page_pools
 
-RACK = (
+POOL_WITH_CLAIMS = (
     body("NetworkPool", "rack", {"cidr": "10.70.0.0/28"}),
     body(
         "IPAllocation",
@@ -27,7 +27,7 @@ RACK = (
             "type": "nodes",
             "count": 14,
         },
-        status=holding("10.70.0.0", "10.70.0.13"),
+        status=make_held_status("10.70.0.0", "10.70.0.13"),
     ),
     claim("m1", "rack", "NetworkPool"),
     address("m1", "rack", content="10.70.0.14", kind="NetworkPool"),
@@ -35,7 +35,7 @@ RACK = (
 )
 """A NetworkPool of 16 addresses: an IPAllocation holds 14, a claim holds 1, a claim waits."""
 
-NAMESAKES = (
+POOLS_OF_ONE_NAME = (
     body("NetworkPool", "machines", {"cidr": "10.63.0.0/28"}),
     ip_pool("machines", "10.63.1.8/29"),
     body("NetworkPool", "other", {"cidr": "10.64.0.0/28"}),
@@ -45,7 +45,7 @@ NAMESAKES = (
 TITLES = ["NetworkPool b/machines  10.63.0.0/28", "InClusterIPPool b/machines  10.63.1.8/29"]
 
 
-def titles(outcome: Outcome) -> list[str]:
+def list_titles(outcome: Outcome) -> list[str]:
     """Return the titles of the pictures in a terminal."""
     assert outcome.code == 0, outcome.err
     kinds = ("NetworkPool", "InClusterIPPool", "IPAMPool", "Global")
@@ -55,7 +55,7 @@ def titles(outcome: Outcome) -> list[str]:
 def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_free(
     tmp_path: Path,
 ) -> None:
-    table = ask_command(tmp_path, "pools", *RACK).out
+    table = ask_command(tmp_path, "pools", *POOL_WITH_CLAIMS).out
     assert table.count("rack") == 1
     head, row = (line.split() for line in table.replace("%", "").splitlines())
     cell_by_column = dict(zip(head[::-1], row[::-1], strict=False))
@@ -64,11 +64,11 @@ def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_f
         "1",
         "1",
     )
-    document = json.loads(ask_command(tmp_path, "pools -o json", *RACK).out)
+    document = json.loads(ask_command(tmp_path, "pools -o json", *POOL_WITH_CLAIMS).out)
     (item,) = document["items"]
     (family,) = item["families"]
     assert (family["allocated"], family["available"], item["waiting"]) == (15, 1, 1)
-    names = ask_command(tmp_path, "pools -o name", *RACK).out
+    names = ask_command(tmp_path, "pools -o name", *POOL_WITH_CLAIMS).out
     assert names == "networkpool.butler.butlerlabs.dev/rack\n"
 
 
@@ -76,8 +76,8 @@ def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_f
 def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
     tmp_path: Path, name: str
 ) -> None:
-    outcome = ask_command(tmp_path, f"map {name}", *RACK)
-    assert titles(outcome) == ["NetworkPool b/rack  10.70.0.0/28"]
+    outcome = ask_command(tmp_path, f"map {name}", *POOL_WITH_CLAIMS)
+    assert list_titles(outcome) == ["NetworkPool b/rack  10.70.0.0/28"]
     listed = [line.split()[:6] for line in outcome.out.partition("START")[2].splitlines()[1:]]
     assert listed == [
         ["10.70.0.0", "10.70.0.13", "14", "allocated", "whole", "b/a"],
@@ -89,7 +89,7 @@ def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
 def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_holders(
     tmp_path: Path,
 ) -> None:
-    document = json.loads(ask_command(tmp_path, "map rack -o json", *RACK).out)
+    document = json.loads(ask_command(tmp_path, "map rack -o json", *POOL_WITH_CLAIMS).out)
     (item,) = document["items"]
     assert [
         (part["start"], [(holder["kind"], holder["name"]) for holder in part["holders"]])
@@ -99,10 +99,10 @@ def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_
         ("10.70.0.14", [("IPAddressClaim", "m1")]),
         ("10.70.0.15", []),
     ]
-    svg = ElementTree.fromstring(ask_command(tmp_path, "map rack --svg -", *RACK).out)
+    svg = ElementTree.fromstring(ask_command(tmp_path, "map rack --svg -", *POOL_WITH_CLAIMS).out)
     texts = [node.text or "" for node in svg.iter("{http://www.w3.org/2000/svg}title")]
     assert any("IPAddressClaim b/m1" in label for label in texts)
-    output = of_page(ask_command(tmp_path, "map rack --html -", *RACK).out)
+    output = read_page_pools(ask_command(tmp_path, "map rack --html -", *POOL_WITH_CLAIMS).out)
     assert list(output) == ["b/rack"]
     assert (output["b/rack"]["allocated"], output["b/rack"]["available"]) == (15, 1)
     assert list(output["b/rack"]["requests"]) == ["IPAddressClaim b/m2"]
@@ -111,7 +111,7 @@ def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_
 def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
     tmp_path: Path,
 ) -> None:
-    document = json.loads(ask_command(tmp_path, "plan --fit 0+2 -o json", *RACK).out)
+    document = json.loads(ask_command(tmp_path, "plan --fit 0+2 -o json", *POOL_WITH_CLAIMS).out)
     (item,) = document["items"]
     # The waiting claim gets the last address.
     figures = [
@@ -126,7 +126,7 @@ def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
 def test_a_name_that_two_pools_have_is_rejected_with_their_full_names(
     tmp_path: Path, command: str, name: str
 ) -> None:
-    outcome = ask_command(tmp_path, f"{command} {name}", *NAMESAKES)
+    outcome = ask_command(tmp_path, f"{command} {name}", *POOLS_OF_ONE_NAME)
     assert (outcome.code, outcome.out) == (1, "")
     (error,) = outcome.errors
     assert error == (
@@ -136,7 +136,7 @@ def test_a_name_that_two_pools_have_is_rejected_with_their_full_names(
 
 
 def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
-    lines = ask_command(tmp_path, "pools", *NAMESAKES).out.splitlines()
+    lines = ask_command(tmp_path, "pools", *POOLS_OF_ONE_NAME).out.splitlines()
     assert [line.split()[:4] for line in lines] == [
         ["KIND", "NAMESPACE", "NAME", "OFFERS"],
         ["NetworkPool", "b", "machines", "10.63.0.0/28"],
@@ -144,7 +144,9 @@ def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
         ["InClusterIPPool", "b", "machines", "10.63.1.8/29"],
     ]
     for output in ("json", "yaml"):
-        document = yaml.safe_load(ask_command(tmp_path, f"pools -o {output}", *NAMESAKES).out)
+        document = yaml.safe_load(
+            ask_command(tmp_path, f"pools -o {output}", *POOLS_OF_ONE_NAME).out
+        )
         assert [(pool["kind"], pool["name"]) for pool in document["items"]] == [
             ("NetworkPool", "machines"),
             ("NetworkPool", "other"),
@@ -154,7 +156,9 @@ def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
 
 
 def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
-    [_, row] = ask_command(tmp_path, "pools InClusterIPPool/machines", *NAMESAKES).out.splitlines()
+    [_, row] = ask_command(
+        tmp_path, "pools InClusterIPPool/machines", *POOLS_OF_ONE_NAME
+    ).out.splitlines()
     assert row.split()[:3] == ["InClusterIPPool", "b", "machines"]
 
 
@@ -170,14 +174,14 @@ def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
 def test_a_kind_before_a_name_selects_the_pool_of_that_kind(
     tmp_path: Path, name: str, at: int
 ) -> None:
-    assert titles(ask_command(tmp_path, f"map {name}", *NAMESAKES)) == [TITLES[at]]
-    svg = ask_command(tmp_path, f"map {name} --svg -", *NAMESAKES)
+    assert list_titles(ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [TITLES[at]]
+    svg = ask_command(tmp_path, f"map {name} --svg -", *POOLS_OF_ONE_NAME)
     assert svg.code == 0, svg.err
     assert "10.63.0.0/28" in svg.out if at == 0 else "10.63.1.8/29" in svg.out
 
 
 def test_a_picture_of_one_pool_names_the_pools_that_it_could_show(tmp_path: Path) -> None:
-    outcome = ask_command(tmp_path, "map --svg -", *NAMESAKES)
+    outcome = ask_command(tmp_path, "map --svg -", *POOLS_OF_ONE_NAME)
     assert outcome.code == 1
     (error,) = outcome.errors
     assert error == (
@@ -192,21 +196,21 @@ def test_a_name_that_pools_of_two_namespaces_have_needs_one_of_these(
 ) -> None:
     elsewhere: Any = body("NetworkPool", "machines", {"cidr": "10.65.0.0/28"})
     elsewhere["metadata"]["namespace"] = "c"
-    machine = ask_command(tmp_path, "map NetworkPool/machines", NAMESAKES[0], elsewhere)
+    machine = ask_command(tmp_path, "map NetworkPool/machines", POOLS_OF_ONE_NAME[0], elsewhere)
     (error,) = machine.errors
     assert error == (
         "2 pools have the name 'NetworkPool/machines': NetworkPool/b/machines,"
         " NetworkPool/c/machines; name one of them"
     )
-    only = ask_command(tmp_path, "map NetworkPool/machines -n c", NAMESAKES[0], elsewhere)
-    assert titles(only) == ["NetworkPool c/machines  10.65.0.0/28"]
+    only = ask_command(tmp_path, "map NetworkPool/machines -n c", POOLS_OF_ONE_NAME[0], elsewhere)
+    assert list_titles(only) == ["NetworkPool c/machines  10.65.0.0/28"]
 
 
 @pytest.mark.parametrize(
     "name", ["absent", "NetworkPool/absent", "GlobalInClusterIPPool/machines"]
 )
 def test_a_name_of_no_pool_is_answered_with_the_pools_there_are(tmp_path: Path, name: str) -> None:
-    outcome = ask_command(tmp_path, f"map {name}", *NAMESAKES)
+    outcome = ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)
     assert outcome.code == 1
     (error,) = outcome.errors
     assert error == (
@@ -228,7 +232,7 @@ def test_a_pool_that_cannot_be_read_is_not_called_absent(
 ) -> None:
     nets, ips = body("NetworkPool", "nets", {"cidr": 7}), ip_pool("ips", "10.0.0.1")
     ips["spec"]["prefix"] = "no number"
-    outcome = ask_command(tmp_path, f"map {name}", *NAMESAKES, nets, ips)
+    outcome = ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME, nets, ips)
     assert outcome.code == 1
     assert outcome.errors[-1] == (
         f"{full_name} cannot be read; correct or delete what `butler-ipam check` reports"
@@ -236,7 +240,7 @@ def test_a_pool_that_cannot_be_read_is_not_called_absent(
 
 
 def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
-    outcome = ask_command(tmp_path, "map NetworkPool/machines --family 6", *NAMESAKES)
+    outcome = ask_command(tmp_path, "map NetworkPool/machines --family 6", *POOLS_OF_ONE_NAME)
     assert outcome.out == "no addresses of IPv6 were found\n"
 
 
@@ -263,7 +267,7 @@ def test_the_kind_of_a_pool_is_named_as_kubectl_takes_and_prints_it(
     kind: str, title: str, tmp_path: Path
 ) -> None:
     for name in (f"{kind}/machines", f"{kind}/b/machines"):
-        assert titles(ask_command(tmp_path, f"map {name}", *NAMESAKES)) == [title]
+        assert list_titles(ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [title]
         assert find_common_namespace([name]) in {"", "b"}
 
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from controller.clock import SystemClock
 from manifests import documents
-from reconcilers.cli import progress as module
+from reconcilers.cli import progress as progress_module
 from reconcilers.cli.demo.story import WEB
 from reconcilers.cli.local.platform import LocalTenant, run_platform
 from reconcilers.cli.problems import say
@@ -20,12 +20,12 @@ from reconcilers.cli.progress import Work, count_progress, progress, show_done, 
 from reconcilers.cli.up import apply_samples
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import ask, make_holder
+from tests.reconcilers.cli.saved import make_holder, run_on_files
 
-LIMIT = 30.0
+LIMIT_SECONDS = 30.0
 
 
-class Terminal(io.StringIO):
+class FakeTerminal(io.StringIO):
     """A terminal that says when something was written to it."""
 
     def __init__(self) -> None:
@@ -42,50 +42,50 @@ class Terminal(io.StringIO):
         self.written.set()
         return size
 
-    def shows(self, content: str) -> bool:
+    def wait_for_text(self, content: str) -> bool:
         """Wait until a text was written; return whether it was in time."""
         for _ in range(1000):
             if content in self.getvalue():
                 return True
             self.written.clear()
-            if not self.written.wait(LIMIT):
+            if not self.written.wait(LIMIT_SECONDS):
                 return False
         return False
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> FakeTerminal:
     """A terminal, on which lines follow each other fast once it is standard error."""
-    screen = Terminal()
-    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
+    screen = FakeTerminal()
+    monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 0.01)
     return screen
 
 
 def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends(
-    terminal: Terminal,
+    terminal: FakeTerminal,
 ) -> None:
     with redirect_stderr(terminal), progress("reading files"):
-        assert terminal.shows("\rreading files ... 0 s")
+        assert terminal.wait_for_text("\rreading files ... 0 s")
     assert terminal.getvalue().endswith("\r\033[K")
 
 
-def test_where_the_end_is_known_a_bar_shows_how_far_it_is(terminal: Terminal) -> None:
+def test_where_the_end_is_known_a_bar_shows_how_far_it_is(terminal: FakeTerminal) -> None:
     with redirect_stderr(terminal), progress("asking tenants"):
         show_done(3, 12)
-        assert terminal.shows("asking tenants [#####---------------] 3 of 12 ...")
+        assert terminal.wait_for_text("asking tenants [#####---------------] 3 of 12 ...")
 
 
-def test_who_takes_one_after_the_other_is_counted(terminal: Terminal) -> None:
+def test_who_takes_one_after_the_other_is_counted(terminal: FakeTerminal) -> None:
     with redirect_stderr(terminal), progress("drawing"):
         for item in count_progress(["a", "b"]):
-            assert terminal.shows(f" {'ab'.index(item)} of 2 ...")
+            assert terminal.wait_for_text(f" {'ab'.index(item)} of 2 ...")
 
 
-def test_a_warning_takes_the_place_of_the_line(terminal: Terminal) -> None:
+def test_a_warning_takes_the_place_of_the_line(terminal: FakeTerminal) -> None:
     with redirect_stderr(terminal), progress("reading files"):
-        assert terminal.shows("reading files ... 0 s")
+        assert terminal.wait_for_text("reading files ... 0 s")
         say("warning", "a file is odd")
-        assert terminal.shows("odd\n\rreading files")
+        assert terminal.wait_for_text("odd\n\rreading files")
     assert "\r\033[Kwarning: a file" in remove_style(terminal.getvalue())
 
 
@@ -108,11 +108,11 @@ def test_a_line_never_breaks_on_a_narrow_terminal(
 def test_nothing_is_shown_without_a_terminal_or_for_quick_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    quick, file = Terminal(), io.StringIO()
-    monkeypatch.setattr(module, "PROGRESS_SECONDS", 3600.0)
+    quick, file = FakeTerminal(), io.StringIO()
+    monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 3600.0)
     with redirect_stderr(quick), progress("reading files"):
         pass
-    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 0.0)
     with redirect_stderr(file), progress("reading files"):
         show_progress("something else")
     assert (quick.getvalue(), file.getvalue()) == ("", "")
@@ -127,8 +127,8 @@ def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
         pieces.append(Work(label))
         return pieces[-1]
 
-    monkeypatch.setattr(module, "Work", note_work)
-    monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=Terminal()))
+    monkeypatch.setattr(progress_module, "Work", note_work)
+    monkeypatch.setattr(progress_module, "sys", SimpleNamespace(stderr=FakeTerminal()))
     return pieces
 
 
@@ -152,7 +152,7 @@ OBJECTS = (
 def test_commands_that_work_on_much_say_what_they_do(
     works: list[Work], tmp_path: Path, command: tuple[str, ...], expected: list[str]
 ) -> None:
-    outcome = ask(tmp_path, *command, objects=OBJECTS)
+    outcome = run_on_files(tmp_path, *command, objects=OBJECTS)
     assert outcome.out, outcome.err
     assert [work.activity for work in works] == expected
     if "drawing" in expected and "--svg" not in command:  # which is of one pool

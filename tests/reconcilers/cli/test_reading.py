@@ -13,16 +13,16 @@ import yaml
 from reconcilers.cli.reading import objects
 from tests.reconcilers.cli.commandline import (
     allocation,
-    holding,
+    make_held_status,
+    make_object,
     plan,
     plan_text,
     pool,
     run,
-    thing,
 )
 from tests.reconcilers.cli.commands import butler_ipam, environment
 
-GOOD = yaml.safe_dump(pool("good"))
+VALID_POOL = yaml.safe_dump(pool("good"))
 
 
 def plan_manifests(manifests: str | bytes) -> tuple[list[str], list[str]]:
@@ -44,7 +44,7 @@ def plan_manifests(manifests: str | bytes) -> tuple[list[str], list[str]]:
 )
 def test_what_is_no_text_gets_a_sentence(tmp_path: Path, data: bytes, sentence: str) -> None:
     (tmp_path / "bad.yaml").write_bytes(data)
-    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "good.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path, "-o", "json")
     assert outcome.code == 1
     assert [sentence in error for error in outcome.errors] == [True]
@@ -53,11 +53,11 @@ def test_what_is_no_text_gets_a_sentence(tmp_path: Path, data: bytes, sentence: 
 
 
 def test_a_byte_order_mark_of_utf_8_is_no_fault() -> None:
-    assert plan_manifests(b"\xef\xbb\xbf" + GOOD.encode()) == ([], ["NetworkPool/good"])
+    assert plan_manifests(b"\xef\xbb\xbf" + VALID_POOL.encode()) == ([], ["NetworkPool/good"])
 
 
 def test_a_missing_file_gets_a_sentence_and_does_not_stop_the_others(tmp_path: Path) -> None:
-    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "good.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path / "nope.yaml", "-f", tmp_path / "good.yaml", "-o", "json")
     assert outcome.code == 1
     assert outcome.errors == [f"{tmp_path}/nope.yaml: there is no such file or folder"]
@@ -68,7 +68,7 @@ def test_what_does_not_end_is_refused_and_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "MOST_BYTES", 1 << 20)
-    (tmp_path / "good.yaml").write_text(GOOD.ljust(1 << 20))
+    (tmp_path / "good.yaml").write_text(VALID_POOL.ljust(1 << 20))
     stdin = b"#" * ((1 << 20) + 1)
     files = ("-f", "/dev/zero", "-f", "-", "-f", tmp_path / "good.yaml")
     outcome = run("plan", *files, "-o", "json", stdin=stdin)
@@ -100,7 +100,7 @@ def test_a_name_that_leads_to_no_file_does_not_stop_the_others(
 ) -> None:
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "gone").symlink_to("nowhere")
-    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "good.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path / name, "-f", tmp_path / "good.yaml", "-o", "json")
     assert (outcome.code, outcome.errors) == (1, [f"{tmp_path}/{name}: {sentence}"])
     assert list(outcome.items) == ["NetworkPool/good"]
@@ -108,7 +108,7 @@ def test_a_name_that_leads_to_no_file_does_not_stop_the_others(
 
 def test_a_link_to_itself_in_a_folder_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "round.yaml").symlink_to("round.yaml")
-    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "good.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path, "-o", "json")
     assert outcome.errors == [
         f"{tmp_path}/round.yaml: this cannot be read: Too many levels of symbolic links"
@@ -119,7 +119,7 @@ def test_a_link_to_itself_in_a_folder_does_not_stop_the_others(tmp_path: Path) -
 def test_an_empty_name_is_not_taken_for_this_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "good.yaml").write_text(VALID_POOL)
     monkeypatch.chdir(tmp_path)
     outcome = run("plan", "-f", "")
     assert outcome.code == 1
@@ -131,7 +131,7 @@ def test_an_empty_name_is_not_taken_for_this_folder(
 def test_a_folder_inside_that_cannot_be_looked_into_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "good.yaml").write_text(VALID_POOL)
     (tmp_path / "locked").mkdir()
     scandir = os.scandir
 
@@ -175,14 +175,14 @@ def test_an_empty_input_says_that_there_is_nothing_to_plan(content: str) -> None
 
 def test_a_file_of_comments_among_others_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("# later\n")
-    (tmp_path / "b.yaml").write_text(GOOD)
+    (tmp_path / "b.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path)
     assert outcome.code == 0
     assert outcome.warnings == [f"{tmp_path}/a.yaml: it contains no object"]
 
 
 def test_of_a_folder_yaml_and_json_files_are_read(tmp_path: Path) -> None:
-    (tmp_path / "1.yaml").write_text(GOOD)
+    (tmp_path / "1.yaml").write_text(VALID_POOL)
     (tmp_path / "2.yml").write_text(yaml.safe_dump(pool("two", "10.2.0.0/24")))
     (tmp_path / "3.json").write_text(json.dumps(pool("three", "10.3.0.0/24")))
     (tmp_path / "README.md").write_text("no: manifest: this")
@@ -211,15 +211,15 @@ def test_the_flag_that_reads_folders_inside_a_folder_is_proposed_unless_it_was_g
 
 def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text(GOOD)
+    path.write_text(VALID_POOL)
     assert run("plan", "-f", path, "-f", tmp_path).code == 0
 
 
 def test_a_syntax_error_costs_its_own_document_alone() -> None:
     errors, objects = plan_manifests(
-        f"{GOOD}---\na: b: c\n---\n{yaml.safe_dump(allocation('a', of='good'))}"
+        f"{VALID_POOL}---\na: b: c\n---\n{yaml.safe_dump(allocation('a', of='good'))}"
     )
-    line = GOOD.count("\n") + 2
+    line = VALID_POOL.count("\n") + 2
     [error] = errors
     assert error == (
         f"standard input:{line}: this is not valid YAML:"
@@ -269,7 +269,7 @@ def test_json_that_is_none_says_where(tmp_path: Path, content: str, problem: str
     ],
 )
 def test_a_document_that_is_no_object_says_so(content: str, problem: str) -> None:
-    errors, objects = plan_manifests(f"{content}---\n{GOOD}")
+    errors, objects = plan_manifests(f"{content}---\n{VALID_POOL}")
     assert [problem in error for error in errors] == [True]
     assert errors[0].startswith("standard input:")
     assert objects == ["NetworkPool/good"]
@@ -290,9 +290,9 @@ def test_a_document_that_is_no_object_says_so(content: str, problem: str) -> Non
 def test_an_unknown_kind_is_an_error_with_the_nearest_name(
     api_version: str, kind: str, hint: str
 ) -> None:
-    errors, objects = plan_manifests(f"{GOOD}---\napiVersion: {api_version}\nkind: {kind}\n")
+    errors, objects = plan_manifests(f"{VALID_POOL}---\napiVersion: {api_version}\nkind: {kind}\n")
     [error] = errors
-    assert error.startswith(f"standard input:{GOOD.count(chr(10)) + 2}: document 2: ")
+    assert error.startswith(f"standard input:{VALID_POOL.count(chr(10)) + 2}: document 2: ")
     assert hint in error
     assert objects == ["NetworkPool/good"]
 
@@ -302,7 +302,7 @@ def test_known_kinds_that_say_nothing_of_addresses_are_passed_over_with_a_note()
         f"---\napiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n"
         for version, kind in [("v1", "Secret"), ("v1", "Secret"), ("apps/v1", "Deployment")]
     )
-    outcome = plan_text(GOOD + others)
+    outcome = plan_text(VALID_POOL + others)
     assert outcome.code == 0
     assert (
         outcome.err == "note: skipped, because plan does not need them: Deployment, Secret (2)\n"
@@ -327,15 +327,15 @@ def test_the_items_of_a_list_of_one_kind_need_not_repeat_it() -> None:
 
 
 def test_an_empty_list_as_go_writes_it_is_no_fault() -> None:
-    manifests = f"apiVersion: v1\nkind: List\nitems: null\n---\n{GOOD}"
+    manifests = f"apiVersion: v1\nkind: List\nitems: null\n---\n{VALID_POOL}"
     assert plan_manifests(manifests) == ([], ["NetworkPool/good"])
 
 
 def test_an_object_that_is_there_twice_is_an_error_that_names_both_places() -> None:
-    errors, _ = plan_manifests(f"{GOOD}---\n{GOOD}")
+    errors, _ = plan_manifests(f"{VALID_POOL}---\n{VALID_POOL}")
     [error] = errors
     assert error == (
-        f"standard input:{GOOD.count(chr(10)) + 2}: NetworkPool butler-system/good"
+        f"standard input:{VALID_POOL.count(chr(10)) + 2}: NetworkPool butler-system/good"
         " is defined twice, first at standard input:1"
     )
 
@@ -354,7 +354,7 @@ def test_objects_without_a_namespace_live_where_the_flag_says() -> None:
 
 
 def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
-    manifests = GOOD.replace("name: good", "name: y")
+    manifests = VALID_POOL.replace("name: good", "name: y")
     line = manifests.splitlines().index("  name: y") + 1
     errors, _ = plan_manifests(manifests)
     [error] = errors
@@ -367,10 +367,10 @@ def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
 def test_one_bad_object_does_not_stop_the_others() -> None:
     outcome = plan(
         pool(),
-        thing("NetworkPool", "bad", {"cidr": 5}),
+        make_object("NetworkPool", "bad", {"cidr": 5}),
         allocation("fine", 4),
         allocation("wrong", 0),
-        allocation("old", status=holding("10.40.0.8", "10.40.0.15")),
+        allocation("old", status=make_held_status("10.40.0.8", "10.40.0.15")),
     )
     assert outcome.code == 1
     assert len(outcome.errors) == 2

@@ -29,44 +29,44 @@ VARIABLES = (
     "TEST_ASSET_METALLB_CONTROLLER",
     "TEST_ASSET_CILIUM_LBIPAM",
 )
-LOOKED = "metallb_k8s_client_updates_total 1\n"
-NOT_YET = "metallb_k8s_client_updates_total 0\n"
+METRICS_READ = "metallb_k8s_client_updates_total 1\n"
+METRICS_UNREAD = "metallb_k8s_client_updates_total 0\n"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
 
 
 @dataclass
-class Parts:
+class ProgramChoice:
     """Chooses the programs that the next command finds.
 
     Attributes:
         played: a folder for programs that play real ones.
     """
 
-    played: Assets
+    fake_programs: Assets
     monkeypatch: pytest.MonkeyPatch
 
-    def choose(self, **variables: object) -> None:
+    def set_programs(self, **variables: object) -> None:
         """Set these variables, and none of the others."""
         for name in VARIABLES:
             self.monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             self.monkeypatch.setenv(name, str(value))
 
-    def play_metallb(self, **behaviour: object) -> Path:
+    def add_fake_metallb(self, **behaviour: object) -> Path:
         """Have embedded servers, and a program that plays MetalLB's controller."""
-        program = self.played.add("metallb-controller", **behaviour)
-        self.choose(TEST_ASSET_METALLB_CONTROLLER=program)
+        program = self.fake_programs.add("metallb-controller", **behaviour)
+        self.set_programs(TEST_ASSET_METALLB_CONTROLLER=program)
         return program
 
 
 @pytest.fixture
-def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgramChoice:
     """A choice of programs."""
     (tmp_path / "assets").mkdir()
-    return Parts(Assets(tmp_path / "assets"), monkeypatch)
+    return ProgramChoice(Assets(tmp_path / "assets"), monkeypatch)
 
 
-def real_settings() -> EnvironmentSettings:
+def read_real_settings() -> EnvironmentSettings:
     """Return where the real programs are."""
     settings = read_settings()
     if settings.kind != "binaries":
@@ -76,7 +76,7 @@ def real_settings() -> EnvironmentSettings:
     return settings
 
 
-def children(parent: int) -> dict[int, str]:
+def list_children(parent: int) -> dict[int, str]:
     """Return the processes that another one started, by their ids."""
     process_ids: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -90,7 +90,7 @@ def children(parent: int) -> dict[int, str]:
     return process_ids
 
 
-def wait_ended(files: Mapping[int, str]) -> list[str]:
+def list_survivors(files: Mapping[int, str]) -> list[str]:
     """Return the processes that have not ended within some seconds; the keys are their pidfds."""
     remaining = []
     for file, name in files.items():
@@ -101,18 +101,20 @@ def wait_ended(files: Mapping[int, str]) -> list[str]:
     return remaining
 
 
-async def end(running: Running, number: int) -> tuple[set[str], list[str]]:
+async def stop_by_signal(running: Running, number: int) -> tuple[set[str], list[str]]:
     """End it by a signal; return what it had started, and what of that is left."""
-    files = {os.pidfd_open(pid): name for pid, name in children(running.process.pid).items()}
+    files = {os.pidfd_open(pid): name for pid, name in list_children(running.process.pid).items()}
     running.process.send_signal(signal.Signals(number))
     with anyio.fail_after(SECONDS):
         await running.process.wait()
-    remaining = await anyio.to_thread.run_sync(wait_ended, files)
+    remaining = await anyio.to_thread.run_sync(list_survivors, files)
     return set(files.values()), remaining
 
 
-async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(parts: Parts) -> None:
-    parts.choose()
+async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(
+    parts: ProgramChoice,
+) -> None:
+    parts.set_programs()
     async with start("up", "--no-samples") as up:
         await up.until(READY)
     first, second, third, *_ = up.printed.splitlines()
@@ -123,8 +125,8 @@ async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(part
     assert "embedded API server, stand-in for MetalLB;" in up.printed
 
 
-async def test_the_stand_in_for_lb_ipam_is_named_as_what_it_is(parts: Parts) -> None:
-    parts.choose()
+async def test_the_stand_in_for_lb_ipam_is_named_as_what_it_is(parts: ProgramChoice) -> None:
+    parts.set_programs()
     async with start("up", "--no-samples", "--load-balancer=cilium") as up:
         await up.until(READY)
     third = up.printed.splitlines()[2]
@@ -145,14 +147,14 @@ async def test_the_real_lb_ipam_is_named_and_ends(tmp_path: Path) -> None:
         assert "stand-in" not in up.printed
         web = ("tenantcluster/web", "-n", "team-platform")
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *web)
-        ran, remaining = await end(up, signal.SIGINT)
+        ran, remaining = await stop_by_signal(up, signal.SIGINT)
     assert {"etcd", "kube-apiserver", "cilium-lbipam"} <= ran
     assert remaining == []
 
 
 @linux
 async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_path: Path) -> None:
-    settings = real_settings()
+    settings = read_real_settings()
     kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
     async with start("up", f"--kubeconfig={tmp_path / 'config'}") as up:
         await up.until(READY)
@@ -166,24 +168,24 @@ async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_p
         assert all(versions.groups())
         lab = ("tenantcluster/lab-cluster", "-n", "team-platform")
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *lab)
-        ran, remaining = await end(up, signal.SIGINT)
+        ran, remaining = await stop_by_signal(up, signal.SIGINT)
     assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
     assert remaining == []
 
 
 @linux
 async def test_no_real_process_outlives_an_up_that_is_killed(tmp_path: Path) -> None:
-    real_settings()
+    read_real_settings()
     async with start("up", "--no-samples", f"--kubeconfig={tmp_path / 'config'}") as up:
         await up.until(READY)
-        ran, remaining = await end(up, signal.SIGKILL)
+        ran, remaining = await stop_by_signal(up, signal.SIGKILL)
     assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
     assert remaining == []
 
 
-async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts) -> None:
-    settings = real_settings()
-    parts.choose(TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver)
+async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: ProgramChoice) -> None:
+    settings = read_real_settings()
+    parts.set_programs(TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver)
     done = await call("demo", "--step-timeout=60s", seconds=300.0)
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
@@ -193,44 +195,48 @@ async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts)
 
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-async def test_a_metallb_does_not_outlive_its_up(parts: Parts, number: int) -> None:
-    parts.play_metallb(content=LOOKED)
+async def test_a_metallb_does_not_outlive_its_up(parts: ProgramChoice, number: int) -> None:
+    parts.add_fake_metallb(content=METRICS_READ)
     async with start("up", "--no-samples") as up:
         await up.until(READY)
-        ran, remaining = await end(up, number)
+        ran, remaining = await stop_by_signal(up, number)
     assert (len(ran), remaining) == (1, [])
 
 
 @linux
-async def test_ctrl_c_while_metallb_is_not_ready_leaves_nothing_behind(parts: Parts) -> None:
-    asked = parts.played.folder / "asked"
+async def test_ctrl_c_while_metallb_is_not_ready_leaves_nothing_behind(
+    parts: ProgramChoice,
+) -> None:
+    asked = parts.fake_programs.folder / "asked"
     os.mkfifo(asked)
-    parts.play_metallb(content=NOT_YET, tells=str(asked))
+    parts.add_fake_metallb(content=METRICS_UNREAD, tells=str(asked))
     async with start("up", "--no-samples") as up:
         with anyio.fail_after(SECONDS):
             await anyio.to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
-        ran, remaining = await end(up, signal.SIGINT)
+        ran, remaining = await stop_by_signal(up, signal.SIGINT)
     assert (len(ran), remaining) == (1, [])
     assert "stopped" in up.printed
     assert up.complained == ""
 
 
-async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(parts: Parts) -> None:
-    parts.play_metallb(exit=3, says="no such flag")
+async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(
+    parts: ProgramChoice,
+) -> None:
+    parts.add_fake_metallb(exit=3, says="no such flag")
     done = await call("up", "--no-samples")
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == [
         "error: MetalLB of tenant: metallb-controller ended with code 3; its last lines:",
         "no such flag",
     ]
-    assert parts.played.list_running() == []
+    assert parts.fake_programs.list_running() == []
 
 
-async def test_a_metallb_that_ends_later_ends_up_and_is_reported(parts: Parts) -> None:
-    parts.play_metallb(content=LOOKED, says="out of luck")
+async def test_a_metallb_that_ends_later_ends_up_and_is_reported(parts: ProgramChoice) -> None:
+    parts.add_fake_metallb(content=METRICS_READ, says="out of luck")
     async with start("up", "--no-samples") as up:
         await up.until(READY)
-        os.kill(parts.played.list_process_ids("metallb-controller")[0], signal.SIGKILL)
+        os.kill(parts.fake_programs.list_process_ids("metallb-controller")[0], signal.SIGKILL)
         with anyio.fail_after(SECONDS):
             assert await up.process.wait() == 1
         await up.until("out of luck")
@@ -239,8 +245,10 @@ async def test_a_metallb_that_ends_later_ends_up_and_is_reported(parts: Parts) -
 
 
 @pytest.mark.parametrize("command", ["up", "demo"])
-async def test_a_metallb_that_is_no_program_gets_one_sentence(parts: Parts, command: str) -> None:
-    program = parts.play_metallb()
+async def test_a_metallb_that_is_no_program_gets_one_sentence(
+    parts: ProgramChoice, command: str
+) -> None:
+    program = parts.add_fake_metallb()
     program.chmod(0o644)
     done = await call(command)
     assert done.returncode == 1
@@ -251,12 +259,12 @@ async def test_a_metallb_that_is_no_program_gets_one_sentence(parts: Parts, comm
     )
 
 
-async def test_a_folder_that_lacks_one_server_gets_one_sentence(parts: Parts) -> None:
-    parts.played.add("etcd")
-    parts.played.add("metallb-controller")
-    parts.choose(KUBEBUILDER_ASSETS=parts.played.folder)
+async def test_a_folder_that_lacks_one_server_gets_one_sentence(parts: ProgramChoice) -> None:
+    parts.fake_programs.add("etcd")
+    parts.fake_programs.add("metallb-controller")
+    parts.set_programs(KUBEBUILDER_ASSETS=parts.fake_programs.folder)
     done = await call("up")
-    missing = parts.played.folder / "kube-apiserver"
+    missing = parts.fake_programs.folder / "kube-apiserver"
     assert done.returncode == 1
     assert done.stderr.decode() == (
         f"error: KUBEBUILDER_ASSETS leads to {missing}, which is no program; correct or unset it\n"

@@ -7,7 +7,7 @@ import pytest
 
 from reconcilers.api.names import GROUP
 from tests.reconcilers.cli.commandline import provider
-from tests.reconcilers.cli.saved import ask, cluster
+from tests.reconcilers.cli.saved import cluster, run_on_files
 
 IPAM = "ipam.cluster.x-k8s.io"
 
@@ -41,7 +41,7 @@ OF_CLUSTER_API: tuple[dict[str, Any], ...] = (
 
 
 def test_plan_tells_a_cluster_that_does_not_exist_from_one_that_is_paused(tmp_path: Path) -> None:
-    printed = ask(tmp_path, "plan", objects=OF_CLUSTER_API).out
+    printed = run_on_files(tmp_path, "plan", objects=OF_CLUSTER_API).out
     paused, ghost = (
         next(line for line in printed.splitlines() if f"default/{name} " in line)
         for name in ("pz-1", "pz-ghost")
@@ -59,7 +59,7 @@ def test_plan_serves_no_claim_from_a_paused_pool(tmp_path: Path, kind: str) -> N
         claim["spec"]["poolRef"]["apiGroup"] = GROUP
         pool |= {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind, "spec": {"cidr": "10.97.0.0/28"}}
     pool["metadata"] = {**pool["metadata"], "annotations": {"cluster.x-k8s.io/paused": ""}}
-    printed = ask(tmp_path, "plan", objects=(pool, claim)).out
+    printed = run_on_files(tmp_path, "plan", objects=(pool, claim)).out
     [row] = [line for line in printed.splitlines() if "IPAddressClaim default/a" in line]
     assert row.split(maxsplit=4)[4] == "-     PoolNotReady: its pool is paused by its annotation"
 
@@ -76,18 +76,18 @@ def test_check_reports_an_ipaddress_whose_pool_does_not_exist(tmp_path: Path) ->
             "poolRef": {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "typo"},
         },
     }
-    printed = ask(tmp_path, "check", objects=(*OF_CLUSTER_API[:2], address)).out
+    printed = run_on_files(tmp_path, "check", objects=(*OF_CLUSTER_API[:2], address)).out
     assert "names InClusterIPPool default/typo, which does not exist" in printed
 
 
 def test_check_reports_a_claim_whose_cluster_does_not_exist(tmp_path: Path) -> None:
-    answered = ask(tmp_path, "check", objects=OF_CLUSTER_API)
-    rows = [line.split(maxsplit=4) for line in answered.out.splitlines()[1:]]
+    outcome = run_on_files(tmp_path, "check", objects=OF_CLUSTER_API)
+    rows = [line.split(maxsplit=4) for line in outcome.out.splitlines()[1:]]
     assert [row[:4] for row in rows] == [
         ["error", "UnknownCluster", "IPAddressClaim", "default/pz-ghost"]
     ]
-    assert "names Cluster default/no-such-cluster, which does not exist; it waits" in answered.out
-    assert answered.code == 1
+    assert "names Cluster default/no-such-cluster, which does not exist; it waits" in outcome.out
+    assert outcome.code == 1
 
 
 def test_check_reports_references_to_pools_and_providers_that_do_not_exist(
@@ -95,8 +95,8 @@ def test_check_reports_references_to_pools_and_providers_that_do_not_exist(
 ) -> None:
     lost = cluster("lost", "team")
     lost["spec"]["providerConfigRef"] = {"name": "typo", "namespace": "butler-system"}
-    answered = ask(tmp_path, "check", objects=(provider("prov", "nowhere"), lost))
-    rows = [line.split(maxsplit=4) for line in answered.out.splitlines()[1:]]
+    outcome = run_on_files(tmp_path, "check", objects=(provider("prov", "nowhere"), lost))
+    rows = [line.split(maxsplit=4) for line in outcome.out.splitlines()[1:]]
     assert [row[:4] for row in rows] == [
         ["error", "UnknownPool", "ProviderConfig", "butler-system/prov"],
         ["error", "UnknownProviderConfig", "TenantCluster", "team/lost"],

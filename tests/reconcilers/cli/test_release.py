@@ -20,7 +20,7 @@ from reconcilers.integrations.core.scopedlists import NotRead
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import run
 
-WAITS = {
+WAITING_CONDITION = {
     "type": "Ready",
     "status": "False",
     "reason": "WaitingForTenant",
@@ -40,7 +40,7 @@ RANGE = {
 }
 
 
-def objects_of(*allocations: IPAllocation, **tenant: Any) -> Objects:
+def make_objects(*allocations: IPAllocation, **tenant: Any) -> Objects:
     cluster = make.tenant(**tenant)
     allocation_by_key = {allocation.metadata.key: allocation for allocation in allocations}
     return Objects({}, allocation_by_key, clusters={cluster.metadata.key: cluster}, providers={})
@@ -48,7 +48,7 @@ def objects_of(*allocations: IPAllocation, **tenant: Any) -> Objects:
 
 def test_a_range_whose_release_has_begun_is_released_at_once_and_others_if_deleted() -> None:
     marked: dict[str, Any] = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
-    objects = objects_of(
+    objects = make_objects(
         make.allocation("kept", held_range=("10.40.0.0", "10.40.0.7")),
         make.allocation("shrinks", held_range=("10.40.0.8", "10.40.0.15"), **marked),
         make.allocation("waits", size=4),
@@ -65,9 +65,12 @@ def test_a_range_whose_release_has_begun_is_released_at_once_and_others_if_delet
 
 def test_a_deleted_cluster_releases_all_ranges_and_names_what_each_waits_for() -> None:
     deleted: dict[str, Any] = {"deletionTimestamp": "2026-01-02T00:00:00Z"}
-    objects = objects_of(
+    objects = make_objects(
         make.allocation(
-            "lb", held_range=("10.40.0.0", "10.40.0.7"), status={"conditions": [WAITS]}, **deleted
+            "lb",
+            held_range=("10.40.0.0", "10.40.0.7"),
+            status={"conditions": [WAITING_CONDITION]},
+            **deleted,
         ),
         **deleted,
     )
@@ -77,15 +80,15 @@ def test_a_deleted_cluster_releases_all_ranges_and_names_what_each_waits_for() -
 
 
 def test_no_is_the_answer_of_who_only_presses_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", Answering("\n"))
+    monkeypatch.setattr("sys.stdin", AnsweringTerminal("\n"))
     with click.Context(click.Command("release")):
         assert not command._is_confirmed("TenantCluster team/a")
-    monkeypatch.setattr("sys.stdin", Answering("y\n"))
+    monkeypatch.setattr("sys.stdin", AnsweringTerminal("y\n"))
     with click.Context(click.Command("release")):
         assert command._is_confirmed("TenantCluster team/a")
 
 
-class Answering:
+class AnsweringTerminal:
     """A terminal at which a person types a line."""
 
     def __init__(self, line: str) -> None:
@@ -105,7 +108,7 @@ def test_files_cannot_be_released(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_allocation_of_the_cluster_is_named_beside_its_ranges() -> None:
-    objects = objects_of(make.allocation("kept", held_range=("10.40.0.0", "10.40.0.7")))
+    objects = make_objects(make.allocation("kept", held_range=("10.40.0.0", "10.40.0.7")))
     [tenant] = objects.clusters.values()
     name = Key("butler-system", f"{tenant.metadata.namespace}-{tenant.metadata.name}-lb")
     unreadable = {(IP_ALLOCATION.kind, name): "spec.count: 'many' is no number"}
@@ -117,7 +120,7 @@ def test_an_unreadable_allocation_of_the_cluster_is_named_beside_its_ranges() ->
 
 
 def test_what_a_release_waits_for_is_unknown_to_who_may_not_read_allocations() -> None:
-    objects = objects_of(status={"network": {"ranges": [RANGE]}})
+    objects = make_objects(status={"network": {"ranges": [RANGE]}})
     [tenant] = objects.clusters.values()
     hidden = replace(objects, not_read=[NotRead(IP_ALLOCATION.full_name)])
     _, heads, row = Preview.from_objects(tenant, hidden).as_text().splitlines()
@@ -139,7 +142,7 @@ def test_what_a_release_waits_for_is_unknown_to_who_may_not_read_allocations() -
     ],
 )
 def test_the_result_counts_the_ranges_that_are_released_now(due: int, sentence: str) -> None:
-    [tenant] = objects_of().clusters.values()
+    [tenant] = make_objects().clusters.values()
     releases = [
         Release("a/b", "nodes", range="10.40.0.0/29", is_due=number < due, services=())
         for number in range(3)
@@ -147,7 +150,7 @@ def test_the_result_counts_the_ranges_that_are_released_now(due: int, sentence: 
     assert sentence in command._describe_result(Preview(tenant, tuple(releases)))
 
 
-def ownerless(**more: Any) -> str:
+def describe_allocation_without_tenant(**more: Any) -> str:
     """Return the message about an allocation whose TenantCluster does not exist."""
     allocation = make.allocation("lb", held_range=("10.40.0.0", "10.40.0.7"), **more)
     objects = Objects({}, {allocation.metadata.key: allocation}, clusters={}, providers={})
@@ -157,17 +160,21 @@ def ownerless(**more: Any) -> str:
 
 
 def test_an_allocation_whose_cluster_never_existed_is_deleted_to_release_its_range() -> None:
-    said = ownerless()
-    assert "does not exist, and no controller ever saw it" in said
-    assert "delete ipallocation lb" in said
-    assert "Secret" not in said
+    message = describe_allocation_without_tenant()
+    assert "does not exist, and no controller ever saw it" in message
+    assert "delete ipallocation lb" in message
+    assert "Secret" not in message
 
 
 def test_the_range_of_a_cluster_that_is_gone_is_released_by_deleting_its_secret() -> None:
     noted = {"annotations": {names.ANNOTATION_TENANT_UID: "uid-before"}}
-    assert "is gone; delete the IPAllocation (kubectl" in ownerless(**noted)
+    assert "is gone; delete the IPAllocation (kubectl" in describe_allocation_without_tenant(
+        **noted
+    )
     deleted: dict[str, Any] = {**noted, "deletionTimestamp": "2026-01-02T00:00:00Z"}
-    assert "is gone; delete the tenant's kubeconfig Secret" in ownerless(**deleted)
+    assert "is gone; delete the tenant's kubeconfig Secret" in describe_allocation_without_tenant(
+        **deleted
+    )
 
 
 def test_the_help_of_the_namespace_says_that_it_selects_a_name() -> None:

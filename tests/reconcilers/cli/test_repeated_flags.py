@@ -19,7 +19,7 @@ LISTS = {
 }
 
 
-def values_of(name: str, *arguments: str) -> dict[str, object]:
+def parse_values(name: str, *arguments: str) -> dict[str, object]:
     """Return the values of a command's options as its function gets them."""
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
@@ -27,35 +27,37 @@ def values_of(name: str, *arguments: str) -> dict[str, object]:
     return dict(command.make_context(name, [*arguments, *required]).params)
 
 
-def name_lists() -> Iterator[tuple[str, str, str]]:
+def iterate_name_lists() -> Iterator[tuple[str, str, str]]:
     for command, flags in LISTS.items():
         for flag, parameter in flags:
             yield command, flag, parameter
 
 
-def options() -> Iterator[tuple[str, click.Option]]:
+def iterate_options() -> Iterator[tuple[str, click.Option]]:
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         yield from ((name, param) for param in command.params if isinstance(param, click.Option))
 
 
-@pytest.mark.parametrize(("command", "flag", "parameter"), list(name_lists()))
+@pytest.mark.parametrize(("command", "flag", "parameter"), list(iterate_name_lists()))
 def test_names_of_a_repeated_flag_add_up(command: str, flag: str, parameter: str) -> None:
-    values = values_of(command, flag, " b,a", f"{flag}=c, b,,", flag, "")
+    values = parse_values(command, flag, " b,a", f"{flag}=c, b,,", flag, "")
     assert values[parameter] == ("b", "a", "c")
 
 
 def test_integrations_add_up_in_either_form() -> None:
-    values = values_of("run", "--integration=kubermatic,clusterapi", "--integration", "vitistack")
+    values = parse_values(
+        "run", "--integration=kubermatic,clusterapi", "--integration", "vitistack"
+    )
     assert values["integration"] == ("kubermatic", "clusterapi", "vitistack")
     with pytest.raises(click.BadParameter, match="'other' is not one of"):
-        values_of("run", "--integration=clusterapi,other")
+        parse_values("run", "--integration=clusterapi,other")
 
 
 def test_names_replace_the_default() -> None:
-    assert values_of("run")["validating"] == ("butler-ipam",)
-    assert values_of("run", "--webhook-configuration=mine")["validating"] == ("mine",)
+    assert parse_values("run")["validating"] == ("butler-ipam",)
+    assert parse_values("run", "--webhook-configuration=mine")["validating"] == ("mine",)
 
 
 @pytest.mark.parametrize("content", ["a,b", "a b", " a, b "])
@@ -63,18 +65,18 @@ def test_a_variable_has_names_separated_by_commas_or_spaces(
     content: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BUTLER_IPAM_POOL_NAMESPACES", content)
-    assert values_of("run")["pool_namespaces"] == ("a", "b")
-    assert values_of("run", "--pool-namespaces=c")["pool_namespaces"] == ("c",)
+    assert parse_values("run")["pool_namespaces"] == ("a", "b")
+    assert parse_values("run", "--pool-namespaces=c")["pool_namespaces"] == ("c",)
 
 
 def test_every_list_of_names_may_be_repeated() -> None:
-    lists = [option for _, option in options() if isinstance(option.type, NameList)]
+    lists = [option for _, option in iterate_options() if isinstance(option.type, NameList)]
     assert lists
     assert all(option.multiple for option in lists)
 
 
 def test_of_a_repeated_single_value_the_last_one_counts() -> None:
-    values = values_of("run", "--namespace=a", "--shards=3", "--namespace=b", "--shards=0")
+    values = parse_values("run", "--namespace=a", "--shards=3", "--namespace=b", "--shards=0")
     assert (values["namespace"], values["shards"]) == ("b", 0)
 
 

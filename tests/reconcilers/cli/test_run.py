@@ -64,7 +64,7 @@ def test_a_name_that_no_object_can_have_ends_it_with_a_sentence(
     assert form in error
 
 
-def kubeconfig(server: ApiServer, folder: Path) -> str:
+def write_kubeconfig(server: ApiServer, folder: Path) -> str:
     path = folder / "kubeconfig"
     path.write_text(server.kubeconfig)
     return f"--kubeconfig={path}"
@@ -211,7 +211,9 @@ def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_not_refused() 
 async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         where = server.url.removeprefix("https://")
-        done = await call("run", kubeconfig(server, tmp_path), f"--metrics-bind-address={where}")
+        done = await call(
+            "run", write_kubeconfig(server, tmp_path), f"--metrics-bind-address={where}"
+        )
     assert done.returncode == 1
     assert f"cannot listen on {where}" in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
@@ -220,20 +222,20 @@ async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
 async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        async with start("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
+        async with start("run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
             for name in ("networkpool", "ipallocation", "tenantcluster", "providerconfig"):
-                await running.until(_starts(name))
+                await running.until(_describe_worker_start(name))
             assert await running.stop(signal.SIGTERM) == 0
-        assert await _holder(server) == ""
+        assert await _read_lease_holder(server) == ""
         assert "Traceback" not in running.complained
 
 
 async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        async with start("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
+        async with start("run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
             await running.until("Starting workers")
-            await _steal(server)
+            await _take_lease_away(server)
             with anyio.fail_after(SECONDS):
                 assert await running.process.wait() == 1
         assert "leader election lost" in running.complained
@@ -243,7 +245,7 @@ async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
 async def test_shards_without_leader_election_are_refused_with_a_sentence(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         done = await call(
-            *("run", kubeconfig(server, tmp_path), *PORTS_OFF),
+            *("run", write_kubeconfig(server, tmp_path), *PORTS_OFF),
             *("--shards=4", "--log-format=console"),
         )
     assert done.returncode == 1
@@ -255,14 +257,14 @@ async def test_shards_without_leader_election_are_refused_with_a_sentence(tmp_pa
 async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        arguments = ("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST, "--shards=4")
+        arguments = ("run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST, "--shards=4")
         async with start(*arguments) as first, start(*arguments):
-            assert len(await _sharing(server, 2)) == 2
+            assert len(await _wait_for_shard_holders(server, 2)) == 2
             assert await first.stop(signal.SIGTERM) == 0
-            assert len(await _sharing(server, 1)) == 1
+            assert len(await _wait_for_shard_holders(server, 1)) == 1
 
 
-async def _sharing(server: ApiServer, count: int) -> set[str]:
+async def _wait_for_shard_holders(server: ApiServer, count: int) -> set[str]:
     """Return the holders of the four shards, once they are so many and no shard is free."""
     names = [Key(LEASE.namespace, lease_name(LEASE.name, 4, shard)) for shard in range(4)]
     with anyio.fail_after(SECONDS):
@@ -277,12 +279,12 @@ async def _sharing(server: ApiServer, count: int) -> set[str]:
             await anyio.sleep(0.05)
 
 
-async def _holder(server: ApiServer) -> str:
+async def _read_lease_holder(server: ApiServer) -> str:
     lease = await server.client.get(LEASES, LEASE)
     return lease.spec.holderIdentity or ""
 
 
-async def _steal(server: ApiServer) -> Lease:
+async def _take_lease_away(server: ApiServer) -> Lease:
     """Write another holder into the lease, at whatever version the renewals have brought it to."""
     while True:
         live = await server.client.get(LEASES, LEASE)
@@ -299,7 +301,7 @@ async def test_what_is_missing_is_reported_by_readyz_and_stops_no_other_controll
 ) -> None:
     clusters = [crd for crd in crds() if crd["spec"]["names"]["kind"] == "TenantCluster"]
     others = [crd for crd in crds() if crd not in clusters]
-    probes = f"127.0.0.1:{_free_port()}"
+    probes = f"127.0.0.1:{_find_free_port()}"
     async with ControlPlane.start(force_embedded=True) as plane:
         await plane.install_crds(others)
         path = plane.write_kubeconfig(tmp_path / "kubeconfig")
@@ -309,29 +311,29 @@ async def test_what_is_missing_is_reported_by_readyz_and_stops_no_other_controll
             "--metrics-bind-address=0",
             f"--health-probe-bind-address={probes}",
         ) as running:
-            await running.until(_starts("networkpool"))
+            await running.until(_describe_worker_start("networkpool"))
             await running.until("list tenantclusters.butler.butlerlabs.dev: not served")
-            status, printed = await _readyz(probes)
+            status, printed = await _read_readyz(probes)
             assert status == 503
             assert "[-]informer/tenantclusters.butler.butlerlabs.dev failed" in printed
             await plane.install_crds(clusters)
-            await running.until(_starts("tenantcluster"))
-            assert (await _readyz(probes))[0] == 200
+            await running.until(_describe_worker_start("tenantcluster"))
+            assert (await _read_readyz(probes))[0] == 200
             assert await running.stop() == 0
 
 
-def _starts(controller: str) -> str:
+def _describe_worker_start(controller: str) -> str:
     return f'"Starting workers","controller":"{controller}"'
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-async def _readyz(where: str) -> tuple[int, str]:
+async def _read_readyz(where: str) -> tuple[int, str]:
     async with httpx.AsyncClient() as probe:
         answer = await probe.get(f"http://{where}/readyz", params={"verbose": ""})
         return answer.status_code, answer.text
@@ -339,7 +341,7 @@ async def _readyz(where: str) -> tuple[int, str]:
 
 async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
-        argument = kubeconfig(server, tmp_path)
+        argument = write_kubeconfig(server, tmp_path)
     async with start("run", argument, *PORTS_OFF) as running:
         await running.until("list/watch failed, retrying.*networkpools")
         assert await running.stop(signal.SIGTERM) == 0
@@ -349,13 +351,13 @@ async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> No
 async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts(
     tmp_path: Path,
 ) -> None:
-    port, probes = _free_port(), f"127.0.0.1:{_free_port()}"
+    port, probes = _find_free_port(), f"127.0.0.1:{_find_free_port()}"
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        await server.client.create(VALIDATING, "", _registration(port))
+        await server.client.create(VALIDATING, "", _make_webhook_configuration(port))
         async with start(
             "run",
-            kubeconfig(server, tmp_path),
+            write_kubeconfig(server, tmp_path),
             "--leader-elect",
             "--metrics-bind-address=0",
             f"--health-probe-bind-address={probes}",
@@ -365,16 +367,16 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
             program=find_installed_command,
         ) as running:
             await running.until("Wrote the CA bundle")
-            status, printed = await _readyz(probes)
+            status, printed = await _read_readyz(probes)
             assert "[+]webhook-certificate ok" in printed, status
-            refusal = await _refusal(server, running)
+            refusal = await _wait_for_refusal(server, running)
             assert 'webhook "pools.example.com" denied' in refusal.message
             assert [cause.field for cause in refusal.causes] == ["spec.cidr"]
             assert await running.stop() == 0
         assert "Traceback" not in running.complained
 
 
-def _registration(port: int) -> dict[str, Any]:
+def _make_webhook_configuration(port: int) -> dict[str, Any]:
     """Return a configuration by which pools are judged at a port of this machine."""
     url = f"https://127.0.0.1:{port}{build_path(NETWORK_POOL)}"
     rule = {
@@ -393,7 +395,7 @@ def _registration(port: int) -> dict[str, Any]:
     return {"metadata": {"name": "rules"}, "webhooks": [hook]}
 
 
-async def _refusal(server: ApiServer, running: Running) -> ApiError:
+async def _wait_for_refusal(server: ApiServer, running: Running) -> ApiError:
     """Return the refusal of a pool that is too large, once the server has learnt to ask.
 
     Raises:

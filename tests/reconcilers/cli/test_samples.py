@@ -21,7 +21,7 @@ from tests.reconcilers.cli.commandline import Outcome, run
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
 FILES = sorted(SAMPLES.iterdir())
-WITH_OURS = [path for path in FILES if "butler.butlerlabs.dev" in path.read_text()]
+FILES_WITH_OUR_KINDS = [path for path in FILES if "butler.butlerlabs.dev" in path.read_text()]
 
 
 def run_plan(*paths: Path) -> Outcome:
@@ -29,19 +29,19 @@ def run_plan(*paths: Path) -> Outcome:
     return run("plan", *arguments, "-o", "json")
 
 
-def objects(path: Path) -> list[dict[str, Any]]:
+def read_objects(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
 def test_the_samples_are_yaml_files_of_api_objects_only() -> None:
     assert {path.suffix for path in FILES} == {".yaml"}
     for path in FILES:
-        for obj in objects(path):
+        for obj in read_objects(path):
             assert {"apiVersion", "kind", "metadata"} <= obj.keys()
             assert obj["kind"] != "Kustomization"
 
 
-@pytest.mark.parametrize("path", WITH_OURS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES_WITH_OUR_KINDS, ids=lambda path: path.name)
 def test_each_sample_alone_is_sound_and_served(path: Path) -> None:
     outcome = run_plan(path)
     assert (outcome.code, outcome.errors, outcome.warnings) == (0, [], [])
@@ -69,7 +69,7 @@ def test_all_samples_together_are_sound_and_served() -> None:
 
 
 async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
-    [config] = objects(SAMPLES / "95-metallb-bundle.yaml")
+    [config] = read_objects(SAMPLES / "95-metallb-bundle.yaml")
     bundle = parse_bundle(config["data"])
     assert [str(manifest) for manifest in bundle.manifests[:1]] == ["Namespace metallb-system"]
     async with run_api_server("tenant", []) as server:
@@ -95,7 +95,7 @@ def _make_projected(kind: str, **spec: Any) -> dict[str, Any]:
 def test_samples_use_no_field_that_is_deprecated() -> None:
     """A webhook would warn of it when a user applies them."""
     for path in FILES:
-        for body in objects(path):
+        for body in read_objects(path):
             if body["kind"] == "NetworkPool":
                 assert not {"start", "end"} & body["spec"].get("tenantAllocation", {}).keys()
 
@@ -104,7 +104,7 @@ def test_no_two_pools_share_an_address() -> None:
     cidrs = {
         f"{body['metadata']['name']} {block['cidr']}": AddressRange.parse_cidr(block["cidr"])
         for path in FILES
-        for body in objects(path)
+        for body in read_objects(path)
         if body["kind"] == "NetworkPool"
         for block in (body["spec"], body["spec"].get("secondary"))
         if block
@@ -118,21 +118,21 @@ def test_every_name_is_used_once() -> None:
     names = [
         (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
         for path in FILES
-        for body in objects(path)
+        for body in read_objects(path)
     ]
     assert len(names) == len(set(names))
 
 
 def test_every_namespace_is_made_by_the_file_that_is_applied_first() -> None:
-    first = {body["metadata"]["name"] for body in objects(FILES[0])}
-    assert {body["kind"] for body in objects(FILES[0])} == {"Namespace"}
-    used = {body["metadata"]["namespace"] for path in FILES[1:] for body in objects(path)}
+    first = {body["metadata"]["name"] for body in read_objects(FILES[0])}
+    assert {body["kind"] for body in read_objects(FILES[0])} == {"Namespace"}
+    used = {body["metadata"]["namespace"] for path in FILES[1:] for body in read_objects(path)}
     assert used == first
 
 
 def test_every_secret_that_a_provider_needs_is_there_and_plainly_fake() -> None:
     for path in FILES:
-        bodies = objects(path)
+        bodies = read_objects(path)
         secrets = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "Secret"}
         for body in bodies:
             if body["kind"] == "ProviderConfig":

@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 
 from reconcilers.api.ipallocation import ONE_SIZE
-from tests.reconcilers.cli.commandline import allocation, cluster, plan, pool, thing
+from tests.reconcilers.cli.commandline import allocation, cluster, make_object, plan, pool
 
 POOL = {"cidr": "10.0.0.0/24"}
 AN_ADDRESS = " such as 10.40.1.0 or fd00::10"
 A_CIDR = " such as 10.40.0.0/24 or fd00::/64"
 
 
-def verdict(body: Mapping[str, Any]) -> list[str]:
+def list_errors(body: Mapping[str, Any]) -> list[str]:
     """Return the errors about one object, without their place and the object's name."""
     outcome = plan(body)
     return [error.split(": ", 2)[2] for error in outcome.errors if "not in the input" not in error]
 
 
-def of_pool(spec: Mapping[str, Any]) -> list[str]:
-    return verdict(thing("NetworkPool", "x", spec))
+def list_pool_errors(spec: Mapping[str, Any]) -> list[str]:
+    return list_errors(make_object("NetworkPool", "x", spec))
 
 
-def of_request(**changes: Any) -> list[str]:
+def list_request_errors(**changes: Any) -> list[str]:
     body = allocation("x")
     body["spec"] |= changes
-    return verdict(body)
+    return list_errors(body)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def of_request(**changes: Any) -> list[str]:
     ],
 )
 def test_a_count_is_a_whole_number_of_at_least_one(count: Any, fault: str | None) -> None:
-    assert of_request(count=count) == ([fault] if fault else [])
+    assert list_request_errors(count=count) == ([fault] if fault else [])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_count_is_a_whole_number_of_at_least_one(count: Any, fault: str | None
 def test_what_the_schema_of_a_pool_forbids_is_named_with_its_path(
     spec: Mapping[str, Any], fault: str
 ) -> None:
-    assert of_pool(spec) == [fault]
+    assert list_pool_errors(spec) == [fault]
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,15 @@ def test_what_the_schema_of_a_pool_forbids_is_named_with_its_path(
 def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: str) -> None:
     workers = {"replicas": 1, "machineTemplate": {"memory": memory}}
     spec = {"kubernetesVersion": "v1.33.1", "workers": workers}
-    where = "spec.workers.machineTemplate.memory: "
-    told = [
+    prefix = "spec.workers.machineTemplate.memory: "
+    sentences = [
         sentence
-        for sentence in verdict(thing("TenantCluster", "x", spec))
-        if sentence.startswith(where)
+        for sentence in list_errors(make_object("TenantCluster", "x", spec))
+        if sentence.startswith(prefix)
     ]
-    assert [sentence.startswith(where + fault) for sentence in told] == ([True] if fault else [])
+    assert [sentence.startswith(prefix + fault) for sentence in sentences] == (
+        [True] if fault else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,22 +146,22 @@ def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: 
 def test_what_the_schema_of_a_request_forbids_is_named_with_its_path(
     changes: Mapping[str, Any], fault: str
 ) -> None:
-    assert of_request(**changes) == [fault]
+    assert list_request_errors(**changes) == [fault]
 
 
 def test_a_cluster_needs_a_version_and_workers() -> None:
     body = cluster()
     body["spec"] |= {"kubernetesVersion": "1.33", "workers": {}}
-    assert verdict(body) == [
+    assert list_errors(body) == [
         "spec.kubernetesVersion: '1.33' is not a version such as v1.33.1",
         "spec.workers.replicas: is missing",
     ]
 
 
 def test_a_provider_needs_credentials_unless_it_is_local() -> None:
-    [fault] = verdict(thing("ProviderConfig", "x", {"provider": "nutanix"}))
+    [fault] = list_errors(make_object("ProviderConfig", "x", {"provider": "nutanix"}))
     assert "credentialsRef with a non-empty name is required" in fault
-    assert verdict(thing("ProviderConfig", "x", {"provider": "local"})) == []
+    assert list_errors(make_object("ProviderConfig", "x", {"provider": "local"})) == []
 
 
 @pytest.mark.parametrize(
@@ -187,25 +189,25 @@ def test_a_provider_needs_credentials_unless_it_is_local() -> None:
 def test_what_the_rules_on_providers_forbid_is_named_with_its_path(
     spec: Mapping[str, Any], fault: str
 ) -> None:
-    assert verdict(thing("ProviderConfig", "x", spec)) == [fault]
+    assert list_errors(make_object("ProviderConfig", "x", spec)) == [fault]
 
 
 @pytest.mark.parametrize("end", ["10.0.0.1", "x", ""])
 def test_a_pool_given_by_hand_has_addresses_in_their_order(end: str) -> None:
     pool_by_hand = {"start": "10.0.0.9", "end": end}
-    [fault] = verdict(cluster(networking={"loadBalancerPool": pool_by_hand}))
+    [fault] = list_errors(cluster(networking={"loadBalancerPool": pool_by_hand}))
     assert fault.startswith("spec.networking.loadBalancerPool: invalid IP range: ")
 
 
 def test_a_missing_spec_is_named() -> None:
     body = pool("x")
     del body["spec"]
-    assert verdict(body) == ["spec: is missing"]
+    assert list_errors(body) == ["spec: is missing"]
 
 
 def test_a_status_is_held_against_the_schema_too() -> None:
     broken = {"phase": "Done", "allocatedCount": "8", "allocatedAt": "yesterday"}
-    assert verdict(allocation("x", status=broken)) == [
+    assert list_errors(allocation("x", status=broken)) == [
         "status.phase: 'Done' is not one of Pending, Allocated, Released, Failed",
         "status.allocatedCount: must be an integer, not '8'; remove the quotes",
         "status.allocatedAt: 'yesterday' is not a time such as 2026-01-31T12:00:00Z",
@@ -221,11 +223,11 @@ def test_two_conditions_of_one_type_are_refused() -> None:
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     body = pool("x", status={"conditions": [condition, condition]})
-    assert verdict(body) == ["status.conditions[1]: has the same type as item 0"]
+    assert list_errors(body) == ["status.conditions[1]: has the same type as item 0"]
 
 
 def test_a_condition_whose_type_is_a_list_is_refused_like_any_other() -> None:
-    faults = verdict(pool("x", status={"conditions": [{"type": [], "status": "True"}]}))
+    faults = list_errors(pool("x", status={"conditions": [{"type": [], "status": "True"}]}))
     assert "status.conditions[0].type: must be a string, not a list" in faults
 
 

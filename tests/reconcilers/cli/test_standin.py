@@ -24,7 +24,7 @@ from reconcilers.cli.standin.serviceaddresses import addresses
 from tests.polling import SECONDS
 
 
-class Tenant:
+class TenantWithStandIn:
     """A tenant with the stand-in in it, and a way to wait for what becomes of it."""
 
     def __init__(self, transport: Transport) -> None:
@@ -44,37 +44,37 @@ class Tenant:
         self._moved.set()
         self._moved = anyio.Event()
 
-    async def until(self, question: Callable[[], bool]) -> None:
+    async def until(self, is_reached: Callable[[], bool]) -> None:
         with anyio.fail_after(SECONDS):
-            while not question():
+            while not is_reached():
                 await self._moved.wait()
 
-    def service(self, name: str = "web") -> Service | None:
+    def find_service(self, name: str = "web") -> Service | None:
         current_service: Service | None = self._services.get(Key("default", name))
         return current_service
 
-    def origin(self, name: str = "web") -> str | None:
-        service = self.service(name)
+    def find_pool_of_service(self, name: str = "web") -> str | None:
+        service = self.find_service(name)
         return service.metadata.annotations.get(ALLOCATED_FROM) if service is not None else None
 
-    def shows(self, name: str, *expected: str) -> Callable[[], bool]:
-        def question() -> bool:
-            service = self.service(name)
+    def make_check_of_addresses(self, name: str, *expected: str) -> Callable[[], bool]:
+        def is_reached() -> bool:
+            service = self.find_service(name)
             return service is not None and addresses(service) == expected
 
-        return question
+        return is_reached
 
 
 @asynccontextmanager
-async def a_tenant() -> AsyncIterator[Tenant]:
+async def run_tenant() -> AsyncIterator[TenantWithStandIn]:
     async with run_api_server("tenant", crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
-        tenant = Tenant(server.transport)
+        tenant = TenantWithStandIn(server.transport)
         async with run_in_background([tenant.manager.run]):
             yield tenant
 
 
-def pool(*entries: str, name: str = "default-pool") -> dict[str, Any]:
+def make_pool(*entries: str, name: str = "default-pool") -> dict[str, Any]:
     return {
         "apiVersion": "metallb.io/v1beta1",
         "kind": "IPAddressPool",
@@ -93,36 +93,36 @@ def make_service(name: str = "web") -> dict[str, Any]:
 
 
 async def test_a_service_gets_an_address_and_shows_its_pool() -> None:
-    async with a_tenant() as tenant:
+    async with run_tenant() as tenant:
         await apply(tenant.transport, make_service())
-        await apply(tenant.transport, pool("10.0.0.4-10.0.0.6"))
-        await tenant.until(tenant.shows("web", "10.0.0.4"))
-        await tenant.until(lambda: tenant.origin() == "default-pool")
+        await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.6"))
+        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.4"))
+        await tenant.until(lambda: tenant.find_pool_of_service() == "default-pool")
 
 
 async def test_a_pool_that_loses_an_address_in_use_takes_it_from_the_service() -> None:
-    async with a_tenant() as tenant:
-        await apply(tenant.transport, pool("10.0.0.4-10.0.0.4", "10.0.0.8-10.0.0.8"))
+    async with run_tenant() as tenant:
+        await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4", "10.0.0.8-10.0.0.8"))
         await apply(tenant.transport, make_service())
-        await tenant.until(tenant.shows("web", "10.0.0.4"))
-        await apply(tenant.transport, pool("10.0.0.8-10.0.0.8"))
-        await tenant.until(tenant.shows("web", "10.0.0.8"))
+        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.4"))
+        await apply(tenant.transport, make_pool("10.0.0.8-10.0.0.8"))
+        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.8"))
         await delete(tenant.manager.client, ADDRESS_POOL, Key(NAMESPACE, "default-pool"))
-        await tenant.until(tenant.shows("web"))
+        await tenant.until(tenant.make_check_of_addresses("web"))
 
 
 async def test_a_configuration_that_overlaps_is_not_put_in_force() -> None:
-    async with a_tenant() as tenant:
-        await apply(tenant.transport, pool("10.0.0.4-10.0.0.4"))
+    async with run_tenant() as tenant:
+        await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4"))
         await apply(tenant.transport, make_service("first"))
-        await tenant.until(tenant.shows("first", "10.0.0.4"))
-        await apply(tenant.transport, pool("10.0.0.0/24", name="other"))
+        await tenant.until(tenant.make_check_of_addresses("first", "10.0.0.4"))
+        await apply(tenant.transport, make_pool("10.0.0.0/24", name="other"))
         await apply(tenant.transport, make_service("second"))
-        await tenant.until(lambda: tenant.service("second") is not None)
+        await tenant.until(lambda: tenant.find_service("second") is not None)
         await tenant.until(lambda: "overlaps" in tenant.standin.stale)
-        assert tenant.shows("second")()
+        assert tenant.make_check_of_addresses("second")()
         await delete(tenant.manager.client, ADDRESS_POOL, Key(NAMESPACE, "default-pool"))
-        await tenant.until(tenant.shows("second", "10.0.0.0"))
+        await tenant.until(tenant.make_check_of_addresses("second", "10.0.0.0"))
         assert tenant.standin.stale == ""
 
 
@@ -130,20 +130,20 @@ async def test_a_pool_without_addresses_is_refused_at_once() -> None:
     async with run_api_server("tenant", crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         with pytest.raises(Invalid, match=r"spec\.addresses"):
-            await apply(server.transport, pool())
+            await apply(server.transport, make_pool())
 
 
 async def test_a_service_that_is_no_load_balancer_any_more_frees_its_address() -> None:
-    async with a_tenant() as tenant:
-        await apply(tenant.transport, pool("10.0.0.4-10.0.0.4"))
+    async with run_tenant() as tenant:
+        await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4"))
         await apply(tenant.transport, make_service())
-        await tenant.until(tenant.shows("web", "10.0.0.4"))
+        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.4"))
         internal = make_service()
         internal["spec"] = {**internal["spec"], "type": "ClusterIP"}
         await apply(tenant.transport, internal)
         await apply(tenant.transport, make_service("next"))
-        await tenant.until(tenant.shows("next", "10.0.0.4"))
-        await tenant.until(lambda: tenant.origin() is None)
+        await tenant.until(tenant.make_check_of_addresses("next", "10.0.0.4"))
+        await tenant.until(lambda: tenant.find_pool_of_service() is None)
 
 
 async def test_where_metallb_comes_later_the_stand_in_begins_later() -> None:

@@ -26,17 +26,17 @@ from reconcilers.cli.standin.pools import (
     build_configuration,
 )
 
-BORN = datetime(2026, 1, 1, tzinfo=UTC)
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def declare_pool(
+def make_pool(
     *addresses: str, name: str = "default-pool", namespace: str = "metallb-system"
 ) -> AddressPool:
     meta = ObjectMeta(name=name, namespace=namespace, uid=name, resourceVersion="1")
     return AddressPool(meta, StandInPoolSpec(addresses))
 
 
-def service(
+def make_service(
     name: str,
     *addresses: str,
     spec: ServiceSpec | None = None,
@@ -47,14 +47,14 @@ def service(
         namespace="default",
         uid=name,
         resourceVersion="1",
-        creationTimestamp=BORN,
+        creationTimestamp=CREATED,
         annotations=annotations or {},
     )
     status = ServiceStatus(LoadBalancerStatus(tuple(Ingress(address) for address in addresses)))
     return Service(meta, spec or ServiceSpec(type="LoadBalancer"), status)
 
 
-def given_to(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, ServiceAssignment]:
+def assign(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, ServiceAssignment]:
     return {
         assignment.service.metadata.name: assignment
         for assignment in assign_addresses(services, pools)
@@ -80,24 +80,24 @@ def test_a_pool_that_metallb_refuses_is_refused_and_the_entry_is_named(
     addresses: list[str], complaint: str
 ) -> None:
     with pytest.raises(InvalidConfig, match="default-pool") as refused:
-        build_configuration([declare_pool(*addresses)])
+        build_configuration([make_pool(*addresses)])
     assert complaint in str(refused.value)
 
 
 def test_overlap_between_pools_is_refused_too() -> None:
     with pytest.raises(InvalidConfig, match='in pool "b" overlaps'):
         build_configuration(
-            [declare_pool("10.0.0.0/8", name="a"), declare_pool("10.0.0.0/16", name="b")]
+            [make_pool("10.0.0.0/8", name="a"), make_pool("10.0.0.0/16", name="b")]
         )
 
 
 def test_a_pool_outside_of_metallbs_namespace_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="must be created in metallb-system"):
-        build_configuration([declare_pool("10.0.0.0/24", namespace="default")])
+        build_configuration([make_pool("10.0.0.0/24", namespace="default")])
 
 
 def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
-    (pool,) = build_configuration([declare_pool("10.0.0.9/30", "10.0.1.1 - 10.0.1.2")])
+    (pool,) = build_configuration([make_pool("10.0.0.9/30", "10.0.1.1 - 10.0.1.2")])
     assert [address.start_text for address in pool.list_addresses("IPv4")] == [
         "10.0.0.8",
         "10.0.0.9",
@@ -109,11 +109,11 @@ def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
 
 
 def test_the_first_free_address_goes_to_the_oldest_service() -> None:
-    pools = build_configuration([declare_pool("10.0.0.5-10.0.0.6", "10.0.0.1-10.0.0.1")])
-    young = service("a")
+    pools = build_configuration([make_pool("10.0.0.5-10.0.0.6", "10.0.0.1-10.0.0.1")])
+    young = make_service("a")
     metadata = replace(young.metadata, creationTimestamp=datetime.now(UTC))
     young = structs.replace(young, metadata=metadata)
-    given_addresses = given_to([young, service("b"), service("c")], pools)
+    given_addresses = assign([young, make_service("b"), make_service("c")], pools)
     assert {name: assignment.addresses for name, assignment in given_addresses.items()} == {
         "b": ("10.0.0.5",),
         "c": ("10.0.0.6",),
@@ -122,54 +122,57 @@ def test_the_first_free_address_goes_to_the_oldest_service() -> None:
 
 
 def test_a_service_keeps_its_address_though_an_earlier_one_is_free() -> None:
-    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.9")])
-    given_addresses = given_to([service("new"), service("old", "10.0.0.7")], pools)
+    pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
+    given_addresses = assign([make_service("new"), make_service("old", "10.0.0.7")], pools)
     assert given_addresses["old"].addresses == ("10.0.0.7",)
     assert given_addresses["new"].addresses == ("10.0.0.1",)
 
 
 def test_an_address_that_left_the_pools_is_replaced() -> None:
-    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.9")])
-    assert given_to([service("a", "10.9.9.9")], pools)["a"].addresses == ("10.0.0.1",)
+    pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
+    assert assign([make_service("a", "10.9.9.9")], pools)["a"].addresses == ("10.0.0.1",)
 
 
 def test_without_pools_every_service_loses_its_address() -> None:
-    assignment = given_to([service("a", "10.0.0.1")], ())["a"]
+    assignment = assign([make_service("a", "10.0.0.1")], ())["a"]
     assert assignment.addresses == ()
     assert "no available IPs" in assignment.problem
 
 
 def test_a_full_pool_that_a_service_asks_for_is_named() -> None:
-    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.1", name="lab")])
-    asking = service("b", annotations={"metallb.io/address-pool": "lab"})
-    assignment = given_to([service("a", "10.0.0.1"), asking], pools)["b"]
+    pools = build_configuration([make_pool("10.0.0.1-10.0.0.1", name="lab")])
+    asking = make_service("b", annotations={"metallb.io/address-pool": "lab"})
+    assignment = assign([make_service("a", "10.0.0.1"), asking], pools)["b"]
     assert assignment.problem.endswith("no available IPs in pool lab")
 
 
 def test_other_classes_and_types_are_left_alone() -> None:
-    pools = build_configuration([declare_pool("10.0.0.0/24")])
-    other = service("a", spec=ServiceSpec(type="LoadBalancer", loadBalancerClass="cilium.io/lb"))
-    internal = service("b", spec=ServiceSpec(type="ClusterIP"))
+    pools = build_configuration([make_pool("10.0.0.0/24")])
+    other = make_service(
+        "a", spec=ServiceSpec(type="LoadBalancer", loadBalancerClass="cilium.io/lb")
+    )
+    internal = make_service("b", spec=ServiceSpec(type="ClusterIP"))
     assert assign_addresses([other, internal], pools) == []
 
 
 def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
     reserved = replace(
-        declare_pool("10.0.0.1-10.0.0.1"),
+        make_pool("10.0.0.1-10.0.0.1"),
         spec=StandInPoolSpec(("10.0.0.1-10.0.0.1",), autoAssign=False),
     )
     pools = build_configuration([reserved])
-    asked = service("a", annotations={"metallb.io/address-pool": "default-pool"})
-    given_addresses = given_to([asked, service("b")], pools)
+    asked = make_service("a", annotations={"metallb.io/address-pool": "default-pool"})
+    given_addresses = assign([asked, make_service("b")], pools)
     assert given_addresses["a"].addresses == ("10.0.0.1",)
     assert given_addresses["b"].addresses == ()
 
 
 def test_an_address_asked_for_by_name_is_given_or_nothing_is() -> None:
-    pools = build_configuration([declare_pool("10.0.0.1-10.0.0.9")])
-    wish = {"metallb.io/loadBalancerIPs": "10.0.0.4"}
-    given_addresses = given_to(
-        [service("a", annotations=wish), service("b", annotations=wish)], pools
+    pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
+    annotations = {"metallb.io/loadBalancerIPs": "10.0.0.4"}
+    given_addresses = assign(
+        [make_service("a", annotations=annotations), make_service("b", annotations=annotations)],
+        pools,
     )
     assert given_addresses["a"].addresses == ("10.0.0.4",)
     assert given_addresses["b"].addresses == ()
@@ -177,9 +180,10 @@ def test_an_address_asked_for_by_name_is_given_or_nothing_is() -> None:
 
 
 def test_a_pool_that_does_not_exist_is_named() -> None:
-    wish = {"metallb.universe.tf/address-pool": "nope"}
-    given_addresses = given_to(
-        [service("a", annotations=wish)], build_configuration([declare_pool("10.0.0.0/24")])
+    annotations = {"metallb.universe.tf/address-pool": "nope"}
+    given_addresses = assign(
+        [make_service("a", annotations=annotations)],
+        build_configuration([make_pool("10.0.0.0/24")]),
     )
     assert 'unknown pool "nope"' in given_addresses["a"].problem
 
@@ -187,14 +191,14 @@ def test_a_pool_that_does_not_exist_is_named() -> None:
 def test_both_families_of_a_service_come_from_one_pool() -> None:
     pools = build_configuration(
         [
-            declare_pool("10.0.0.0/30", name="a"),
-            declare_pool("10.1.0.0/30", "fc00::/126", name="b"),
+            make_pool("10.0.0.0/30", name="a"),
+            make_pool("10.1.0.0/30", "fc00::/126", name="b"),
         ]
     )
     both = ServiceSpec(
         type="LoadBalancer", ipFamilies=("IPv4", "IPv6"), ipFamilyPolicy="RequireDualStack"
     )
-    assignment = given_to([service("a", spec=both)], pools)["a"]
+    assignment = assign([make_service("a", spec=both)], pools)["a"]
     assert (assignment.pool, assignment.addresses) == ("b", ("10.1.0.0", "fc00::"))
 
 
@@ -203,9 +207,9 @@ def test_both_families_of_a_service_come_from_one_pool() -> None:
     st.integers(1, 10),
 )
 def test_no_address_is_ever_given_twice(shown_addresses: list[str], size: int) -> None:
-    pools = build_configuration([declare_pool(f"10.0.0.1-10.0.0.{size}")])
-    services = [service(f"s{n}", address) for n, address in enumerate(shown_addresses)]
-    all_assignments = assign_addresses([*services, service("fresh")], pools)
+    pools = build_configuration([make_pool(f"10.0.0.1-10.0.0.{size}")])
+    services = [make_service(f"s{n}", address) for n, address in enumerate(shown_addresses)]
+    all_assignments = assign_addresses([*services, make_service("fresh")], pools)
     assigned_addresses = [
         address for assignment in all_assignments for address in assignment.addresses
     ]

@@ -26,14 +26,21 @@ from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.extents import list_extents
 from reconcilers.pictures.poolpicture import PoolHolders, PoolRequest
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, run, thing
-from tests.reconcilers.cli.saved import ask, cluster, make_holder
+from tests.reconcilers.cli.commandline import (
+    Outcome,
+    allocation,
+    make_held_status,
+    make_object,
+    pool,
+    run,
+)
+from tests.reconcilers.cli.saved import cluster, make_holder, run_on_files
 from tests.reconcilers.cli.test_claims import BORN, claim, ip_pool
 
 NOW = "2026-01-01T00:00:00Z"
 
 
-def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+def _make_condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
     return {
         "type": kind,
         "status": status,
@@ -43,14 +50,16 @@ def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, s
     }
 
 
-def _cluster(name: str, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
+def _make_cluster(name: str, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
     body = cluster(name, "team", f"uid-{name}")
     body["metadata"]["creationTimestamp"] = NOW
     body["status"] = {"phase": "Ready", "conditions": list(conditions)} | status
     return body
 
 
-def _waiting(name: str, count: int = 70, *, types: Sequence[str] = ("nodes",)) -> dict[str, Any]:
+def _make_waiting_cluster(
+    name: str, count: int = 70, *, types: Sequence[str] = ("nodes",)
+) -> dict[str, Any]:
     message = f"needs {count} node addresses in a row; lab: largest free block 64"
     request = {
         "role": "initial",
@@ -60,52 +69,55 @@ def _waiting(name: str, count: int = 70, *, types: Sequence[str] = ("nodes",)) -
         "pools": ["lab"],
         "since": NOW,
     }
-    return _cluster(
+    return _make_cluster(
         name,
-        _condition("NetworkReady", "False", reason="PoolExhausted", message=message),
+        _make_condition("NetworkReady", "False", reason="PoolExhausted", message=message),
         phase="Provisioning",
         network={"waiting": [request | {"type": kind} for kind in types]},
     )
 
 
-def _pool(
+def _make_pool(
     cidr: str = "10.40.0.0/26", conditions: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     body = pool(cidr=cidr)
     body["status"] = {
         "conditions": [
-            _condition(kind, value, reason="Because", message=f"{kind} is {value}")
+            _make_condition(kind, value, reason="Because", message=f"{kind} is {value}")
             for kind, value in (conditions or {}).items()
         ],
     }
     return body
 
 
-def _findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
+def _index_findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
     return {finding["kind"]: finding for finding in json.loads(outcome.out)["findings"]}
 
 
-def _states(outcome: Outcome) -> dict[str, str]:
+def _read_states(outcome: Outcome) -> dict[str, str]:
     return {area["area"]: area["state"] for area in json.loads(outcome.out)["areas"]}
 
 
 def test_where_nothing_waits_everything_is_ok_and_so_is_the_exit_code(tmp_path: Path) -> None:
-    ready = _condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated")
-    objects = (_pool(), _cluster("shop", ready))
-    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    ready = _make_condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated")
+    objects = (_make_pool(), _make_cluster("shop", ready))
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
     assert outcome.code == 0
-    assert set(_states(outcome).values()) == {"ok"}
+    assert set(_read_states(outcome).values()) == {"ok"}
     assert json.loads(outcome.out)["findings"] == []
 
 
 def test_clusters_without_an_allocation_are_red_and_so_is_the_pool_without_room(
     tmp_path: Path,
 ) -> None:
-    objects = (_pool(), _waiting("one"), _waiting("two"))
-    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    objects = (_make_pool(), _make_waiting_cluster("one"), _make_waiting_cluster("two"))
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
     assert outcome.code == 1
-    assert (_states(outcome)["addresses"], _states(outcome)["pools"]) == ("error", "error")
-    findings = _findings(outcome)
+    assert (_read_states(outcome)["addresses"], _read_states(outcome)["pools"]) == (
+        "error",
+        "error",
+    )
+    findings = _index_findings(outcome)
     waits = findings["TenantWaitsForAddresses"]
     assert "needs 70 node addresses in a row; lab: largest free block 64" in waits["sentence"]
     assert waits["since"] == NOW
@@ -113,23 +125,26 @@ def test_clusters_without_an_allocation_are_red_and_so_is_the_pool_without_room(
 
 
 def test_a_pool_whose_block_suffices_is_not_called_without_room(tmp_path: Path) -> None:
-    objects = (_pool("10.40.0.0/25"), _waiting("one"))
-    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
-    assert "PoolHasNoRoomForWaiting" not in _findings(outcome)
+    objects = (_make_pool("10.40.0.0/25"), _make_waiting_cluster("one"))
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
+    assert "PoolHasNoRoomForWaiting" not in _index_findings(outcome)
 
 
 def test_a_pool_without_room_for_nodes_and_load_balancer_together_is_named(
     tmp_path: Path,
 ) -> None:
-    objects = (_pool("10.40.0.0/29"), _waiting("one", 5, types=("loadbalancer", "nodes")))
-    findings = _findings(ask(tmp_path, "status", "-o", "json", objects=objects))
+    objects = (
+        _make_pool("10.40.0.0/29"),
+        _make_waiting_cluster("one", 5, types=("loadbalancer", "nodes")),
+    )
+    findings = _index_findings(run_on_files(tmp_path, "status", "-o", "json", objects=objects))
     sentence = findings["PoolHasNoRoomForWaiting"]["sentence"]
     assert sentence.startswith("1 request waits, the largest for 10 addresses;")
     assert "the largest free block is 8" in sentence
 
 
-def _dual_pool() -> dict[str, Any]:
-    body = _pool("10.40.0.0/29")
+def _make_dual_pool() -> dict[str, Any]:
+    body = _make_pool("10.40.0.0/29")
     body["spec"]["secondary"] = {"cidr": "2001:db8:40::/64"}
     return body
 
@@ -146,10 +161,10 @@ def _dual_pool() -> dict[str, Any]:
 def test_of_a_pool_of_two_families_the_one_without_room_is_named(
     tmp_path: Path, networking: dict[str, Any], family: str | None
 ) -> None:
-    waiting = _waiting("one")
+    waiting = _make_waiting_cluster("one")
     waiting["spec"]["networking"] = networking
-    outcome = ask(tmp_path, "status", "-o", "json", objects=(_dual_pool(), waiting))
-    pool_has_no_room_for_waiting = _findings(outcome).get("PoolHasNoRoomForWaiting")
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_dual_pool(), waiting))
+    pool_has_no_room_for_waiting = _index_findings(outcome).get("PoolHasNoRoomForWaiting")
     if family is None:
         assert pool_has_no_room_for_waiting is None
     else:
@@ -163,8 +178,8 @@ def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
 ) -> None:
     request = allocation("waits", count=70, ipFamilyPolicy="RequireDualStack")
     request["metadata"]["creationTimestamp"] = NOW
-    outcome = ask(tmp_path, "status", "-o", "json", objects=(_dual_pool(), request))
-    findings = _findings(outcome)
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_dual_pool(), request))
+    findings = _index_findings(outcome)
     assert "largest free blocks are 8 of IPv4 and" in findings["RequestWaits"]["sentence"]
     assert "largest free IPv4 block is 8" in findings["PoolHasNoRoomForWaiting"]["sentence"]
 
@@ -186,11 +201,13 @@ def test_what_a_condition_of_a_ready_cluster_says_is_shown(
     tmp_path: Path, condition: str, reason: str, kind: str
 ) -> None:
     objects = (
-        _pool(),
-        _cluster("shop", _condition(condition, "False", reason=reason, message="for this")),
+        _make_pool(),
+        _make_cluster(
+            "shop", _make_condition(condition, "False", reason=reason, message="for this")
+        ),
     )
-    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
-    finding = _findings(outcome)[kind]
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
+    finding = _index_findings(outcome)[kind]
     assert "for this" in finding["sentence"]
     assert finding["since"] == NOW
     assert outcome.code == (3 if kind in {"TenantSizeNotMet", "TenantNotAnnounced"} else 1)
@@ -198,43 +215,47 @@ def test_what_a_condition_of_a_ready_cluster_says_is_shown(
 
 def test_what_passes_within_moments_is_a_warning_or_nothing(tmp_path: Path) -> None:
     objects = (
-        _pool(),
-        _cluster(
+        _make_pool(),
+        _make_cluster(
             "shop",
-            _condition("LoadBalancerDemandMet", "False", reason="Growing", message="growing"),
+            _make_condition("LoadBalancerDemandMet", "False", reason="Growing", message="growing"),
         ),
     )
-    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
-    assert (outcome.code, _findings(outcome)["ServicesWait"]["severity"]) == (3, "warning")
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
+    assert (outcome.code, _index_findings(outcome)["ServicesWait"]["severity"]) == (3, "warning")
 
 
 def test_a_request_that_waits_says_what_it_needs_and_what_the_pool_has(tmp_path: Path) -> None:
     failed = {
         "phase": "Failed",
         "conditions": [
-            _condition("Ready", "False", reason="PoolExhausted", message="no contiguous block")
+            _make_condition(
+                "Ready", "False", reason="PoolExhausted", message="no contiguous block"
+            )
         ],
     }
     waits = allocation("big", 100, status=failed)
     waits["metadata"]["creationTimestamp"] = NOW
-    outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), waits))
-    sentence = _findings(outcome)["RequestWaits"]["sentence"]
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_pool(), waits))
+    sentence = _index_findings(outcome)["RequestWaits"]["sentence"]
     assert "100 addresses in a row of NetworkPool butler-system/lab" in sentence
     assert "largest free block is 64" in sentence
     assert outcome.code == 1
 
 
 def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> None:
-    status = holding("10.40.0.0", "10.40.0.7") | {
+    status = make_held_status("10.40.0.0", "10.40.0.7") | {
         "conditions": [
-            _condition("Ready", "False", reason="WaitingForTenant", message="MetalLB shows it")
+            _make_condition(
+                "Ready", "False", reason="WaitingForTenant", message="MetalLB shows it"
+            )
         ]
     }
     leaving = make_holder("lb", "10.40.0.0", "10.40.0.7", tenant="team/shop")
     leaving["status"] = status
     leaving["metadata"]["deletionTimestamp"] = NOW
-    outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), leaving))
-    release_waits = _findings(outcome)["ReleaseWaits"]
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_pool(), leaving))
+    release_waits = _index_findings(outcome)["ReleaseWaits"]
     assert release_waits["severity"] == "error"
     assert "10.40.0.0/29 waits for TenantCluster team/shop" in release_waits["sentence"]
     assert "MetalLB shows it" in release_waits["sentence"]
@@ -252,56 +273,61 @@ def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> 
 def test_what_a_pool_reports_is_shown(
     tmp_path: Path, condition: str, value: str, kind: str, code: int
 ) -> None:
-    outcome = ask(
-        tmp_path, "status", "-o", "json", objects=(_pool(conditions={condition: value}),)
+    outcome = run_on_files(
+        tmp_path, "status", "-o", "json", objects=(_make_pool(conditions={condition: value}),)
     )
-    assert list(_findings(outcome)) == [kind] * bool(kind)
+    assert list(_index_findings(outcome)) == [kind] * bool(kind)
     assert outcome.code == code
 
 
-def _overlapping_pools() -> tuple[dict[str, Any], dict[str, Any]]:
+def _make_overlapping_pools() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return two NetworkPools of the same addresses, of which one reports it."""
     other = pool("other", "10.40.0.0/26")
-    return _pool(conditions={"Overlapping": "True"}), other
+    return _make_pool(conditions={"Overlapping": "True"}), other
 
 
 def test_check_lists_an_overlap_of_two_pools_once_for_each_and_status_keeps_the_condition(
     tmp_path: Path,
 ) -> None:
-    objects = _overlapping_pools()
-    checked = json.loads(ask(tmp_path, "check", "-o", "json", objects=objects).out)["findings"]
+    objects = _make_overlapping_pools()
+    checked = json.loads(run_on_files(tmp_path, "check", "-o", "json", objects=objects).out)[
+        "findings"
+    ]
     subjects = [(finding["kind"], finding["subject"]["name"]) for finding in checked]
     assert subjects == [("PoolsOverlap", "lab"), ("PoolsOverlap", "other")]
-    status = ask(tmp_path, "status", "-o", "json", objects=objects)
-    assert list(_findings(status)) == ["PoolOverlapping"]
+    status = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
+    assert list(_index_findings(status)) == ["PoolOverlapping"]
 
 
 def test_check_keeps_a_condition_overlapping_whose_other_pool_is_not_there(
     tmp_path: Path,
 ) -> None:
-    objects = (_pool(conditions={"Overlapping": "True"}),)
-    outcome = ask(tmp_path, "check", "-o", "json", objects=objects)
-    assert list(_findings(outcome)) == ["PoolOverlapping"]
+    objects = (_make_pool(conditions={"Overlapping": "True"}),)
+    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=objects)
+    assert list(_index_findings(outcome)) == ["PoolOverlapping"]
 
 
 def test_with_a_namespace_only_what_concerns_it_is_shown(tmp_path: Path) -> None:
-    objects = (_pool(), _waiting("one"))
-    team = ask(tmp_path, "status", "-n", "team", "-o", "json", objects=objects)
-    assert list(_findings(team)) == ["TenantWaitsForAddresses"]
-    theirs = ask(tmp_path, "status", "-n", "others", "-o", "json", objects=objects)
-    assert (theirs.code, list(_findings(theirs))) == (0, [])
+    objects = (_make_pool(), _make_waiting_cluster("one"))
+    team = run_on_files(tmp_path, "status", "-n", "team", "-o", "json", objects=objects)
+    assert list(_index_findings(team)) == ["TenantWaitsForAddresses"]
+    theirs = run_on_files(tmp_path, "status", "-n", "others", "-o", "json", objects=objects)
+    assert (theirs.code, list(_index_findings(theirs))) == (0, [])
 
 
 @pytest.mark.parametrize("command", ["status", "check"])
 def test_a_namespace_without_objects_is_named_because_it_may_be_misspelled(
     tmp_path: Path, command: str
 ) -> None:
-    objects = (_pool(), _waiting("one"))
-    outcome = ask(tmp_path, command, "-n", "tema", objects=objects)
+    objects = (_make_pool(), _make_waiting_cluster("one"))
+    outcome = run_on_files(tmp_path, command, "-n", "tema", objects=objects)
     sentence = "namespace tema has no NetworkPool, ProviderConfig, TenantCluster or IPAllocation"
     assert sentence in " ".join(outcome.err.split())
     for arguments in (("-n", "team"), ()):
-        assert "check its name" not in ask(tmp_path, command, *arguments, objects=objects).err
+        assert (
+            "check its name"
+            not in run_on_files(tmp_path, command, *arguments, objects=objects).err
+        )
 
 
 @pytest.mark.parametrize("command", ["status", "check"])
@@ -310,13 +336,18 @@ def test_a_namespace_with_pools_of_an_integration_is_not_called_empty(
 ) -> None:
     objects = (ip_pool("p", "10.0.0.1-10.0.0.9"),)
     namespace = objects[0]["metadata"]["namespace"]
-    assert "check its name" not in ask(tmp_path, command, "-n", namespace, objects=objects).err
-    outcome = ask(tmp_path, command, "-n", "tema", objects=objects)
+    assert (
+        "check its name"
+        not in run_on_files(tmp_path, command, "-n", namespace, objects=objects).err
+    )
+    outcome = run_on_files(tmp_path, command, "-n", "tema", objects=objects)
     assert "and no pool of an integration; check its name" in " ".join(outcome.err.split())
 
 
 def test_the_page_for_people_has_the_areas_first_and_then_the_findings(tmp_path: Path) -> None:
-    lines = ask(tmp_path, "status", objects=(_pool(), _waiting("one"))).out.splitlines()
+    lines = run_on_files(
+        tmp_path, "status", objects=(_make_pool(), _make_waiting_cluster("one"))
+    ).out.splitlines()
     assert lines[0].split() == ["AREA", "STATE", "SUMMARY"]
     assert [line.split()[0] for line in lines[1:7]] == [
         "addresses",
@@ -331,26 +362,36 @@ def test_the_page_for_people_has_the_areas_first_and_then_the_findings(tmp_path:
 
 
 def test_check_includes_what_waits(tmp_path: Path) -> None:
-    outcome = ask(tmp_path, "check", "-o", "json", objects=(_pool(), _waiting("one")))
+    outcome = run_on_files(
+        tmp_path, "check", "-o", "json", objects=(_make_pool(), _make_waiting_cluster("one"))
+    )
     kinds = {finding["kind"] for finding in json.loads(outcome.out)["findings"]}
     assert {"TenantWaitsForAddresses", "PoolHasNoRoomForWaiting"} <= kinds
     assert outcome.code == 1
 
 
 def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: Path) -> None:
-    unreachable = _cluster(
+    unreachable = _make_cluster(
         "away",
-        _condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated"),
-        _condition("LoadBalancerReady", "False", reason="TenantUnreachable", message="timed out"),
+        _make_condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated"),
+        _make_condition(
+            "LoadBalancerReady", "False", reason="TenantUnreachable", message="timed out"
+        ),
         network={"loadBalancer": {"servicesWaiting": 4}},
     )
-    outcome = ask(
-        tmp_path, "tenants", "-o", "json", objects=(_pool(), unreachable, _waiting("one"))
+    outcome = run_on_files(
+        tmp_path,
+        "tenants",
+        "-o",
+        "json",
+        objects=(_make_pool(), unreachable, _make_waiting_cluster("one")),
     )
     away, waits = json.loads(outcome.out)["items"]
     assert (away["worstStatus"], away["worstMessage"]) == ("False", "timed out")
     assert (away["servicesWaiting"], waits["waiting"]) == (4, 1)
-    table = ask(tmp_path, "tenants", objects=(_pool(), unreachable, _waiting("one"))).out
+    table = run_on_files(
+        tmp_path, "tenants", objects=(_make_pool(), unreachable, _make_waiting_cluster("one"))
+    ).out
     heads, first, second = (line.split() for line in table.splitlines())
     assert dict(zip(heads, first, strict=True))["READY"] == "False"
     assert dict(zip(heads, second, strict=True))["WAITING"] == "1"
@@ -358,10 +399,12 @@ def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: P
 
 def test_a_claim_that_does_not_go_is_a_release_that_waits(tmp_path: Path) -> None:
     going = claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]})
-    outcome = ask(tmp_path, "status", "-o", "json", objects=(ip_pool("p", "10.0.0.1"), going))
-    stuck_release = _findings(outcome)["StuckRelease"]
+    outcome = run_on_files(
+        tmp_path, "status", "-o", "json", objects=(ip_pool("p", "10.0.0.1"), going)
+    )
+    stuck_release = _index_findings(outcome)["StuckRelease"]
     assert (stuck_release["subject"]["kind"], stuck_release["since"]) == ("IPAddressClaim", BORN)
-    assert _states(outcome)["releases"] == "warning"
+    assert _read_states(outcome)["releases"] == "warning"
     assert outcome.code == 3
 
 
@@ -376,18 +419,20 @@ def test_the_space_of_each_pool_is_worked_out_once(
         return list_extents(cidr, *rest, **options)
 
     monkeypatch.setattr("reconcilers.pictures.poolpicture.list_extents", count_calls)
-    ask(tmp_path, command, objects=(_pool(), make_holder("a", "10.40.0.0", "10.40.0.7")))
+    run_on_files(
+        tmp_path, command, objects=(_make_pool(), make_holder("a", "10.40.0.0", "10.40.0.7"))
+    )
     assert drawn == ["10.40.0.0"]
 
 
-class _Huge:
+class _CountingRepr:
     """What was read of a large cluster; it counts how often it was made into a text."""
 
-    texts = 0
+    renderings = 0
 
     @override
     def __repr__(self) -> str:
-        self.texts += 1
+        self.renderings += 1
         return ""
 
 
@@ -398,13 +443,13 @@ def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
     async def connect_to_nothing(*_: Any, **__: Any) -> AsyncIterator[FakeApi]:
         yield FakeApi(VirtualClock())
 
-    async def read(_: Any) -> _Huge:
-        return huge
+    async def read(_: Any) -> _CountingRepr:
+        return objects
 
-    huge = _Huge()
+    objects = _CountingRepr()
     monkeypatch.setattr("controller.config.open_transport", connect_to_nothing)
-    assert run_in_cluster(ReadingScope(), "reading", read) is huge
-    assert huge.texts == 0
+    assert run_in_cluster(ReadingScope(), "reading", read) is objects
+    assert objects.renderings == 0
 
 
 def test_the_page_loads_neither_the_validator_nor_the_metrics() -> None:
@@ -415,15 +460,17 @@ def test_the_page_loads_neither_the_validator_nor_the_metrics() -> None:
 
 def test_an_unreadable_object_is_counted_and_reported_in_its_own_area(tmp_path: Path) -> None:
     stored: dict[str, Any] = {"resourceVersion": "4", "uid": "u4"}
-    unreadable_cluster = thing("TenantCluster", "shop", {"kubernetesVersion": 7}, **stored)
+    unreadable_cluster = make_object("TenantCluster", "shop", {"kubernetesVersion": 7}, **stored)
     unreadable_cluster["metadata"]["namespace"] = "team"
     unreadable_request = allocation("odd", **stored)
     unreadable_request["spec"]["count"] = "many"
-    objects = (_pool(), unreadable_cluster, unreadable_request)
-    outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
+    objects = (_make_pool(), unreadable_cluster, unreadable_request)
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
     areas = {area["area"]: area for area in json.loads(outcome.out)["areas"]}
     summaries = {name: area["summary"] for name, area in areas.items()}
-    assert _states(outcome) | {"tenants": "error", "requests": "error"} == _states(outcome)
+    assert _read_states(outcome) | {"tenants": "error", "requests": "error"} == _read_states(
+        outcome
+    )
     assert areas["pools"]["state"] == "ok"
     assert summaries["addresses"] == "1 TenantCluster"
     assert summaries["tenants"] == "1 Unreadable"
@@ -433,11 +480,11 @@ def test_an_unreadable_object_is_counted_and_reported_in_its_own_area(tmp_path: 
 def test_a_provider_config_that_a_cluster_names_in_vain_is_reported_under_addresses(
     tmp_path: Path,
 ) -> None:
-    body = _cluster("shop")
+    body = _make_cluster("shop")
     body["spec"]["providerConfigRef"] = {"name": "gone"}
-    outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), body))
-    assert "UnknownProviderConfig" in _findings(outcome)
-    assert (_states(outcome)["addresses"], _states(outcome)["pools"]) == ("error", "ok")
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_pool(), body))
+    assert "UnknownProviderConfig" in _index_findings(outcome)
+    assert (_read_states(outcome)["addresses"], _read_states(outcome)["pools"]) == ("error", "ok")
 
 
 def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
@@ -447,15 +494,15 @@ def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
         {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=not_read
     )
 
-    def states(namespace: str) -> dict[str, str]:
+    def read_states(namespace: str) -> dict[str, str]:
         return {area.area: area.state for area in build_status_page(objects, namespace).areas}
 
     unknown = {"requests": "unknown", "releases": "unknown"}
-    assert states("") | unknown | {"pools": "unknown"} == states("")
-    assert states("team") | unknown | {"pools": "ok"} == states("team")
+    assert read_states("") | unknown | {"pools": "unknown"} == read_states("")
+    assert read_states("team") | unknown | {"pools": "ok"} == read_states("team")
 
 
-def waiting_claim(name: str) -> PoolRequest:
+def make_waiting_claim(name: str) -> PoolRequest:
     return PoolRequest(
         "IPAddressClaim", Key("team", name), tenant="team/shop", purpose="claim", families=(4,)
     )
@@ -463,7 +510,7 @@ def waiting_claim(name: str) -> PoolRequest:
 
 def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
     lab = make.pool("lab", "10.40.0.0/30", status={"totalIPs": 4, "allocatedIPs": 4})
-    waiting = [waiting_claim(f"claim-{number}") for number in range(5)]
+    waiting = [make_waiting_claim(f"claim-{number}") for number in range(5)]
     views = Views(holders={lab.metadata.key: PoolHolders(waiting=waiting)})
     objects = Objects({lab.metadata.key: lab}, {}, clusters={}, providers={}, integrations=views)
     sentences = [
@@ -481,7 +528,7 @@ def test_a_pool_that_is_not_known_to_be_full_is_not_called_full(
     largest_free: dict[Key, FreeBlocks],
 ) -> None:
     lab = make.pool("lab", "10.40.0.0/30")
-    holders = PoolHolders(waiting=[waiting_claim("claim-0")])
+    holders = PoolHolders(waiting=[make_waiting_claim("claim-0")])
     views = Views(holders={lab.metadata.key: holders})
     objects = Objects({lab.metadata.key: lab}, {}, clusters={}, providers={}, integrations=views)
     assert list(list_pool_findings(objects, largest_free)) == []
@@ -500,7 +547,7 @@ def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> N
     ]
     assert [kind for kind, _ in list_subject_names(findings)] == list(kinds.values())
     claims = (ip_pool("machines", "10.0.0.10"), claim("node", "gone"))
-    printed = ask(tmp_path, "check", "-o", "name", objects=claims).out
+    printed = run_on_files(tmp_path, "check", "-o", "name", objects=claims).out
     assert "ipaddressclaim.ipam.cluster.x-k8s.io/node" in printed
 
 
@@ -512,6 +559,8 @@ def test_a_watch_refuses_what_it_would_not_read(flags: list[str]) -> None:
 
 
 def test_the_namespace_of_the_controllers_is_refused_with_files(tmp_path: Path) -> None:
-    outcome = ask(tmp_path, "status", "--controller-namespace", "elsewhere", objects=(_pool(),))
+    outcome = run_on_files(
+        tmp_path, "status", "--controller-namespace", "elsewhere", objects=(_make_pool(),)
+    )
     assert outcome.code == 2
     assert "it needs a cluster, not files" in outcome.err

@@ -22,9 +22,9 @@ from tests.reconcilers import make
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.commands import start
-from tests.reconcilers.cli.saved import ask, cluster, make_holder
-from tests.reconcilers.cli.test_run import kubeconfig
-from tests.reconcilers.cli.test_ui import POOLS, make_pool, post
+from tests.reconcilers.cli.saved import cluster, make_holder, run_on_files
+from tests.reconcilers.cli.test_run import write_kubeconfig
+from tests.reconcilers.cli.test_ui import POOLS, create_object, create_pool
 
 SHOP = "team/shop-frontend-production"
 OBJECTS = (
@@ -37,7 +37,7 @@ OBJECTS = (
     cluster("shop-frontend-production", "team", "u7"),
     make_holder("team-shop-lb", "10.40.0.0", "10.40.0.63", of="frankfurt-1", tenant=SHOP),
 )
-ASKED = {
+COMMANDS = {
     "pools": ("pools",),
     "tenants": ("tenants",),
     "whois": ("whois", "10.40.0.9", "10.41.3.4", "fd00:10::1"),
@@ -49,29 +49,29 @@ def list_shown_lines(
 ) -> list[str]:
     """Return the lines that a command prints in a terminal of a width."""
     monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: width)
-    return ask(folder, *arguments, objects=OBJECTS).out.splitlines()
+    return run_on_files(folder, *arguments, objects=OBJECTS).out.splitlines()
 
 
-@pytest.mark.parametrize("command", ASKED)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_table_fits_eighty_columns_and_uses_more_where_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     heads = {}
     for width in (80, 120, 250):
-        lines = list_shown_lines(tmp_path, monkeypatch, width, *ASKED[command])
+        lines = list_shown_lines(tmp_path, monkeypatch, width, *COMMANDS[command])
         assert max(map(len, lines)) <= width
         heads[width] = lines[0].split()
     assert len(heads[80]) < len(heads[250])
     assert {"USED", "READY", "FREE"} <= {*heads[80]} or command != "pools"
 
 
-@pytest.mark.parametrize("command", ASKED)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_piped_does_not_depend_on_the_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    piped = list_shown_lines(tmp_path, monkeypatch, None, *ASKED[command])
+    piped = list_shown_lines(tmp_path, monkeypatch, None, *COMMANDS[command])
     assert "NAMESPACE" in piped[0] or command == "whois"
-    wide = list_shown_lines(tmp_path, monkeypatch, 80, *ASKED[command], "-o", "wide")
+    wide = list_shown_lines(tmp_path, monkeypatch, 80, *COMMANDS[command], "-o", "wide")
     assert max(map(len, wide)) > 80, "who asks for all columns gets them"
 
 
@@ -109,7 +109,7 @@ def test_a_cell_says_held_only_where_each_of_its_addresses_is(
 
 def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> None:
     for asked in ("10.40.0.48/28", "10.40.0.48-10.40.0.63", "10.40.0.48 - 10.40.0.63"):
-        rows = ask(tmp_path, "whois", asked, objects=OBJECTS).out.splitlines()[1:]
+        rows = run_on_files(tmp_path, "whois", asked, objects=OBJECTS).out.splitlines()[1:]
         assert [row.split()[:5] for row in rows] == [
             [
                 "10.40.0.48/28",
@@ -119,7 +119,9 @@ def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> Non
                 "butler-system/team-shop-lb",
             ]
         ]
-    printed = ask(tmp_path, "whois", "10.40.0.62-10.40.0.65", "-o", "json", objects=OBJECTS).out
+    printed = run_on_files(
+        tmp_path, "whois", "10.40.0.62-10.40.0.65", "-o", "json", objects=OBJECTS
+    ).out
     document = json.loads(printed)["items"]
     assert [(row["address"], row["state"]) for row in document] == [
         ("10.40.0.62/31", "allocated"),
@@ -130,10 +132,10 @@ def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> Non
 def test_whois_of_a_range_in_no_pool_is_a_problem_and_of_a_wrong_one_a_wrong_call(
     tmp_path: Path,
 ) -> None:
-    unknown = ask(tmp_path, "whois", "192.0.2.0/28", objects=OBJECTS)
+    unknown = run_on_files(tmp_path, "whois", "192.0.2.0/28", objects=OBJECTS)
     assert unknown.code == 1
     assert "192.0.2.0/28" in unknown.errors[0]
-    backwards = ask(tmp_path, "whois", "10.0.0.9-10.0.0.1", objects=OBJECTS)
+    backwards = run_on_files(tmp_path, "whois", "10.0.0.9-10.0.0.1", objects=OBJECTS)
     assert backwards.code == 2
 
 
@@ -146,13 +148,13 @@ def test_force_color_colours_what_is_piped(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", forced)
     monkeypatch.setenv("NO_COLOR", unwanted)
-    assert ("\033[" in ask(tmp_path, "pools", objects=OBJECTS).out) is coloured
+    assert ("\033[" in run_on_files(tmp_path, "pools", objects=OBJECTS).out) is coloured
 
 
 async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
-        await make_pool(server)
-        config = kubeconfig(server, tmp_path)
+        await create_pool(server)
+        config = write_kubeconfig(server, tmp_path)
         async with (
             start("pools", "-w", config) as pools,
             start("map", "other", "-w", config) as named_pool,
@@ -161,7 +163,7 @@ async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
             await named_pool.until("there is no pool 'other'")
             meta = {"name": "other", "namespace": "butler-system"}
             body = commandline.pool("other", "10.9.0.0/26")
-            await post(server, POOLS, body | {"metadata": meta, "status": {}})
+            await create_object(server, POOLS, body | {"metadata": meta, "status": {}})
             await pools.until(r"other +10\.9\.0\.0/26")
             await named_pool.until(r"each cell: 1 address")
             assert await pools.stop(signal.SIGINT) == 130

@@ -17,27 +17,27 @@ from reconcilers.cli.local.servers import ApiServer, run_api_server
 from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import find_installed_command, start
-from tests.reconcilers.cli.test_run import kubeconfig
+from tests.reconcilers.cli.test_run import write_kubeconfig
 
-OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
+SERVERS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 POOLS = "/apis/butler.butlerlabs.dev/v1alpha1/namespaces/butler-system/networkpools"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-async def post(server: ApiServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
+async def create_object(server: ApiServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = await server.transport.request("POST", path, body=encode(body))
     document: dict[str, Any] = json.loads(answer)
     return document
 
 
-async def make_pool(server: ApiServer) -> None:
+async def create_pool(server: ApiServer) -> None:
     await make_namespaces(server.transport, ["butler-system"])
     body = commandline.pool("lab", "10.0.0.0/24")
     meta = {name: body["metadata"][name] for name in ("name", "namespace")}
-    await post(server, POOLS, body | {"metadata": meta, "status": {}})
+    await create_object(server, POOLS, body | {"metadata": meta, "status": {}})
 
 
-async def first_message(url: str, token: str) -> dict[str, Any]:
+async def read_first_message(url: str, token: str) -> dict[str, Any]:
     """Return the first thing that a reader is sent."""
     headers = {"Authorization": f"Bearer {token}"}
     async with (
@@ -54,11 +54,11 @@ async def first_message(url: str, token: str) -> dict[str, Any]:
 
 async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
-        await make_pool(server)
-        arguments = ("ui", kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
+        await create_pool(server)
+        arguments = ("ui", write_kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
         async with start(*arguments, program=find_installed_command) as running:
             match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
-            message = await first_message(match[1], match[2])
+            message = await read_first_message(match[1], match[2])
             assert message["order"] == ["butler-system/lab 10.0.0.0/24"]
             assert await running.stop(signal.SIGINT) == 0
 
@@ -66,13 +66,13 @@ async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -
 async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
     """401 without a token, 403 without the right, and everything with both."""
     async with run_api_server("management", crds()) as server:
-        await make_pool(server)
-        tokens = [await service_account(server, name) for name in ("viewer", "other")]
-        await let_read(server, "viewer")
+        await create_pool(server)
+        tokens = [await create_service_account(server, name) for name in ("viewer", "other")]
+        await grant_reading(server, "viewer")
         async with start(
             "run",
-            kubeconfig(server, tmp_path),
-            *OFF,
+            write_kubeconfig(server, tmp_path),
+            *SERVERS_OFF,
             "--ui-bind-address=127.0.0.1:0",
         ) as running:
             match = await running.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
@@ -85,28 +85,28 @@ async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
                     (await client.get(f"{url}/ui/updates", headers=headers)).status_code,
                 ]
             assert codes == [200, 401, 403]
-            message = await first_message(url, tokens[0])
+            message = await read_first_message(url, tokens[0])
             assert message["order"] == ["butler-system/lab 10.0.0.0/24"]
             assert await running.stop(signal.SIGTERM) == 0
 
 
-async def service_account(server: ApiServer, name: str) -> str:
+async def create_service_account(server: ApiServer, name: str) -> str:
     """Make a ServiceAccount; return a token of it."""
     accounts = "/api/v1/namespaces/butler-system/serviceaccounts"
-    await post(server, accounts, {"metadata": {"name": name}})
-    response = await post(server, f"{accounts}/{name}/token", {"spec": {}})
+    await create_object(server, accounts, {"metadata": {"name": name}})
+    response = await create_object(server, f"{accounts}/{name}/token", {"spec": {}})
     return str(response["status"]["token"])
 
 
-async def let_read(server: ApiServer, account: str) -> None:
+async def grant_reading(server: ApiServer, account: str) -> None:
     """Let a ServiceAccount read the page."""
     rule = {"nonResourceURLs": ["/ui/updates"], "verbs": ["get"]}
     name = {"metadata": {"name": "map-reader"}}
-    await post(server, f"{RBAC}/clusterroles", {**name, "rules": [rule]})
+    await create_object(server, f"{RBAC}/clusterroles", {**name, "rules": [rule]})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "map-reader"}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": "butler-system"}
     binding = {**name, "roleRef": role, "subjects": [subject]}
-    await post(server, f"{RBAC}/clusterrolebindings", binding)
+    await create_object(server, f"{RBAC}/clusterrolebindings", binding)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_the_demo_shows_its_story_on_the_page() -> None:
     async with start("demo", "--ui") as running:
         match = await running.until(r"the map +(http://\S+)/#token=(\S+)")
         await running.until("An administrator declares two pools")
-        message = await first_message(match[1], match[2])
+        message = await read_first_message(match[1], match[2])
         assert "states" in message["style"]
         await running.stop(signal.SIGINT)
 

@@ -25,10 +25,10 @@ from tests.reconcilers.cli.commands import (
 READY = "Ctrl-C ends it"
 LAB = "tenantcluster/lab-cluster"
 IN_TEAM = ("-n", "team-platform")
-AT_HOME = ("-n", "butler-system")
+IN_BUTLER_SYSTEM = ("-n", "butler-system")
 
 
-def in_files(tmp_path: Path) -> tuple[str, Kubectl, Kubectl]:
+def make_kubectls(tmp_path: Path) -> tuple[str, Kubectl, Kubectl]:
     """Return the flag, and kubectl for the platform and for the tenant."""
     path = tmp_path / "config"
     cache = tmp_path / "cache"
@@ -37,7 +37,7 @@ def in_files(tmp_path: Path) -> tuple[str, Kubectl, Kubectl]:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedUp:
     """An `up` that several tests look at, with its flag, and kubectl for platform and tenant."""
 
     process: Running
@@ -49,33 +49,33 @@ class Shared:
 @contextmanager
 def run_up(
     tmp_path: Path, *arguments: str, program: Callable[..., list[str]] = butler_ipam
-) -> Iterator[Shared]:
+) -> Iterator[SharedUp]:
     """Run `up`, in the loop of a thread, as it outlives the loops of the tests."""
-    flag, kubectl, tenant = in_files(tmp_path)
+    flag, kubectl, tenant = make_kubectls(tmp_path)
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(start("up", *arguments, flag, program=program)) as up,
     ):
         portal.call(up.until, READY)
-        yield Shared(up, flag, kubectl=kubectl, tenant=tenant)
+        yield SharedUp(up, flag, kubectl=kubectl, tenant=tenant)
         assert portal.call(up.stop, signal.SIGINT) == 0
 
 
 @pytest.fixture(scope="module")
-def platform_with_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+def platform_with_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedUp]:
     """With the samples; who changes something takes it back."""
     with run_up(tmp_path_factory.mktemp("sampled"), program=find_installed_command) as up:
         yield up
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+def platform_without_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedUp]:
     """Without the samples; who creates something takes it away."""
     with run_up(tmp_path_factory.mktemp("empty"), "--no-samples") as up:
         yield up
 
 
-async def ranges(kubectl: Kubectl) -> dict[str, str]:
+async def read_ranges(kubectl: Kubectl) -> dict[str, str]:
     """Return the range of each allocation."""
     listed = json.loads(await kubectl.text("get", "ipa", "-A", "-o", "json"))
     return {
@@ -85,7 +85,7 @@ async def ranges(kubectl: Kubectl) -> dict[str, str]:
 
 
 async def test_kubectl_shows_what_the_controllers_made_of_the_samples(
-    platform_with_samples: Shared,
+    platform_with_samples: SharedUp,
 ) -> None:
     kubectl = platform_with_samples.kubectl
     assert (
@@ -111,20 +111,20 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(
     assert b"nothing" in checked.stdout, "and none is found to be wrong"
 
 
-async def test_kubectl_can_take_the_samples_over(platform_with_samples: Shared) -> None:
+async def test_kubectl_can_take_the_samples_over(platform_with_samples: SharedUp) -> None:
     applied = await platform_with_samples.kubectl.run("apply", "-f", str(folder("samples")))
     assert b"Warning" not in applied.stderr
 
 
-async def test_kubectl_shows_refusals_and_warnings(platform_with_samples: Shared) -> None:
+async def test_kubectl_shows_refusals_and_warnings(platform_with_samples: SharedUp) -> None:
     kubectl = platform_with_samples.kubectl
     await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
-    described = await kubectl.text("describe", "np/lab-pool", *AT_HOME)
-    deleted = await kubectl.run("delete", "np/lab-pool", *AT_HOME, check=False)
+    described = await kubectl.text("describe", "np/lab-pool", *IN_BUTLER_SYSTEM)
+    deleted = await kubectl.run("delete", "np/lab-pool", *IN_BUTLER_SYSTEM, check=False)
     reserved = await kubectl.run(
         "patch",
         "np/lab-pool",
-        *AT_HOME,
+        *IN_BUTLER_SYSTEM,
         "--type=merge",
         '-p={"spec":{"reserved":[{"cidr":"10.40.1.0/24"}]}}',
         check=False,
@@ -132,13 +132,13 @@ async def test_kubectl_shows_refusals_and_warnings(platform_with_samples: Shared
     edited = await kubectl.run(
         "patch",
         "ipa/team-platform-lab-cluster-lb",
-        *AT_HOME,
+        *IN_BUTLER_SYSTEM,
         "--type=merge",
         '-p={"spec":{"count":9}}',
         check=False,
     )
-    odd = await kubectl.run("apply", "-f", "-", stdin=json.dumps(_pool("10.99.0.7/24")))
-    await kubectl.run("delete", "np/mine", *AT_HOME)
+    odd = await kubectl.run("apply", "-f", "-", stdin=json.dumps(_make_pool("10.99.0.7/24")))
+    await kubectl.run("delete", "np/mine", *IN_BUTLER_SYSTEM)
     assert "IPsAllocated" in described
     assert "is still in phase Allocated" in deleted.stderr.decode()
     assert 'cannot reserve "10.40.1.0/24": IPAllocation' in reserved.stderr.decode()
@@ -148,7 +148,7 @@ async def test_kubectl_shows_refusals_and_warnings(platform_with_samples: Shared
 
 
 async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_path: Path) -> None:
-    flag, kubectl, _ = in_files(tmp_path)
+    flag, kubectl, _ = make_kubectls(tmp_path)
     arguments = ("up", "--no-samples", flag, f"--data={tmp_path / 'data'}")
     async with start(*arguments) as up:
         await up.until(READY)
@@ -156,8 +156,8 @@ async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_pa
         await up.process.wait()
     async with start(*arguments) as up:
         await up.until(READY)
-        await kubectl.apply(_pool("10.99.0.0/24"))
-        wrong = _pool("10.99.0.0/24", [{"cidr": "10.99.0.0/26"}], ("10.99.0.0", "10.99.0.31"))
+        await kubectl.apply(_make_pool("10.99.0.0/24"))
+        wrong = _make_pool("10.99.0.0/24", [{"cidr": "10.99.0.0/26"}], ("10.99.0.0", "10.99.0.31"))
         refused = await kubectl.run("apply", "-f", "-", stdin=json.dumps(wrong), check=False)
         assert await up.stop(signal.SIGINT) == 0
     assert "straddles" in refused.stderr.decode(), "only a webhook can tell"
@@ -165,7 +165,7 @@ async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_pa
 
 @pytest.mark.long
 async def test_a_deleted_cluster_gives_its_addresses_back(tmp_path: Path) -> None:
-    flag, kubectl, tenant = in_files(tmp_path)
+    flag, kubectl, tenant = make_kubectls(tmp_path)
     async with start("up", flag) as up:
         await up.until(READY)
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
@@ -178,18 +178,18 @@ async def test_a_deleted_cluster_gives_its_addresses_back(tmp_path: Path) -> Non
 
 
 async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
-    flag, kubectl, tenant = in_files(tmp_path)
+    flag, kubectl, tenant = make_kubectls(tmp_path)
     arguments = ("up", flag, f"--data={tmp_path / 'data'}")
     async with start(*arguments) as up:
         await up.until(READY)
         await kubectl.wait("--for=jsonpath={.status.phase}=Allocated", "ipa", "--all", "-A")
-        before = await ranges(kubectl)
+        before = await read_ranges(kubectl)
         up.process.kill()
         await up.process.wait()
     async with start(*arguments) as up:
         await up.until(READY)
-        assert (await ranges(kubectl)).items() >= before.items()
-        await tenant.apply(_service("web"))
+        assert (await read_ranges(kubectl)).items() >= before.items()
+        await tenant.apply(_make_service("web"))
         await tenant.wait(
             "--for=jsonpath={.status.loadBalancer.ingress[0].ip}=10.40.1.0", "svc/web"
         )
@@ -199,13 +199,13 @@ async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.long
 async def test_a_tenant_that_names_cilium_is_served_by_it(tmp_path: Path) -> None:
-    flag, kubectl, tenant = in_files(tmp_path)
+    flag, kubectl, tenant = make_kubectls(tmp_path)
     web = ("tenantcluster/web", *IN_TEAM)
     async with start("up", "--load-balancer=cilium", flag) as up:
         await up.until(READY)
         assert "get ciliumloadbalancerippools,services -A" in up.printed
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *web)
-        await tenant.apply(_service("web"))
+        await tenant.apply(_make_service("web"))
         await tenant.wait("--for=jsonpath={.status.loadBalancer.ingress}", "svc/web")
         service = await tenant.text("get", "svc/web", "-o", "jsonpath={.status.loadBalancer}")
         assert "10.49.0." in service
@@ -230,15 +230,19 @@ async def test_a_tenant_that_names_cilium_is_served_by_it(tmp_path: Path) -> Non
         assert await up.stop(signal.SIGINT) == 0
 
 
-async def test_without_samples_it_is_empty(empty: Shared) -> None:
-    assert await empty.kubectl.text("get", "np,ipa,tc", "-A", "-o", "name") == ""
+async def test_without_samples_it_is_empty(platform_without_samples: SharedUp) -> None:
+    assert (
+        await platform_without_samples.kubectl.text("get", "np,ipa,tc", "-A", "-o", "name") == ""
+    )
 
 
-async def test_a_deleted_namespace_goes_with_all_that_is_in_it(empty: Shared) -> None:
+async def test_a_deleted_namespace_goes_with_all_that_is_in_it(
+    platform_without_samples: SharedUp,
+) -> None:
     settings = read_settings()
     if settings.kind == "binaries" and settings.controller_manager is None:
         pytest.skip("what empties namespaces is kube-controller-manager, which is not there")
-    kubectl = empty.kubectl
+    kubectl = platform_without_samples.kubectl
     await kubectl.run("create", "namespace", "short-lived")
     await kubectl.run("create", "configmap", "a", "-n", "short-lived")
     await kubectl.run("delete", "namespace", "short-lived", "--timeout=30s")
@@ -267,7 +271,7 @@ async def test_a_tenants_kubeconfig_that_others_wrote_is_not_overwritten(tmp_pat
 async def test_a_second_one_does_not_overwrite_the_kubeconfig_of_one_that_runs(
     tmp_path: Path,
 ) -> None:
-    flag, kubectl, _ = in_files(tmp_path)
+    flag, kubectl, _ = make_kubectls(tmp_path)
     async with start("up", "--no-samples", flag) as up:
         await up.until(READY)
         written = (tmp_path / "config").read_text()
@@ -284,7 +288,7 @@ async def test_a_second_one_does_not_overwrite_the_kubeconfig_of_one_that_runs(
         assert (tmp_path / "config").read_text() != written, "what a killed one left is taken over"
 
 
-def _pool(
+def _make_pool(
     cidr: str, reserved: Sequence[dict[str, str]] = (), span: tuple[str, str] | None = None
 ) -> dict[str, Any]:
     tenants = (
@@ -298,7 +302,7 @@ def _pool(
     }
 
 
-def _service(name: str) -> dict[str, Any]:
+def _make_service(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -21,7 +21,7 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.webhooks import networkpool
 from tests.reconcilers import make
-from tests.reconcilers.cli.test_overlaps import pools as overlapping_bodies
+from tests.reconcilers.cli.test_overlaps import make_pools as make_overlapping_pools
 
 HOME = "butler-system"
 PAIRS = [*permutations(("NetworkPool", "InClusterIPPool", "IPAMPool", "NetworkNamespace"), 2)]
@@ -40,7 +40,7 @@ NAMES = {
 
 def bodies(*kinds: str) -> list[dict[str, Any]]:
     """Return the pools of some kinds that hand out 10.71.0.24 to 10.71.0.31."""
-    return [body for body in overlapping_bodies(24, 31) if body["kind"] in kinds]
+    return [body for body in make_overlapping_pools(24, 31) if body["kind"] in kinds]
 
 
 def index_of(*kinds: str) -> SpaceIndex:

@@ -2,7 +2,7 @@
 
 from reconcilers.configuration.integrationnames import INTEGRATIONS
 from reconcilers.integrations.registry import candidate_platforms, list_platforms
-from tests.reconcilers.cli.test_main import printed_by
+from tests.reconcilers.cli.test_main import run_script
 
 PLATFORMS = list_platforms()
 
@@ -41,4 +41,4 @@ def test_no_package_of_an_integration_is_imported_for_objects_of_ours_alone() ->
         "packages = ['reconcilers.integrations.' + name for name in names]\n"
         "print([name for name in packages if name in sys.modules])\n"
     )
-    assert printed_by(script).splitlines()[-1] == "[]"
+    assert run_script(script).splitlines()[-1] == "[]"
