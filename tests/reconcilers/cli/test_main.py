@@ -1,4 +1,4 @@
-"""The way into the commands: names, versions, wrong calls, what is loaded."""
+"""The entry point of the command line: commands, versions, wrong calls, and loaded modules."""
 
 import json
 import signal
@@ -36,13 +36,13 @@ def test_help_lists_every_command_without_loading_any() -> None:
 
 
 def run_script(script: str) -> str:
-    """Run a script in a Python of its own, which has to succeed; return what it prints."""
+    """Run a script in a new Python process, which must succeed; return its standard output."""
     return subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
 
 
-def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need() -> None:
+def test_commands_that_read_a_cluster_load_no_modules_that_only_controllers_need() -> None:
     script = (
         "import sys, reconcilers.cli.tables\n"
         "print([m for m in ('pydantic', 'prometheus_client', 'controller.leases',"
@@ -78,7 +78,7 @@ def test_commands_on_files_load_no_event_loop_no_http_no_metrics_and_no_logging(
     assert run_script(script).splitlines()[-1] == "[]"
 
 
-def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_server() -> None:
+def test_the_controllers_load_neither_pydantic_nor_the_embedded_api_server() -> None:
     script = (
         "import sys, reconcilers.cli.run\n"
         "print([m for m in ('pydantic', 'kubernetes_asyncio', 'envtest') if m in sys.modules])\n"
@@ -86,7 +86,7 @@ def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_se
     assert run_script(script) == "[]\n"
 
 
-def test_a_platform_is_started_without_what_makes_schemas() -> None:
+def test_up_and_demo_load_neither_pydantic_nor_the_generator_of_crds() -> None:
     script = (
         "import sys, reconcilers.cli.up, reconcilers.cli.demo.view\n"
         "print([m for m in ('pydantic', 'reconcilers.api.crd') if m in sys.modules])\n"
@@ -94,7 +94,7 @@ def test_a_platform_is_started_without_what_makes_schemas() -> None:
     assert run_script(script) == "[]\n"
 
 
-def test_the_controllers_load_integrations_and_the_page_only_where_they_are_asked_for() -> None:
+def test_the_module_of_run_loads_neither_integrations_nor_the_page() -> None:
     optional = [
         *(f"reconcilers.integrations.{name}" for name in INTEGRATIONS),
         "reconcilers.ui",
@@ -124,7 +124,7 @@ def test_the_check_for_packages_of_our_names_does_not_load_importlib_metadata() 
 def test_ctrl_c_while_modules_are_loaded_shows_no_traceback(module: str, expected: int) -> None:
     script = (
         "import os, signal, sys\n"
-        # A test run in the background has it ignored, and its children too.
+        # In a test run in the background, SIGINT is ignored by this process and its children.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
@@ -154,7 +154,7 @@ def test_an_interrupt_that_the_shell_ignores_stays_ignored() -> None:
     subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
 
 
-def test_plan_loads_no_kubernetes_client_no_embedded_api_server_and_nothing_for_schemas() -> None:
+def test_plan_loads_no_kubernetes_client_no_embedded_api_server_and_no_pydantic() -> None:
     script = (
         "import io, sys\n"
         "from reconcilers.cli.main import main\n"
@@ -176,7 +176,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert (outcome.code, outcome.out) == (0, f"butler-ipam {version('butler-ipam')}\n")
 
 
-def test_as_a_plugin_it_calls_itself_kubectl_ipam() -> None:
+def test_the_help_of_the_kubectl_plugin_uses_its_name_kubectl_ipam() -> None:
     assert run("-h", program="/usr/local/bin/kubectl-ipam").out.startswith("Usage: kubectl ipam ")
 
 
@@ -200,7 +200,7 @@ def test_a_mistyped_command_gets_the_nearest_name_and_exit_code_2() -> None:
         (["--nonsense"], "No such option"),
     ],
 )
-def test_a_call_that_makes_no_sense_is_one_sentence_and_exit_code_2(
+def test_a_wrong_call_gets_one_sentence_and_exit_code_2(
     arguments: list[str], sentence: str
 ) -> None:
     outcome = run(*arguments)
@@ -225,23 +225,23 @@ def test_the_variable_of_a_flag_is_its_name_in_capitals() -> None:
     assert name_variable("--max-pool-addresses") == "BUTLER_IPAM_MAX_POOL_ADDRESSES"
 
 
-@pytest.mark.parametrize(("wish", "coloured"), [("", True), ("1", False)])
-def test_colours_are_for_terminals_and_for_those_who_want_them(
-    monkeypatch: pytest.MonkeyPatch, wish: str, coloured: bool
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_a_terminal_gets_colours_unless_no_color_is_set(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
 ) -> None:
-    monkeypatch.setenv("NO_COLOR", wish)
+    monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setattr(click.utils, "should_strip_ansi", lambda _stream, color: color is False)
     outcome = plan(pool(cidr="10.0.0.0/33"), options=["-o", "table"])
     assert ("\x1b" in outcome.err) == coloured
     assert ("\x1b" in outcome.out) == coloured
 
 
-def test_what_is_printed_to_a_pipe_carries_no_colours() -> None:
+def test_a_pipe_gets_no_colours() -> None:
     outcome = plan(pool(cidr="10.0.0.0/33"))
     assert "\x1b" not in outcome.out + outcome.err
 
 
-def test_work_that_ctrl_c_ends_needs_no_api_servers_of_this_machine() -> None:
+def test_work_that_ctrl_c_may_end_does_not_need_envtest() -> None:
     script = (
         "import sys\n"
         "sys.modules['envtest'] = None\n"  # as where it is not installed

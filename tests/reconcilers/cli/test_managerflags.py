@@ -1,4 +1,4 @@
-"""Flags about the process: each reaches its setting, by flag and by variable, with its default."""
+"""Flags about the process: flag and variable change the setting, and the defaults."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +40,7 @@ FLAGS: list[tuple[str, str, str, Any]] = [
     ("--webhook-configuration", "rules", "webhook_self_signed.validating", ("rules",)),
     ("--webhook-cert-name", "127.0.0.1", "webhook_self_signed.names", ("127.0.0.1",)),
 ]
-# Tested where what they do can be seen: finding the cluster, and the form of log lines.
+# Flags that do not become ManagerOptions: tests of their effects are elsewhere.
 ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
     *("--ui-bind-address", "--ui-cert-dir"),
     *("--diagnostics-address", "--insecure-diagnostics"),
@@ -48,10 +48,13 @@ ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
 
 
 def parse_options(*arguments: str, **variables: str) -> ManagerOptions:
-    """Return the options that a command with all flags of `run` reads from a command line.
+    """Return the ManagerOptions of a command with all flags of `run`.
 
-    The settings' flags are among them: one whose parameter is called as another's would take its
-    value.
+    The flags of the settings are included, as two flags with one parameter name would collide.
+
+    Args:
+        arguments: the command line.
+        variables: the environment.
     """
     parsed: list[ManagerOptions] = []
 
@@ -68,8 +71,9 @@ def parse_options(*arguments: str, **variables: str) -> ManagerOptions:
     return parsed[0]
 
 
-def read_setting(of: ManagerOptions, path: str) -> Any:
-    value: Any = of
+def read_setting(options: ManagerOptions, path: str) -> Any:
+    """Return the value of a field, or of a field of a field: `field.inner`."""
+    value: Any = options
     for name in path.split("."):
         value = getattr(value, name)
     return value
@@ -117,7 +121,7 @@ def test_the_webhooks_service_is_where_the_controller_is() -> None:
     )
 
 
-def test_several_configurations_can_be_named() -> None:
+def test_several_webhook_configurations_can_be_named() -> None:
     webhook_self_signed = parse_options(
         "--webhook-configuration=a", "--webhook-configuration=b"
     ).webhook_self_signed
@@ -140,7 +144,7 @@ def test_folders_that_are_not_given_are_empty() -> None:
         (["--insecure-diagnostics", "--metrics-secure"], (":8080", True)),
     ],
 )
-def test_what_cluster_apis_operator_says_of_metrics_is_understood(
+def test_the_metrics_flags_of_cluster_apis_operator_are_accepted(
     flags: list[str], expected: tuple[str, bool]
 ) -> None:
     parsed_options = parse_options(*flags)

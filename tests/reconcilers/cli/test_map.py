@@ -1,4 +1,4 @@
-"""The map of a pool: its list of ranges, and the pictures of it."""
+"""The map of a pool: its list of ranges, and its pictures in the terminal, as SVG and as page."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,7 @@ from tests.reconcilers.cli.saved import make_holder, run_on_files
 
 
 def list_extents(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """Return start, end and state of each range of the one pool in the JSON of `map`."""
     [pool] = json.loads(outcome.out)["items"]
     [family] = pool["families"]
     return [(e["start"], e["end"], e["state"]) for e in family["extents"]]
@@ -95,6 +96,7 @@ SPANS = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda s: (s[0], s
 
 
 def make_ends(span: tuple[int, int], family: int) -> tuple[str, str]:
+    """Return the addresses at two offsets from the first address of a pool."""
     return make.address(span[0], family), make.address(span[1], family)
 
 
@@ -104,7 +106,7 @@ def make_ends(span: tuple[int, int], family: int) -> tuple[str, str]:
     reserved=st.integers(0, 7),
     family=st.sampled_from([4, 6]),
 )
-def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
+def test_the_map_gives_every_address_the_state_that_follows_from_all_objects(
     held_spans: list[tuple[int, int]], window: tuple[int, int], reserved: int, family: int
 ) -> None:
     network = make.pool(
@@ -123,13 +125,13 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
 
     def expect_state(address: int) -> AddressState:
         holders = sum(first <= address <= last for first, last in held_spans)
-        kept = reserved * 8 <= address < reserved * 8 + 8
+        is_reserved = reserved * 8 <= address < reserved * 8 + 8
         inside = window[0] <= address <= window[1]
         if holders:
             if holders > 1:
                 return AddressState.OVERLAP
-            return AddressState.ALLOCATED if inside and not kept else AddressState.STRAY
-        if kept:
+            return AddressState.ALLOCATED if inside and not is_reserved else AddressState.STRAY
+        if is_reserved:
             return AddressState.RESERVED
         return AddressState.FREE if inside else AddressState.OUTSIDE
 
@@ -172,7 +174,7 @@ def test_a_pool_of_a_million_addresses_fits_the_grid(tmp_path: Path) -> None:
     assert len(out.splitlines()) < 50
 
 
-def test_a_pool_that_contradicts_itself_says_why_it_cannot_be_drawn(tmp_path: Path) -> None:
+def test_the_map_of_an_invalid_pool_says_why_it_cannot_be_drawn(tmp_path: Path) -> None:
     broken = pool(cidr="10.0.0.0/24", reserved=["10.1.0.0/24"])
     out = run_on_files(tmp_path, "map", objects=(broken,)).out
     assert "cannot be drawn: reserved CIDR" in out
@@ -188,7 +190,7 @@ def test_a_picture_as_svg_is_well_formed_and_names_the_holders(tmp_path: Path) -
     assert any(t and "butler-system/a for others/one" in t for t in titles)
 
 
-def test_several_pools_are_too_many_for_one_svg(tmp_path: Path) -> None:
+def test_svg_of_several_pools_is_rejected(tmp_path: Path) -> None:
     objects = (pool("east", "10.0.0.0/24"), pool("west", "10.1.0.0/24"))
     outcome = run_on_files(tmp_path, "map", "--svg", "-", objects=objects)
     assert outcome.code == 1
@@ -201,7 +203,7 @@ def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_pa
         {"cidr": "10.0.0.0/31", "description": "</script><script>alert(1)</script>"}
     ]
     page = run_on_files(tmp_path, "map", "--html", "-", objects=(evil,)).out
-    assert page.count("</script>") == 2, "that of the data, and that of the script"
+    assert page.count("</script>") == 2, "the end of the data, and of the script"
     assert "alert(1)" in page
     assert "default-src 'none'" in page
     assert "unsafe" not in page.partition("</head>")[0]
@@ -209,7 +211,7 @@ def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_pa
         assert reference not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_what_is_held_far_outside_a_pool_does_not_make_a_dot_of_it(tmp_path: Path) -> None:
+def test_a_range_far_outside_a_pool_is_listed_but_not_drawn_to_scale(tmp_path: Path) -> None:
     objects = (
         pool("lab", "10.0.0.0/24", reserved=["10.0.0.255/32"]),
         make_holder("far", "1.0.0.0", "1.0.0.7"),
@@ -225,12 +227,10 @@ def test_what_is_held_far_outside_a_pool_does_not_make_a_dot_of_it(tmp_path: Pat
     drawn = run_on_files(tmp_path, "map", "--svg", "-", objects=objects).out
     assert "1.0.0.0" not in drawn.replace("10.0.0.0", "")
     assert ">10.0.0.240</text>" in drawn
-    assert "1.0.0.0" in run_on_files(tmp_path, "map", objects=objects).out, (
-        "it is in the list all the same"
-    )
+    assert "1.0.0.0" in run_on_files(tmp_path, "map", objects=objects).out, "it is in the list"
 
 
-async def test_the_page_draws_itself_in_a_real_browser(tmp_path: Path) -> None:
+async def test_a_real_browser_draws_the_page_with_all_its_pools(tmp_path: Path) -> None:
     target = tmp_path / "map.html"
     objects = (
         pool("east", "10.0.0.0/24"),

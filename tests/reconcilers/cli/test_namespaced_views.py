@@ -1,4 +1,4 @@
-"""-n selects what is shown; what other namespaces hold still counts."""
+"""-n selects which objects are shown; holders in other namespaces still count."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ IPAM = "ipam.cluster.x-k8s.io"
 
 
 def make_claim(namespace: str, name: str, address: str) -> list[dict[str, Any]]:
-    """Return a claim on the pool of the whole cluster and its IPAddress."""
+    """Return a claim on the GlobalInClusterIPPool `global`, and its IPAddress."""
     pool = {"apiGroup": IPAM, "kind": "GlobalInClusterIPPool", "name": "global"}
     meta = {"name": name, "namespace": namespace}
     return [
@@ -56,7 +56,7 @@ OBJECTS = (
 
 
 @pytest.mark.parametrize("namespace", ["", "team", "site-b"])
-def test_an_address_of_a_clusters_pool_is_held_whatever_namespace_is_shown(
+def test_an_address_of_a_global_pool_is_allocated_whatever_namespace_is_shown(
     tmp_path: Path, namespace: str
 ) -> None:
     outcome = run_on_files(tmp_path, "whois", "10.72.0.10", "-n", namespace, objects=OBJECTS)
@@ -65,7 +65,7 @@ def test_an_address_of_a_clusters_pool_is_held_whatever_namespace_is_shown(
 
 
 @pytest.mark.parametrize("namespace", ["", "team", "site-b"])
-def test_the_figures_of_a_clusters_pool_are_the_same_in_every_namespace(
+def test_the_figures_of_a_global_pool_are_the_same_in_every_namespace(
     tmp_path: Path, namespace: str
 ) -> None:
     document = json.loads(
@@ -89,13 +89,13 @@ def test_pools_of_other_namespaces_are_not_shown(tmp_path: Path) -> None:
     assert "theirs" not in pool.out
 
 
-def test_the_check_of_a_namespace_finds_no_drift_that_is_not_there(tmp_path: Path) -> None:
+def test_check_of_a_namespace_counts_holders_of_other_namespaces(tmp_path: Path) -> None:
     assert (
         run_on_files(tmp_path, "check", "-n", "team", objects=OBJECTS).out == "nothing is wrong\n"
     )
 
 
-def test_a_pool_of_the_whole_cluster_is_named_without_a_namespace(tmp_path: Path) -> None:
+def test_check_names_a_global_pool_without_a_namespace(tmp_path: Path) -> None:
     drifted = json.loads(json.dumps(OBJECTS))
     drifted[0]["status"]["ipAddresses"] = {"total": 11, "used": 4, "free": 7, "outOfRange": 0}
     printed = run_on_files(tmp_path, "check", objects=tuple(drifted)).out

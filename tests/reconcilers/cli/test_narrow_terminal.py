@@ -1,4 +1,4 @@
-"""Every table fits terminals of 30 columns and more, and loses no key fact."""
+"""Every table fits terminals of 30 columns and more, and still shows the key facts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ OBJECTS_OF_ALL_KINDS = (
     address("node-1", "machines", "10.0.0.10"),
     claim("node-1", "machines"),
 )
+# Arguments of each command, and the facts that it must show without spaces and line breaks.
 COMMANDS = {
     "pools": (("pools",), ("frankfurt-1", "10.40.0.0/20", "2%", "READY", "machines", "FREE")),
     "tenants": (("tenants",), ("shop-frontend-production", "web", "WAITING", "READY", "LB")),
@@ -56,6 +57,7 @@ COMMANDS = {
 def print_at_width(
     width: int | None, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
 ) -> list[str]:
+    """Return the lines that a command prints on a terminal of a width; None for a pipe."""
     monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: width)
     return run_on_files(folder, *arguments, objects=OBJECTS_OF_ALL_KINDS).out.splitlines()
 
@@ -112,7 +114,7 @@ def test_a_long_last_column_is_wrapped_below_its_heading(
     assert all(line[column] != " " for line in further)
 
 
-def test_what_is_piped_has_one_line_for_each_finding(
+def test_check_prints_one_line_for_each_finding_to_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = print_at_width(None, tmp_path, monkeypatch, "check")

@@ -1,4 +1,4 @@
-"""What `plan` and `check` say of pools of all kinds that hand out the same addresses."""
+"""`plan` and `check` on pools of all kinds that hand out the same addresses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,9 @@ IPAM_POOL, NETWORK = "IPAMPool kkp in datacenter dc-1", "NetworkNamespace butler
 
 
 def make_pools(first: int, last: int) -> list[Body]:
-    """Return a NetworkPool of addresses 0 to 31, and pools of other kinds of `first` to `last`.
+    """Return a NetworkPool and a pool of each other kind, all in the subnet 10.71.0.0/26.
 
-    All are of one subnet, and those of vitistack and Cluster API have its whole CIDR.
+    The NetworkPool hands out addresses 0 to 31, each other pool addresses `first` to `last`.
     """
     net = "10.71.0"
     ranges = [{"start": f"{net}.0", "end": f"{net}.31"}]
@@ -55,17 +55,19 @@ def make_pools(first: int, last: int) -> list[Body]:
 
 
 def make_body(version: str, kind: str, name: str, spec: Mapping[str, Any]) -> Body:
+    """Return an object without a namespace."""
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
 
 
 def describe_sharing(*others: str) -> str:
+    """Return the sentence about a pool that shares eight addresses with each of the others."""
     return "addresses are also handed out by " + ", ".join(
         f"{other} (8 addresses)" for other in others
     )
 
 
 def list_overlaps(*objects: Body) -> dict[str, str]:
-    """Return the sentence of each pool that shares addresses, by its kind."""
+    """Run `check`; return the sentence about each pool that shares addresses, by its kind."""
     outcome = run("check", "-f", "-", "-o", "json", stdin=written_yaml(objects).encode())
     findings = yaml.safe_load(outcome.out)["findings"]
     assert {finding["kind"] for finding in findings} <= {"PoolsOverlap"}
@@ -73,7 +75,7 @@ def list_overlaps(*objects: Body) -> dict[str, str]:
 
 
 def find_overlap_condition(outcome: Outcome, kind: str) -> Body:
-    """Return the condition Overlapping that `plan` foresees for the pool of a kind."""
+    """Return the condition Overlapping that `plan` prints for the pool of a kind."""
     [pool] = [item for item in yaml.safe_load(outcome.out)["items"] if item["kind"] == kind]
     conditions = {entry["type"]: entry for entry in pool["status"]["conditions"]}
     return dict(conditions["Overlapping"])
@@ -102,7 +104,7 @@ def test_pools_of_all_kinds_name_each_other_in_the_same_words() -> None:
     )
 
 
-def test_a_networkpool_that_divides_a_subnet_with_pools_of_other_kinds_shares_nothing() -> None:
+def test_pools_of_different_kinds_that_hand_out_other_parts_of_a_subnet_do_not_overlap() -> None:
     others = make_pools(32, 39)[1:]
     kinds = {
         "InClusterIPPool": "pool of Cluster API",

@@ -1,4 +1,4 @@
-"""The map page in a real browser, driven as people drive it: keys, wheel, fingers, filter."""
+"""The map page in a real browser: keys, wheel, touch, search, dark mode."""
 
 import ipaddress
 import json
@@ -26,7 +26,7 @@ OBJECTS = (
 
 
 class MapTab:
-    """The map in a tab of a browser."""
+    """A browser tab that shows the map page."""
 
     def __init__(self, tab: Page) -> None:
         self.tab = tab
@@ -34,15 +34,15 @@ class MapTab:
         self.press, self.wait_until_drawn = tab.press, tab.wait_until_drawn
 
     async def read_pool_state(self, name: str, of: str = "east") -> Any:
-        """Return the page's state of a pool: `from`, `span` or `cursor`."""
+        """Return a value of the page's state of a pool: `from`, `span` or `cursor`."""
         place = f"document.querySelector('[data-pool=\"butler-system/{of}\"]')"
         return json.loads(await self.value(f"{place}.dataset.{name}") or "null")
 
     async def find_map_box(self) -> dict[str, float]:
-        """Return where the first map is, once the browser has drawn it.
+        """Scroll to the first map; return its place in the window once the browser has drawn it.
 
-        The labels beside the rows decide where the addresses begin: what a pointer is on is
-        known after the drawing.
+        Only after the drawing it is known which address a pointer is on, because the width of the
+        labels beside the rows decides where the addresses begin.
         """
         await self.wait_until_drawn()
         document: dict[str, float] = json.loads(
@@ -55,7 +55,7 @@ class MapTab:
         return document
 
     async def search(self, content: str) -> None:
-        """Type a text into the search, and wait until the page has followed it."""
+        """Type a text into the search, and wait until the page shows the matches."""
         await self.value(
             "(() => { const box = document.getElementById('find');"
             f" box.value = {json.dumps(content)}; box.dispatchEvent(new Event('input')); }})()"
@@ -76,7 +76,7 @@ class MapTab:
         return names
 
     async def read_map_line(self) -> str:
-        """Return the line under the first map."""
+        """Return the line under the first map, which describes the address at the cursor."""
         return str(await self.value("document.querySelector('.where').textContent"))
 
 
@@ -84,7 +84,14 @@ class MapTab:
 async def open_page(
     folder: Path, *, width: int = 1000, dark: bool = False, objects: Any = OBJECTS
 ) -> AsyncIterator[MapTab]:
-    """Open the page of some objects in a window."""
+    """Write the page with `map --html`, and open it in a window.
+
+    Args:
+        folder: for the page and the browser's files.
+        width: of the window, in pixels.
+        dark: whether the system prefers dark colours.
+        objects: the objects that `map` reads.
+    """
     target = folder / "map.html"
     written = partial(run_on_files, folder, "map", "--html", str(target), objects=objects)
     assert (await anyio.to_thread.run_sync(written)).code == 0
@@ -126,7 +133,7 @@ async def test_keys_reach_every_control_in_order(tmp_path: Path) -> None:
             await page.press("Tab")
             reached.append(await page.value("document.activeElement.tagName"))
         assert reached[0] == "INPUT"
-        assert reached.count("BUTTON") >= 3 + 10, "a map's, and those that sort"
+        assert reached.count("BUTTON") >= 3 + 10, "three buttons of a map, ten of table headings"
         assert {"CANVAS", "SUMMARY"} <= set(reached)
 
 
@@ -145,7 +152,7 @@ async def test_the_wheel_scrolls_the_page_until_a_map_has_focus(tmp_path: Path) 
         assert await page.read_pool_state("span", "west") == 1 << 20, "the others stay"
 
 
-async def test_dragging_moves_what_is_seen(tmp_path: Path) -> None:
+async def test_dragging_scrolls_a_zoomed_map(tmp_path: Path) -> None:
     async with open_page(tmp_path) as page:
         await page.value("document.querySelector('[aria-label^=\"zoom in\"]').click()")
         start = await page.read_pool_state("from")
@@ -159,7 +166,7 @@ async def test_dragging_moves_what_is_seen(tmp_path: Path) -> None:
         assert await page.read_pool_state("from") == pytest.approx(start + 2 * per_row)
 
 
-async def test_the_filter_finds_tenants_pools_and_addresses(tmp_path: Path) -> None:
+async def test_the_search_finds_tenants_pools_and_addresses(tmp_path: Path) -> None:
     async with open_page(tmp_path) as page:
 
         async def search_and_count(content: str) -> tuple[str, list[str]]:
@@ -199,7 +206,7 @@ async def test_a_phone_shows_the_page_without_scrolling_sideways_and_pinches(
 
 
 async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> None:
-    """Free space is most of a pool: it must not glare."""
+    """Free space, most of a pool, is dark then."""
     async with open_page(tmp_path, dark=True) as page:
         pen = "document.querySelector('canvas.map').getContext('2d')"
         pixel = f"[...{pen}.getImageData(600, 200, 1, 1).data]"
@@ -210,7 +217,7 @@ async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> No
         assert sum((await page.value(pixel))[:3]) > 500
 
 
-async def test_names_with_markup_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+async def test_markup_in_descriptions_is_shown_as_text(tmp_path: Path) -> None:
     evil = pool("evil", "10.0.0.0/24")
     evil["spec"]["reserved"] = [{"cidr": "10.0.0.0/31", "description": MARKUP}]
     async with open_page(tmp_path, objects=(evil,)) as page:
@@ -222,7 +229,7 @@ async def test_names_with_markup_are_shown_and_not_obeyed(tmp_path: Path) -> Non
         assert await page.value("document.querySelectorAll('img').length") == 0
 
 
-async def test_of_thousands_of_ranges_only_those_in_view_are_in_the_list(tmp_path: Path) -> None:
+async def test_a_list_of_thousands_of_ranges_contains_only_rows_in_view(tmp_path: Path) -> None:
     many = [
         make_holder(f"a{n}", *(f"10.0.{n * 4 // 256}.{n * 4 % 256}",) * 2, of="big")
         for n in range(2000)
@@ -241,7 +248,7 @@ async def test_of_thousands_of_ranges_only_those_in_view_are_in_the_list(tmp_pat
         assert await page.value(f"{rows}.length") < 100
 
 
-async def test_addresses_of_both_families_are_written_as_python_writes_them(
+async def test_the_page_formats_addresses_of_both_families_like_python(
     tmp_path: Path,
 ) -> None:
     numbers = [0, 1, 0x2001_0DB8 << 96, (0x2001_0DB8 << 96) + 1, (1 << 112) + (2 << 64) + 3]
@@ -261,7 +268,7 @@ IPV6_OBJECTS = (
 )
 
 
-async def test_a_block_of_ipv6_is_read_to_the_single_address(tmp_path: Path) -> None:
+async def test_a_large_ipv6_pool_can_be_zoomed_to_single_addresses(tmp_path: Path) -> None:
     size, middle = 2**96, 2**95
     async with open_page(tmp_path, objects=IPV6_OBJECTS) as page:
         await page.value("document.querySelector('canvas.map').focus()")
@@ -273,7 +280,7 @@ async def test_a_block_of_ipv6_is_read_to_the_single_address(tmp_path: Path) -> 
         )
         assert "far for team/far" in await page.read_map_line()
         await page.press(*"+" * 90)
-        assert await page.read_pool_state("span", "six") == 32 * 4, "as near as it goes"
+        assert await page.read_pool_state("span", "six") == 32 * 4, "the smallest span"
         await page.press("ArrowRight", "ArrowRight", "ArrowRight")
         assert await page.read_pool_state("cursor", "six") == middle + 3
         await page.press(*["ArrowRight"] * 5)

@@ -24,6 +24,7 @@ OBJECTS = (
 
 
 async def list_column(page: MapTab, table: str, at: int) -> list[str]:
+    """Return the texts in the column with index `at` of a table."""
     await page.wait_until_drawn()
     cells = (
         f"[...document.querySelectorAll('#{table} tbody tr:not(.spacer)')]"
@@ -34,13 +35,14 @@ async def list_column(page: MapTab, table: str, at: int) -> list[str]:
 
 
 async def select_option(page: MapTab, name: str, value: str) -> None:
+    """Choose a value in the select box with the id `name`."""
     await page.value(
         f"(() => {{ const box = document.getElementById('{name}');"
         f" box.value = {json.dumps(value)}; box.dispatchEvent(new Event('change')); }})()"
     )
 
 
-async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> None:
+async def test_pools_are_sorted_by_use_or_by_the_column_that_is_clicked(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         west, east, six = (f"butler-system/{name}" for name in ("west", "east", "six"))
         assert await list_column(page, "pools-table", 0) == [west, east, six]
@@ -54,7 +56,7 @@ async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> 
         assert await page.value(f"{sort}.getAttribute('aria-sort')") == "ascending"
 
 
-async def test_a_tenant_or_a_family_is_picked_and_the_rest_is_left_out(tmp_path: Path) -> None:
+async def test_the_filters_of_tenant_and_family_hide_other_pools(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         await select_option(page, "tenant", "team/blue")
         assert await page.list_shown_pools() == ["butler-system/west"]
@@ -66,7 +68,7 @@ async def test_a_tenant_or_a_family_is_picked_and_the_rest_is_left_out(tmp_path:
         assert await page.list_shown_pools() == ["butler-system/east", "butler-system/west"]
 
 
-async def test_tenants_are_listed_with_those_that_have_no_object(tmp_path: Path) -> None:
+async def test_tenants_without_a_tenant_cluster_are_listed_too(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         assert await list_column(page, "tenants-table", 0) == [
             "others/one",
@@ -78,7 +80,7 @@ async def test_tenants_are_listed_with_those_that_have_no_object(tmp_path: Path)
         assert ready[1] == "Unknown: no such TenantCluster"
 
 
-async def test_counts_that_a_browser_has_not_exactly_are_added_up_and_sorted(
+async def test_counts_above_the_exact_numbers_of_a_browser_are_added_up_and_sorted(
     tmp_path: Path,
 ) -> None:
     huge = (
@@ -96,7 +98,7 @@ async def test_counts_that_a_browser_has_not_exactly_are_added_up_and_sorted(
         assert await page.value(sums) == f"{2**63 + 2**64 + 1} {2**64 + 1}"
 
 
-async def test_a_range_leads_to_its_entry_its_tenant_and_the_commands_about_it(
+async def test_a_range_has_links_to_its_entry_and_tenant_and_kubectl_commands(
     tmp_path: Path,
 ) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
@@ -115,7 +117,9 @@ async def test_a_range_leads_to_its_entry_its_tenant_and_the_commands_about_it(
         assert "2 of" not in await page.value("document.getElementById('count').textContent")
 
 
-async def test_a_range_of_another_platform_names_no_tenant_cluster(tmp_path: Path) -> None:
+async def test_the_commands_for_a_range_of_another_platform_name_no_tenant_cluster(
+    tmp_path: Path,
+) -> None:
     objects = (
         platforms.ipam_pool("metallb", east=platforms.RANGE),
         platforms.cluster("blue", "east"),
@@ -137,7 +141,7 @@ async def test_an_address_of_a_family_that_a_pool_lacks_is_listed(tmp_path: Path
         assert "fd00::5  (1)  ·  stray" in await page.value(described)
 
 
-async def test_a_map_zooms_to_what_is_used(tmp_path: Path) -> None:
+async def test_a_map_zooms_to_its_used_addresses(tmp_path: Path) -> None:
     big = (pool("big", "10.16.0.0/12"), make_holder("a", "10.20.0.0", "10.20.0.63", of="big"))
     async with open_page(tmp_path, objects=big) as page:
         first = 4 << 16
@@ -156,7 +160,9 @@ async def test_a_map_zooms_to_what_is_used(tmp_path: Path) -> None:
         assert await page.read_pool_state("from", "big") == first
 
 
-async def test_ranges_of_tenants_differ_and_carry_names(tmp_path: Path) -> None:
+async def test_ranges_of_tenants_have_different_looks_and_the_tenants_names(
+    tmp_path: Path,
+) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         written = (
             "(() => { const seen = [], real = CanvasRenderingContext2D.prototype.fillText;"
@@ -172,7 +178,7 @@ async def test_ranges_of_tenants_differ_and_carry_names(tmp_path: Path) -> None:
 
 
 async def test_a_narrow_window_has_names_below_a_map_and_bars_in_sight(tmp_path: Path) -> None:
-    """There is no room beside the ranges, and the bars are what the overview is for."""
+    """There is no room for names beside the ranges; the bars are the point of the overview."""
     async with open_page(tmp_path, width=400, objects=OBJECTS) as page:
         below = "[...document.querySelectorAll('.key')].map((one) => one.textContent)"
         for at in range(3):
@@ -188,7 +194,7 @@ async def test_a_narrow_window_has_names_below_a_map_and_bars_in_sight(tmp_path:
         assert max(await page.value(ends)) <= 400
 
 
-async def test_at_rest_the_line_under_a_map_says_how_the_pool_is_divided(tmp_path: Path) -> None:
+async def test_without_a_cursor_the_line_under_a_map_sums_up_the_pool(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         assert await page.read_map_line() == "allocated 8  ·  free 248"
 

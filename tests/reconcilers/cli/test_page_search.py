@@ -43,7 +43,7 @@ async def list_rows(page: MapTab, table: str) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) -> None:
+async def test_the_search_finds_addresses_cidrs_and_ranges(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         for query, pools, tenants in (
             ("10.0.0.3", [EAST], ["team/red"]),
@@ -70,7 +70,7 @@ async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-async def test_the_search_finds_names_reasons_and_what_waits(tmp_path: Path) -> None:
+async def test_the_search_finds_names_reasons_and_waiting_requests(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         for query, pools, requests in (
             ("waiting", [WEST], ["butler-system/waits"]),
@@ -88,7 +88,7 @@ async def test_the_search_finds_names_reasons_and_what_waits(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-async def test_filters_are_in_the_url_and_come_back_with_it(tmp_path: Path) -> None:
+async def test_filters_are_stored_in_the_url_and_restored_from_it(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         await page.search("10.0.0.0/28")
         await page.value(
@@ -125,7 +125,7 @@ async def test_a_slash_goes_to_the_search_and_enter_to_the_first_match(tmp_path:
 
 
 @pytest.mark.slow
-async def test_keys_in_a_row_are_one_evaluation_after_a_pause(tmp_path: Path) -> None:
+async def test_the_filters_are_evaluated_once_after_several_keys(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         await page.value(
             "(() => { window.before = filtersVersion;"
@@ -138,7 +138,7 @@ async def test_keys_in_a_row_are_one_evaluation_after_a_pause(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
+async def test_matching_ranges_are_exported_as_csv_and_json(tmp_path: Path) -> None:
     evil = pool("evil", "10.9.0.0/29")
     evil["spec"]["reserved"] = [{"cidr": "10.9.0.0/31", "description": '=cmd|"calc", 1'}]
     async with open_page(tmp_path, objects=(*OBJECTS, evil)) as page:
@@ -161,12 +161,12 @@ async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
         await page.value("document.getElementById('as-csv').click()")
         saved = await page.value("window.saved.text()")
         [exported_row] = csv.DictReader(io.StringIO(saved))
-        assert exported_row["note"] == '\'=cmd|"calc", 1', "no spreadsheet runs it"
+        assert exported_row["note"] == '\'=cmd|"calc", 1', "no spreadsheet evaluates it"
         assert (exported_row["start"], exported_row["end"]) == ("10.9.0.0", "10.9.0.1")
 
 
 @pytest.mark.slow
-async def test_a_request_to_a_pool_of_two_families_waits_once(tmp_path: Path) -> None:
+async def test_a_request_to_a_pool_of_two_families_is_listed_once(tmp_path: Path) -> None:
     dual = pool("dual", "10.9.0.0/29")
     dual["spec"]["secondary"] = {"cidr": "fd00:9::/64"}
     asks = allocation("huge", 4000, of="dual", tenant="team/red", status={"conditions": [FULL]})
@@ -177,7 +177,9 @@ async def test_a_request_to_a_pool_of_two_families_waits_once(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-async def test_a_request_is_found_by_the_newest_state_of_its_pool(tmp_path: Path) -> None:
+async def test_the_search_text_of_a_request_uses_the_newest_state_of_its_pool(
+    tmp_path: Path,
+) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
         query = (
             "(() => { const pool = [...store.pools.values()].find((pool) => pool.waiting);"

@@ -1,4 +1,4 @@
-"""What people write into objects moves no terminal and breaks no table, picture or document."""
+"""Text in objects with control characters: tables, pictures and pages contain them escaped."""
 
 import json
 import unicodedata
@@ -67,7 +67,7 @@ OBJECTS: tuple[dict[str, Any], ...] = (
 
 
 def list_control_characters(printed: str) -> list[str]:
-    """Return the characters of a text that a terminal acts on, line ends aside."""
+    """Return the control characters of a text except line ends."""
     return [
         character
         for character in printed
@@ -116,13 +116,13 @@ def test_plan_prints_no_control_characters(tmp_path: Path, output: str) -> None:
     assert list_control_characters(outcome.out + outcome.err) == []
 
 
-def test_a_description_is_in_the_row_of_its_range(tmp_path: Path) -> None:
+def test_the_map_shows_an_escaped_description_in_the_row_of_its_range(tmp_path: Path) -> None:
     printed = run_on_files(tmp_path, "map", objects=OBJECTS[:1]).out
     row = next(line for line in printed.splitlines() if ESCAPED_TEXT in line)
     assert row.split()[:3] == ["10.94.0.0", "10.94.0.3", "4"]
 
 
-def test_documents_keep_the_text_as_it_is_written(tmp_path: Path) -> None:
+def test_json_and_yaml_contain_the_original_text(tmp_path: Path) -> None:
     printed = run_on_files(tmp_path, "map", "-o", "json", objects=OBJECTS[:1]).out
     as_yaml = run_on_files(tmp_path, "map", "-o", "yaml", objects=OBJECTS[:1]).out
     for document in (json.loads(printed), yaml.safe_load(as_yaml)):
@@ -130,12 +130,12 @@ def test_documents_keep_the_text_as_it_is_written(tmp_path: Path) -> None:
         assert RAW_TEXT in notes
 
 
-def test_a_picture_is_well_formed_whatever_objects_say(tmp_path: Path) -> None:
+def test_an_svg_with_escaped_text_is_well_formed(tmp_path: Path) -> None:
     drawn = run_on_files(tmp_path, "map", "--svg", "-", objects=OBJECTS[:1]).out
     assert ESCAPED_TEXT in "".join(ElementTree.fromstring(drawn).itertext())
 
 
-def test_the_page_shows_escapes(tmp_path: Path) -> None:
+def test_the_page_contains_the_escaped_text(tmp_path: Path) -> None:
     page = run_on_files(tmp_path, "map", "--html", "-", objects=OBJECTS[:1]).out
     assert list_control_characters(page) == []
     assert json.dumps(ESCAPED_TEXT)[1:-1] in page

@@ -1,4 +1,4 @@
-"""Which ranges a plan hands out, and what it says of those that get none."""
+"""The ranges that a plan hands out, and the status of requests that get none."""
 
 from typing import Any
 
@@ -21,11 +21,12 @@ EARLIER = "2026-01-01T00:00:00Z"
 
 
 def read_cidr(outcome: object, name: str) -> str:
+    """Return the CIDR of an allocation in the output of a plan; its phase if it has none."""
     body = outcome.items[f"IPAllocation/{name}"]  # type: ignore[attr-defined]
     return str(body["status"].get("cidr", body["status"]["phase"]))
 
 
-def test_a_request_gets_the_lowest_of_the_best_fitting_addresses() -> None:
+def test_a_request_gets_the_lowest_addresses_of_the_best_fitting_block() -> None:
     outcome = plan(pool(), allocation("a", 8), allocation("b", 5))
     assert outcome.code == 0
     assert read_cidr(outcome, "a") == "10.40.0.0/29"
@@ -56,7 +57,7 @@ def test_the_status_is_what_the_controller_would_write() -> None:
     }
 
 
-def test_the_pool_tells_its_capacity_after_it() -> None:
+def test_the_status_of_the_pool_shows_its_capacity_after_the_plan() -> None:
     network_pool = pool(
         reserved=["10.40.0.0/28"], tenant={"start": "10.40.0.16", "end": "10.40.0.239"}
     )
@@ -108,14 +109,14 @@ def test_a_request_without_a_count_gets_the_default_of_its_pool_and_type() -> No
     assert counts == {"own-nodes": 3, "own-lb": 8, "plain-nodes": 5, "plain-lb": 8}
 
 
-def test_requests_of_no_known_age_are_served_in_the_order_of_the_input() -> None:
+def test_requests_without_a_creation_time_are_served_in_the_order_of_the_input() -> None:
     outcome = plan(pool(), allocation("z", 4), allocation("a", 4), allocation("m", 4))
     assert [read_cidr(outcome, name) for name in "zam"] == [
         *("10.40.0.0/30", "10.40.0.4/30", "10.40.0.8/30"),
     ]
 
 
-def test_older_requests_are_served_first_and_those_of_no_known_age_last() -> None:
+def test_older_requests_are_served_first_and_requests_without_a_creation_time_last() -> None:
     outcome = plan(
         allocation("unknown", 4),
         allocation("later", 4, creationTimestamp=LATER),
@@ -127,7 +128,7 @@ def test_older_requests_are_served_first_and_those_of_no_known_age_last() -> Non
     ]
 
 
-def test_of_two_requests_of_one_second_the_name_decides() -> None:
+def test_two_requests_of_the_same_second_are_served_in_the_order_of_their_names() -> None:
     outcome = plan(
         pool(),
         allocation("b", 4, creationTimestamp=LATER),
@@ -136,7 +137,7 @@ def test_of_two_requests_of_one_second_the_name_decides() -> None:
     assert (read_cidr(outcome, "a"), read_cidr(outcome, "b")) == ("10.40.0.0/30", "10.40.0.4/30")
 
 
-def test_a_request_made_anew_keeps_the_age_of_the_first() -> None:
+def test_a_recreated_request_keeps_the_age_in_its_annotation() -> None:
     again = {"butler.butlerlabs.dev/requested-at": EARLIER}
     outcome = plan(
         pool(),
@@ -146,7 +147,7 @@ def test_a_request_made_anew_keeps_the_age_of_the_first() -> None:
     assert read_cidr(outcome, "again") == "10.40.0.0/30"
 
 
-def test_a_time_in_another_zone_is_the_same_time() -> None:
+def test_creation_times_in_different_time_zones_are_compared_correctly() -> None:
     outcome = plan(
         pool(),
         allocation("b", 4, creationTimestamp="2026-01-01T12:30:00+02:00"),
@@ -162,7 +163,7 @@ def test_a_pinned_range_is_allocated_exactly() -> None:
     assert read_cidr(outcome, "a") == "10.40.0.100-10.40.0.107"
 
 
-def test_allocations_that_hold_a_range_keep_their_status_word_for_word() -> None:
+def test_allocations_that_hold_a_range_keep_their_status_unchanged() -> None:
     status = make_held_status("10.40.0.0", "10.40.0.7") | {"allocatedAt": "2025-05-05T05:05:05Z"}
     outcome = plan(pool(), allocation("new", 8), allocation("old", 8, status=status))
     assert outcome.items["IPAllocation/old"]["status"] == status
@@ -170,7 +171,9 @@ def test_allocations_that_hold_a_range_keep_their_status_word_for_word() -> None
 
 
 @pytest.mark.parametrize("phase", ["Allocated", "Released", "Failed", "Pending", None])
-def test_what_an_allocation_holds_in_whatever_phase_no_other_gets(phase: str | None) -> None:
+def test_the_range_of_an_allocation_is_not_given_to_another_in_any_phase(
+    phase: str | None,
+) -> None:
     status = {
         k: v
         for k, v in make_held_status("10.40.0.0", "10.40.0.7", str(phase)).items()
@@ -181,24 +184,24 @@ def test_what_an_allocation_holds_in_whatever_phase_no_other_gets(phase: str | N
     assert outcome.items["IPAllocation/old"]["status"]["endAddress"] == "10.40.0.7"
 
 
-def test_an_allocation_that_is_being_deleted_gets_nothing_and_keeps_what_it_holds() -> None:
-    gone: dict[str, Any] = {
+def test_an_allocation_that_is_being_deleted_keeps_its_range_and_gets_no_new_one() -> None:
+    deleted: dict[str, Any] = {
         "deletionTimestamp": LATER,
         "finalizers": ["butler.butlerlabs.dev/ipallocation"],
     }
     outcome = plan(
         pool(),
-        allocation("leaving", 8, status=make_held_status("10.40.0.0", "10.40.0.7"), **gone),
-        allocation("unserved", 8, **gone),
+        allocation("held", 8, status=make_held_status("10.40.0.0", "10.40.0.7"), **deleted),
+        allocation("unserved", 8, **deleted),
         allocation("new", 8),
     )
     assert read_cidr(outcome, "new") == "10.40.0.8/29"
-    assert outcome.items["IPAllocation/leaving"]["status"]["startAddress"] == "10.40.0.0"
-    assert find_condition(outcome.items["IPAllocation/leaving"])["reason"] == "WaitingForTenant"
+    assert outcome.items["IPAllocation/held"]["status"]["startAddress"] == "10.40.0.0"
+    assert find_condition(outcome.items["IPAllocation/held"])["reason"] == "WaitingForTenant"
     assert outcome.items["IPAllocation/unserved"]["status"]["phase"] == "Released"
 
 
-def test_a_full_pool_is_an_outcome_and_no_error() -> None:
+def test_a_request_that_finds_the_pool_full_is_failed_and_is_no_error_of_the_command() -> None:
     outcome = plan(
         pool(cidr="10.0.0.0/29"),
         allocation("a", 6),
@@ -219,7 +222,7 @@ def test_a_request_that_failed_is_tried_again() -> None:
     assert read_cidr(outcome, "a") == "10.40.0.0/29"
 
 
-def test_a_pin_that_another_holds_already_is_an_outcome() -> None:
+def test_a_pinned_range_that_another_holds_is_failed_and_is_no_error_of_the_command() -> None:
     outcome = plan(
         pool(),
         allocation("first", pin=("10.40.0.4", "10.40.0.7")),
@@ -231,7 +234,7 @@ def test_a_pin_that_another_holds_already_is_an_outcome() -> None:
     assert "conflicts at IP 10.40.0.7" in condition["message"]
 
 
-def test_promises_of_a_dumped_pool_are_kept() -> None:
+def test_a_promise_in_the_status_of_a_pool_is_kept() -> None:
     uid = "0b1c"
     promise = {
         "name": "a",
@@ -254,7 +257,7 @@ def test_promises_of_a_dumped_pool_are_kept() -> None:
     assert make.revision_of(status) == "60"
 
 
-def test_a_promise_to_an_allocation_that_is_not_in_the_input_is_over() -> None:
+def test_a_promise_to_an_allocation_that_is_not_in_the_input_is_dropped() -> None:
     promise = {
         "name": "gone",
         "uid": "h",
@@ -274,7 +277,7 @@ def test_more_requests_than_one_pass_serves_are_all_served() -> None:
     assert outcome.items["NetworkPool/lab"]["status"]["allocationCount"] == 300
 
 
-def test_several_ranges_with_gaps_are_drawn_from() -> None:
+def test_a_pool_with_several_ranges_allocates_from_each_of_them() -> None:
     tenant = {
         "ranges": [
             {"start": "10.40.0.10", "end": "10.40.0.13"},
@@ -298,6 +301,7 @@ def test_pools_of_the_same_name_in_two_namespaces_do_not_mix() -> None:
     assert (read_cidr(outcome, "a"), read_cidr(outcome, "b")) == ("10.40.0.0/30", "10.9.0.0/30")
 
 
+# The size of a request: addresses, the bits of a block, or the offset of four pinned addresses.
 REQUEST = st.one_of(
     st.integers(1, 20).map(lambda count: ("count", count)),
     st.integers(0, 5).map(lambda bits: ("block", bits)),
@@ -310,23 +314,24 @@ REQUEST = st.one_of(
 def test_no_plan_gives_an_address_twice_or_miscounts(
     requests: list[tuple[str, int]], family: int
 ) -> None:
-    names = []
+    allocations = []
     for n, (kind, number) in enumerate(requests):
-        names.append(allocation(f"a{n}", number if kind == "count" else None))
+        request = allocation(f"a{n}", number if kind == "count" else None)
         if kind == "block":
-            names[-1]["spec"]["prefixLength"] = make.prefix_length(number, family)
+            request["spec"]["prefixLength"] = make.prefix_length(number, family)
         elif kind == "pin":
             first, last = make.address(number, family), make.address(number + 3, family)
-            names[-1]["spec"]["pinnedRange"] = {"startAddress": first, "endAddress": last}
+            request["spec"]["pinnedRange"] = {"startAddress": first, "endAddress": last}
+        allocations.append(request)
     reserved = f"{make.address(32, family)}/{make.prefix_length(2, family)}"
-    outcome = plan(pool(cidr=make.cidr(6, family), reserved=[reserved]), *names)
+    outcome = plan(pool(cidr=make.cidr(6, family), reserved=[reserved]), *allocations)
     held_ranges = [
         AddressRange.parse(body["status"]["startAddress"], body["status"]["endAddress"])
         for body in outcome.items.values()
         if body["status"].get("startAddress")
     ]
-    for at, held_range in enumerate(held_ranges):
-        assert not any(held_range.overlaps(other) for other in held_ranges[at + 1 :])
+    for number, held_range in enumerate(held_ranges):
+        assert not any(held_range.overlaps(other) for other in held_ranges[number + 1 :])
     status = outcome.items["NetworkPool/lab"]["status"]
     assert status["allocatedIPs"] == sum(held_range.size for held_range in held_ranges)
     assert status["availableIPs"] == 60 - status["allocatedIPs"]
@@ -335,7 +340,7 @@ def test_no_plan_gives_an_address_twice_or_miscounts(
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6))
 @settings(max_examples=15, deadline=None)
-def test_a_plan_of_a_plan_changes_nothing(counts: list[int]) -> None:
+def test_a_plan_of_the_output_of_a_plan_changes_nothing(counts: list[int]) -> None:
     first = plan(
         pool(cidr="10.40.0.0/27"), *(allocation(f"a{n}", c) for n, c in enumerate(counts))
     )

@@ -1,4 +1,4 @@
-"""A plan shows what the controllers themselves write, and nothing that it cannot know."""
+"""A plan shows what the controllers would write, and keeps status fields that it cannot know."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,7 +37,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"
 
 
-def test_what_a_pool_has_promised_to_a_paused_claim_no_other_claim_gets(tmp_path: Path) -> None:
+def test_a_paused_claim_gets_an_address_only_if_it_is_already_promised(tmp_path: Path) -> None:
     labels = {"cluster.x-k8s.io/cluster-name": "c"}
     paused = store(claim("paused", "p", metadata={"labels": labels}))
     addresses = ip_pool("p", "10.0.0.10-10.0.0.11")
@@ -52,7 +52,7 @@ def test_what_a_pool_has_promised_to_a_paused_claim_no_other_claim_gets(tmp_path
     assert "PoolNotReady: Cluster b/c is paused" in " ".join(out.split())
 
 
-def test_a_paused_pool_serves_no_claim_and_its_allocations(tmp_path: Path) -> None:
+def test_a_paused_pool_serves_allocations_but_no_claims(tmp_path: Path) -> None:
     site = pool("site", "10.9.0.0/28", namespace="b", **PAUSED)
     objects = (site, claim("c", "site", "NetworkPool"), allocation("a", 2, "site", namespace="b"))
     assert plan(*objects).items["IPAllocation/a"]["status"]["cidr"] == "10.9.0.0/31"
@@ -60,7 +60,7 @@ def test_a_paused_pool_serves_no_claim_and_its_allocations(tmp_path: Path) -> No
     assert "PoolNotReady: its pool is paused by its annotation" in " ".join(out.split())
 
 
-def test_a_new_cluster_waits_for_its_kubeconfig_in_the_words_of_its_controller() -> None:
+def test_a_new_cluster_waits_for_its_kubeconfig() -> None:
     status = plan(pool(), provider("prov", "lab"), cluster()).items["TenantCluster/app"]["status"]
     balancer = find_condition({"status": status}, "LoadBalancerReady")
     assert (status["phase"], balancer["status"], balancer["reason"]) == (
@@ -68,7 +68,7 @@ def test_a_new_cluster_waits_for_its_kubeconfig_in_the_words_of_its_controller()
     )
 
 
-def test_what_only_its_tenant_can_tell_of_a_running_cluster_stays_as_it_is() -> None:
+def test_conditions_of_a_running_cluster_that_depend_on_its_tenant_are_kept() -> None:
     conditions = [
         {
             "type": kind,
@@ -91,7 +91,7 @@ def test_what_only_its_tenant_can_tell_of_a_running_cluster_stays_as_it_is() -> 
     assert find_condition({"status": status}, "NetworkReady")["status"] == "True"
 
 
-def test_what_follows_from_credentials_stays_as_it_is() -> None:
+def test_status_fields_of_a_provider_that_depend_on_its_credentials_are_kept() -> None:
     provider_config = provider("prov", "lab")
     provider_config["spec"] |= {"provider": "harvester", "credentialsRef": {"name": "gone"}}
     invalid = {
@@ -108,7 +108,7 @@ def test_what_follows_from_credentials_stays_as_it_is() -> None:
     assert find_condition({"status": status}, "PoolAvailable")["status"] == "True"
 
 
-def test_a_pool_allocates_once_another_controller_has_been_silent() -> None:
+def test_a_pool_allocates_after_the_wait_for_another_controllers_last_write() -> None:
     now = datetime.now(UTC)
     written = {
         "manager": "butler-controller",
@@ -145,7 +145,7 @@ def test_a_new_request_costs_one_write(tmp_path: Path) -> None:
     assert written == 300
 
 
-def test_a_plan_whose_objects_still_change_is_called_incomplete(
+def test_a_plan_that_runs_out_of_time_warns_that_it_is_incomplete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(controllerrun, "MOST_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""What is wrong among manifests that are each sound by themselves: said, with its place."""
+"""Errors and warnings of `plan` about pools, requests and their relations, with their place."""
 
 import pytest
 
@@ -17,6 +17,7 @@ from tests.reconcilers.cli.commandline import (
 
 
 def get_only_error(outcome: Outcome) -> str:
+    """Return the one error of a plan that exits with 1."""
     assert outcome.code == 1
     [error] = outcome.errors
     return error
@@ -29,7 +30,9 @@ def get_only_error(outcome: Outcome) -> str:
         ("300.1.1.0/24", "is not ADDRESS/PREFIX"),
     ],
 )
-def test_a_cidr_that_is_none_is_an_error_and_its_requests_wait(cidr: str, problem: str) -> None:
+def test_an_invalid_cidr_is_an_error_and_requests_to_the_pool_wait(
+    cidr: str, problem: str
+) -> None:
     outcome = plan(pool(cidr=cidr), allocation("a", 4))
     error = get_only_error(outcome)
     assert "NetworkPool butler-system/lab: spec.cidr: invalid pool CIDR" in error
@@ -41,7 +44,7 @@ def test_a_cidr_that_is_none_is_an_error_and_its_requests_wait(cidr: str, proble
     assert find_condition(waiting)["reason"] == "PoolNotReady"
 
 
-def test_a_fault_of_a_pool_names_the_line_of_the_field() -> None:
+def test_an_error_about_a_pool_names_the_line_of_the_field() -> None:
     manifests = """\
 apiVersion: butler.butlerlabs.dev/v1alpha1
 kind: NetworkPool
@@ -92,7 +95,7 @@ def test_a_pool_that_is_too_large_is_refused_unless_the_flag_allows_it() -> None
     assert allowed.items["NetworkPool/lab"]["status"]["availableIPs"] == 2**24 - 4
 
 
-def test_a_pool_that_is_reserved_altogether_is_a_warning() -> None:
+def test_a_pool_whose_addresses_are_all_reserved_is_a_warning() -> None:
     outcome = plan(pool(reserved=["10.40.0.0/24"]))
     assert outcome.code == 0
     assert "nothing can be handed out" in outcome.warnings[0]
@@ -116,7 +119,7 @@ def test_reserved_ranges_that_overlap_are_a_warning() -> None:
     assert "spec.reserved[1]: 10.40.0.8/29 overlaps reserved[0] (10.40.0.0/28)" in warning
 
 
-def test_a_request_to_a_pool_that_is_not_there_waits_and_is_an_error() -> None:
+def test_a_request_to_a_missing_pool_waits_and_is_an_error() -> None:
     outcome = plan(allocation("a", 4, of="nowhere"))
     assert get_only_error(outcome).endswith(
         "IPAllocation butler-system/a: spec.poolRef.name: names NetworkPool butler-system/nowhere,"
@@ -129,7 +132,7 @@ def test_a_request_to_a_pool_that_is_not_there_waits_and_is_an_error() -> None:
     )
 
 
-def test_a_request_to_a_pool_that_was_refused_says_so() -> None:
+def test_the_error_about_a_request_to_an_invalid_pool_refers_to_the_error_above() -> None:
     outcome = plan(pool(cidr="banana"), allocation("a", 4))
     assert len(outcome.errors) == 2
     assert "which is in the input but wrong, see above" in outcome.errors[1]
@@ -144,7 +147,7 @@ def test_a_request_to_a_pool_that_was_refused_says_so() -> None:
         (("10.40.0.0", "10.40.0.3"), "PinnedRangeConflict", "holds reserved addresses"),
     ],
 )
-def test_a_pin_that_its_pool_can_never_serve_is_an_error(
+def test_a_pinned_range_that_its_pool_can_never_serve_is_an_error(
     pin: tuple[str, str], reason: str, problem: str
 ) -> None:
     outcome = plan(pool(reserved=["10.40.0.0/28"]), allocation("a", pin=pin), allocation("b", 4))
@@ -164,7 +167,7 @@ def test_a_request_larger_than_the_empty_pool_is_a_warning() -> None:
     assert find_condition(outcome.items["IPAllocation/a"])["reason"] == "PoolExhausted"
 
 
-def test_ranges_that_overlap_already_are_an_error_and_both_are_kept() -> None:
+def test_held_ranges_that_overlap_are_an_error_and_both_are_kept() -> None:
     outcome = plan(
         pool(),
         allocation("a", status=make_held_status("10.40.0.0", "10.40.0.15")),
@@ -197,13 +200,13 @@ def test_a_range_outside_its_pool_is_an_error_and_kept() -> None:
     assert outcome.items["IPAllocation/a"]["status"] == outside
 
 
-def test_a_range_that_is_none_is_an_error_and_a_new_one_is_chosen() -> None:
+def test_an_invalid_held_range_is_an_error_and_a_new_one_is_chosen() -> None:
     outcome = plan(pool(), allocation("a", 4, status=make_held_status("here", "there")))
     assert "'here-there' is not a range of addresses; it is ignored" in get_only_error(outcome)
     assert outcome.items["IPAllocation/a"]["status"]["cidr"] == "10.40.0.0/30"
 
 
-def test_pools_that_divide_a_cidr_among_them_share_nothing() -> None:
+def test_pools_that_hand_out_different_parts_of_one_cidr_are_no_warning() -> None:
     low = pool("a", tenant={"start": "10.40.0.0", "end": "10.40.0.127"})
     assert plan(low, pool("b", reserved=["10.40.0.0/25"])).warnings == []
 
@@ -218,11 +221,11 @@ def test_pools_that_share_addresses_are_a_warning() -> None:
 
 
 def test_a_pool_that_is_being_deleted_serves_no_request() -> None:
-    leaving = pool(
+    deleted = pool(
         deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["butler.butlerlabs.dev/networkpool"]
     )
     outcome = plan(
-        leaving,
+        deleted,
         allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7")),
         allocation("new", 4),
     )
@@ -239,7 +242,7 @@ def test_a_provider_that_names_no_pool_is_an_error() -> None:
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
 
 
-def test_what_a_webhook_would_refuse_names_the_line_of_the_field() -> None:
+def test_an_error_that_a_webhook_would_report_names_the_line_of_the_field() -> None:
     manifests = """\
 apiVersion: butler.butlerlabs.dev/v1alpha1
 kind: ProviderConfig
@@ -276,7 +279,7 @@ def test_a_cluster_without_its_provider_is_an_error() -> None:
     )
 
 
-def test_a_cluster_whose_pools_do_not_exist_is_not_told_that_they_are_exhausted() -> None:
+def test_missing_pools_of_a_cluster_are_reported_as_missing_and_not_as_exhausted() -> None:
     outcome = plan(provider("prov", "nowhere"), cluster())
     why = (
         "no configured pool exists: ProviderConfig butler-system/prov names NetworkPool"
@@ -287,7 +290,7 @@ def test_a_cluster_whose_pools_do_not_exist_is_not_told_that_they_are_exhausted(
     assert (condition["reason"], condition["message"]) == ("PoolNotFound", why)
 
 
-def test_a_sentence_is_printed_once_only() -> None:
+def test_an_error_about_an_unknown_kind_is_printed_once() -> None:
     manifests = "apiVersion: v1\nkind: Nonsense\n"
     outcome = run("plan", "-f", "-", stdin=manifests.encode())
     assert len(outcome.errors) == 1

@@ -6,6 +6,7 @@ from tests.yamls import written_yaml
 
 
 def _make_pool(end: str) -> Json:
+    """Return IPPool home/p of Cluster c, with the addresses from 10.0.0.10 to `end`."""
     return {
         "apiVersion": "ipam.metal3.io/v1alpha1",
         "kind": "IPPool",
@@ -19,6 +20,7 @@ def _make_pool(end: str) -> Json:
 
 
 def _make_claim(name: str) -> Json:
+    """Return an IPClaim on IPPool home/p."""
     return {
         "apiVersion": "ipam.metal3.io/v1alpha1",
         "kind": "IPClaim",
@@ -27,13 +29,13 @@ def _make_claim(name: str) -> Json:
     }
 
 
-def test_the_cluster_of_an_ippool_is_taken_to_exist() -> None:
+def test_plan_assumes_that_the_cluster_of_an_ippool_exists() -> None:
     outcome = plan_text(written_yaml([_make_pool("10.0.0.20"), _make_claim("a")]))
     assert "10.0.0.10" in outcome.out
     assert "does not exist" not in outcome.out
 
 
-def test_a_claim_of_a_full_ippool_of_a_cluster_shows_that_it_is_full() -> None:
+def test_a_claim_on_a_full_ippool_is_reported_as_exhausted() -> None:
     cluster: Json = {
         "apiVersion": "cluster.x-k8s.io/v1beta2",
         "kind": "Cluster",
@@ -47,7 +49,7 @@ def test_a_claim_of_a_full_ippool_of_a_cluster_shows_that_it_is_full() -> None:
     assert "does not exist" not in outcome.out
 
 
-def test_the_address_is_that_of_the_ipaddress_whatever_its_name_is() -> None:
+def test_plan_shows_the_address_in_the_spec_of_an_ipaddress_whatever_its_name() -> None:
     pool = _make_pool("10.0.0.20")
     entry = {"start": "1:2:3:4::", "end": "1:2:3:4::9"}
     pool["spec"]["pools"] += [entry, {"start": "1.2.3.4", "end": "1.2.3.4"}]

@@ -1,4 +1,4 @@
-"""`plan --pool-namespaces`: pools and providers count as for the controllers."""
+"""`plan --pool-namespaces`: pools and providers of other namespaces serve no requests."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ WHY = (
 ELSEWHERE = ("--pool-namespaces", "network", "--pool-namespaces", "platform")
 
 
-def test_a_pool_elsewhere_is_refused_and_hands_out_nothing() -> None:
+def test_a_pool_in_a_namespace_that_is_not_allowed_is_an_error_and_hands_out_nothing() -> None:
     holder = allocation("old", 8, status=make_held_status("10.40.0.0", "10.40.0.7"))
     outcome = plan(pool(), holder, allocation("new", 4), options=ELSEWHERE)
     assert outcome.code == 1
@@ -46,7 +46,7 @@ def test_a_pool_elsewhere_is_refused_and_hands_out_nothing() -> None:
     assert waiting["message"] == f"NetworkPool butler-system/lab is not ready: {message}"
 
 
-def test_a_provider_elsewhere_serves_no_cluster() -> None:
+def test_a_provider_in_a_namespace_that_is_not_allowed_serves_no_cluster() -> None:
     outcome = plan(pool(), provider("prov", "lab"), cluster(), options=ELSEWHERE)
     assert [line for line in outcome.errors if "ProviderConfig butler-system/prov" in line]
     items = outcome.items
@@ -59,7 +59,7 @@ def test_a_provider_elsewhere_serves_no_cluster() -> None:
     assert not [name for name in items if name.startswith("IPAllocation/")]
 
 
-def test_a_listed_namespace_is_planned_as_without_the_flag() -> None:
+def test_objects_in_an_allowed_namespace_are_planned_as_without_the_flag() -> None:
     objects = pool(), provider("prov", "lab"), cluster()
     listed = plan(*objects, options=("--pool-namespaces=network,butler-system",))
     without = plan(*objects)
@@ -80,7 +80,9 @@ def test_a_provider_of_another_team_serves_no_cluster() -> None:
     assert not [name for name in items if name.startswith("IPAllocation/")]
 
 
-def test_a_claim_of_a_pool_elsewhere_gets_nothing_and_addresses_are_kept(tmp_path: Path) -> None:
+def test_a_claim_on_a_pool_that_is_not_allowed_gets_no_address_and_others_keep_theirs(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "claims.yaml"
     objects = [
         body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
@@ -99,7 +101,7 @@ def test_a_claim_of_a_pool_elsewhere_gets_nothing_and_addresses_are_kept(tmp_pat
     )
 
 
-def test_commas_without_a_name_are_refused() -> None:
+def test_a_list_of_namespaces_without_a_name_is_rejected() -> None:
     assert plan_text("", "--pool-namespaces", ",").code == 2
 
 

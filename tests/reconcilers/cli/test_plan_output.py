@@ -1,4 +1,4 @@
-"""The three forms of a plan."""
+"""The output formats of a plan: table, YAML and JSON."""
 
 from pathlib import Path
 
@@ -22,10 +22,11 @@ TABLE = Path(__file__).parents[2] / "data" / "plan-table.txt"
 
 
 def dump_yaml(*objects: object) -> str:
+    """Return objects as YAML documents."""
     return yaml.safe_dump_all(objects, sort_keys=False)
 
 
-def test_the_table_reads_from_pools_to_what_it_comes_to() -> None:
+def test_the_table_of_a_plan_equals_the_stored_table() -> None:
     outcome = plan_text(
         dump_yaml(
             pool(cidr="10.40.0.0/27"),
@@ -41,14 +42,14 @@ def test_the_table_reads_from_pools_to_what_it_comes_to() -> None:
     assert outcome.out == TABLE.read_text(encoding="utf-8")
 
 
-def test_the_table_says_why_a_request_failed() -> None:
+def test_the_table_contains_the_reason_of_a_failed_request() -> None:
     outcome = plan_text(dump_yaml(pool(cidr="10.0.0.0/30"), allocation("a", 8), allocation("b")))
     assert "Failed  PoolExhausted: pool exhausted: no contiguous block available" in outcome.out
     assert "it never has 8 addresses in a row, 4 at the most\n" in outcome.out
     assert "2 allocations: 2 failed\n" in outcome.out
 
 
-def test_the_table_says_why_a_pool_is_not_ready() -> None:
+def test_the_table_contains_the_reason_why_a_pool_is_not_ready() -> None:
     outcome = plan_text(dump_yaml(pool(cidr="10.0.0.0/33"), allocation("a", 8)))
     assert "no: validation errors: [invalid pool CIDR" in outcome.out
     assert "1 allocation: 1 waiting\n" in outcome.out
@@ -66,14 +67,14 @@ def test_yaml_and_json_hold_the_same_list() -> None:
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_what_was_read_with_labels_and_lists_is_written_in_either_form(form: str) -> None:
+def test_labels_and_finalizers_of_the_input_are_in_the_output(form: str) -> None:
     request = allocation("a", 4, labels={"team": "a"}, finalizers=["example.com/x"])
     document = yaml.safe_load(plan_text(dump_yaml(pool(), request), "-o", form).out)
     metadata = document["items"][1]["metadata"]
     assert (metadata["labels"], metadata["finalizers"]) == ({"team": "a"}, ["example.com/x"])
 
 
-def test_objects_come_out_in_the_order_they_came_in_and_new_ones_at_the_end() -> None:
+def test_objects_are_printed_in_the_order_of_the_input_and_new_ones_at_the_end() -> None:
     outcome = plan(cluster(), allocation("a", 4), provider("prov", "lab"), pool())
     assert list(outcome.items) == [
         *("TenantCluster/app", "IPAllocation/a", "ProviderConfig/prov", "NetworkPool/lab"),
@@ -81,7 +82,7 @@ def test_objects_come_out_in_the_order_they_came_in_and_new_ones_at_the_end() ->
     ]
 
 
-def test_metadata_and_spec_come_out_as_they_came_in() -> None:
+def test_metadata_and_spec_of_the_input_are_printed_unchanged() -> None:
     labels = {"example.com/why": "because"}
     network_pool = pool(
         labels=labels, uid="u", resourceVersion="7", generation=3, tenant={"defaults": {}}
@@ -99,13 +100,13 @@ def test_a_range_of_more_than_65536_addresses_lists_the_first_of_them() -> None:
     assert len(status["addresses"]) == 65_536
 
 
-def test_a_plan_of_nothing_sound_is_an_empty_list() -> None:
+def test_a_plan_of_a_missing_file_prints_an_empty_list() -> None:
     outcome = run("plan", "-f", "/nowhere/at/all", "-o", "json")
     assert outcome.code == 1
     assert outcome.items == {}
 
 
-def test_nothing_but_the_plan_is_on_standard_output(tmp_path: Path) -> None:
+def test_standard_output_is_valid_yaml_if_there_are_errors() -> None:
     full = [pool(cidr="10.0.0.0/30"), provider("prov", "gone", "lab"), cluster()]
     yaml.safe_load(plan_text(dump_yaml(*full), "-o", "yaml").out)
 
@@ -121,7 +122,7 @@ def test_nothing_but_the_plan_is_on_standard_output(tmp_path: Path) -> None:
         (256, 256, "[####################] 100%"),
     ],
 )
-def test_a_bar_shows_that_anything_is_used_and_rounds_the_percentage_down(
+def test_a_bar_shows_the_smallest_use_and_rounds_the_percentage_down(
     used: int, total: int, expected: str
 ) -> None:
     assert draw_bar(used, total).content == expected
@@ -133,7 +134,7 @@ def test_bars_turn_yellow_and_red_at_the_pools_own_thresholds() -> None:
     ]
 
 
-def test_columns_are_aligned_whatever_their_colours() -> None:
+def test_columns_with_colours_are_aligned() -> None:
     columns: list[TableColumn[tuple[str, int]]] = [
         TableColumn("NAME", lambda row: Cell(row[0], "red")),
         TableColumn("COUNT", lambda row: row[1]),

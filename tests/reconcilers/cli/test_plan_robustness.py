@@ -1,4 +1,4 @@
-"""Whatever is thrown at it, a plan ends with an exit code and sentences, never a traceback."""
+"""For any input, `plan` ends with an exit code and error messages, never with a traceback."""
 
 import copy
 import json
@@ -50,6 +50,7 @@ OBJECTS: list[dict[str, Any]] = [
     provider("prov", "lab", loadBalancer={"defaultPoolSize": 4}, quotaPerTenant={"maxNodeIPs": 9}),
     cluster(networking={"lbPoolSize": 3}),
 ]
+# Values that replace others.
 PLAIN = st.one_of(
     st.none(),
     st.booleans(),
@@ -67,6 +68,7 @@ PLAIN = st.one_of(
 
 
 def list_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value inside a value, which is itself at `path`."""
     yield path
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
@@ -80,7 +82,7 @@ PATHS = [path for path in list_paths(OBJECTS) if path]
 @given(st.lists(st.tuples(st.sampled_from(PATHS), PLAIN), min_size=1, max_size=3))
 @example([((0, "spec", "excludeNetworkAndBroadcast"), [])])
 @example([((0, "spec", "excludeNetworkAndBroadcast"), {})])
-def test_any_value_in_any_place_ends_in_an_exit_code(
+def test_plan_survives_any_value_at_any_path_of_valid_objects(
     changes: list[tuple[tuple[Any, ...], Any]],
 ) -> None:
     objects = copy.deepcopy(OBJECTS)
@@ -89,9 +91,9 @@ def test_any_value_in_any_place_ends_in_an_exit_code(
         try:
             for step in path[:-1]:
                 inner = inner[step]
-            inner[path[-1]] = copy.deepcopy(value)  # or a later change could put it into itself
+            inner[path[-1]] = copy.deepcopy(value)  # a copy, so that it cannot contain itself
         except (KeyError, IndexError, TypeError):
-            continue  # an earlier change took the place away
+            continue  # an earlier change has removed this path
     manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     outcome = run("plan", "-f", "-", "-o", "json", stdin=manifests.encode())
     assert outcome.code == (1 if outcome.errors else 0)
@@ -101,7 +103,7 @@ def test_any_value_in_any_place_ends_in_an_exit_code(
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60))
-def test_any_bytes_end_in_an_exit_code(data: bytes) -> None:
+def test_plan_rejects_random_bytes(data: bytes) -> None:
     outcome = run("plan", "-f", "-", stdin=data)
     assert outcome.code == 1
     assert outcome.errors
@@ -109,11 +111,11 @@ def test_any_bytes_end_in_an_exit_code(data: bytes) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="abk:-[]{}&*!|>'\"#%@,? \n\t0123.", max_size=40))
-def test_any_text_that_looks_like_yaml_ends_in_an_exit_code(content: str) -> None:
+def test_plan_rejects_random_text_that_resembles_yaml(content: str) -> None:
     outcome = run("plan", "-f", "-", stdin=content.encode())
     assert outcome.code == 1
     assert outcome.errors
 
 
-def test_the_unchanged_objects_plan_without_errors() -> None:
+def test_the_unchanged_objects_are_planned_without_errors() -> None:
     assert plan(*OBJECTS).errors == []

@@ -1,4 +1,4 @@
-"""What clusters ask for in a plan: as their controller would, from the pools it would choose."""
+"""The allocations that a plan creates for TenantClusters, and the pools that it chooses."""
 
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.reconcilers.cli.commandline import (
 
 
 def read_ranges(outcome: Outcome) -> dict[str, str]:
+    """Return the CIDR of each allocation by name; its phase if it has no range."""
     return {
         name.removeprefix("IPAllocation/"): body["status"].get("cidr", body["status"]["phase"])
         for name, body in outcome.items.items()
@@ -26,6 +27,7 @@ def read_ranges(outcome: Outcome) -> dict[str, str]:
 
 
 def read_counts(outcome: Outcome) -> dict[str, int]:
+    """Return the requested number of addresses by type of the allocation."""
     return {
         body["spec"]["type"]: body["spec"]["count"]
         for body in outcome.items.values()
@@ -33,7 +35,7 @@ def read_counts(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def test_a_cluster_asks_for_load_balancer_and_node_addresses() -> None:
+def test_a_cluster_gets_load_balancer_and_node_addresses() -> None:
     outcome = plan(pool(), provider("prov", "lab"), cluster())
     assert outcome.code == 0
     assert read_ranges(outcome) == {
@@ -51,7 +53,7 @@ def test_a_cluster_asks_for_load_balancer_and_node_addresses() -> None:
     )
 
 
-def test_what_a_cluster_asks_for_looks_as_its_controller_would_make_it() -> None:
+def test_an_allocation_for_a_cluster_has_all_fields_that_the_controller_writes() -> None:
     created = plan(pool(), provider("prov", "lab"), cluster()).items["IPAllocation/team-app-lb"]
     prefix = "butler.butlerlabs.dev"
     assert created["apiVersion"] == f"{prefix}/v1alpha1"
@@ -88,7 +90,7 @@ def test_what_a_cluster_asks_for_looks_as_its_controller_would_make_it() -> None
         ({"quotaPerTenant": {"maxLoadBalancerIPs": 5}}, {"lbPoolSize": 6}, 5),
     ],
 )
-def test_the_cluster_goes_before_the_provider_and_the_quota_before_both(
+def test_the_size_of_the_cluster_overrides_the_providers_and_the_quota_limits_both(
     network: dict[str, Any], own: dict[str, int], expected: int
 ) -> None:
     outcome = plan(pool(), provider("prov", "lab", **network), cluster(networking=own))
@@ -110,7 +112,7 @@ def test_an_elastic_cluster_without_an_ingress_starts_with_no_load_balancer_addr
     assert find_condition(outcome.items["TenantCluster/app"], "NetworkReady")["status"] == "True"
 
 
-def test_clusters_move_on_to_the_next_pool_when_the_first_is_full() -> None:
+def test_clusters_use_the_next_pool_when_the_first_is_full() -> None:
     clusters = [cluster(f"c{n}") for n in range(3)]
     outcome = plan(
         pool("first", "10.0.0.0/28"),
@@ -129,7 +131,7 @@ def test_clusters_move_on_to_the_next_pool_when_the_first_is_full() -> None:
     }
 
 
-def test_priorities_decide_and_not_the_order_of_the_list() -> None:
+def test_pools_are_tried_by_priority_and_not_in_the_order_of_the_list() -> None:
     config = make_object(
         "ProviderConfig",
         "prov",
@@ -145,7 +147,7 @@ def test_priorities_decide_and_not_the_order_of_the_list() -> None:
     assert read_ranges(outcome)["team-app-lb"] == "10.2.0.0/29"
 
 
-def test_a_pool_with_room_but_not_in_a_row_is_passed_over() -> None:
+def test_a_pool_without_a_large_enough_free_block_is_skipped() -> None:
     holes = [
         allocation(f"a{n}", of="first", status=make_held_status(f"10.0.0.{n}", f"10.0.0.{n}"))
         for n in range(3, 32, 4)
@@ -160,7 +162,7 @@ def test_a_pool_with_room_but_not_in_a_row_is_passed_over() -> None:
     assert read_ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
 
 
-def test_when_every_pool_is_full_the_cluster_says_so_and_nothing_is_asked_for() -> None:
+def test_where_every_pool_is_full_a_cluster_reports_it_and_gets_no_allocation() -> None:
     outcome = plan(pool(cidr="10.0.0.0/30"), provider("prov", "lab"), cluster())
     assert outcome.code == 0
     assert read_ranges(outcome) == {}
@@ -174,25 +176,25 @@ def test_when_every_pool_is_full_the_cluster_says_so_and_nothing_is_asked_for() 
     )
 
 
-def test_requests_of_the_input_come_before_those_of_clusters() -> None:
+def test_requests_of_the_input_are_served_before_requests_of_clusters() -> None:
     outcome = plan(provider("prov", "lab"), cluster(), pool(), allocation("a", 4))
     assert read_ranges(outcome)["a"] == "10.40.0.0/30"
 
 
-def test_a_cluster_takes_a_pinned_range_that_names_it_for_its_own() -> None:
+def test_a_pinned_allocation_that_names_a_cluster_is_its_load_balancer_allocation() -> None:
     pinned = allocation("stable", pin=("10.40.0.64", "10.40.0.71"), tenant="team/app")
     outcome = plan(pool(), provider("prov", "lab"), cluster(), pinned)
     assert set(read_ranges(outcome)) == {"stable", "team-app-nodes"}
     assert outcome.items["TenantCluster/app"]["status"]["lbAllocationRef"] == {"name": "stable"}
 
 
-def test_allocations_of_a_cluster_that_is_there_already_are_not_asked_for_again() -> None:
+def test_existing_allocations_of_a_cluster_are_not_requested_again() -> None:
     first = plan(pool(), provider("prov", "lab"), cluster())
     again = plan(*first.items.values())
     assert read_ranges(again) == read_ranges(first)
 
 
-def test_a_failed_request_of_a_cluster_moves_on_to_a_pool_with_room() -> None:
+def test_a_failed_request_of_a_cluster_moves_to_a_pool_with_room() -> None:
     stamp = {"butler.butlerlabs.dev/tenant-uid": "u1"}
     failed = allocation(
         "team-app-lb",
@@ -212,14 +214,15 @@ def test_a_failed_request_of_a_cluster_moves_on_to_a_pool_with_room() -> None:
     )
     moved = outcome.items["IPAllocation/team-app-lb"]
     assert moved["spec"]["poolRef"] == {"name": "free"}
-    # The pass that deletes it asks for the nodes; the next pass asks for it again.
+    # The pass that deletes it requests the nodes; the next pass requests it again.
     assert read_ranges(outcome)["team-app-nodes"] == "10.1.0.0-10.1.0.4"
     assert moved["status"]["cidr"] == "10.1.0.5-10.1.0.12"
     annotations = moved["metadata"]["annotations"]
     assert annotations["butler.butlerlabs.dev/requested-at"] == "2026-01-01T00:00:00+00:00"
 
 
-def test_a_cluster_from_a_repository_goes_together_with_allocations_from_a_cluster() -> None:
+def test_a_cluster_without_a_uid_owns_stored_allocations_that_name_it() -> None:
+    """The cluster comes from a repository, the allocations from a running cluster."""
     stamp = {"butler.butlerlabs.dev/tenant-uid": "u1"}
     holder = allocation(
         "team-app-lb",
@@ -232,7 +235,7 @@ def test_a_cluster_from_a_repository_goes_together_with_allocations_from_a_clust
     assert set(read_ranges(outcome)) == {"team-app-lb", "team-app-nodes"}
 
 
-def test_a_cluster_that_is_ready_gets_no_node_addresses_unless_asked_to() -> None:
+def test_a_ready_cluster_gets_node_addresses_only_with_the_backfill_flag() -> None:
     running = cluster(status={"phase": "Ready"})
     holder = allocation(
         "team-app-lb", 8, tenant="team/app", status=make_held_status("10.40.0.0", "10.40.0.7")
@@ -244,7 +247,7 @@ def test_a_cluster_that_is_ready_gets_no_node_addresses_unless_asked_to() -> Non
     assert backfilled.items["TenantCluster/app"]["status"]["phase"] == "Ready"
 
 
-def test_in_cloud_mode_nothing_is_asked_for() -> None:
+def test_a_cluster_in_cloud_mode_gets_no_allocations() -> None:
     cloud = make_object(
         "ProviderConfig", "prov", {"provider": "local", "network": {"mode": "cloud"}}
     )
@@ -256,9 +259,9 @@ def test_in_cloud_mode_nothing_is_asked_for() -> None:
     )
 
 
-def test_a_cluster_that_is_being_deleted_asks_for_nothing() -> None:
-    leaving = cluster(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
-    outcome = plan(pool(), provider("prov", "lab"), leaving)
+def test_a_cluster_that_is_being_deleted_gets_no_allocations() -> None:
+    deleted = cluster(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
+    outcome = plan(pool(), provider("prov", "lab"), deleted)
     assert read_ranges(outcome) == {}
 
 
@@ -281,7 +284,9 @@ def test_a_cluster_that_names_no_provider_gets_the_platforms_default() -> None:
     assert read_ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
 
 
-def test_two_clusters_whose_names_run_together_do_not_share_an_allocation() -> None:
+def test_two_clusters_whose_namespace_and_name_join_to_the_same_do_not_share_an_allocation() -> (
+    None
+):
     outcome = plan(
         pool(),
         provider("prov", "lab"),
@@ -293,7 +298,7 @@ def test_two_clusters_whose_names_run_together_do_not_share_an_allocation() -> N
     assert len({body["metadata"]["name"] for body in allocations}) == 4
 
 
-def test_a_provider_reports_what_its_pools_hold_after_it() -> None:
+def test_a_provider_reports_the_capacity_of_its_pools_after_the_plan() -> None:
     outcome = plan(pool(), provider("prov", "lab"), cluster())
     status = outcome.items["ProviderConfig/prov"]["status"]
     assert status["capacity"] == {"availableIPs": 243, "estimatedTenants": 18}

@@ -1,4 +1,4 @@
-"""`plan` hands out nothing that a stored object may hold which cannot be decoded."""
+"""Stored objects that cannot be parsed: `plan` hands out no address that they may hold."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ SPOILT: dict[str, Json] = {
 
 
 def make_unreadable(name: str = "odd", of: str = "lab", **more: Any) -> Json:
-    """Return an allocation that is stored in a cluster and cannot be decoded."""
+    """Return an allocation that a cluster has stored and that cannot be parsed."""
     body = allocation(
         name, of=of, status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED, **more
     )
@@ -57,11 +57,13 @@ def make_unreadable(name: str = "odd", of: str = "lab", **more: Any) -> Json:
 
 
 def read_condition(body: Json, condition: str = "Ready") -> tuple[str, str, str]:
+    """Return status, reason and message of a condition."""
     ready_condition = find_condition(body, condition)
     return ready_condition["status"], ready_condition["reason"], ready_condition["message"]
 
 
 def read_ranges(outcome: Outcome) -> dict[str, str]:
+    """Return the CIDR of each allocation by name; its phase if it has no range."""
     return {
         name.removeprefix("IPAllocation/"): body["status"].get("cidr", body["status"]["phase"])
         for name, body in outcome.items.items()
@@ -70,7 +72,9 @@ def read_ranges(outcome: Outcome) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("spoilt", SPOILT)
-async def test_a_plan_writes_what_the_controllers_write(spoilt: str) -> None:
+async def test_a_plan_beside_an_unreadable_allocation_equals_the_writes_of_the_controllers(
+    spoilt: str,
+) -> None:
     platform = Platform()
     server = platform.server
     server.add("networkpools", make.pool("lab", "10.40.0.0/24"))
@@ -112,7 +116,7 @@ def test_a_pool_that_a_stored_unreadable_allocation_names_hands_out_nothing() ->
     )
 
 
-def test_an_unreadable_allocation_that_no_server_stored_is_left_out() -> None:
+def test_an_unreadable_allocation_that_is_not_stored_yet_blocks_no_pool() -> None:
     body = make_unreadable()
     for name in STORED:
         del body["metadata"][name]
@@ -121,7 +125,7 @@ def test_an_unreadable_allocation_that_no_server_stored_is_left_out() -> None:
     assert (outcome.code, len(outcome.errors)) == (1, 1)
 
 
-def test_a_stored_allocation_that_only_the_definition_refuses_keeps_its_range() -> None:
+def test_a_stored_allocation_that_breaks_only_rules_of_the_crd_keeps_its_range() -> None:
     body = allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED)
     body["spec"]["count"] = 100_000_000_000
     body["metadata"]["labels"] = {"team": "not a label value!"}
@@ -139,7 +143,7 @@ def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
     )
 
 
-def test_nothing_of_a_pool_with_unknown_holders_is_called_free() -> None:
+def test_the_forecast_of_a_pool_with_unknown_holders_is_unknown() -> None:
     manifests = written_yaml((pool(), make_unreadable(), allocation("a", 4)))
     out = plan_text(manifests, "--fit", "0+4", "-o", "wide").out
     [row] = [
@@ -148,7 +152,7 @@ def test_nothing_of_a_pool_with_unknown_holders_is_called_free() -> None:
     assert row.split()[3:] == ["unknown"] * 5
 
 
-def test_a_cluster_asks_for_nothing_beside_its_unreadable_allocation() -> None:
+def test_a_cluster_with_an_unreadable_allocation_gets_no_new_allocations() -> None:
     outcome = plan(
         pool(),
         provider("prov", "lab"),
@@ -166,7 +170,7 @@ def test_a_cluster_asks_for_nothing_beside_its_unreadable_allocation() -> None:
     )
 
 
-def test_a_cluster_asks_for_nothing_of_an_unreadable_provider() -> None:
+def test_a_cluster_with_an_unreadable_provider_gets_no_allocations() -> None:
     body = provider("prov", "lab")
     body["metadata"] |= STORED
     body["spec"]["network"]["poolRefs"] = 7
@@ -179,7 +183,7 @@ def test_a_cluster_asks_for_nothing_of_an_unreadable_provider() -> None:
     )
 
 
-def test_an_unreadable_pool_is_not_absent() -> None:
+def test_an_unreadable_pool_is_reported_as_unreadable_and_not_as_missing() -> None:
     body = pool("first") | {"spec": {"cidr": 7}}
     body["metadata"] |= STORED
     outcome = plan(
@@ -201,16 +205,14 @@ def test_an_unreadable_pool_is_not_absent() -> None:
     )
 
 
-def _make_site(name: str, *, stored: bool = True) -> tuple[Json, Json]:
+def _make_site() -> tuple[Json, Json]:
+    """Return NetworkPool b/site, and an unreadable allocation of it, which is stored."""
     site = pool("site", "10.9.0.0/29", namespace="b")
-    unreadable = make_unreadable(name, of="site", namespace="b")
-    if not stored:
-        del unreadable["metadata"]["resourceVersion"]
-    return site, unreadable
+    return site, make_unreadable(of="site", namespace="b")
 
 
-def test_a_claim_gets_nothing_of_a_pool_with_an_unreadable_allocation(tmp_path: Path) -> None:
-    site, unreadable = _make_site("odd")
+def test_a_claim_on_a_pool_with_an_unreadable_allocation_waits(tmp_path: Path) -> None:
+    site, unreadable = _make_site()
     outcome = run_on_files(
         tmp_path, "plan", objects=(site, unreadable, claim("c", "site", "NetworkPool"))
     )
@@ -220,10 +222,10 @@ def test_a_claim_gets_nothing_of_a_pool_with_an_unreadable_allocation(tmp_path: 
     )
 
 
-def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
+def test_an_allocation_of_a_pool_with_an_unreadable_ipaddress_waits(
     tmp_path: Path,
 ) -> None:
-    site, _ = _make_site("odd")
+    site, _ = _make_site()
     broken = address("m", "site", content="10.9.0.0", kind="NetworkPool")
     broken["spec"]["prefix"] = "many"
     waiting = allocation("a", 2, of="site", namespace="b")
@@ -242,10 +244,10 @@ def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
     assert "and what depends on it is not planned: IPAddress b/m" in table
 
 
-def test_a_claim_of_an_unreadable_pool_is_told_so(tmp_path: Path) -> None:
+def test_a_claim_on_an_unreadable_pool_waits_and_names_the_pool(tmp_path: Path) -> None:
     broken = ip_pool("p", "10.0.0.1")
     broken["spec"]["prefix"] = "many"
-    site, _ = _make_site("odd")
+    site, _ = _make_site()
     site = site | {"spec": {"cidr": 7}}
     site["metadata"] |= STORED
     claims = (claim("c", "p"), claim("d", "site", "NetworkPool"))
@@ -254,7 +256,7 @@ def test_a_claim_of_an_unreadable_pool_is_told_so(tmp_path: Path) -> None:
     assert "PoolNotReady: NetworkPool site cannot be read; correct or delete it" in out
 
 
-def test_check_calls_nothing_absent_that_cannot_be_read(tmp_path: Path) -> None:
+def test_check_does_not_call_an_unreadable_object_missing(tmp_path: Path) -> None:
     broken = ip_pool("p", "10.0.0.1")
     broken["spec"]["prefix"] = "many"
     unreadable_claim = claim("m", "q")
@@ -271,7 +273,7 @@ def test_check_calls_nothing_absent_that_cannot_be_read(tmp_path: Path) -> None:
     assert "cannot be read" in out
 
 
-def test_explain_says_what_cannot_be_read(tmp_path: Path) -> None:
+def test_explain_names_an_unreadable_allocation_and_its_effects(tmp_path: Path) -> None:
     objects = (
         pool(),
         make_unreadable(),
@@ -331,7 +333,9 @@ UNREADABLE_REFERENTS: dict[str, tuple[Json, ...]] = {
 
 
 @pytest.mark.parametrize("unreadable", UNREADABLE_REFERENTS)
-def test_check_calls_no_object_of_another_platform_absent(tmp_path: Path, unreadable: str) -> None:
+def test_check_does_not_call_an_unreadable_object_of_another_platform_missing(
+    tmp_path: Path, unreadable: str
+) -> None:
     out = run_on_files(tmp_path, "check", objects=UNREADABLE_REFERENTS[unreadable]).out
     assert "cannot be read: " in out
     assert "does not exist" not in out
@@ -344,7 +348,7 @@ def test_a_request_of_an_unreadable_network_waits_for_it(tmp_path: Path) -> None
     assert "not found" not in out
 
 
-def test_the_figures_of_a_pool_are_unknown_in_the_table_while_a_holder_is_unreadable() -> None:
+def test_the_table_shows_the_figures_of_a_pool_with_an_unreadable_holder_as_unknown() -> None:
     out = plan_text(written_yaml((pool(), make_unreadable()))).out
     heads, row = out.splitlines()[1:3]
     figures = dict(zip(heads.split(), row.split(), strict=False))

@@ -1,4 +1,4 @@
-"""What a plan does to the pools, and how many more tenants would fit."""
+"""`plan --fit`: the figures of the pools before and after, and how many tenants would fit."""
 
 import json
 from typing import Any
@@ -20,6 +20,7 @@ from tests.reconcilers.cli.commandline import (
 
 
 def read_forecast(*objects: Any, fit: str) -> dict[str, dict[str, Any]]:
+    """Run `plan --fit NODES+BALANCERS`; return the forecast of each pool by name."""
     outcome = plan(*objects, options=("--fit", fit))
     assert outcome.code == 0
     document = json.loads(outcome.out)
@@ -59,24 +60,24 @@ def test_a_tenant_fits_only_where_both_its_ranges_do() -> None:
     assert printed["before"]["fits"][0]["tenants"] == 0
 
 
-def test_tenants_of_a_pool_of_any_size_are_counted_at_once() -> None:
+def test_the_number_of_tenants_is_computed_for_a_very_large_pool() -> None:
     printed = read_forecast(pool(cidr="fd00::/64"), fit="5+8")["lab"]
     assert printed["before"]["fits"][0]["tenants"] == str(2**64 // 13)
     assert printed["before"]["total"] == str(2**64), "as text: it is above 2^53"
 
 
-def test_each_family_of_a_pool_has_its_figures_and_room() -> None:
+def test_the_forecast_has_an_entry_for_each_family_of_a_pool() -> None:
     both = pool(cidr="10.40.0.0/28")
     both["spec"]["secondary"] = {"cidr": "fd00::/122"}
-    asks = allocation("a", 4)
-    asks["spec"]["ipFamilyPolicy"] = "RequireDualStack"
-    printed = json.loads(plan(both, asks, options=("--fit", "2+2")).out)["items"]
+    request = allocation("a", 4)
+    request["spec"]["ipFamilyPolicy"] = "RequireDualStack"
+    printed = json.loads(plan(both, request, options=("--fit", "2+2")).out)["items"]
     outcomes = [
         (item["cidr"], [item[when]["fits"][0]["tenants"] for when in ("before", "after")])
         for item in printed
     ]
     assert outcomes == [("10.40.0.0/28", [4, 3]), ("fd00::/122", [16, 15])]
-    out = plan_text(json.dumps(both) + "\n---\n" + json.dumps(asks), "--fit", "2+2").out
+    out = plan_text(json.dumps(both) + "\n---\n" + json.dumps(request), "--fit", "2+2").out
     sections = [part.splitlines() for part in out.split("\n\n")]
     for rows in sections[:2]:
         assert [row.split()[2] for row in rows[2:]] == ["10.40.0.0/28", "fd00::/122"]
@@ -97,28 +98,28 @@ def test_the_table_has_a_column_for_each_size() -> None:
     ]
 
 
-def test_without_the_question_a_pool_that_stays_as_it_is_needs_no_line() -> None:
+def test_without_fit_the_table_of_an_unchanged_pool_has_no_comparison() -> None:
     assert "Before and after" not in plan_text(json.dumps(pool())).out
 
 
-def test_a_pool_that_cannot_be_served_from_has_no_figures_and_one_that_goes_has_no_room() -> None:
-    going = pool("going", "10.0.0.0/24", deletionTimestamp="2026-01-01T00:00:00Z")
-    outcome = plan(pool("bad", "10.0.0.0/33"), going, options=("--fit", "1+1"))
+def test_an_invalid_pool_has_no_forecast_and_no_tenant_fits_into_a_deleted_pool() -> None:
+    deleted = pool("deleted", "10.0.0.0/24", deletionTimestamp="2026-01-01T00:00:00Z")
+    outcome = plan(pool("bad", "10.0.0.0/33"), deleted, options=("--fit", "1+1"))
     printed = {item["name"]: item for item in json.loads(outcome.out)["items"]}
-    assert list(printed) == ["going"]
-    assert printed["going"]["before"]["fits"][0]["tenants"] == 0
+    assert list(printed) == ["deleted"]
+    assert printed["deleted"]["before"]["fits"][0]["tenants"] == 0
 
 
 @pytest.mark.parametrize(
     "content", ["8", "0+0", "5+", "+8", "a+b", "5+8+1", "-1+4", "5000000000+1"]
 )
-def test_a_size_that_is_none_gets_a_sentence(content: str) -> None:
+def test_an_invalid_size_is_rejected_and_quoted(content: str) -> None:
     outcome = run("plan", "-f", "-", f"--fit={content}")
     assert outcome.code == 2
     assert content in outcome.errors[0]
 
 
-def test_output_by_name_lists_allocations_that_get_a_range_now() -> None:
+def test_output_name_lists_the_allocations_that_get_a_range_in_the_plan() -> None:
     holder = allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
     manifests = "\n---\n".join(map(json.dumps, (pool(), holder, allocation("new", 16))))
     assert plan_text(manifests, "-o", "name").out == ("ipallocation.butler.butlerlabs.dev/new\n")
@@ -130,23 +131,23 @@ def test_output_by_name_lists_allocations_that_get_a_range_now() -> None:
     st.lists(st.integers(0, 63), max_size=12),
 )
 def test_the_printed_number_of_tenants_fits_and_not_one_more(
-    nodes: int, balancers: int, counts: list[int]
+    nodes: int, balancers: int, used_offsets: list[int]
 ) -> None:
     if nodes + balancers == 0:
         return
     first = AddressRange.parse_cidr("10.0.0.0/26").first
 
-    def space() -> Space:
-        address_ranges = [AddressRange(first + at, first + at, 4) for at in set(counts)]
+    def make_space() -> Space:
+        address_ranges = [AddressRange(first + n, first + n, 4) for n in set(used_offsets)]
         return Space(Layout.parse("10.0.0.0/26", (), ()), address_ranges)
 
-    counted = count_tenants(space(), Size(nodes, balancers))
-    remaining = space()
-    expected = [count for count in (balancers, nodes) if count]
+    counted = count_tenants(make_space(), Size(nodes, balancers))
+    space = make_space()
+    sizes = [count for count in (balancers, nodes) if count]
     for _ in range(counted):
-        for count in expected:
-            remaining.allocate(count)
-    if remaining.fits(expected[0]):
-        remaining.allocate(expected[0])
-        assert len(expected) == 2
-        assert not remaining.fits(expected[1])
+        for size in sizes:
+            space.allocate(size)
+    if space.fits(sizes[0]):
+        space.allocate(sizes[0])
+        assert len(sizes) == 2
+        assert not space.fits(sizes[1])

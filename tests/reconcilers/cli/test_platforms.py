@@ -1,4 +1,4 @@
-"""What the commands say of KKP's pools and vitistack's networks, on saved objects."""
+"""Commands on saved pools of KKP and networks of vitistack."""
 
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ Body = dict[str, Any]
 
 
 def kkp(kind: str, name: str, spec: Body, namespace: str = "", **more: Any) -> Body:
+    """Return an object of KKP; without a namespace it is of the whole cluster."""
     meta = {"name": name, "creationTimestamp": BORN}
     meta |= {"namespace": namespace} if namespace else {}
     version = "kubermatic.k8c.io/v1"
@@ -26,21 +27,25 @@ def kkp(kind: str, name: str, spec: Body, namespace: str = "", **more: Any) -> B
 
 
 def ipam_pool(name: str, **datacenters: Body) -> Body:
+    """Return an IPAMPool with the settings of each datacenter."""
     return kkp("IPAMPool", name, {"datacenters": datacenters})
 
 
 def cluster(name: str, datacenter: str) -> Body:
+    """Return a Cluster of KKP in a datacenter."""
     spec = {"cloud": {"dc": datacenter}}
     return kkp("Cluster", name, spec, status={"namespaceName": f"cluster-{name}"})
 
 
 def allocation(pool: str, cluster: str, datacenter: str, **spec: Any) -> Body:
+    """Return the IPAMAllocation of a pool for a cluster; `cidr` or `addresses` is its range."""
     kind = "prefix" if "cidr" in spec else "range"
     spec_fields = {"type": kind, "dc": datacenter, **spec}
     return kkp("IPAMAllocation", pool, spec=spec_fields, namespace=f"cluster-{cluster}")
 
 
 def vitistack(kind: str, name: str, spec: Body, **more: Any) -> Body:
+    """Return an object of vitistack in namespace dc."""
     version = "v1alpha1" if kind == "NetworkConfiguration" else "v1alpha2"
     meta = {"name": name, "namespace": "dc", "creationTimestamp": BORN}
     head = {"apiVersion": f"vitistack.io/{version}", "kind": kind, "metadata": meta}
@@ -48,6 +53,7 @@ def vitistack(kind: str, name: str, spec: Body, **more: Any) -> Body:
 
 
 def network(name: str = "net", start: str = "10.3.0.10", end: str = "10.3.0.12") -> Body:
+    """Return a NetworkNamespace that hands out the addresses from `start` to `end`."""
     static = {"ipv4CIDR": "10.3.0.0/24", "ipv4Gateway": "10.3.0.1"}
     static |= {"ipv4RangeStart": start, "ipv4RangeEnd": end}
     status = {"provisioningPhase": "Ready"}
@@ -56,6 +62,14 @@ def network(name: str = "net", start: str = "10.3.0.10", end: str = "10.3.0.12")
 
 
 def request(name: str, address: str = "", *, requested: str = "", network: str = "net") -> Body:
+    """Return an IPAllocation of vitistack.
+
+    Args:
+        name: its name.
+        address: the address that it holds; empty if it waits.
+        requested: its spec.requestedAddress; empty to leave it out.
+        network: the name of its NetworkNamespace.
+    """
     spec = {"networkNamespaceName": network, "networkConfigurationName": "vm"}
     spec |= {"requestedAddress": requested} if requested else {}
     status = {"phase": "Allocated", "address": address} if address else {}
@@ -66,6 +80,7 @@ VM = vitistack("NetworkConfiguration", "vm", {"networkInterfaces": []})
 
 
 def ask_command(tmp_path: Path, command: str, *objects: Body) -> Outcome:
+    """Save objects in a file, and run a command, given as one string, with `-f` on it."""
     file = tmp_path / "saved.yaml"
     file.write_text(yaml.safe_dump_all(objects))
     name, *rest = command.split()
@@ -73,7 +88,7 @@ def ask_command(tmp_path: Path, command: str, *objects: Body) -> Outcome:
 
 
 def list_pools(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
-    """Return the pools of a document, each merged with the one family that it has."""
+    """Return the pools in the JSON of a command, each merged with its only family."""
     outcome = ask_command(tmp_path, f"{command} -o json", *objects)
     merged = []
     for pool in yaml.safe_load(outcome.out)["items"]:
@@ -83,7 +98,7 @@ def list_pools(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
 
 
 def list_extents(pool: Body) -> list[tuple[str, str, str, list[str]]]:
-    """Return the addresses of a pool that are of interest: start, end, state, holders."""
+    """Return start, end, state and holders of the extents that are handed out or stray."""
     return [
         (
             extent["start"],
@@ -100,6 +115,7 @@ def list_extents(pool: Body) -> list[tuple[str, str, str, list[str]]]:
 
 
 def list_findings(tmp_path: Path, *objects: Body) -> set[tuple[str, str]]:
+    """Run `check`; return kind and object name of each finding."""
     output = yaml.safe_load(ask_command(tmp_path, "check -o json", *objects).out)["findings"]
     return {(finding["kind"], finding["subject"]["name"]) for finding in output}
 
@@ -143,7 +159,7 @@ def test_each_datacenter_of_a_pool_is_listed_with_its_figures(tmp_path: Path) ->
     assert "metallb (east)" in ask_command(tmp_path, "pools", *objects).out
 
 
-def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) -> None:
+def test_the_map_shows_holders_of_an_ipampool_that_overlap_or_lie_outside(tmp_path: Path) -> None:
     [east] = list_pools(
         tmp_path,
         "map metallb",
@@ -161,7 +177,7 @@ def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) 
     ]
 
 
-def test_pools_of_either_platform_are_drawn(tmp_path: Path) -> None:
+def test_the_map_draws_pools_of_kkp_and_vitistack(tmp_path: Path) -> None:
     drawn = ask_command(
         tmp_path,
         "map",
@@ -180,7 +196,7 @@ def test_pools_of_either_platform_are_drawn(tmp_path: Path) -> None:
     assert drawn[net + 1] == "10.3.0.0     x        .#."
 
 
-def test_whois_knows_who_has_an_address_of_either_platform(tmp_path: Path) -> None:
+def test_whois_names_the_holders_of_addresses_of_kkp_and_vitistack(tmp_path: Path) -> None:
     objects = [
         ipam_pool("metallb", east=RANGE),
         allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
@@ -194,7 +210,7 @@ def test_whois_knows_who_has_an_address_of_either_platform(tmp_path: Path) -> No
     assert "ipallocations.vitistack.io dc/web" in outcome.out
 
 
-def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> None:
+def test_check_reports_each_kind_of_problem_of_kkp(tmp_path: Path) -> None:
     findings_by_name = list_findings(
         tmp_path,
         ipam_pool("twice", east=RANGE),
@@ -220,7 +236,7 @@ def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> N
 
 
 def test_check_names_every_pair_of_pools_that_overlap(tmp_path: Path) -> None:
-    # The one in the middle shares addresses with both, these two share none.
+    # Pool b shares addresses with a and c; a and c share none.
     pools = {"a": "10.1.0.0/25", "b": "10.1.0.0/24", "c": "10.1.0.128/25"}
     saved = [ipam_pool(name, dc={**RANGE, "poolCidr": cidr}) for name, cidr in pools.items()]
     findings = yaml.safe_load(ask_command(tmp_path, "check -o json", *saved).out)["findings"]
@@ -238,7 +254,7 @@ def test_check_names_every_pair_of_pools_that_overlap(tmp_path: Path) -> None:
     ]
 
 
-def test_check_is_content_with_allocations_as_they_should_be(tmp_path: Path) -> None:
+def test_check_has_no_findings_in_sound_objects_of_kkp_and_vitistack(tmp_path: Path) -> None:
     outcome = ask_command(
         tmp_path,
         "check",
@@ -252,7 +268,7 @@ def test_check_is_content_with_allocations_as_they_should_be(tmp_path: Path) -> 
     assert outcome.code == 0, outcome.out
 
 
-def test_plan_says_which_cluster_gets_what(tmp_path: Path) -> None:
+def test_plan_completes_and_creates_ipamallocations_of_clusters(tmp_path: Path) -> None:
     objects = [
         ipam_pool("metallb", east={**RANGE, "poolCidr": "10.1.0.0/29"}),
         cluster("a", "east"),
@@ -289,7 +305,7 @@ def test_a_network_is_listed_and_mapped_with_its_holders(tmp_path: Path) -> None
     ]
 
 
-def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
+def test_check_reports_each_kind_of_problem_of_vitistack(tmp_path: Path) -> None:
     broken = network("broken", "10.3.0.9", "10.3.0.2")
     late = request("late", "10.3.0.12")
     late["status"]["expiresAt"] = BORN
@@ -315,6 +331,14 @@ def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
 
 
 def machine(name: str, *interfaces: str, address: str = "", **spec: str) -> Body:
+    """Return the NetworkConfiguration of a machine in network `net`.
+
+    Args:
+        name: its name.
+        interfaces: the names of its interfaces.
+        address: the address that its status shows for the first interface; empty for none.
+        spec: further fields of its spec.
+    """
     listed = [{"name": interface} for interface in interfaces]
     status = {"networkInterfaces": [{"name": interfaces[0], "ipv4Addresses": [address]}]}
     spec_fields = {
@@ -327,7 +351,7 @@ def machine(name: str, *interfaces: str, address: str = "", **spec: str) -> Body
     return vitistack("NetworkConfiguration", name, spec_fields, **more)
 
 
-def test_plan_says_what_interfaces_of_machines_get(tmp_path: Path) -> None:
+def test_plan_creates_an_ipallocation_for_each_interface_of_a_machine(tmp_path: Path) -> None:
     objects = [
         network(),
         request("had", "10.3.0.10"),
@@ -355,7 +379,7 @@ def test_plan_says_what_interfaces_of_machines_get(tmp_path: Path) -> None:
     assert "no available IP addresses in pool" in table
 
 
-def test_plan_says_which_request_of_a_network_gets_what(tmp_path: Path) -> None:
+def test_plan_allocates_addresses_to_the_requests_of_a_network(tmp_path: Path) -> None:
     objects = [
         network(),
         request("a", "10.3.0.10"),
@@ -392,7 +416,15 @@ def store(body: Body, version: str = "5") -> Body:
 def add_promise(
     pool: Body, journals: AnnotatedJournal, request: Body, first: str, last: str
 ) -> Body:
-    """Return a pool whose journal promises a range to a request at its present version."""
+    """Return a pool whose journal promises a range to a request at its current version.
+
+    Args:
+        pool: the pool; the range is in its datacenter `east` if it has datacenters.
+        journals: how pools of this kind store their journal.
+        request: the stored request.
+        first: the first address.
+        last: the last address.
+    """
     pool, meta = store(pool), request["metadata"]
     space = "east" if journals.has_spaces else ""
     promised = (PromisedRange(AddressRange.parse(first, last), space),)
@@ -404,12 +436,14 @@ def add_promise(
         resourceVersion=meta["resourceVersion"],
         ranges=promised,
     )
-    of = MetadataOnly(ObjectMeta(name=pool["metadata"]["name"], uid=pool["metadata"]["uid"]))
-    annotations = journals.patch(of, journals.with_revision(1, [promise]))["metadata"]
+    metadata = ObjectMeta(name=pool["metadata"]["name"], uid=pool["metadata"]["uid"])
+    annotations = journals.patch(MetadataOnly(metadata), journals.with_revision(1, [promise]))[
+        "metadata"
+    ]
     return {**pool, "metadata": {**pool["metadata"], **annotations}}
 
 
-def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path: Path) -> None:
+def test_plan_gives_a_promised_address_of_a_network_to_its_request(tmp_path: Path) -> None:
     young = store(request("b"))
     pool = add_promise(
         network(), networks.JOURNALS, request=young, first="10.3.0.10", last="10.3.0.10"
@@ -424,7 +458,7 @@ def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path
     assert address == {"a": "10.3.0.11", "b": "10.3.0.10"}
 
 
-def test_a_plan_gives_what_an_ipampool_has_promised_to_that_cluster_alone(tmp_path: Path) -> None:
+def test_plan_gives_a_promised_range_of_an_ipampool_to_its_cluster(tmp_path: Path) -> None:
     empty = store(allocation("metallb", "b", "east"))
     pool = add_promise(
         ipam_pool("metallb", east=RANGE),
@@ -443,7 +477,7 @@ def test_a_plan_gives_what_an_ipampool_has_promised_to_that_cluster_alone(tmp_pa
     assert addresses == {"cluster-a": ["10.1.0.4-10.1.0.7"], "cluster-b": ["10.1.0.0-10.1.0.3"]}
 
 
-def test_one_datacenter_of_a_pool_is_drawn_as_svg(tmp_path: Path) -> None:
+def test_svg_of_a_pool_with_two_datacenters_needs_the_flag_datacenter(tmp_path: Path) -> None:
     pool = ipam_pool("metallb", east=RANGE, west={**RANGE, "poolCidr": "10.4.0.0/28"})
     refused = ask_command(tmp_path, "map metallb --svg -", pool)
     assert "IPAMPool/metallb in east of 10.1.0.0/28" in refused.errors[0]

@@ -1,4 +1,4 @@
-"""Pools by their names, whatever their kind, and with all their holders, whatever those are."""
+"""Pools of all kinds by name, each with its holders of all kinds."""
 
 import json
 from pathlib import Path
@@ -46,13 +46,13 @@ TITLES = ["NetworkPool b/machines  10.63.0.0/28", "InClusterIPPool b/machines  1
 
 
 def list_titles(outcome: Outcome) -> list[str]:
-    """Return the titles of the pictures in a terminal."""
+    """Return the titles of the pools that `map` has drawn in the terminal."""
     assert outcome.code == 0, outcome.err
     kinds = ("NetworkPool", "InClusterIPPool", "IPAMPool", "Global")
     return [line for line in outcome.out.splitlines() if line.startswith(kinds)]
 
 
-def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_free(
+def test_pools_shows_a_network_pool_with_claims_in_one_row(
     tmp_path: Path,
 ) -> None:
     table = ask_command(tmp_path, "pools", *POOL_WITH_CLAIMS).out
@@ -73,9 +73,7 @@ def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_f
 
 
 @pytest.mark.parametrize("name", ["rack", "b/rack", "networkpool/rack", "NetworkPool/b/rack"])
-def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
-    tmp_path: Path, name: str
-) -> None:
+def test_map_shows_allocations_and_claims_of_a_network_pool(tmp_path: Path, name: str) -> None:
     outcome = ask_command(tmp_path, f"map {name}", *POOL_WITH_CLAIMS)
     assert list_titles(outcome) == ["NetworkPool b/rack  10.70.0.0/28"]
     listed = [line.split()[:6] for line in outcome.out.partition("START")[2].splitlines()[1:]]
@@ -86,7 +84,7 @@ def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
     ]
 
 
-def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_holders(
+def test_json_svg_and_page_show_allocations_and_claims_of_a_network_pool(
     tmp_path: Path,
 ) -> None:
     document = json.loads(ask_command(tmp_path, "map rack -o json", *POOL_WITH_CLAIMS).out)
@@ -108,7 +106,7 @@ def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_
     assert list(output["b/rack"]["requests"]) == ["IPAddressClaim b/m2"]
 
 
-def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
+def test_the_forecast_of_a_network_pool_counts_addresses_of_claims(
     tmp_path: Path,
 ) -> None:
     document = json.loads(ask_command(tmp_path, "plan --fit 0+2 -o json", *POOL_WITH_CLAIMS).out)
@@ -155,7 +153,7 @@ def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
         assert "others" not in document
 
 
-def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
+def test_pools_with_a_name_shows_only_that_pool(tmp_path: Path) -> None:
     [_, row] = ask_command(
         tmp_path, "pools InClusterIPPool/machines", *POOLS_OF_ONE_NAME
     ).out.splitlines()
@@ -163,7 +161,7 @@ def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "at"),
+    ("name", "index"),
     [
         ("NetworkPool/machines", 0),
         ("networkpool.butler.butlerlabs.dev/machines", 0),
@@ -172,15 +170,15 @@ def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
     ],
 )
 def test_a_kind_before_a_name_selects_the_pool_of_that_kind(
-    tmp_path: Path, name: str, at: int
+    tmp_path: Path, name: str, index: int
 ) -> None:
-    assert list_titles(ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [TITLES[at]]
+    assert list_titles(ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [TITLES[index]]
     svg = ask_command(tmp_path, f"map {name} --svg -", *POOLS_OF_ONE_NAME)
     assert svg.code == 0, svg.err
-    assert "10.63.0.0/28" in svg.out if at == 0 else "10.63.1.8/29" in svg.out
+    assert "10.63.0.0/28" in svg.out if index == 0 else "10.63.1.8/29" in svg.out
 
 
-def test_a_picture_of_one_pool_names_the_pools_that_it_could_show(tmp_path: Path) -> None:
+def test_the_error_about_svg_of_several_pools_lists_them(tmp_path: Path) -> None:
     outcome = ask_command(tmp_path, "map --svg -", *POOLS_OF_ONE_NAME)
     assert outcome.code == 1
     (error,) = outcome.errors
@@ -191,13 +189,13 @@ def test_a_picture_of_one_pool_names_the_pools_that_it_could_show(tmp_path: Path
     )
 
 
-def test_a_name_that_pools_of_two_namespaces_have_needs_one_of_these(
+def test_a_name_of_pools_in_two_namespaces_is_rejected_unless_a_namespace_is_chosen(
     tmp_path: Path,
 ) -> None:
     elsewhere: Any = body("NetworkPool", "machines", {"cidr": "10.65.0.0/28"})
     elsewhere["metadata"]["namespace"] = "c"
-    machine = ask_command(tmp_path, "map NetworkPool/machines", POOLS_OF_ONE_NAME[0], elsewhere)
-    (error,) = machine.errors
+    outcome = ask_command(tmp_path, "map NetworkPool/machines", POOLS_OF_ONE_NAME[0], elsewhere)
+    (error,) = outcome.errors
     assert error == (
         "2 pools have the name 'NetworkPool/machines': NetworkPool/b/machines,"
         " NetworkPool/c/machines; name one of them"
@@ -209,7 +207,7 @@ def test_a_name_that_pools_of_two_namespaces_have_needs_one_of_these(
 @pytest.mark.parametrize(
     "name", ["absent", "NetworkPool/absent", "GlobalInClusterIPPool/machines"]
 )
-def test_a_name_of_no_pool_is_answered_with_the_pools_there_are(tmp_path: Path, name: str) -> None:
+def test_the_error_about_an_unknown_pool_lists_all_pools(tmp_path: Path, name: str) -> None:
     outcome = ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)
     assert outcome.code == 1
     (error,) = outcome.errors
@@ -227,7 +225,7 @@ def test_a_name_of_no_pool_is_answered_with_the_pools_there_are(tmp_path: Path, 
         ("ips", "InClusterIPPool b/ips"),
     ],
 )
-def test_a_pool_that_cannot_be_read_is_not_called_absent(
+def test_a_pool_that_cannot_be_read_is_not_called_missing(
     tmp_path: Path, name: str, full_name: str
 ) -> None:
     nets, ips = body("NetworkPool", "nets", {"cidr": 7}), ip_pool("ips", "10.0.0.1")
@@ -239,12 +237,13 @@ def test_a_pool_that_cannot_be_read_is_not_called_absent(
     )
 
 
-def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
+def test_map_of_a_family_that_the_pool_lacks_says_so(tmp_path: Path) -> None:
     outcome = ask_command(tmp_path, "map NetworkPool/machines --family 6", *POOLS_OF_ONE_NAME)
     assert outcome.out == "no addresses of IPv6 were found\n"
 
 
-def test_the_namespace_that_all_names_say_is_read_if_not_all_may_be() -> None:
+def test_the_common_namespace_of_names_is_found() -> None:
+    """If not all namespaces may be read, that namespace alone is read."""
     assert find_common_namespace(["site/lab", "NetworkPool/site/other"]) == "site"
     assert find_common_namespace(["site/lab", "elsewhere/lab"]) == ""
     assert find_common_namespace(["networkpool.butler.butlerlabs.dev/lab"]) == ""
@@ -263,7 +262,7 @@ def test_the_namespace_that_all_names_say_is_read_if_not_all_may_be() -> None:
         ("inclusterippool.ipam.cluster.x-k8s.io", TITLES[1]),
     ],
 )
-def test_the_kind_of_a_pool_is_named_as_kubectl_takes_and_prints_it(
+def test_map_accepts_kinds_in_the_forms_that_kubectl_accepts_and_prints(
     kind: str, title: str, tmp_path: Path
 ) -> None:
     for name in (f"{kind}/machines", f"{kind}/b/machines"):

@@ -1,4 +1,4 @@
-"""What commands show while they take long: on terminals, and nowhere else."""
+"""The progress line of commands that take long, on terminals only."""
 
 import io
 import re
@@ -26,7 +26,7 @@ LIMIT_SECONDS = 30.0
 
 
 class FakeTerminal(io.StringIO):
-    """A terminal that says when something was written to it."""
+    """A terminal in memory, on which tests can wait for a text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class FakeTerminal(io.StringIO):
         return size
 
     def wait_for_text(self, content: str) -> bool:
-        """Wait until a text was written; return whether it was in time."""
+        """Wait until the terminal contains a text; return False if that takes too long."""
         for _ in range(1000):
             if content in self.getvalue():
                 return True
@@ -55,13 +55,13 @@ class FakeTerminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> FakeTerminal:
-    """A terminal, on which lines follow each other fast once it is standard error."""
+    """A terminal to use as standard error; the progress line is updated each 10 ms."""
     screen = FakeTerminal()
     monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 0.01)
     return screen
 
 
-def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends(
+def test_the_progress_line_appears_on_a_terminal_and_is_removed_at_the_end(
     terminal: FakeTerminal,
 ) -> None:
     with redirect_stderr(terminal), progress("reading files"):
@@ -69,19 +69,21 @@ def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends(
     assert terminal.getvalue().endswith("\r\033[K")
 
 
-def test_where_the_end_is_known_a_bar_shows_how_far_it_is(terminal: FakeTerminal) -> None:
+def test_a_bar_shows_the_progress_if_the_total_is_known(terminal: FakeTerminal) -> None:
     with redirect_stderr(terminal), progress("asking tenants"):
         show_done(3, 12)
         assert terminal.wait_for_text("asking tenants [#####---------------] 3 of 12 ...")
 
 
-def test_who_takes_one_after_the_other_is_counted(terminal: FakeTerminal) -> None:
+def test_the_items_of_an_iteration_are_counted(terminal: FakeTerminal) -> None:
     with redirect_stderr(terminal), progress("drawing"):
         for item in count_progress(["a", "b"]):
             assert terminal.wait_for_text(f" {'ab'.index(item)} of 2 ...")
 
 
-def test_a_warning_takes_the_place_of_the_line(terminal: FakeTerminal) -> None:
+def test_a_warning_replaces_the_progress_line_which_is_then_shown_again(
+    terminal: FakeTerminal,
+) -> None:
     with redirect_stderr(terminal), progress("reading files"):
         assert terminal.wait_for_text("reading files ... 0 s")
         say("warning", "a file is odd")
@@ -95,7 +97,7 @@ def remove_style(content: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [10, 40, 60])
-def test_a_line_never_breaks_on_a_narrow_terminal(
+def test_the_progress_line_is_cut_to_the_width_of_the_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -105,7 +107,7 @@ def test_a_line_never_breaks_on_a_narrow_terminal(
     assert columns < 60 or bar.endswith("... [##########----------] 1 of 2 ... 3 s")
 
 
-def test_nothing_is_shown_without_a_terminal_or_for_quick_work(
+def test_no_progress_is_shown_without_a_terminal_or_for_quick_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quick, file = FakeTerminal(), io.StringIO()
@@ -120,7 +122,7 @@ def test_nothing_is_shown_without_a_terminal_or_for_quick_work(
 
 @pytest.fixture
 def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
-    """All work that commands tell of, as they do on a terminal."""
+    """The list of all Work that commands report progress of, as if on a terminal."""
     pieces: list[Work] = []
 
     def note_work(label: str) -> Work:
@@ -149,24 +151,24 @@ OBJECTS = (
         (("map", "one", "--svg", "-"), ["reading files", "drawing"]),
     ],
 )
-def test_commands_that_work_on_much_say_what_they_do(
+def test_each_command_names_its_activities(
     works: list[Work], tmp_path: Path, command: tuple[str, ...], expected: list[str]
 ) -> None:
     outcome = run_on_files(tmp_path, *command, objects=OBJECTS)
     assert outcome.out, outcome.err
     assert [work.activity for work in works] == expected
-    if "drawing" in expected and "--svg" not in command:  # which is of one pool
+    if "drawing" in expected and "--svg" not in command:  # an SVG shows one pool
         assert {work.total for work in works} == {0, 2}
 
 
 async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:
     clock = SystemClock()
-    async with run_platform([LocalTenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
+    async with run_platform([LocalTenant("tenant", WEB)], clock, {"one": Settings()}) as platform:
         starting, controllers = works
         assert (starting.activity, starting.done, starting.total) == ("starting API servers", 2, 2)
         assert controllers.activity == "starting MetalLB and the controllers"
         with progress("applying samples"):
             samples = documents("samples")[:3]
-            assert await apply_samples(whole.management, samples) == 3
+            assert await apply_samples(platform.management, samples) == 3
         assert (works[-1].done, works[-1].total) == (2, 3)
     assert works[-1].activity == "stopping API servers"

@@ -1,4 +1,4 @@
-"""Manifests that are not what they should be: one sentence each, and nothing else lost."""
+"""Input that cannot be read or parsed: one error for each fault, and the rest is still planned."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ VALID_POOL = yaml.safe_dump(pool("good"))
 
 
 def plan_manifests(manifests: str | bytes) -> tuple[list[str], list[str]]:
-    """Return the errors, and the objects that were planned all the same."""
+    """Run `plan` on manifests; return the errors, and the names of the planned objects."""
     data = manifests.encode() if isinstance(manifests, str) else manifests
     outcome = run("plan", "-f", "-", "-o", "json", stdin=data)
     assert outcome.code == (1 if outcome.errors else 0)
@@ -42,7 +42,9 @@ def plan_manifests(manifests: str | bytes) -> tuple[list[str], list[str]]:
         (b"a: 1\nb: \x80\n", "not UTF-8 text (byte 0x80 in line 2)"),
     ],
 )
-def test_what_is_no_text_gets_a_sentence(tmp_path: Path, data: bytes, sentence: str) -> None:
+def test_a_file_that_is_not_utf_8_text_is_an_error(
+    tmp_path: Path, data: bytes, sentence: str
+) -> None:
     (tmp_path / "bad.yaml").write_bytes(data)
     (tmp_path / "good.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path, "-o", "json")
@@ -52,11 +54,11 @@ def test_what_is_no_text_gets_a_sentence(tmp_path: Path, data: bytes, sentence: 
     assert list(outcome.items) == ["NetworkPool/good"]
 
 
-def test_a_byte_order_mark_of_utf_8_is_no_fault() -> None:
+def test_a_utf_8_byte_order_mark_is_ignored() -> None:
     assert plan_manifests(b"\xef\xbb\xbf" + VALID_POOL.encode()) == ([], ["NetworkPool/good"])
 
 
-def test_a_missing_file_gets_a_sentence_and_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_and_the_other_files_are_planned(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path / "nope.yaml", "-f", tmp_path / "good.yaml", "-o", "json")
     assert outcome.code == 1
@@ -64,7 +66,7 @@ def test_a_missing_file_gets_a_sentence_and_does_not_stop_the_others(tmp_path: P
     assert list(outcome.items) == ["NetworkPool/good"]
 
 
-def test_what_does_not_end_is_refused_and_does_not_stop_the_others(
+def test_input_above_the_size_limit_is_an_error_and_the_other_files_are_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "MOST_BYTES", 1 << 20)
@@ -95,7 +97,7 @@ def test_a_url_is_not_fetched(command: str) -> None:
         ("good.yaml/below", "this cannot be read: Not a directory"),
     ],
 )
-def test_a_name_that_leads_to_no_file_does_not_stop_the_others(
+def test_a_path_that_leads_to_no_file_is_an_error_and_the_other_files_are_planned(
     tmp_path: Path, name: str, sentence: str
 ) -> None:
     (tmp_path / "round").symlink_to("round")
@@ -106,7 +108,9 @@ def test_a_name_that_leads_to_no_file_does_not_stop_the_others(
     assert list(outcome.items) == ["NetworkPool/good"]
 
 
-def test_a_link_to_itself_in_a_folder_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_link_to_itself_in_a_folder_is_an_error_and_the_other_files_are_planned(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "round.yaml").symlink_to("round.yaml")
     (tmp_path / "good.yaml").write_text(VALID_POOL)
     outcome = run("plan", "-f", tmp_path, "-o", "json")
@@ -116,7 +120,7 @@ def test_a_link_to_itself_in_a_folder_does_not_stop_the_others(tmp_path: Path) -
     assert list(outcome.items) == ["NetworkPool/good"]
 
 
-def test_an_empty_name_is_not_taken_for_this_folder(
+def test_an_empty_file_name_is_an_error_and_does_not_mean_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "good.yaml").write_text(VALID_POOL)
@@ -128,7 +132,7 @@ def test_an_empty_name_is_not_taken_for_this_folder(
     )
 
 
-def test_a_folder_inside_that_cannot_be_looked_into_is_named(
+def test_an_inner_folder_that_cannot_be_read_is_an_error_and_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "good.yaml").write_text(VALID_POOL)
@@ -136,7 +140,7 @@ def test_a_folder_inside_that_cannot_be_looked_into_is_named(
     scandir = os.scandir
 
     def refuse(path: Any = ".") -> Any:
-        if Path(path).name == "locked":  # a mode does not keep root out
+        if Path(path).name == "locked":  # file modes would not stop root
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return scandir(path)
 
@@ -149,7 +153,7 @@ def test_a_folder_inside_that_cannot_be_looked_into_is_named(
     assert list(outcome.items) == ["NetworkPool/good"]
 
 
-def test_a_standard_input_that_is_closed_gets_a_sentence() -> None:
+def test_a_closed_standard_input_is_an_error_without_a_traceback() -> None:
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *butler_ipam("plan", "-f", "-")],
         capture_output=True,
@@ -166,7 +170,7 @@ def test_a_standard_input_that_is_closed_gets_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "# nothing\n", "---\n---\n"])
-def test_an_empty_input_says_that_there_is_nothing_to_plan(content: str) -> None:
+def test_the_error_about_an_empty_input_says_that_there_is_nothing_to_plan(content: str) -> None:
     outcome = plan_text(content)
     assert outcome.code == 1
     assert outcome.errors == ["there is nothing to plan: no NetworkPool or IPAllocation was found"]
@@ -181,7 +185,7 @@ def test_a_file_of_comments_among_others_is_a_warning(tmp_path: Path) -> None:
     assert outcome.warnings == [f"{tmp_path}/a.yaml: it contains no object"]
 
 
-def test_of_a_folder_yaml_and_json_files_are_read(tmp_path: Path) -> None:
+def test_the_yaml_and_json_files_of_a_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "1.yaml").write_text(VALID_POOL)
     (tmp_path / "2.yml").write_text(yaml.safe_dump(pool("two", "10.2.0.0/24")))
     (tmp_path / "3.json").write_text(json.dumps(pool("three", "10.3.0.0/24")))
@@ -200,7 +204,7 @@ def test_a_folder_without_manifests_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", [("pools",), ("tenants",), ("check",), ("whois", "10.0.0.1")])
-def test_the_flag_that_reads_folders_inside_a_folder_is_proposed_unless_it_was_given(
+def test_the_error_about_an_empty_folder_suggests_recursive_unless_it_was_given(
     call: tuple[str, ...], tmp_path: Path
 ) -> None:
     outcome = run(*call, "-f", tmp_path)
@@ -215,7 +219,7 @@ def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
     assert run("plan", "-f", path, "-f", tmp_path).code == 0
 
 
-def test_a_syntax_error_costs_its_own_document_alone() -> None:
+def test_a_syntax_error_skips_only_its_own_document() -> None:
     errors, objects = plan_manifests(
         f"{VALID_POOL}---\na: b: c\n---\n{yaml.safe_dump(allocation('a', of='good'))}"
     )
@@ -233,7 +237,7 @@ def test_json_documents_may_follow_each_other() -> None:
     assert plan_manifests(manifests) == ([], ["NetworkPool/one", "NetworkPool/two"])
 
 
-def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
+def test_an_error_in_indented_json_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(allocation("a", 0), indent=2))
     line = json.dumps(allocation("a", 0), indent=2).splitlines().index('    "count": 0') + 1
     [error] = run("plan", "-f", tmp_path).errors
@@ -249,7 +253,9 @@ def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
         ("[" * 100_000, "nested"),
     ],
 )
-def test_json_that_is_none_says_where(tmp_path: Path, content: str, problem: str) -> None:
+def test_an_error_about_invalid_json_names_the_problem(
+    tmp_path: Path, content: str, problem: str
+) -> None:
     (tmp_path / "a.json").write_text(content)
     [error] = run("plan", "-f", tmp_path).errors
     assert problem in error
@@ -268,7 +274,9 @@ def test_json_that_is_none_says_where(tmp_path: Path, content: str, problem: str
         ("apiVersion: v1\nkind: List\nitems: [5]\n", "items[0] of the List in document 1"),
     ],
 )
-def test_a_document_that_is_no_object_says_so(content: str, problem: str) -> None:
+def test_a_document_that_is_no_object_is_an_error_and_the_next_is_planned(
+    content: str, problem: str
+) -> None:
     errors, objects = plan_manifests(f"{content}---\n{VALID_POOL}")
     assert [problem in error for error in errors] == [True]
     assert errors[0].startswith("standard input:")
@@ -297,7 +305,7 @@ def test_an_unknown_kind_is_an_error_with_the_nearest_name(
     assert objects == ["NetworkPool/good"]
 
 
-def test_known_kinds_that_say_nothing_of_addresses_are_passed_over_with_a_note() -> None:
+def test_known_kinds_that_do_not_concern_addresses_are_skipped_with_a_note() -> None:
     others = "".join(
         f"---\napiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n"
         for version, kind in [("v1", "Secret"), ("v1", "Secret"), ("apps/v1", "Deployment")]
@@ -309,7 +317,7 @@ def test_known_kinds_that_say_nothing_of_addresses_are_passed_over_with_a_note()
     )
 
 
-def test_lists_are_opened_at_any_depth() -> None:
+def test_objects_in_nested_lists_are_planned() -> None:
     inner = {"apiVersion": "v1", "kind": "List", "items": [pool("two", "10.2.0.0/24")]}
     outer = {"apiVersion": "v1", "kind": "List", "items": [pool("one"), inner]}
     assert list(plan(outer).items) == ["NetworkPool/one", "NetworkPool/two"]
@@ -326,12 +334,13 @@ def test_the_items_of_a_list_of_one_kind_need_not_repeat_it() -> None:
     assert list(plan(listed).items) == ["NetworkPool/one"]
 
 
-def test_an_empty_list_as_go_writes_it_is_no_fault() -> None:
+def test_a_list_whose_items_are_null_is_empty() -> None:
+    """Go writes an empty list so."""
     manifests = f"apiVersion: v1\nkind: List\nitems: null\n---\n{VALID_POOL}"
     assert plan_manifests(manifests) == ([], ["NetworkPool/good"])
 
 
-def test_an_object_that_is_there_twice_is_an_error_that_names_both_places() -> None:
+def test_an_object_that_is_defined_twice_is_an_error_that_names_both_places() -> None:
     errors, _ = plan_manifests(f"{VALID_POOL}---\n{VALID_POOL}")
     [error] = errors
     assert error == (
@@ -345,15 +354,15 @@ def test_the_same_name_in_another_namespace_is_another_object() -> None:
     assert outcome.code == 0
 
 
-def test_objects_without_a_namespace_live_where_the_flag_says() -> None:
-    homeless = pool()
-    del homeless["metadata"]["namespace"]
-    assert plan(homeless).items["NetworkPool/lab"]["metadata"]["namespace"] == "butler-system"
-    elsewhere = plan(homeless, options=["-n", "elsewhere"])
+def test_objects_without_a_namespace_get_the_namespace_of_the_flag() -> None:
+    unplaced = pool()
+    del unplaced["metadata"]["namespace"]
+    assert plan(unplaced).items["NetworkPool/lab"]["metadata"]["namespace"] == "butler-system"
+    elsewhere = plan(unplaced, options=["-n", "elsewhere"])
     assert elsewhere.items["NetworkPool/lab"]["metadata"]["namespace"] == "elsewhere"
 
 
-def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
+def test_the_error_about_a_name_that_yaml_parses_as_a_boolean_suggests_quotes() -> None:
     manifests = VALID_POOL.replace("name: good", "name: y")
     line = manifests.splitlines().index("  name: y") + 1
     errors, _ = plan_manifests(manifests)
@@ -364,7 +373,7 @@ def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
     )
 
 
-def test_one_bad_object_does_not_stop_the_others() -> None:
+def test_invalid_objects_are_errors_and_the_other_objects_are_planned() -> None:
     outcome = plan(
         pool(),
         make_object("NetworkPool", "bad", {"cidr": 5}),

@@ -1,7 +1,7 @@
-"""`up` and `demo` with real programs: they say which ones, and leave none behind.
+"""`up` and `demo` with real programs: they name the programs, and stop all of them at the end.
 
-Where MetalLB's controller is not the point, a program that plays it (`tests/envtest/assets.py`)
-runs beside embedded servers.
+Where MetalLB's controller is not the point, a fake program (`tests/envtest/assets.py`) runs beside
+embedded servers.
 """
 
 import os
@@ -31,29 +31,29 @@ VARIABLES = (
 )
 METRICS_READ = "metallb_k8s_client_updates_total 1\n"
 METRICS_UNREAD = "metallb_k8s_client_updates_total 0\n"
-linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are listed by /proc")
 
 
 @dataclass
 class ProgramChoice:
-    """Chooses the programs that the next command finds.
+    """Sets the environment variables by which the next command finds its programs.
 
     Attributes:
-        played: a folder for programs that play real ones.
+        fake_programs: a folder for fake programs.
     """
 
     fake_programs: Assets
     monkeypatch: pytest.MonkeyPatch
 
     def set_programs(self, **variables: object) -> None:
-        """Set these variables, and none of the others."""
+        """Set these of VARIABLES, and unset the others."""
         for name in VARIABLES:
             self.monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             self.monkeypatch.setenv(name, str(value))
 
     def add_fake_metallb(self, **behaviour: object) -> Path:
-        """Have embedded servers, and a program that plays MetalLB's controller."""
+        """Choose embedded servers and a fake MetalLB controller; return the path of the fake."""
         program = self.fake_programs.add("metallb-controller", **behaviour)
         self.set_programs(TEST_ASSET_METALLB_CONTROLLER=program)
         return program
@@ -61,13 +61,13 @@ class ProgramChoice:
 
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgramChoice:
-    """A choice of programs."""
+    """A choice of programs whose folder for fake programs is empty."""
     (tmp_path / "assets").mkdir()
     return ProgramChoice(Assets(tmp_path / "assets"), monkeypatch)
 
 
 def read_real_settings() -> EnvironmentSettings:
-    """Return where the real programs are."""
+    """Return the settings with the paths of the real programs; skip the test without them."""
     settings = read_settings()
     if settings.kind != "binaries":
         pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
@@ -77,7 +77,7 @@ def read_real_settings() -> EnvironmentSettings:
 
 
 def list_children(parent: int) -> dict[int, str]:
-    """Return the processes that another one started, by their ids."""
+    """Return the names of the child processes of a process, by their ids."""
     process_ids: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -91,10 +91,14 @@ def list_children(parent: int) -> dict[int, str]:
 
 
 def list_survivors(files: Mapping[int, str]) -> list[str]:
-    """Return the processes that have not ended within some seconds; the keys are their pidfds."""
+    """Wait up to 20 seconds for each process to end; return the names of those that have not.
+
+    Args:
+        files: names of processes by their pidfds, which are closed.
+    """
     remaining = []
     for file, name in files.items():
-        # It is readable once the process has ended.
+        # A pidfd is readable once its process has ended.
         if not select.select([file], [], [], 20)[0]:
             remaining.append(name)
         os.close(file)
@@ -102,7 +106,7 @@ def list_survivors(files: Mapping[int, str]) -> list[str]:
 
 
 async def stop_by_signal(running: Running, number: int) -> tuple[set[str], list[str]]:
-    """End it by a signal; return what it had started, and what of that is left."""
+    """Stop a command by a signal; return the names of its children, and of the surviving ones."""
     files = {os.pidfd_open(pid): name for pid, name in list_children(running.process.pid).items()}
     running.process.send_signal(signal.Signals(number))
     with anyio.fail_after(SECONDS):
@@ -111,7 +115,7 @@ async def stop_by_signal(running: Running, number: int) -> tuple[set[str], list[
     return set(files.values()), remaining
 
 
-async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(
+async def test_up_says_that_servers_are_embedded_and_metallb_is_a_stand_in(
     parts: ProgramChoice,
 ) -> None:
     parts.set_programs()
@@ -135,7 +139,7 @@ async def test_the_stand_in_for_lb_ipam_is_named_as_what_it_is(parts: ProgramCho
 
 
 @linux
-async def test_the_real_lb_ipam_is_named_and_ends(tmp_path: Path) -> None:
+async def test_up_names_the_real_lb_ipam_and_stops_it(tmp_path: Path) -> None:
     settings = read_settings()
     if settings.kind != "binaries" or settings.lbipam is None:
         pytest.skip("KUBEBUILDER_ASSETS names no etcd, kube-apiserver and cilium-lbipam")
@@ -153,7 +157,9 @@ async def test_the_real_lb_ipam_is_named_and_ends(tmp_path: Path) -> None:
 
 
 @linux
-async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_path: Path) -> None:
+async def test_up_names_the_real_servers_and_the_real_metallb_and_stops_them(
+    tmp_path: Path,
+) -> None:
     settings = read_real_settings()
     kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
     async with start("up", f"--kubeconfig={tmp_path / 'config'}") as up:
@@ -183,7 +189,7 @@ async def test_no_real_process_outlives_an_up_that_is_killed(tmp_path: Path) -> 
     assert remaining == []
 
 
-async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: ProgramChoice) -> None:
+async def test_the_demo_plays_on_real_servers_with_the_stand_in(parts: ProgramChoice) -> None:
     settings = read_real_settings()
     parts.set_programs(TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver)
     done = await call("demo", "--step-timeout=60s", seconds=300.0)

@@ -13,6 +13,7 @@ IPAM = "ipam.cluster.x-k8s.io"
 
 
 def make_claim(name: str, of: str) -> dict[str, Any]:
+    """Return a claim on InClusterIPPool `pz` that names Cluster `of`."""
     pool = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "pz"}
     return {
         "apiVersion": f"{IPAM}/v1beta2",
@@ -40,7 +41,9 @@ OF_CLUSTER_API: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_plan_tells_a_cluster_that_does_not_exist_from_one_that_is_paused(tmp_path: Path) -> None:
+def test_plan_distinguishes_claims_of_a_missing_cluster_and_of_a_paused_cluster(
+    tmp_path: Path,
+) -> None:
     printed = run_on_files(tmp_path, "plan", objects=OF_CLUSTER_API).out
     paused, ghost = (
         next(line for line in printed.splitlines() if f"default/{name} " in line)

@@ -1,4 +1,4 @@
-"""What `butler-ipam release` shows before it asks, and that it does nothing without an answer."""
+"""`butler-ipam release`: its preview, its question, and its messages about missing clusters."""
 
 import json
 from dataclasses import replace
@@ -41,16 +41,17 @@ RANGE = {
 
 
 def make_objects(*allocations: IPAllocation, **tenant: Any) -> Objects:
+    """Return the objects of a platform: one TenantCluster and these allocations."""
     cluster = make.tenant(**tenant)
     allocation_by_key = {allocation.metadata.key: allocation for allocation in allocations}
     return Objects({}, allocation_by_key, clusters={cluster.metadata.key: cluster}, providers={})
 
 
-def test_a_range_whose_release_has_begun_is_released_at_once_and_others_if_deleted() -> None:
+def test_the_preview_says_that_marked_ranges_are_released_now_and_others_if_deleted() -> None:
     marked: dict[str, Any] = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
     objects = make_objects(
         make.allocation("kept", held_range=("10.40.0.0", "10.40.0.7")),
-        make.allocation("shrinks", held_range=("10.40.0.8", "10.40.0.15"), **marked),
+        make.allocation("marked", held_range=("10.40.0.8", "10.40.0.15"), **marked),
         make.allocation("waits", size=4),
     )
     [tenant] = objects.clusters.values()
@@ -59,11 +60,11 @@ def test_a_range_whose_release_has_begun_is_released_at_once_and_others_if_delet
     }
     assert effect_by_allocation == {
         "butler-system/kept": "if deleted",
-        "butler-system/shrinks": "now",
+        "butler-system/marked": "now",
     }
 
 
-def test_a_deleted_cluster_releases_all_ranges_and_names_what_each_waits_for() -> None:
+def test_the_preview_of_a_deleted_cluster_names_the_obstacle_of_each_range() -> None:
     deleted: dict[str, Any] = {"deletionTimestamp": "2026-01-02T00:00:00Z"}
     objects = make_objects(
         make.allocation(
@@ -79,7 +80,7 @@ def test_a_deleted_cluster_releases_all_ranges_and_names_what_each_waits_for() -
     assert (release.effect, release.obstacle) == ("now", "Service default/web shows 10.40.0.0")
 
 
-def test_no_is_the_answer_of_who_only_presses_return(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_answer_means_no(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", AnsweringTerminal("\n"))
     with click.Context(click.Command("release")):
         assert not command._is_confirmed("TenantCluster team/a")
@@ -89,7 +90,7 @@ def test_no_is_the_answer_of_who_only_presses_return(monkeypatch: pytest.MonkeyP
 
 
 class AnsweringTerminal:
-    """A terminal at which a person types a line."""
+    """A terminal as standard input, on which the user types one line."""
 
     def __init__(self, line: str) -> None:
         self._line = line
@@ -101,7 +102,7 @@ class AnsweringTerminal:
         return self._line
 
 
-def test_files_cannot_be_released(tmp_path: Path) -> None:
+def test_release_rejects_the_flag_for_files(tmp_path: Path) -> None:
     file = tmp_path / "saved.json"
     file.write_text(json.dumps({}))
     assert run("release", "a", "-f", file).code == 2
@@ -119,7 +120,7 @@ def test_an_unreadable_allocation_of_the_cluster_is_named_beside_its_ranges() ->
     assert preview.basis != Preview.from_objects(tenant, objects).basis
 
 
-def test_what_a_release_waits_for_is_unknown_to_who_may_not_read_allocations() -> None:
+def test_the_obstacle_of_a_release_is_unknown_if_allocations_could_not_be_read() -> None:
     objects = make_objects(status={"network": {"ranges": [RANGE]}})
     [tenant] = objects.clusters.values()
     hidden = replace(objects, not_read=[NotRead(IP_ALLOCATION.full_name)])
@@ -159,14 +160,14 @@ def describe_allocation_without_tenant(**more: Any) -> str:
     return raised.value.format_message()
 
 
-def test_an_allocation_whose_cluster_never_existed_is_deleted_to_release_its_range() -> None:
+def test_the_message_about_an_allocation_without_any_cluster_says_to_delete_it() -> None:
     message = describe_allocation_without_tenant()
     assert "does not exist, and no controller ever saw it" in message
     assert "delete ipallocation lb" in message
     assert "Secret" not in message
 
 
-def test_the_range_of_a_cluster_that_is_gone_is_released_by_deleting_its_secret() -> None:
+def test_the_message_about_an_allocation_of_a_gone_cluster_says_what_to_delete() -> None:
     noted = {"annotations": {names.ANNOTATION_TENANT_UID: "uid-before"}}
     assert "is gone; delete the IPAllocation (kubectl" in describe_allocation_without_tenant(
         **noted

@@ -1,4 +1,4 @@
-"""Repeated flags: lists add up, and of a single value the last one counts."""
+"""Repeated flags: lists of names are joined, and the last single value is used."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ LISTS = {
 
 
 def parse_values(name: str, *arguments: str) -> dict[str, object]:
-    """Return the values of a command's options as its function gets them."""
+    """Return the values of a command's options, as they are passed to its function."""
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     required = ("-f", "-") if name == "plan" else ()
@@ -28,12 +28,14 @@ def parse_values(name: str, *arguments: str) -> dict[str, object]:
 
 
 def iterate_name_lists() -> Iterator[tuple[str, str, str]]:
+    """Yield command, flag and parameter of each entry of LISTS."""
     for command, flags in LISTS.items():
         for flag, parameter in flags:
             yield command, flag, parameter
 
 
 def iterate_options() -> Iterator[tuple[str, click.Option]]:
+    """Yield each option of each command, with the name of the command."""
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
@@ -41,12 +43,12 @@ def iterate_options() -> Iterator[tuple[str, click.Option]]:
 
 
 @pytest.mark.parametrize(("command", "flag", "parameter"), list(iterate_name_lists()))
-def test_names_of_a_repeated_flag_add_up(command: str, flag: str, parameter: str) -> None:
+def test_names_of_a_repeated_flag_are_joined(command: str, flag: str, parameter: str) -> None:
     values = parse_values(command, flag, " b,a", f"{flag}=c, b,,", flag, "")
     assert values[parameter] == ("b", "a", "c")
 
 
-def test_integrations_add_up_in_either_form() -> None:
+def test_integrations_of_repeated_flags_and_comma_separated_lists_are_joined() -> None:
     values = parse_values(
         "run", "--integration=kubermatic,clusterapi", "--integration", "vitistack"
     )
@@ -55,7 +57,7 @@ def test_integrations_add_up_in_either_form() -> None:
         parse_values("run", "--integration=clusterapi,other")
 
 
-def test_names_replace_the_default() -> None:
+def test_given_names_replace_the_default() -> None:
     assert parse_values("run")["validating"] == ("butler-ipam",)
     assert parse_values("run", "--webhook-configuration=mine")["validating"] == ("mine",)
 
@@ -75,7 +77,7 @@ def test_every_list_of_names_may_be_repeated() -> None:
     assert all(option.multiple for option in lists)
 
 
-def test_of_a_repeated_single_value_the_last_one_counts() -> None:
+def test_the_last_value_of_a_repeated_flag_is_used() -> None:
     values = parse_values("run", "--namespace=a", "--shards=3", "--namespace=b", "--shards=0")
     assert (values["namespace"], values["shards"]) == ("b", 0)
 

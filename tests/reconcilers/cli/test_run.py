@@ -1,4 +1,4 @@
-"""`butler-ipam run`: what it makes of its flags, of clusters, and of signals."""
+"""`butler-ipam run`: its flags, clusters that fail, signals, leases and webhooks."""
 
 import itertools
 import json
@@ -53,7 +53,7 @@ FAST = (
         ("--metallb-bundle=../x", "write NAME or NAMESPACE/NAME, or empty,"),
     ],
 )
-def test_a_name_that_no_object_can_have_ends_it_with_a_sentence(
+def test_an_invalid_object_name_in_a_flag_ends_the_program_with_one_error(
     flag: str, form: str, tmp_path: Path
 ) -> None:
     kubeconfig = tmp_path / "k"
@@ -65,6 +65,7 @@ def test_a_name_that_no_object_can_have_ends_it_with_a_sentence(
 
 
 def write_kubeconfig(server: ApiServer, folder: Path) -> str:
+    """Write the kubeconfig of a server to a folder; return the flag that names the file."""
     path = folder / "kubeconfig"
     path.write_text(server.kubeconfig)
     return f"--kubeconfig={path}"
@@ -93,7 +94,7 @@ def test_a_flag_changes_its_setting_and_no_other() -> None:
     assert read_settings.allocation == Settings().allocation
 
 
-async def test_a_kubeconfig_that_is_not_there_gets_one_sentence() -> None:
+async def test_a_missing_kubeconfig_is_reported_without_a_traceback() -> None:
     done = await call("run", "--kubeconfig=/nowhere", "--log-format=console")
     assert done.returncode == 1
     printed = done.stderr.decode()
@@ -113,14 +114,16 @@ async def test_a_kubeconfig_that_is_not_there_gets_one_sentence() -> None:
         ("--orphans-percent=-1", "-1 is not in the range 0<=x<=100"),
     ],
 )
-def test_a_wrong_flag_gets_one_sentence(argument: str, complaint: str) -> None:
+def test_a_wrong_flag_is_reported_with_exit_code_2(argument: str, complaint: str) -> None:
     done = commandline.run("run", argument)
     assert done.code == 2
     assert done.err.startswith("error: ")
     assert complaint in done.err
 
 
-def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_about_a_wrong_environment_variable_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("BUTLER_IPAM_TEARDOWN_GRACE", "never")
     done = commandline.run("run")
     assert done.code == 2
@@ -128,12 +131,12 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("share", [0, 100])
-async def test_a_share_may_be_nothing_or_all(share: int) -> None:
-    ended = await call("run", "--kubeconfig=/nowhere", f"--orphans-percent={share}")
-    assert "there is no such file" in ended.stderr.decode(), "it is read after the flags"
+async def test_the_percentage_of_orphans_may_be_0_or_100(share: int) -> None:
+    done = await call("run", "--kubeconfig=/nowhere", f"--orphans-percent={share}")
+    assert "there is no such file" in done.stderr.decode(), "flags are parsed before the file"
 
 
-async def test_a_file_that_is_no_kubeconfig_gets_one_sentence(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "readme"
     path.write_text("just: text")
     done = await call("run", f"--kubeconfig={path}")
@@ -150,7 +153,7 @@ async def test_a_file_that_is_no_kubeconfig_gets_one_sentence(tmp_path: Path) ->
         (["--metrics-bind-address=here"], 1, "'here' cannot be parsed"),
     ],
 )
-async def test_the_last_error_is_json_where_the_log_is(
+async def test_the_final_error_is_json_if_the_log_is_json(
     flags: list[str], code: int, sentence: str
 ) -> None:
     done = await call("run", "--log-format=json", *flags)
@@ -162,7 +165,7 @@ async def test_the_last_error_is_json_where_the_log_is(
     assert sentence in document["error"]
 
 
-def test_an_error_that_no_code_expects_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_exception_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_values: object) -> None:
         raise RuntimeError("a bug")
 
@@ -190,7 +193,7 @@ def test_an_error_that_no_code_expects_is_json_too(monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_two_servers_on_one_address_are_refused_at_the_start(
+def test_two_servers_on_one_address_are_rejected_at_the_start(
     flags: list[str], sentence: str
 ) -> None:
     done = commandline.run("run", "--kubeconfig=/nowhere", "--log-format=console", *flags)
@@ -199,7 +202,7 @@ def test_two_servers_on_one_address_are_refused_at_the_start(
     assert error.startswith(f"{sentence} are one address")
 
 
-def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_not_refused() -> None:
+def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_accepted() -> None:
     done = commandline.run(
         *("run", "--kubeconfig=/nowhere", "--log-format=console"),
         *("--metrics-bind-address=:0", "--health-probe-bind-address=:0"),
@@ -208,7 +211,7 @@ def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_not_refused() 
     assert "there is no such file" in done.err
 
 
-async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
+async def test_a_port_in_use_ends_the_program_without_a_traceback(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         where = server.url.removeprefix("https://")
         done = await call(
@@ -230,7 +233,7 @@ async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
         assert "Traceback" not in running.complained
 
 
-async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
+async def test_a_lost_lease_ends_the_program_with_exit_code_1(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         async with start("run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
@@ -242,7 +245,7 @@ async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
         assert "Traceback" not in running.complained
 
 
-async def test_shards_without_leader_election_are_refused_with_a_sentence(tmp_path: Path) -> None:
+async def test_shards_without_leader_election_are_rejected(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         done = await call(
             *("run", write_kubeconfig(server, tmp_path), *PORTS_OFF),
@@ -265,7 +268,7 @@ async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> 
 
 
 async def _wait_for_shard_holders(server: ApiServer, count: int) -> set[str]:
-    """Return the holders of the four shards, once they are so many and no shard is free."""
+    """Wait until `count` processes hold all four shards; return the holders."""
     names = [Key(LEASE.namespace, lease_name(LEASE.name, 4, shard)) for shard in range(4)]
     with anyio.fail_after(SECONDS):
         while True:
@@ -280,12 +283,13 @@ async def _wait_for_shard_holders(server: ApiServer, count: int) -> set[str]:
 
 
 async def _read_lease_holder(server: ApiServer) -> str:
+    """Return the holder of the leader's Lease; empty if it is free."""
     lease = await server.client.get(LEASES, LEASE)
     return lease.spec.holderIdentity or ""
 
 
 async def _take_lease_away(server: ApiServer) -> Lease:
-    """Write another holder into the lease, at whatever version the renewals have brought it to."""
+    """Write another holder into the Lease; retry if a renewal has changed it meanwhile."""
     while True:
         live = await server.client.get(LEASES, LEASE)
         try:
@@ -296,7 +300,7 @@ async def _take_lease_away(server: ApiServer) -> Lease:
             continue
 
 
-async def test_what_is_missing_is_reported_by_readyz_and_stops_no_other_controller(
+async def test_readyz_reports_a_missing_crd_and_the_other_controllers_run(
     tmp_path: Path,
 ) -> None:
     clusters = [crd for crd in crds() if crd["spec"]["names"]["kind"] == "TenantCluster"]
@@ -323,23 +327,26 @@ async def test_what_is_missing_is_reported_by_readyz_and_stops_no_other_controll
 
 
 def _describe_worker_start(controller: str) -> str:
+    """Return the part of the log line that reports the start of a controller's workers."""
     return f'"Starting workers","controller":"{controller}"'
 
 
 def _find_free_port() -> int:
+    """Return a port of this machine that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-async def _read_readyz(where: str) -> tuple[int, str]:
+async def _read_readyz(address: str) -> tuple[int, str]:
+    """Return status code and text of /readyz at HOST:PORT."""
     async with httpx.AsyncClient() as probe:
-        answer = await probe.get(f"http://{where}/readyz", params={"verbose": ""})
+        answer = await probe.get(f"http://{address}/readyz", params={"verbose": ""})
         return answer.status_code, answer.text
 
 
-async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
+async def test_lists_are_retried_while_the_api_server_does_not_answer(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         argument = write_kubeconfig(server, tmp_path)
     async with start("run", argument, *PORTS_OFF) as running:
@@ -377,7 +384,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
 
 
 def _make_webhook_configuration(port: int) -> dict[str, Any]:
-    """Return a configuration by which pools are judged at a port of this machine."""
+    """Return a webhook configuration that has new NetworkPools validated at a local port."""
     url = f"https://127.0.0.1:{port}{build_path(NETWORK_POOL)}"
     rule = {
         "apiGroups": [NETWORK_POOL.group],
@@ -396,10 +403,10 @@ def _make_webhook_configuration(port: int) -> dict[str, Any]:
 
 
 async def _wait_for_refusal(server: ApiServer, running: Running) -> ApiError:
-    """Return the refusal of a pool that is too large, once the server has learnt to ask.
+    """Create pools that are too large until the API server calls the webhook; return its refusal.
 
     Raises:
-        AssertionError: the program, which is to be asked, has ended.
+        AssertionError: the program that serves the webhook has ended.
     """
     for number in itertools.count():
         assert running.process.returncode is None, running.complained

@@ -1,4 +1,4 @@
-"""The shipped samples: sound, disjoint, each good for itself, and all of them served."""
+"""The shipped samples: they are valid and disjoint, and can be served alone and together."""
 
 import json
 from itertools import combinations
@@ -25,11 +25,13 @@ FILES_WITH_OUR_KINDS = [path for path in FILES if "butler.butlerlabs.dev" in pat
 
 
 def run_plan(*paths: Path) -> Outcome:
+    """Run `plan -o json` on files or folders."""
     arguments = [argument for path in paths for argument in ("-f", path)]
     return run("plan", *arguments, "-o", "json")
 
 
 def read_objects(path: Path) -> list[dict[str, Any]]:
+    """Return the objects in a file."""
     return list(yaml.safe_load_all(path.read_text()))
 
 
@@ -42,7 +44,7 @@ def test_the_samples_are_yaml_files_of_api_objects_only() -> None:
 
 
 @pytest.mark.parametrize("path", FILES_WITH_OUR_KINDS, ids=lambda path: path.name)
-def test_each_sample_alone_is_sound_and_served(path: Path) -> None:
+def test_plan_serves_each_sample_alone_without_errors_and_warnings(path: Path) -> None:
     outcome = run_plan(path)
     assert (outcome.code, outcome.errors, outcome.warnings) == (0, [], [])
     for body in outcome.items.values():
@@ -50,13 +52,13 @@ def test_each_sample_alone_is_sound_and_served(path: Path) -> None:
             assert body["status"]["phase"] == "Allocated"
 
 
-def test_check_finds_nothing_wrong_with_the_samples() -> None:
+def test_check_has_no_findings_in_the_samples() -> None:
     outcome = run("check", "-f", SAMPLES, "-o", "json")
     assert (outcome.code, outcome.errors) == (0, [])
     assert json.loads(outcome.out)["findings"] == []
 
 
-def test_all_samples_together_are_sound_and_served() -> None:
+def test_plan_serves_all_samples_together_without_errors_and_warnings() -> None:
     outcome = run_plan(SAMPLES)
     assert (outcome.code, outcome.errors, outcome.warnings) == (0, [], [])
     phases = [b["status"]["phase"] for b in outcome.items.values() if b["kind"] == "IPAllocation"]
@@ -68,7 +70,7 @@ def test_all_samples_together_are_sound_and_served() -> None:
             assert network["status"] == "True"
 
 
-async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
+async def test_the_sample_bundle_installs_the_kinds_that_are_projected() -> None:
     [config] = read_objects(SAMPLES / "95-metallb-bundle.yaml")
     bundle = parse_bundle(config["data"])
     assert [str(manifest) for manifest in bundle.manifests[:1]] == ["Namespace metallb-system"]
@@ -84,6 +86,7 @@ async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
 
 
 def _make_projected(kind: str, **spec: Any) -> dict[str, Any]:
+    """Return an object of MetalLB as it is projected to tenants."""
     return {
         "apiVersion": "metallb.io/v1beta1",
         "kind": kind,
@@ -92,8 +95,8 @@ def _make_projected(kind: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_samples_use_no_field_that_is_deprecated() -> None:
-    """A webhook would warn of it when a user applies them."""
+def test_samples_use_no_deprecated_fields() -> None:
+    """A webhook would warn about them when a user applies the samples."""
     for path in FILES:
         for body in read_objects(path):
             if body["kind"] == "NetworkPool":
@@ -114,7 +117,7 @@ def test_no_two_pools_share_an_address() -> None:
         assert not first.overlaps(second), f"{first_pool} and {other}"
 
 
-def test_every_name_is_used_once() -> None:
+def test_no_two_samples_have_the_same_name() -> None:
     names = [
         (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
         for path in FILES
@@ -123,14 +126,14 @@ def test_every_name_is_used_once() -> None:
     assert len(names) == len(set(names))
 
 
-def test_every_namespace_is_made_by_the_file_that_is_applied_first() -> None:
+def test_the_first_file_creates_every_namespace_of_the_samples() -> None:
     first = {body["metadata"]["name"] for body in read_objects(FILES[0])}
     assert {body["kind"] for body in read_objects(FILES[0])} == {"Namespace"}
     used = {body["metadata"]["namespace"] for path in FILES[1:] for body in read_objects(path)}
     assert used == first
 
 
-def test_every_secret_that_a_provider_needs_is_there_and_plainly_fake() -> None:
+def test_every_secret_of_a_provider_is_in_its_file_and_says_that_it_is_fake() -> None:
     for path in FILES:
         bodies = read_objects(path)
         secrets = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "Secret"}
@@ -140,7 +143,7 @@ def test_every_secret_that_a_provider_needs_is_there_and_plainly_fake() -> None:
                 assert all("fake" in value for value in secret["stringData"].values())
 
 
-def test_the_single_pool_has_room_for_59_tenants_one_of_which_is_there() -> None:
+def test_the_pool_of_the_first_sample_has_room_for_58_tenants_beside_its_own() -> None:
     items = run_plan(SAMPLES / "10-single-pool-static.yaml").items
     assert items["NetworkPool/lab-pool"]["status"]["totalIPs"] == 767
     capacity = items["ProviderConfig/harvester-lab"]["status"]["capacity"]

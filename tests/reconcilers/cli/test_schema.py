@@ -1,6 +1,6 @@
-"""Objects are held against the schema as strictly as an API server does it.
+"""`plan` validates objects by the schema as strictly as an API server.
 
-What a real kube-apiserver (1.36) accepted and refused is what these cases expect.
+The expectations are the answers of a real kube-apiserver (1.36).
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,12 @@ def list_errors(body: Mapping[str, Any]) -> list[str]:
 
 
 def list_pool_errors(spec: Mapping[str, Any]) -> list[str]:
+    """Return the errors about a NetworkPool with this spec."""
     return list_errors(make_object("NetworkPool", "x", spec))
 
 
 def list_request_errors(**changes: Any) -> list[str]:
+    """Return the errors about an IPAllocation with these fields in its spec."""
     body = allocation("x")
     body["spec"] |= changes
     return list_errors(body)
@@ -87,7 +89,7 @@ def test_a_count_is_a_whole_number_of_at_least_one(count: Any, fault: str | None
         ),
     ],
 )
-def test_what_the_schema_of_a_pool_forbids_is_named_with_its_path(
+def test_an_error_about_a_pool_that_breaks_the_schema_names_the_field(
     spec: Mapping[str, Any], fault: str
 ) -> None:
     assert list_pool_errors(spec) == [fault]
@@ -104,7 +106,7 @@ def test_what_the_schema_of_a_pool_forbids_is_named_with_its_path(
         (1.5, "must be a string or an integer, not 1.5"),
     ],
 )
-def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: str) -> None:
+def test_a_quantity_is_a_string_of_its_pattern_or_an_integer(memory: Any, fault: str) -> None:
     workers = {"replicas": 1, "machineTemplate": {"memory": memory}}
     spec = {"kubernetesVersion": "v1.33.1", "workers": workers}
     prefix = "spec.workers.machineTemplate.memory: "
@@ -143,7 +145,7 @@ def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: 
         ),
     ],
 )
-def test_what_the_schema_of_a_request_forbids_is_named_with_its_path(
+def test_an_error_about_a_request_that_breaks_the_schema_names_the_field(
     changes: Mapping[str, Any], fault: str
 ) -> None:
     assert list_request_errors(**changes) == [fault]
@@ -186,26 +188,26 @@ def test_a_provider_needs_credentials_unless_it_is_local() -> None:
         ),
     ],
 )
-def test_what_the_rules_on_providers_forbid_is_named_with_its_path(
+def test_an_error_about_a_provider_that_breaks_a_rule_names_the_field(
     spec: Mapping[str, Any], fault: str
 ) -> None:
     assert list_errors(make_object("ProviderConfig", "x", spec)) == [fault]
 
 
 @pytest.mark.parametrize("end", ["10.0.0.1", "x", ""])
-def test_a_pool_given_by_hand_has_addresses_in_their_order(end: str) -> None:
+def test_a_load_balancer_pool_with_an_invalid_range_is_an_error(end: str) -> None:
     pool_by_hand = {"start": "10.0.0.9", "end": end}
     [fault] = list_errors(cluster(networking={"loadBalancerPool": pool_by_hand}))
     assert fault.startswith("spec.networking.loadBalancerPool: invalid IP range: ")
 
 
-def test_a_missing_spec_is_named() -> None:
+def test_a_missing_spec_is_an_error() -> None:
     body = pool("x")
     del body["spec"]
     assert list_errors(body) == ["spec: is missing"]
 
 
-def test_a_status_is_held_against_the_schema_too() -> None:
+def test_a_status_is_validated_by_the_schema_too() -> None:
     broken = {"phase": "Done", "allocatedCount": "8", "allocatedAt": "yesterday"}
     assert list_errors(allocation("x", status=broken)) == [
         "status.phase: 'Done' is not one of Pending, Allocated, Released, Failed",
@@ -214,7 +216,7 @@ def test_a_status_is_held_against_the_schema_too() -> None:
     ]
 
 
-def test_two_conditions_of_one_type_are_refused() -> None:
+def test_two_conditions_of_one_type_are_an_error() -> None:
     condition = {
         "type": "Ready",
         "status": "True",
@@ -226,7 +228,7 @@ def test_two_conditions_of_one_type_are_refused() -> None:
     assert list_errors(body) == ["status.conditions[1]: has the same type as item 0"]
 
 
-def test_a_condition_whose_type_is_a_list_is_refused_like_any_other() -> None:
+def test_a_condition_whose_type_is_a_list_is_an_error() -> None:
     faults = list_errors(pool("x", status={"conditions": [{"type": [], "status": "True"}]}))
     assert "status.conditions[0].type: must be a string, not a list" in faults
 
@@ -243,8 +245,8 @@ def test_an_unknown_field_is_a_warning_and_dropped() -> None:
         "spec.resrved: this field is unknown and ignored; did you mean reserved?",
         "extra: this field is unknown and ignored",
     ]
-    kept = {"cidr": "10.40.0.0/24", "excludeNetworkAndBroadcast": False}
-    assert outcome.items["NetworkPool/x"]["spec"] == kept
+    known_fields = {"cidr": "10.40.0.0/24", "excludeNetworkAndBroadcast": False}
+    assert outcome.items["NetworkPool/x"]["spec"] == known_fields
 
 
 def test_free_form_values_are_kept_as_they_are() -> None:
@@ -274,7 +276,7 @@ def test_free_form_values_are_kept_as_they_are() -> None:
         ({"creationTimestamp": "2026-02-31T00:00:00Z"}, "is not a time"),
     ],
 )
-def test_metadata_is_read_as_strictly_as_by_a_server(metadata: dict[str, Any], fault: str) -> None:
+def test_invalid_metadata_is_an_error(metadata: dict[str, Any], fault: str) -> None:
     body = pool("x")
     body["metadata"] |= metadata
     [error] = plan(body).errors

@@ -1,4 +1,4 @@
-"""The stand-in for MetalLB against an API server: what people see of it."""
+"""The stand-in for MetalLB on an API server: the statuses of Services as pools change."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ from tests.polling import SECONDS
 
 
 class TenantWithStandIn:
-    """A tenant with the stand-in in it, and a way to wait for what becomes of it."""
+    """A tenant in which the stand-in runs, with caches of Services and pools to wait on."""
 
     def __init__(self, transport: Transport) -> None:
         clock = SystemClock()
@@ -45,19 +45,24 @@ class TenantWithStandIn:
         self._moved = anyio.Event()
 
     async def until(self, is_reached: Callable[[], bool]) -> None:
+        """Wait for events of Services and pools until a condition holds."""
         with anyio.fail_after(SECONDS):
             while not is_reached():
                 await self._moved.wait()
 
     def find_service(self, name: str = "web") -> Service | None:
+        """Return a Service from the cache; None if it is not there yet."""
         current_service: Service | None = self._services.get(Key("default", name))
         return current_service
 
     def find_pool_of_service(self, name: str = "web") -> str | None:
+        """Return the name of the pool from which a Service has its address; None without one."""
         service = self.find_service(name)
         return service.metadata.annotations.get(ALLOCATED_FROM) if service is not None else None
 
     def make_check_of_addresses(self, name: str, *expected: str) -> Callable[[], bool]:
+        """Return a condition for `until`: a Service shows exactly these addresses."""
+
         def is_reached() -> bool:
             service = self.find_service(name)
             return service is not None and addresses(service) == expected
@@ -67,6 +72,7 @@ class TenantWithStandIn:
 
 @asynccontextmanager
 async def run_tenant() -> AsyncIterator[TenantWithStandIn]:
+    """Run a tenant's API server and the stand-in."""
     async with run_api_server("tenant", crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         tenant = TenantWithStandIn(server.transport)
@@ -100,7 +106,7 @@ async def test_a_service_gets_an_address_and_shows_its_pool() -> None:
         await tenant.until(lambda: tenant.find_pool_of_service() == "default-pool")
 
 
-async def test_a_pool_that_loses_an_address_in_use_takes_it_from_the_service() -> None:
+async def test_a_service_gets_another_address_or_none_when_its_address_leaves_the_pool() -> None:
     async with run_tenant() as tenant:
         await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4", "10.0.0.8-10.0.0.8"))
         await apply(tenant.transport, make_service())
@@ -111,7 +117,7 @@ async def test_a_pool_that_loses_an_address_in_use_takes_it_from_the_service() -
         await tenant.until(tenant.make_check_of_addresses("web"))
 
 
-async def test_a_configuration_that_overlaps_is_not_put_in_force() -> None:
+async def test_pools_that_overlap_are_not_used_until_the_overlap_is_removed() -> None:
     async with run_tenant() as tenant:
         await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4"))
         await apply(tenant.transport, make_service("first"))
@@ -126,14 +132,14 @@ async def test_a_configuration_that_overlaps_is_not_put_in_force() -> None:
         assert tenant.standin.stale == ""
 
 
-async def test_a_pool_without_addresses_is_refused_at_once() -> None:
+async def test_the_api_server_rejects_a_pool_without_addresses() -> None:
     async with run_api_server("tenant", crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         with pytest.raises(Invalid, match=r"spec\.addresses"):
             await apply(server.transport, make_pool())
 
 
-async def test_a_service_that_is_no_load_balancer_any_more_frees_its_address() -> None:
+async def test_the_address_of_a_service_that_becomes_cluster_ip_goes_to_the_next_service() -> None:
     async with run_tenant() as tenant:
         await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4"))
         await apply(tenant.transport, make_service())
@@ -146,7 +152,7 @@ async def test_a_service_that_is_no_load_balancer_any_more_frees_its_address() -
         await tenant.until(lambda: tenant.find_pool_of_service() is None)
 
 
-async def test_where_metallb_comes_later_the_stand_in_begins_later() -> None:
+async def test_wait_established_waits_until_all_crds_are_established() -> None:
     clock = SystemClock()
     async with run_api_server("tenant", []) as server:
         event = anyio.Event()

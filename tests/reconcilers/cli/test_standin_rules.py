@@ -1,4 +1,4 @@
-"""What the stand-in for MetalLB gives, takes away and refuses: its rules, without a server."""
+"""The rules by which the stand-in for MetalLB assigns addresses, without a server."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,6 +42,14 @@ def make_service(
     spec: ServiceSpec | None = None,
     annotations: dict[str, str] | None = None,
 ) -> Service:
+    """Return Service default/NAME, which shows these addresses.
+
+    Args:
+        name: its name.
+        addresses: the addresses in its status.
+        spec: None for type LoadBalancer.
+        annotations: None for none.
+    """
     meta = ObjectMeta(
         name=name,
         namespace="default",
@@ -55,6 +63,7 @@ def make_service(
 
 
 def assign(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, ServiceAssignment]:
+    """Return the assignment of the stand-in for each Service, by name."""
     return {
         assignment.service.metadata.name: assignment
         for assignment in assign_addresses(services, pools)
@@ -76,7 +85,7 @@ def assign(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, Servic
         (["10.0.0.0/24", "10.0.0.200-10.0.1.3"], "overlaps with already defined CIDR"),
     ],
 )
-def test_a_pool_that_metallb_refuses_is_refused_and_the_entry_is_named(
+def test_a_pool_that_metallb_rejects_is_rejected_and_the_entry_is_named(
     addresses: list[str], complaint: str
 ) -> None:
     with pytest.raises(InvalidConfig, match="default-pool") as refused:
@@ -84,19 +93,19 @@ def test_a_pool_that_metallb_refuses_is_refused_and_the_entry_is_named(
     assert complaint in str(refused.value)
 
 
-def test_overlap_between_pools_is_refused_too() -> None:
+def test_pools_that_overlap_are_rejected() -> None:
     with pytest.raises(InvalidConfig, match='in pool "b" overlaps'):
         build_configuration(
             [make_pool("10.0.0.0/8", name="a"), make_pool("10.0.0.0/16", name="b")]
         )
 
 
-def test_a_pool_outside_of_metallbs_namespace_is_refused() -> None:
+def test_a_pool_outside_of_metallbs_namespace_is_rejected() -> None:
     with pytest.raises(InvalidConfig, match="must be created in metallb-system"):
         build_configuration([make_pool("10.0.0.0/24", namespace="default")])
 
 
-def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
+def test_an_entry_may_be_a_cidr_with_host_bits_or_a_range_with_spaces() -> None:
     (pool,) = build_configuration([make_pool("10.0.0.9/30", "10.0.1.1 - 10.0.1.2")])
     assert [address.start_text for address in pool.list_addresses("IPv4")] == [
         "10.0.0.8",
@@ -121,7 +130,7 @@ def test_the_first_free_address_goes_to_the_oldest_service() -> None:
     }
 
 
-def test_a_service_keeps_its_address_though_an_earlier_one_is_free() -> None:
+def test_a_service_keeps_its_address_even_if_a_lower_address_is_free() -> None:
     pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
     given_addresses = assign([make_service("new"), make_service("old", "10.0.0.7")], pools)
     assert given_addresses["old"].addresses == ("10.0.0.7",)
@@ -139,14 +148,14 @@ def test_without_pools_every_service_loses_its_address() -> None:
     assert "no available IPs" in assignment.problem
 
 
-def test_a_full_pool_that_a_service_asks_for_is_named() -> None:
+def test_the_problem_of_a_service_that_requests_a_full_pool_names_the_pool() -> None:
     pools = build_configuration([make_pool("10.0.0.1-10.0.0.1", name="lab")])
     asking = make_service("b", annotations={"metallb.io/address-pool": "lab"})
     assignment = assign([make_service("a", "10.0.0.1"), asking], pools)["b"]
     assert assignment.problem.endswith("no available IPs in pool lab")
 
 
-def test_other_classes_and_types_are_left_alone() -> None:
+def test_services_of_other_classes_and_types_are_ignored() -> None:
     pools = build_configuration([make_pool("10.0.0.0/24")])
     other = make_service(
         "a", spec=ServiceSpec(type="LoadBalancer", loadBalancerClass="cilium.io/lb")
@@ -155,7 +164,7 @@ def test_other_classes_and_types_are_left_alone() -> None:
     assert assign_addresses([other, internal], pools) == []
 
 
-def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
+def test_a_pool_without_auto_assign_serves_only_services_that_request_it() -> None:
     reserved = replace(
         make_pool("10.0.0.1-10.0.0.1"),
         spec=StandInPoolSpec(("10.0.0.1-10.0.0.1",), autoAssign=False),
@@ -167,7 +176,7 @@ def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
     assert given_addresses["b"].addresses == ()
 
 
-def test_an_address_asked_for_by_name_is_given_or_nothing_is() -> None:
+def test_a_service_that_requests_a_taken_address_gets_none() -> None:
     pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
     annotations = {"metallb.io/loadBalancerIPs": "10.0.0.4"}
     given_addresses = assign(
@@ -179,7 +188,7 @@ def test_an_address_asked_for_by_name_is_given_or_nothing_is() -> None:
     assert "10.0.0.4" in given_addresses["b"].problem
 
 
-def test_a_pool_that_does_not_exist_is_named() -> None:
+def test_the_problem_of_a_service_that_requests_a_missing_pool_names_the_pool() -> None:
     annotations = {"metallb.universe.tf/address-pool": "nope"}
     given_addresses = assign(
         [make_service("a", annotations=annotations)],
@@ -206,7 +215,7 @@ def test_both_families_of_a_service_come_from_one_pool() -> None:
     st.lists(st.sampled_from([f"10.0.0.{n}" for n in range(12)]), max_size=10),
     st.integers(1, 10),
 )
-def test_no_address_is_ever_given_twice(shown_addresses: list[str], size: int) -> None:
+def test_no_address_is_assigned_twice(shown_addresses: list[str], size: int) -> None:
     pools = build_configuration([make_pool(f"10.0.0.1-10.0.0.{size}")])
     services = [make_service(f"s{n}", address) for n, address in enumerate(shown_addresses)]
     all_assignments = assign_addresses([*services, make_service("fresh")], pools)

@@ -1,4 +1,4 @@
-"""`status`: one page that is red if something waits or fails, and its exit code says so too."""
+"""`status`: the states of all areas, the findings, and the exit code (1 error, 3 warning)."""
 
 import json
 import subprocess
@@ -41,6 +41,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def _make_condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    """Return a condition of a type, since NOW."""
     return {
         "type": kind,
         "status": status,
@@ -51,6 +52,7 @@ def _make_condition(kind: str, status: str, reason: str, message: str) -> dict[s
 
 
 def _make_cluster(name: str, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
+    """Return a Ready TenantCluster with conditions and further fields of its status."""
     body = cluster(name, "team", f"uid-{name}")
     body["metadata"]["creationTimestamp"] = NOW
     body["status"] = {"phase": "Ready", "conditions": list(conditions)} | status
@@ -91,14 +93,16 @@ def _make_pool(
 
 
 def _index_findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """Return the findings by their kind."""
     return {finding["kind"]: finding for finding in json.loads(outcome.out)["findings"]}
 
 
 def _read_states(outcome: Outcome) -> dict[str, str]:
+    """Return the state of each area by its name."""
     return {area["area"]: area["state"] for area in json.loads(outcome.out)["areas"]}
 
 
-def test_where_nothing_waits_everything_is_ok_and_so_is_the_exit_code(tmp_path: Path) -> None:
+def test_if_nothing_waits_all_areas_are_ok_and_the_exit_code_is_0(tmp_path: Path) -> None:
     ready = _make_condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated")
     objects = (_make_pool(), _make_cluster("shop", ready))
     outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
@@ -107,7 +111,7 @@ def test_where_nothing_waits_everything_is_ok_and_so_is_the_exit_code(tmp_path: 
     assert json.loads(outcome.out)["findings"] == []
 
 
-def test_clusters_without_an_allocation_are_red_and_so_is_the_pool_without_room(
+def test_clusters_without_addresses_and_their_pool_without_room_are_errors(
     tmp_path: Path,
 ) -> None:
     objects = (_make_pool(), _make_waiting_cluster("one"), _make_waiting_cluster("two"))
@@ -124,13 +128,13 @@ def test_clusters_without_an_allocation_are_red_and_so_is_the_pool_without_room(
     assert "2 requests wait, the largest for 70" in findings["PoolHasNoRoomForWaiting"]["sentence"]
 
 
-def test_a_pool_whose_block_suffices_is_not_called_without_room(tmp_path: Path) -> None:
+def test_a_pool_with_a_large_enough_free_block_has_no_finding(tmp_path: Path) -> None:
     objects = (_make_pool("10.40.0.0/25"), _make_waiting_cluster("one"))
     outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
     assert "PoolHasNoRoomForWaiting" not in _index_findings(outcome)
 
 
-def test_a_pool_without_room_for_nodes_and_load_balancer_together_is_named(
+def test_a_pool_without_room_for_node_and_balancer_addresses_together_is_an_error(
     tmp_path: Path,
 ) -> None:
     objects = (
@@ -158,7 +162,7 @@ def _make_dual_pool() -> dict[str, Any]:
         ({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}, None),
     ],
 )
-def test_of_a_pool_of_two_families_the_one_without_room_is_named(
+def test_the_finding_about_a_dual_stack_pool_names_the_family_without_room(
     tmp_path: Path, networking: dict[str, Any], family: str | None
 ) -> None:
     waiting = _make_waiting_cluster("one")
@@ -173,7 +177,7 @@ def test_of_a_pool_of_two_families_the_one_without_room_is_named(
         assert f"the largest free {family} block is 8" in pool_has_no_room_for_waiting["sentence"]
 
 
-def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
+def test_the_finding_about_a_dual_stack_request_names_the_free_blocks_of_both_families(
     tmp_path: Path,
 ) -> None:
     request = allocation("waits", count=70, ipFamilyPolicy="RequireDualStack")
@@ -197,7 +201,7 @@ def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
         ("LoadBalancerAnnounced", "NotAnnounced", "TenantNotAnnounced"),
     ],
 )
-def test_what_a_condition_of_a_ready_cluster_says_is_shown(
+def test_a_false_condition_of_a_ready_cluster_is_a_finding_with_its_message(
     tmp_path: Path, condition: str, reason: str, kind: str
 ) -> None:
     objects = (
@@ -213,7 +217,7 @@ def test_what_a_condition_of_a_ready_cluster_says_is_shown(
     assert outcome.code == (3 if kind in {"TenantSizeNotMet", "TenantNotAnnounced"} else 1)
 
 
-def test_what_passes_within_moments_is_a_warning_or_nothing(tmp_path: Path) -> None:
+def test_services_that_wait_while_the_cluster_grows_are_a_warning(tmp_path: Path) -> None:
     objects = (
         _make_pool(),
         _make_cluster(
@@ -225,7 +229,9 @@ def test_what_passes_within_moments_is_a_warning_or_nothing(tmp_path: Path) -> N
     assert (outcome.code, _index_findings(outcome)["ServicesWait"]["severity"]) == (3, "warning")
 
 
-def test_a_request_that_waits_says_what_it_needs_and_what_the_pool_has(tmp_path: Path) -> None:
+def test_the_finding_about_a_waiting_request_names_its_size_and_the_largest_free_block(
+    tmp_path: Path,
+) -> None:
     failed = {
         "phase": "Failed",
         "conditions": [
@@ -243,7 +249,9 @@ def test_a_request_that_waits_says_what_it_needs_and_what_the_pool_has(tmp_path:
     assert outcome.code == 1
 
 
-def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> None:
+def test_the_finding_about_a_waiting_release_names_the_range_and_the_tenant(
+    tmp_path: Path,
+) -> None:
     status = make_held_status("10.40.0.0", "10.40.0.7") | {
         "conditions": [
             _make_condition(
@@ -251,10 +259,10 @@ def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> 
             )
         ]
     }
-    leaving = make_holder("lb", "10.40.0.0", "10.40.0.7", tenant="team/shop")
-    leaving["status"] = status
-    leaving["metadata"]["deletionTimestamp"] = NOW
-    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_pool(), leaving))
+    deleted = make_holder("lb", "10.40.0.0", "10.40.0.7", tenant="team/shop")
+    deleted["status"] = status
+    deleted["metadata"]["deletionTimestamp"] = NOW
+    outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_pool(), deleted))
     release_waits = _index_findings(outcome)["ReleaseWaits"]
     assert release_waits["severity"] == "error"
     assert "10.40.0.0/29 waits for TenantCluster team/shop" in release_waits["sentence"]
@@ -270,7 +278,7 @@ def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> 
         ("Overlapping", "False", "", 0),
     ],
 )
-def test_what_a_pool_reports_is_shown(
+def test_conditions_of_a_pool_that_report_problems_are_findings(
     tmp_path: Path, condition: str, value: str, kind: str, code: int
 ) -> None:
     outcome = run_on_files(
@@ -281,7 +289,7 @@ def test_what_a_pool_reports_is_shown(
 
 
 def _make_overlapping_pools() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return two NetworkPools of the same addresses, of which one reports it."""
+    """Return two NetworkPools of the same addresses; only the first has the condition."""
     other = pool("other", "10.40.0.0/26")
     return _make_pool(conditions={"Overlapping": "True"}), other
 
@@ -299,7 +307,7 @@ def test_check_lists_an_overlap_of_two_pools_once_for_each_and_status_keeps_the_
     assert list(_index_findings(status)) == ["PoolOverlapping"]
 
 
-def test_check_keeps_a_condition_overlapping_whose_other_pool_is_not_there(
+def test_check_reports_the_condition_overlapping_if_the_other_pool_was_not_read(
     tmp_path: Path,
 ) -> None:
     objects = (_make_pool(conditions={"Overlapping": "True"}),)
@@ -307,12 +315,12 @@ def test_check_keeps_a_condition_overlapping_whose_other_pool_is_not_there(
     assert list(_index_findings(outcome)) == ["PoolOverlapping"]
 
 
-def test_with_a_namespace_only_what_concerns_it_is_shown(tmp_path: Path) -> None:
+def test_status_of_a_namespace_shows_only_findings_about_objects_in_it(tmp_path: Path) -> None:
     objects = (_make_pool(), _make_waiting_cluster("one"))
     team = run_on_files(tmp_path, "status", "-n", "team", "-o", "json", objects=objects)
     assert list(_index_findings(team)) == ["TenantWaitsForAddresses"]
-    theirs = run_on_files(tmp_path, "status", "-n", "others", "-o", "json", objects=objects)
-    assert (theirs.code, list(_index_findings(theirs))) == (0, [])
+    others = run_on_files(tmp_path, "status", "-n", "others", "-o", "json", objects=objects)
+    assert (others.code, list(_index_findings(others))) == (0, [])
 
 
 @pytest.mark.parametrize("command", ["status", "check"])
@@ -344,7 +352,7 @@ def test_a_namespace_with_pools_of_an_integration_is_not_called_empty(
     assert "and no pool of an integration; check its name" in " ".join(outcome.err.split())
 
 
-def test_the_page_for_people_has_the_areas_first_and_then_the_findings(tmp_path: Path) -> None:
+def test_the_table_of_status_lists_the_areas_first_and_then_the_findings(tmp_path: Path) -> None:
     lines = run_on_files(
         tmp_path, "status", objects=(_make_pool(), _make_waiting_cluster("one"))
     ).out.splitlines()
@@ -361,7 +369,7 @@ def test_the_page_for_people_has_the_areas_first_and_then_the_findings(tmp_path:
     assert "TenantWaitsForAddresses" in "\n".join(lines[9:])
 
 
-def test_check_includes_what_waits(tmp_path: Path) -> None:
+def test_check_includes_the_findings_about_waiting_clusters(tmp_path: Path) -> None:
     outcome = run_on_files(
         tmp_path, "check", "-o", "json", objects=(_make_pool(), _make_waiting_cluster("one"))
     )
@@ -370,7 +378,9 @@ def test_check_includes_what_waits(tmp_path: Path) -> None:
     assert outcome.code == 1
 
 
-def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: Path) -> None:
+def test_tenants_shows_the_worst_condition_and_counts_waiting_services_and_requests(
+    tmp_path: Path,
+) -> None:
     unreachable = _make_cluster(
         "away",
         _make_condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated"),
@@ -397,10 +407,10 @@ def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: P
     assert dict(zip(heads, second, strict=True))["WAITING"] == "1"
 
 
-def test_a_claim_that_does_not_go_is_a_release_that_waits(tmp_path: Path) -> None:
-    going = claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]})
+def test_a_deleted_claim_with_a_foreign_finalizer_is_a_stuck_release(tmp_path: Path) -> None:
+    deleted = claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]})
     outcome = run_on_files(
-        tmp_path, "status", "-o", "json", objects=(ip_pool("p", "10.0.0.1"), going)
+        tmp_path, "status", "-o", "json", objects=(ip_pool("p", "10.0.0.1"), deleted)
     )
     stuck_release = _index_findings(outcome)["StuckRelease"]
     assert (stuck_release["subject"]["kind"], stuck_release["since"]) == ("IPAddressClaim", BORN)
@@ -409,7 +419,7 @@ def test_a_claim_that_does_not_go_is_a_release_that_waits(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["check", "status"])
-def test_the_space_of_each_pool_is_worked_out_once(
+def test_the_extents_of_each_pool_are_computed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     drawn: list[str] = []
@@ -426,7 +436,7 @@ def test_the_space_of_each_pool_is_worked_out_once(
 
 
 class _CountingRepr:
-    """What was read of a large cluster; it counts how often it was made into a text."""
+    """Objects that count how often `repr` is called on them."""
 
     renderings = 0
 
@@ -436,7 +446,7 @@ class _CountingRepr:
         return ""
 
 
-def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
+def test_run_in_cluster_does_not_call_repr_on_the_objects_that_were_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @asynccontextmanager
@@ -452,7 +462,7 @@ def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
     assert objects.renderings == 0
 
 
-def test_the_page_loads_neither_the_validator_nor_the_metrics() -> None:
+def test_the_module_of_status_loads_neither_pydantic_nor_the_metrics() -> None:
     code = "import sys, reconcilers.cli.status; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"pydantic", "prometheus_client", "controller.leases"}.isdisjoint(done.stdout.split())
@@ -477,7 +487,7 @@ def test_an_unreadable_object_is_counted_and_reported_in_its_own_area(tmp_path: 
     assert summaries["requests"].startswith("1 IPAllocation; ")
 
 
-def test_a_provider_config_that_a_cluster_names_in_vain_is_reported_under_addresses(
+def test_a_missing_provider_config_of_a_cluster_is_reported_in_the_area_addresses(
     tmp_path: Path,
 ) -> None:
     body = _make_cluster("shop")
@@ -487,7 +497,7 @@ def test_a_provider_config_that_a_cluster_names_in_vain_is_reported_under_addres
     assert (_read_states(outcome)["addresses"], _read_states(outcome)["pools"]) == ("error", "ok")
 
 
-def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
+def test_areas_of_objects_that_the_user_may_not_read_are_unknown() -> None:
     not_read = [NotRead(IP_ALLOCATION.full_name), NotRead(NETWORK_POOL.full_name, "team")]
     tenant = make.tenant()
     objects = Objects(
@@ -503,6 +513,7 @@ def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
 
 
 def make_waiting_claim(name: str) -> PoolRequest:
+    """Return the request of a claim for one IPv4 address."""
     return PoolRequest(
         "IPAddressClaim", Key("team", name), tenant="team/shop", purpose="claim", families=(4,)
     )
@@ -552,13 +563,13 @@ def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("flags", [["--tenants"], ["--controller-namespace", "elsewhere"]])
-def test_a_watch_refuses_what_it_would_not_read(flags: list[str]) -> None:
+def test_watch_rejects_flags_that_it_does_not_support(flags: list[str]) -> None:
     outcome = run("status", "--watch", *flags)
     assert outcome.code == 2
     assert "--watch reads neither tenants nor controllers" in outcome.err
 
 
-def test_the_namespace_of_the_controllers_is_refused_with_files(tmp_path: Path) -> None:
+def test_the_flag_controller_namespace_is_rejected_with_files(tmp_path: Path) -> None:
     outcome = run_on_files(
         tmp_path, "status", "--controller-namespace", "elsewhere", objects=(_make_pool(),)
     )

@@ -1,4 +1,4 @@
-"""What a terminal shows: tables that fit it, partly held cells, colours, and what is watched."""
+"""Output on terminals: tables that fit, cells of the map, colours, and watches."""
 
 import json
 import os
@@ -47,13 +47,13 @@ COMMANDS = {
 def list_shown_lines(
     folder: Path, monkeypatch: pytest.MonkeyPatch, width: int | None, *arguments: str
 ) -> list[str]:
-    """Return the lines that a command prints in a terminal of a width."""
+    """Return the lines that a command prints on a terminal of a width; None for a pipe."""
     monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: width)
     return run_on_files(folder, *arguments, objects=OBJECTS).out.splitlines()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_table_fits_eighty_columns_and_uses_more_where_there_are(
+def test_a_table_fits_eighty_columns_and_shows_more_columns_on_a_wider_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     heads = {}
@@ -66,13 +66,13 @@ def test_a_table_fits_eighty_columns_and_uses_more_where_there_are(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_piped_does_not_depend_on_the_window(
+def test_pipes_and_output_wide_get_all_columns_whatever_the_width(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     piped = list_shown_lines(tmp_path, monkeypatch, None, *COMMANDS[command])
     assert "NAMESPACE" in piped[0] or command == "whois"
     wide = list_shown_lines(tmp_path, monkeypatch, 80, *COMMANDS[command], "-o", "wide")
-    assert max(map(len, wide)) > 80, "who asks for all columns gets them"
+    assert max(map(len, wide)) > 80, "-o wide prints all columns"
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -87,22 +87,24 @@ def test_a_map_fits_the_terminal(
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 4095), st.integers(1, 700)), max_size=8))
-def test_a_cell_says_held_only_where_each_of_its_addresses_is(
+def test_a_cell_is_drawn_as_held_only_if_all_its_addresses_are_held(
     spans: list[tuple[int, int]],
 ) -> None:
-    columns: set[int] = set()
+    held_offsets: set[int] = set()
     allocations = []
     for number, (first, size) in enumerate(spans):
         last = min(first + size - 1, 4095)
-        if columns.isdisjoint(range(first, last + 1)):
-            columns |= set(range(first, last + 1))
+        if held_offsets.isdisjoint(range(first, last + 1)):
+            held_offsets |= set(range(first, last + 1))
             ends = (make.address(first), make.address(last))
             allocations.append(make.allocation(f"a{number}", phase="Allocated", held_range=ends))
     pool = make_picture(make.pool(cidr=make.cidr(12)), allocations)
     drawing = click.unstyle(draw_family(pool, pool.families[0]))
     grid, _, rest = drawing.partition("each cell: 2 addresses\n")
     cells = "".join(line.split()[1] for line in grid.splitlines()[1:])
-    counts = [sum(at in columns for at in range(cell, cell + 2)) for cell in range(0, 4096, 2)]
+    counts = [
+        sum(offset in held_offsets for offset in (cell, cell + 1)) for cell in range(0, 4096, 2)
+    ]
     assert cells == "".join(".o#"[count] for count in counts)
     assert ("a cell of which some addresses are held" in rest) == (1 in counts)
 
@@ -129,7 +131,7 @@ def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> Non
     ]
 
 
-def test_whois_of_a_range_in_no_pool_is_a_problem_and_of_a_wrong_one_a_wrong_call(
+def test_whois_of_an_unknown_range_exits_with_1_and_of_an_invalid_one_with_2(
     tmp_path: Path,
 ) -> None:
     unknown = run_on_files(tmp_path, "whois", "192.0.2.0/28", objects=OBJECTS)
@@ -143,7 +145,7 @@ def test_whois_of_a_range_in_no_pool_is_a_problem_and_of_a_wrong_one_a_wrong_cal
     ("forced", "unwanted", "coloured"),
     [("1", "", True), ("", "", False), ("0", "", False), ("1", "1", False)],
 )
-def test_force_color_colours_what_is_piped(
+def test_force_color_colours_the_output_to_a_pipe_unless_no_color_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forced: str, unwanted: str, coloured: bool
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", forced)
@@ -151,7 +153,9 @@ def test_force_color_colours_what_is_piped(
     assert ("\033[" in run_on_files(tmp_path, "pools", objects=OBJECTS).out) is coloured
 
 
-async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
+async def test_a_watch_prints_the_table_or_the_map_again_when_a_pool_is_created(
+    tmp_path: Path,
+) -> None:
     async with run_api_server("management", crds()) as server:
         await create_pool(server)
         config = write_kubeconfig(server, tmp_path)
@@ -177,7 +181,7 @@ async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
         (("map", "-w", "--html", "-"), "butler-ipam ui"),
     ],
 )
-def test_what_cannot_be_watched_is_a_wrong_call(
+def test_watch_with_unsupported_flags_is_rejected(
     arguments: tuple[str, ...], complaint: str
 ) -> None:
     done = commandline.run(*arguments)
@@ -199,7 +203,7 @@ async def test_ctrl_c_while_an_exec_plugin_waits_ends_quietly_and_leaves_no_proc
     assert (program.printed, program.complained.strip()) == ("", "")
 
 
-def test_work_that_fails_for_two_reasons_raises_both_and_is_not_its_own_cause() -> None:
+def test_run_until_interrupted_raises_both_errors_of_an_exception_group() -> None:
     async def fail() -> None:
         raise ExceptionGroup("servers", [ValueError("no port"), LookupError("no folder")])
 

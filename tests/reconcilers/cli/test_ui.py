@@ -25,12 +25,14 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 async def create_object(server: ApiServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """POST an object to a path of the API; return the answer."""
     answer = await server.transport.request("POST", path, body=encode(body))
     document: dict[str, Any] = json.loads(answer)
     return document
 
 
 async def create_pool(server: ApiServer) -> None:
+    """Create the namespace butler-system, and NetworkPool `lab` in it."""
     await make_namespaces(server.transport, ["butler-system"])
     body = commandline.pool("lab", "10.0.0.0/24")
     meta = {name: body["metadata"][name] for name in ("name", "namespace")}
@@ -38,7 +40,7 @@ async def create_pool(server: ApiServer) -> None:
 
 
 async def read_first_message(url: str, token: str) -> dict[str, Any]:
-    """Return the first thing that a reader is sent."""
+    """Return the first message of the stream of updates that a reader with a token gets."""
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         aiohttp.ClientSession() as http,
@@ -52,7 +54,9 @@ async def read_first_message(url: str, token: str) -> dict[str, Any]:
         return document
 
 
-async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -> None:
+async def test_ui_serves_the_pools_of_a_cluster_to_readers_with_the_token_of_its_url(
+    tmp_path: Path,
+) -> None:
     async with run_api_server("management", crds()) as server:
         await create_pool(server)
         arguments = ("ui", write_kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
@@ -63,8 +67,8 @@ async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -
             assert await running.stop(signal.SIGINT) == 0
 
 
-async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
-    """401 without a token, 403 without the right, and everything with both."""
+async def test_run_serves_the_page_to_users_with_the_right_by_rbac(tmp_path: Path) -> None:
+    """The stream answers 401 without a token, 403 without the right, and 200 with both."""
     async with run_api_server("management", crds()) as server:
         await create_pool(server)
         tokens = [await create_service_account(server, name) for name in ("viewer", "other")]
@@ -91,7 +95,7 @@ async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
 
 
 async def create_service_account(server: ApiServer, name: str) -> str:
-    """Make a ServiceAccount; return a token of it."""
+    """Create a ServiceAccount; return a token of it."""
     accounts = "/api/v1/namespaces/butler-system/serviceaccounts"
     await create_object(server, accounts, {"metadata": {"name": name}})
     response = await create_object(server, f"{accounts}/{name}/token", {"spec": {}})
@@ -99,7 +103,7 @@ async def create_service_account(server: ApiServer, name: str) -> str:
 
 
 async def grant_reading(server: ApiServer, account: str) -> None:
-    """Let a ServiceAccount read the page."""
+    """Grant a ServiceAccount the right to read the page's stream of updates."""
     rule = {"nonResourceURLs": ["/ui/updates"], "verbs": ["get"]}
     name = {"metadata": {"name": "map-reader"}}
     await create_object(server, f"{RBAC}/clusterroles", {**name, "rules": [rule]})
@@ -117,7 +121,7 @@ async def grant_reading(server: ApiServer, account: str) -> None:
         ("0.0.0.0:8090", "`butler-ipam run --ui-bind-address` serves it to others"),
     ],
 )
-def test_a_wrong_address_gets_one_sentence(listen: str, complaint: str) -> None:
+def test_ui_rejects_a_wrong_address(listen: str, complaint: str) -> None:
     done = commandline.run("ui", f"--listen={listen}")
     assert done.code == 2
     assert complaint in done.err

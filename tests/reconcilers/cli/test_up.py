@@ -29,7 +29,7 @@ IN_BUTLER_SYSTEM = ("-n", "butler-system")
 
 
 def make_kubectls(tmp_path: Path) -> tuple[str, Kubectl, Kubectl]:
-    """Return the flag, and kubectl for the platform and for the tenant."""
+    """Return the flag --kubeconfig for `up`, and kubectl for the platform and for the tenant."""
     path = tmp_path / "config"
     cache = tmp_path / "cache"
     tenant = tmp_path / "config-tenant"
@@ -38,7 +38,14 @@ def make_kubectls(tmp_path: Path) -> tuple[str, Kubectl, Kubectl]:
 
 @dataclass(frozen=True)
 class SharedUp:
-    """An `up` that several tests look at, with its flag, and kubectl for platform and tenant."""
+    """A running `up` that several tests share.
+
+    Args:
+        process: its process.
+        flag: the flag --kubeconfig with its file.
+        kubectl: kubectl for the platform.
+        tenant: kubectl for the tenant.
+    """
 
     process: Running
     flag: str
@@ -50,7 +57,7 @@ class SharedUp:
 def run_up(
     tmp_path: Path, *arguments: str, program: Callable[..., list[str]] = butler_ipam
 ) -> Iterator[SharedUp]:
-    """Run `up`, in the loop of a thread, as it outlives the loops of the tests."""
+    """Run `up` in the event loop of a thread, because it outlives the event loops of the tests."""
     flag, kubectl, tenant = make_kubectls(tmp_path)
     with (
         start_blocking_portal() as portal,
@@ -63,20 +70,20 @@ def run_up(
 
 @pytest.fixture(scope="module")
 def platform_with_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedUp]:
-    """With the samples; who changes something takes it back."""
+    """A running `up` with the samples; tests must revert their changes."""
     with run_up(tmp_path_factory.mktemp("sampled"), program=find_installed_command) as up:
         yield up
 
 
 @pytest.fixture(scope="module")
 def platform_without_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedUp]:
-    """Without the samples; who creates something takes it away."""
+    """A running `up` without the samples; tests must delete what they create."""
     with run_up(tmp_path_factory.mktemp("empty"), "--no-samples") as up:
         yield up
 
 
 async def read_ranges(kubectl: Kubectl) -> dict[str, str]:
-    """Return the range of each allocation."""
+    """Return the CIDR of each allocation by name; "" if it has none."""
     listed = json.loads(await kubectl.text("get", "ipa", "-A", "-o", "json"))
     return {
         item["metadata"]["name"]: item.get("status", {}).get("cidr", "")
@@ -84,7 +91,7 @@ async def read_ranges(kubectl: Kubectl) -> dict[str, str]:
     }
 
 
-async def test_kubectl_shows_what_the_controllers_made_of_the_samples(
+async def test_kubectl_shows_the_samples_as_served_by_the_controllers(
     platform_with_samples: SharedUp,
 ) -> None:
     kubectl = platform_with_samples.kubectl
@@ -106,17 +113,21 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(
     assert "Allocated" in allocations
     assert "Ready" in clusters
     assert '["10.40.1.0-10.40.1.7"]' in projected
-    assert platform_with_samples.process.complained == "", "no sample is warned of"
+    assert platform_with_samples.process.complained == "", "no sample causes a warning"
     assert checked.returncode == 0
-    assert b"nothing" in checked.stdout, "and none is found to be wrong"
+    assert b"nothing" in checked.stdout, "check has no findings"
 
 
-async def test_kubectl_can_take_the_samples_over(platform_with_samples: SharedUp) -> None:
+async def test_kubectl_apply_of_the_samples_causes_no_warning(
+    platform_with_samples: SharedUp,
+) -> None:
     applied = await platform_with_samples.kubectl.run("apply", "-f", str(folder("samples")))
     assert b"Warning" not in applied.stderr
 
 
-async def test_kubectl_shows_refusals_and_warnings(platform_with_samples: SharedUp) -> None:
+async def test_kubectl_shows_rejections_and_warnings_of_the_webhooks(
+    platform_with_samples: SharedUp,
+) -> None:
     kubectl = platform_with_samples.kubectl
     await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
     described = await kubectl.text("describe", "np/lab-pool", *IN_BUTLER_SYSTEM)
@@ -147,7 +158,7 @@ async def test_kubectl_shows_refusals_and_warnings(platform_with_samples: Shared
     assert "Warning: spec.cidr: '10.99.0.7/24' has host bits set" in odd.stderr.decode()
 
 
-async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_path: Path) -> None:
+async def test_an_up_with_the_data_of_a_killed_one_serves_webhooks_again(tmp_path: Path) -> None:
     flag, kubectl, _ = make_kubectls(tmp_path)
     arguments = ("up", "--no-samples", flag, f"--data={tmp_path / 'data'}")
     async with start(*arguments) as up:
@@ -160,7 +171,7 @@ async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_pa
         wrong = _make_pool("10.99.0.0/24", [{"cidr": "10.99.0.0/26"}], ("10.99.0.0", "10.99.0.31"))
         refused = await kubectl.run("apply", "-f", "-", stdin=json.dumps(wrong), check=False)
         assert await up.stop(signal.SIGINT) == 0
-    assert "straddles" in refused.stderr.decode(), "only a webhook can tell"
+    assert "straddles" in refused.stderr.decode(), "the webhook rejects it"
 
 
 @pytest.mark.long
@@ -177,7 +188,9 @@ async def test_a_deleted_cluster_gives_its_addresses_back(tmp_path: Path) -> Non
     assert remaining == ""
 
 
-async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
+async def test_an_up_with_the_data_of_a_killed_one_has_the_same_allocations(
+    tmp_path: Path,
+) -> None:
     flag, kubectl, tenant = make_kubectls(tmp_path)
     arguments = ("up", flag, f"--data={tmp_path / 'data'}")
     async with start(*arguments) as up:
@@ -230,13 +243,15 @@ async def test_a_tenant_that_names_cilium_is_served_by_it(tmp_path: Path) -> Non
         assert await up.stop(signal.SIGINT) == 0
 
 
-async def test_without_samples_it_is_empty(platform_without_samples: SharedUp) -> None:
+async def test_without_samples_the_platform_has_no_objects_of_ours(
+    platform_without_samples: SharedUp,
+) -> None:
     assert (
         await platform_without_samples.kubectl.text("get", "np,ipa,tc", "-A", "-o", "name") == ""
     )
 
 
-async def test_a_deleted_namespace_goes_with_all_that_is_in_it(
+async def test_a_deleted_namespace_is_emptied_and_removed(
     platform_without_samples: SharedUp,
 ) -> None:
     settings = read_settings()
@@ -250,7 +265,7 @@ async def test_a_deleted_namespace_goes_with_all_that_is_in_it(
 
 
 @pytest.mark.parametrize("argument", ["--kubeconfig=/proc/nowhere/config", "--data=/proc/nowhere"])
-async def test_a_place_that_cannot_be_written_gets_one_sentence_before_anything_starts(
+async def test_a_path_that_cannot_be_written_is_reported_before_anything_starts(
     argument: str,
 ) -> None:
     done = await call("up", argument)
@@ -268,7 +283,7 @@ async def test_a_tenants_kubeconfig_that_others_wrote_is_not_overwritten(tmp_pat
     assert theirs.read_text() == "theirs"
 
 
-async def test_a_second_one_does_not_overwrite_the_kubeconfig_of_one_that_runs(
+async def test_a_second_up_does_not_overwrite_the_kubeconfig_of_a_running_one(
     tmp_path: Path,
 ) -> None:
     flag, kubectl, _ = make_kubectls(tmp_path)
@@ -285,7 +300,9 @@ async def test_a_second_one_does_not_overwrite_the_kubeconfig_of_one_that_runs(
     assert second.stderr.decode().startswith(sentence)
     async with start("up", "--no-samples", flag) as up:
         await up.until(READY)
-        assert (tmp_path / "config").read_text() != written, "what a killed one left is taken over"
+        assert (tmp_path / "config").read_text() != written, (
+            "the file of a killed process is replaced"
+        )
 
 
 def _make_pool(

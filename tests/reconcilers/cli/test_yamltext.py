@@ -1,4 +1,4 @@
-"""YAML documents become values that know their lines; what is none says where."""
+"""YAML documents are parsed to values with their lines; errors name the line."""
 
 import pytest
 
@@ -12,6 +12,7 @@ from reconcilers.cli.reading.yamltext import (
 
 
 def parse_documents(content: str) -> list[tuple[int, object]]:
+    """Return each document of a text with the number of its first line."""
     return [
         document
         for before, piece in cut_at_separators(content)
@@ -20,6 +21,7 @@ def parse_documents(content: str) -> list[tuple[int, object]]:
 
 
 def read_fault(content: str) -> tuple[int, str]:
+    """Return line and reason of the error about an invalid text."""
     with pytest.raises(Malformed) as caught:
         parse_documents(content)
     return caught.value.line, caught.value.reason
@@ -32,7 +34,7 @@ def test_every_value_carries_its_line() -> None:
     assert find_line(value, ("a", "b", 0, "d")) == 6
 
 
-def test_a_path_that_is_not_there_has_the_line_of_what_encloses_it() -> None:
+def test_a_missing_path_has_the_line_of_the_value_that_encloses_it() -> None:
     [(_, value)] = parse_documents("a:\n  b: 1\n")
     assert find_line(value, ("a", "missing", "deeper")) == 1
     assert find_line(value, ("missing",)) == 1
@@ -43,7 +45,7 @@ def test_lines_are_counted_through_all_documents_of_a_file() -> None:
     assert parse_documents(stream) == [(4, {"x": 1}), (7, {"z": 2}), (8, {"w": 3})]
 
 
-def test_a_separator_inside_a_text_separates_nothing() -> None:
+def test_a_separator_inside_a_string_does_not_end_the_document() -> None:
     [(_, value)] = parse_documents("a: |\n  ---\n  b\nc: '--- d'\n")
     assert value == {"a": "---\nb\n", "c": "--- d"}
 
@@ -52,18 +54,18 @@ def test_directives_before_the_first_document_are_no_document() -> None:
     assert parse_documents("%YAML 1.2\n---\na: 1\n") == [(3, {"a": 1})]
 
 
-def test_a_key_that_is_there_twice_is_refused_with_both_lines() -> None:
+def test_a_duplicate_key_is_an_error_that_names_both_lines() -> None:
     line, reason = read_fault("a: 1\nb: 2\na: 3\n")
     assert line == 3
     assert "'a' appears twice, first in line 1" in reason
 
 
-def test_merge_keys_fill_in_what_is_not_there() -> None:
+def test_merge_keys_add_missing_keys_only() -> None:
     [(_, value)] = parse_documents("base: &b {x: 1, w: 2}\nuse:\n  <<: *b\n  x: 3\n")
     assert value == {"base": {"x": 1, "w": 2}, "use": {"x": 3, "w": 2}}
 
 
-def test_merging_anything_but_mappings_is_refused() -> None:
+def test_merging_anything_but_mappings_is_an_error() -> None:
     assert read_fault("a:\n  <<: [1]\n") == (2, "<< can only merge mappings")
 
 
@@ -73,33 +75,33 @@ def test_an_alias_stands_for_what_its_anchor_holds() -> None:
 
 
 @pytest.mark.parametrize("content", ["a: *nothing\n", "a: &a\n  b: *a\n"])
-def test_an_alias_to_nothing_or_to_itself_is_refused(content: str) -> None:
+def test_an_alias_to_a_missing_anchor_or_to_itself_is_an_error(content: str) -> None:
     assert "refers to itself or to nothing before it" in read_fault(content)[1]
 
 
-def test_an_anchor_that_is_given_anew_stands_for_the_later_value() -> None:
+def test_an_anchor_that_is_defined_twice_stands_for_the_later_value() -> None:
     assert parse_documents("a: &x 1\nb: &x 2\nc: *x\n") == [(1, {"a": 1, "b": 2, "c": 2})]
 
 
-def test_an_alias_has_the_line_it_is_in_and_what_it_stands_for_its_own() -> None:
+def test_an_alias_has_its_own_line_and_the_values_inside_have_those_of_the_anchor() -> None:
     [(_, value)] = parse_documents("a: &x {b: 1}\nc:\n- *x\n")
     assert find_line(value, ("c", 0)) == 3
     assert find_line(value, ("c", 0, "b")) == 1
 
 
-def test_aliases_that_nest_ever_deeper_are_stopped() -> None:
+def test_aliases_that_nest_too_deeply_are_an_error() -> None:
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 400))]
     assert "nested more than 200 levels deep" in read_fault("\n".join(lines))[1]
 
 
-def test_aliases_that_multiply_are_stopped() -> None:
+def test_aliases_that_stand_for_too_many_values_are_an_error() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     assert "aliases stand for more than" in read_fault("\n".join(lines))[1]
 
 
 @pytest.mark.parametrize("opening", ["[", "- ", "? ", "{a: "])
-def test_nesting_without_end_is_stopped_and_not_the_process(opening: str) -> None:
+def test_values_that_nest_too_deeply_are_an_error(opening: str) -> None:
     assert "nested more than 200 levels deep" in read_fault(opening * 50_000 + "a")[1]
 
 
@@ -115,7 +117,7 @@ def test_nesting_without_end_is_stopped_and_not_the_process(opening: str) -> Non
         ("a: \x07\n", "control character"),
     ],
 )
-def test_what_means_nothing_to_kubernetes_is_refused(content: str, problem: str) -> None:
+def test_yaml_that_kubernetes_does_not_accept_is_an_error(content: str, problem: str) -> None:
     assert problem in read_fault(content)[1]
 
 
@@ -130,19 +132,19 @@ def test_a_quote_without_end_names_the_line_in_which_it_begins() -> None:
     assert "begins in line 2" in reason
 
 
-def test_a_tab_as_indentation_is_named() -> None:
+def test_the_error_about_a_tab_as_indentation_says_so() -> None:
     line, reason = read_fault("a:\n\tb: 1\n")
     assert line == 2
     assert reason.endswith("indent with spaces, not with tabs")
 
 
-def test_tags_of_plain_types_say_what_a_word_is() -> None:
+def test_tags_of_plain_types_set_the_type_of_a_word() -> None:
     assert parse_documents("a: !!str 5\nb: !!int '5'\nc: ! 7\n") == [
         (1, {"a": "5", "b": 5, "c": "7"})
     ]
 
 
-# What `kubectl create --dry-run=client -o json` (1.32) made of each word.
+# The value to which `kubectl create --dry-run=client -o json` (1.32) parsed each word.
 KUBECTL = {
     "1e3": 1000,
     "010": 8,
@@ -188,7 +190,7 @@ KUBECTL = {
 
 
 @pytest.mark.parametrize(("word", "value"), KUBECTL.items())
-def test_a_word_means_what_kubectl_takes_it_for(word: str, value: object) -> None:
+def test_a_word_is_parsed_to_the_same_value_as_by_kubectl(word: str, value: object) -> None:
     resolved = parse_word(word)
     assert resolved == value
     assert isinstance(resolved, bool) == isinstance(value, bool)
@@ -196,10 +198,10 @@ def test_a_word_means_what_kubectl_takes_it_for(word: str, value: object) -> Non
 
 
 @pytest.mark.parametrize("word", [".inf", "-.Inf", "+.INF", ".nan", ".NaN"])
-def test_what_json_cannot_carry_is_refused_and_named(word: str) -> None:
+def test_numbers_that_json_does_not_have_are_an_error(word: str) -> None:
     with pytest.raises(Malformed, match="JSON"):
         parse_word(word)
 
 
-def test_a_number_of_absurd_length_is_a_text() -> None:
+def test_a_number_of_5000_digits_is_parsed_as_a_string() -> None:
     assert parse_word("9" * 5000) == "9" * 5000
