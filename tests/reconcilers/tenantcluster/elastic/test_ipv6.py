@@ -65,7 +65,7 @@ SECONDARY = {"cidr": "fd00::/124"}
 
 
 @pytest.mark.parametrize(
-    ("pool", "networking", "asks", "held_range"),
+    ("pool", "networking", "service_parts", "held_range"),
     [
         (make.pool(cidr="fd00::/64"), {}, IPV6, ["fd00::5"]),
         (make.pool(secondary=SECONDARY), {"ipFamilies": ["IPv6"]}, IPV6, ["fd00::5"]),
