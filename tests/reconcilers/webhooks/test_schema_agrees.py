@@ -1,6 +1,7 @@
-"""The CRD's rules and the webhook tell the same story: what CEL refuses, the webhook refuses.
+"""The CRD's rules and the webhook agree: every pool that CEL refuses, the webhook refuses.
 
-The reverse does not hold: CEL cannot tell who holds what, nor that a reservation straddles an end.
+The reverse does not hold: CEL knows no allocations, and does not see that a reservation spans two
+ranges.
 """
 
 from typing import Any
@@ -21,9 +22,9 @@ SCHEMA = CompiledSchema.compile(structural_schema(NetworkPool))
 Json = dict[str, Any]
 
 
-def write_pool(pool: NetworkPool) -> Json:
-    """Return a pool as a client writes it, without what is absent."""
-    spec = _without_nulls(msgspec.json.decode(msgspec.json.encode(pool.spec)))
+def build_manifest(pool: NetworkPool) -> Json:
+    """Return the manifest of a pool as a client sends it: fields without a value are left out."""
+    spec = _drop_nulls(msgspec.json.decode(msgspec.json.encode(pool.spec)))
     meta = {"name": "lab", "namespace": make.NAMESPACE}
     return {
         "apiVersion": names.API_VERSION,
@@ -33,17 +34,22 @@ def write_pool(pool: NetworkPool) -> Json:
     }
 
 
-def _without_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
+    """Return JSON without the keys whose value is null, at every depth."""
     if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
+        return {k: _drop_nulls(v) for k, v in value.items() if v is not None}
+    return [_drop_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-def faults(new: NetworkPool, old: NetworkPool | None = None) -> set[str]:
-    problems = SCHEMA.validate(write_pool(new), write_pool(old) if old is not None else None)
+def list_faults(new: NetworkPool, old: NetworkPool | None = None) -> set[str]:
+    """Return what the CRD's schema objects to, in an edit of `old` or (None) in a new pool."""
+    problems = SCHEMA.validate(
+        build_manifest(new), build_manifest(old) if old is not None else None
+    )
     return {str(problem) for problem in problems}
 
 
+# A refusal that CEL cannot express: a reservation lies in two ranges of the pool.
 STRADDLING = "straddles ranges["
 
 
@@ -51,11 +57,14 @@ STRADDLING = "straddles ranges["
 @settings(deadline=None, max_examples=200)
 @given(POOLS)
 def test_schema_and_webhook_refuse_the_same_new_pools(new: NetworkPool) -> None:
-    said = [
+    messages = [
         cause.message for cause in networkpool.review_creation(new, make.spaces(), LIMIT).causes
     ]
-    by_cel = faults(new)
-    assert bool(by_cel) is any(STRADDLING not in message for message in said), (by_cel, said)
+    schema_faults = list_faults(new)
+    assert bool(schema_faults) is any(STRADDLING not in message for message in messages), (
+        schema_faults,
+        messages,
+    )
 
 
 @pytest.mark.slow
@@ -67,4 +76,4 @@ def test_the_schema_refuses_no_edit_that_the_webhook_lets_through(
     if networkpool.review_update(
         new, old, view=make.view(), spaces=make.spaces(), max_addresses=LIMIT
     ).allowed:
-        assert faults(new, old) == set()
+        assert list_faults(new, old) == set()
