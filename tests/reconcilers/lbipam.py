@@ -233,14 +233,14 @@ class LbIpam:
 
     def _count(self) -> None:
         """Write the counts and the conflict of each pool for which they have changed."""
-        shown = [
+        used_addresses = [
             address
             for stored in self.tenant.all("services")
             for ip in self._believed_addresses(msgspec.convert(stored, Service))
             if (address := addresstexts.parse_ends(ip, ip)) is not None
         ]
         for name, known in self._known.items():
-            used = sum(any(span.contains(ip) for span in known.spans) for ip in shown)
+            used = sum(any(span.contains(ip) for span in known.spans) for ip in used_addresses)
             total = sum(span.size for span in known.spans)
             counts = {"IPsTotal": total, "IPsAvailable": total - used, "IPsUsed": used}
             conditions: list[Json] = [

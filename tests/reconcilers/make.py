@@ -83,7 +83,6 @@ def pool(
     """Return a NetworkPool that has its finalizer and a journal.
 
     Args:
-        name: its name.
         cidr: its spec.cidr.
         reserved: the CIDRs of spec.reserved.
         tenant: spec.tenantAllocation; None to leave it out.
@@ -172,7 +171,6 @@ def allocation(
     """Return an IPAllocation that has its finalizer.
 
     Args:
-        name: its name.
         of: the name of its pool.
         tenant: namespace/name of its TenantCluster.
         kind: its spec.type.

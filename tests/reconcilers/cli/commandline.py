@@ -123,7 +123,6 @@ def pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> dict[str
     """Return a NetworkPool.
 
     Args:
-        name: its name.
         cidr: its spec.cidr.
         more: further metadata; `tenant` is its spec.tenantAllocation, `reserved` the CIDRs of
             spec.reserved, `edges` its spec.excludeNetworkAndBroadcast, which is False by default.
@@ -142,7 +141,6 @@ def allocation(
     """Return an IPAllocation.
 
     Args:
-        name: its name.
         count: its spec.count; None to leave it out.
         of: the name of its pool.
         more: further metadata; `kind` is its spec.type, `pin` the ends of its pinned range,
@@ -171,7 +169,6 @@ def provider(name: str, *pools: str, **network: Any) -> dict[str, Any]:
     """Return a ProviderConfig with these pools, by descending preference.
 
     Args:
-        name: its name.
         pools: names of NetworkPools.
         network: further fields of its spec.network.
     """
@@ -184,7 +181,6 @@ def cluster(name: str = "app", of: str | None = "prov", **more: Any) -> dict[str
     """Return a TenantCluster in namespace team.
 
     Args:
-        name: its name.
         of: the name of its ProviderConfig; None to name none.
         more: further metadata; `networking` and `addons` are fields of its spec.
     """

@@ -74,7 +74,6 @@ class Running:
     """A running `butler-ipam`.
 
     Args:
-        process: its process.
         printed: its standard output so far.
         complained: its standard error so far.
     """
@@ -176,7 +175,6 @@ class Kubectl:
     """The real kubectl with one kubeconfig; the test is skipped if kubectl is not installed.
 
     Args:
-        kubeconfig: the file.
         cache: a folder for its cache of discovery.
     """
 

@@ -22,8 +22,6 @@ def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any)
 
     Args:
         kind: a kind that begins with Global has no namespace.
-        name: its name.
-        spec: its spec.
         version: its API version, if it is of Cluster API.
         more: further fields; `metadata` is merged.
     """

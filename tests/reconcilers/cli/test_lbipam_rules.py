@@ -34,7 +34,6 @@ def _make_service(
     """Return a Service of type LoadBalancer that shows these addresses.
 
     Args:
-        name: its name.
         addresses: the addresses in its status.
         meta: further metadata.
         spec: further fields of its spec.

@@ -65,7 +65,6 @@ def request(name: str, address: str = "", *, requested: str = "", network: str =
     """Return an IPAllocation of vitistack.
 
     Args:
-        name: its name.
         address: the address that it holds; empty if it waits.
         requested: its spec.requestedAddress; empty to leave it out.
         network: the name of its NetworkNamespace.
@@ -334,7 +333,6 @@ def machine(name: str, *interfaces: str, address: str = "", **spec: str) -> Body
     """Return the NetworkConfiguration of a machine in network `net`.
 
     Args:
-        name: its name.
         interfaces: the names of its interfaces.
         address: the address that its status shows for the first interface; empty for none.
         spec: further fields of its spec.

@@ -45,7 +45,6 @@ def make_service(
     """Return Service default/NAME, which shows these addresses.
 
     Args:
-        name: its name.
         addresses: the addresses in its status.
         spec: None for type LoadBalancer.
         annotations: None for none.

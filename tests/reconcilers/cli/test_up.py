@@ -41,7 +41,6 @@ class SharedUp:
     """A running `up` that several tests share.
 
     Args:
-        process: its process.
         flag: the flag --kubeconfig with its file.
         kubectl: kubectl for the platform.
         tenant: kubectl for the tenant.

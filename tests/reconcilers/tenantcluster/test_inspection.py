@@ -49,12 +49,11 @@ def _make_reading(
     services: Sequence[Service] = (),
     management: str = "",
 ) -> TenantReading:
-    """Return what was read from a tenant with MetalLB.
+    """Return a reading of a tenant with MetalLB.
 
     Args:
         pools: its IPAddressPools by name; `default-pool` is the one that we write.
         reported: the configuration error that MetalLB reports; empty for none.
-        services: its Services.
         management: the identity of the management cluster that reads; empty if it is unknown.
     """
     return TenantReading(

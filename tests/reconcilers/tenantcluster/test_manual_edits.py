@@ -53,7 +53,6 @@ async def _contest(lab: Lab, tenant: Server, *, passes: int, seconds: float = 0.
     """Have another writer turn autoAssign of our pool off before each pass over the cluster.
 
     Args:
-        lab: the lab.
         tenant: the API server of the tenant.
         passes: how often.
         seconds: how long after each pass.

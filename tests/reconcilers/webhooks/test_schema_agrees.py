@@ -1,7 +1,7 @@
 """The CRD's rules and the webhook agree: every pool that CEL refuses, the webhook refuses.
 
-The reverse does not hold: CEL knows no allocations, and does not see that a reservation spans two
-ranges.
+The reverse does not hold: CEL knows no allocations, and does not see that a reservation straddles
+the end of a range.
 """
 
 from typing import Any
@@ -42,14 +42,14 @@ def _drop_nulls(value: Any) -> Any:
 
 
 def list_faults(new: NetworkPool, old: NetworkPool | None = None) -> set[str]:
-    """Return what the CRD's schema objects to, in an edit of `old` or (None) in a new pool."""
+    """Return the faults that the CRD's schema finds in a new pool (`old` is None) or an edit."""
     problems = SCHEMA.validate(
         build_manifest(new), build_manifest(old) if old is not None else None
     )
     return {str(problem) for problem in problems}
 
 
-# A refusal that CEL cannot express: a reservation lies in two ranges of the pool.
+# A refusal that CEL cannot express: a reservation lies partly outside a range of the pool.
 STRADDLING = "straddles ranges["
 
 

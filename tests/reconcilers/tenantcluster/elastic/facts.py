@@ -42,7 +42,6 @@ def make_service(
     """Return a Service of type LoadBalancer.
 
     Args:
-        name: its name.
         ips: the addresses that its status shows.
         seconds: when it was created, after make.EPOCH.
         cls: its loadBalancerClass; None for none.
@@ -66,7 +65,6 @@ def make_range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
     """Return the facts of an allocation, by default a growth allocation long in the pool.
 
     Args:
-        allocation: the allocation.
         options: fields of RangeFacts that differ from that.
     """
     return RangeFacts(
