@@ -197,7 +197,7 @@ class CreationNote(Protocol):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a creation that another process noted may still be under way."""
+        """Whether a creation that another process noted may not have ended yet."""
         ...
 
     async def begin(self) -> bool:

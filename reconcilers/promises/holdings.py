@@ -271,18 +271,18 @@ class Holdings:
         """Return the ranges that are held of one space, each once."""
         return self._index(space).holders.keys()
 
-    def other_holder(
-        self, addresses: AddressRange, but: Holder | None = None, space: str = ""
+    def find_other_holder(
+        self, addresses: AddressRange, excluded: Holder | None = None, space: str = ""
     ) -> Holder | None:
-        """Return a holder of some of these addresses, except `but`; None if there is none.
+        """Return a holder of some of these addresses other than `excluded`; None if none exists.
 
         Args:
             addresses: of one space.
-            but: a holder that is left out; None to leave out none.
+            excluded: the holder that is not returned; None if every holder counts.
             space: the name of the space.
         """
         holders = self.holders_of(addresses, space)
-        return next((holder for holder in holders if holder != but), None)
+        return next((holder for holder in holders if holder != excluded), None)
 
     def holders_of(self, addresses: AddressRange, space: str = "") -> Iterator[Holder]:
         """Yield the holders that have some of these addresses of one space.

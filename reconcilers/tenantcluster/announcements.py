@@ -16,8 +16,8 @@ from reconcilers.loadbalancers.port import BalancerMemory
 from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.status import describe_problem
 
-LOOK_SECONDS = 600.0
-"""Seconds between two looks at a tenant in which something announces addresses."""
+CHECK_SECONDS = 600.0
+"""Seconds between two checks of a tenant in which something announces addresses."""
 NOT_ANNOUNCED = "NotAnnounced"
 """The reason where nothing announces the addresses of Services."""
 
@@ -27,17 +27,17 @@ class AnnouncementMemory:
     """What is remembered of the announcements in one tenant.
 
     Args:
-        looked_at: when the tenant was last looked at, in monotonic seconds; None for never.
+        checked_at: when the tenant was last checked, in monotonic seconds; None for never.
         problem: why nothing announces addresses; empty if something does.
     """
 
-    looked_at: float | None = None
+    checked_at: float | None = None
     problem: str = ""
 
     @property
     def findings(self) -> tuple[Sequence[ConditionFinding], tuple[str, ...]]:
         """The condition to set, and the type of the condition to remove; both empty if unknown."""
-        problem = None if self.looked_at is None else self.problem
+        problem = None if self.checked_at is None else self.problem
         return describe_problem(LOAD_BALANCER_ANNOUNCED, NOT_ANNOUNCED, problem)
 
 
@@ -54,11 +54,11 @@ class Announcements:
         self._tenants = tenants
         self._clock = clock
 
-    async def look_if_due(self, tenant: TenantCluster, memory: AnnouncementMemory) -> None:
-        """Look at a tenant if a look is due, and note the result in `memory`.
+    async def check_if_due(self, tenant: TenantCluster, memory: AnnouncementMemory) -> None:
+        """Check a tenant if a check is due, and note the result in `memory`.
 
-        A look is due every LOOK_SECONDS; with each pass while nothing announces addresses, so that
-        the condition ends soon after a person corrects it.
+        A check is due every CHECK_SECONDS. While nothing announces addresses, a check is due at
+        each pass, so that the condition ends soon after a person corrects the problem.
 
         Args:
             memory: of that tenant.
@@ -67,14 +67,14 @@ class Announcements:
             ControllerError: the management cluster did not answer.
         """
         now = self._clock.monotonic()
-        is_recent = memory.looked_at is not None and now - memory.looked_at < LOOK_SECONDS
+        is_recent = memory.checked_at is not None and now - memory.checked_at < CHECK_SECONDS
         if is_recent and not memory.problem:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                # An empty memory, because a look remembers nothing of the adapter's.
+                # The memory is empty, because a check needs nothing that the adapter remembers.
                 balancer = self._kinds.find_chosen(tenant).make_balancer(client, BalancerMemory())
                 memory.problem = await balancer.find_unannounced()
         except TenantUnavailable:
-            return  # LoadBalancerReady reports it; the next pass looks again
-        memory.looked_at = now
+            return  # LoadBalancerReady reports it; the next pass checks again
+        memory.checked_at = now

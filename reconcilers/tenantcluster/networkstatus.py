@@ -57,13 +57,13 @@ class AddressUsers:
         for pairs in self._sorted.values():
             pairs.sort()
 
-    def find_names_in(self, span: AddressRange, most: int) -> tuple[str, ...]:
-        """Return up to `most` Services that have addresses of `span`, by address, then name."""
+    def find_names_in(self, span: AddressRange, limit: int) -> tuple[str, ...]:
+        """Return up to `limit` Services that have addresses of `span`, by address, then name."""
         pairs = self._sorted[span.family]
         names: dict[str, None] = {}  # a set in the order of insertion: a Service may have several
         first_position = bisect_left(pairs, (span.first, ""))
         for address, name in islice(pairs, first_position, None):
-            if address > span.last or len(names) == most:
+            if address > span.last or len(names) == limit:
                 break
             names[name] = None
         return tuple(names)
@@ -154,7 +154,7 @@ def make_network_status(  # noqa: PLR0913 - the parts of a status
             services_waiting,
         ),
         ranges=_list_ranges(tenant, members, find_users),
-        waiting=tuple(_add_since(request, present.waiting, now) for request in waiting),
+        waiting=tuple(_add_waiting_time(request, present.waiting, now) for request in waiting),
         lastRefusal=_find_last_refusal(present, states, growth=growth, now=now),
     )
 
@@ -329,10 +329,10 @@ def _describe_waiting_growth(growth: RefusedGrowth, provider: ProviderConfig) ->
     )
 
 
-def _add_since(
+def _add_waiting_time(
     request: WaitingRequest, waiting_before: Iterable[WaitingRequest], now: datetime
 ) -> WaitingRequest:
-    """Return a copy of a request that says since when it waits.
+    """Return a copy of a waiting request with the time since when it waits.
 
     If the status already lists a request of that type and role, its time is kept; otherwise the
     time is `now`.

@@ -2,8 +2,8 @@
 
 Two load balancers that both have a pool take the addresses from each other's Services, without
 end. Even an empty pool of Cilium is enough. So each tenant is searched for pools of its other load
-balancers every LOOK_SECONDS. Empty pools of ours are removed: a process that died in the middle of
-a write may have left one. All other pools belong to people; a condition reports them.
+balancers every CHECK_SECONDS. Empty pools of ours are removed: a process that died in the middle
+of a write may have left one. All other pools belong to people; a condition reports them.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.status import describe_problem
 
-LOOK_SECONDS = 600.0
-"""Seconds between two looks at the other load balancers of one tenant."""
+CHECK_SECONDS = 600.0
+"""Seconds between two checks of the other load balancers of one tenant."""
 CONFLICT = "LoadBalancersConflict"
 """The reason where pools of another load balancer are in the tenant."""
 _MOST_NAMED = 5
@@ -37,24 +37,24 @@ class OtherBalancersMemory:
     """What is remembered of the other load balancers of one tenant.
 
     Args:
-        looked_at: when the tenant was last looked at, in monotonic seconds; None for never.
+        checked_at: when the tenant was last checked, in monotonic seconds; None for never.
         provider: the load balancer of the spec at that time.
         message: what was wrong at that time; empty if nothing was.
     """
 
-    looked_at: float | None = None
+    checked_at: float | None = None
     provider: str = ""
     message: str = ""
 
     @property
     def findings(self) -> tuple[Sequence[ConditionFinding], tuple[str, ...]]:
         """The condition to set, and the type of the condition to remove; both empty if unknown."""
-        problem = None if self.looked_at is None else self.message
+        problem = None if self.checked_at is None else self.message
         return describe_problem(SINGLE_LOAD_BALANCER, CONFLICT, problem)
 
 
 class OtherBalancers:
-    """Looks for pools of the load balancers that tenants do not have.
+    """Searches tenants for pools of load balancers that their TenantClusters do not name.
 
     Args:
         kinds: the load balancers that tenants may have.
@@ -70,11 +70,11 @@ class OtherBalancers:
         self._tenants = tenants
         self._clock = clock
 
-    async def look_if_due(self, tenant: TenantCluster, memory: OtherBalancersMemory) -> None:
-        """Look for pools of other load balancers if a look is due; note the result in `memory`.
+    async def check_if_due(self, tenant: TenantCluster, memory: OtherBalancersMemory) -> None:
+        """Search for pools of other load balancers if a check is due; note the result in `memory`.
 
-        A look removes empty pools of ours. It is due every LOOK_SECONDS, and when the spec names
-        another load balancer than at the last look.
+        A check removes empty pools of ours. It is due every CHECK_SECONDS, and when the spec names
+        another load balancer than at the last check.
 
         Args:
             tenant: the cluster; its ranges are in the load balancer of its spec.
@@ -84,7 +84,7 @@ class OtherBalancers:
             ControllerError: the management cluster did not answer.
         """
         now, chosen = self._clock.monotonic(), tenant.load_balancer_provider
-        is_recent = memory.looked_at is not None and now - memory.looked_at < LOOK_SECONDS
+        is_recent = memory.checked_at is not None and now - memory.checked_at < CHECK_SECONDS
         if is_recent and memory.provider == chosen:
             return
         messages: list[str] = []
@@ -96,9 +96,9 @@ class OtherBalancers:
             except BalancerBlocked:
                 continue  # it is not installed there
             except (TenantUnavailable, Conflict):
-                return  # the look is not complete; the next pass looks again
+                return  # the check is not complete; the next pass checks again
         memory.message = "; ".join(messages)
-        memory.looked_at = now
+        memory.checked_at = now
         memory.provider = chosen
 
     async def _remove_and_find_problems(
@@ -112,7 +112,7 @@ class OtherBalancers:
         chosen_title = self._kinds.find_chosen(tenant).title
         problems: list[str] = []
         async with self._tenants.client(tenant) as client:
-            # An empty memory, because a look remembers nothing of the adapter's.
+            # The memory is empty, because a check needs nothing that the adapter remembers.
             balancer = kind.make_balancer(client, BalancerMemory())
             await balancer.remove(await self._tenants.read_management_identity(), self._is_kept)
             pools = (await balancer.read()).pool_names

@@ -52,10 +52,11 @@ def make_projected_ranges(allocation: IPAllocation) -> ProjectedRanges:
 
 
 def find_needed_basis(allocations: Iterable[IPAllocation]) -> int:
-    """Return the lowest basis of a projection that leaves out all marked ranges of `allocations`.
+    """Return the lowest basis at which a projection leaves out every marked range.
 
-    A projection leaves out a range if its cache has read the version with the mark. So the basis
-    is the highest resourceVersion of a marked allocation with a range; 0 if there is none.
+    A cache shows a mark once its position has reached the resourceVersion of the marked
+    allocation. So the needed basis is the highest resourceVersion of all marked allocations that
+    hold a range; 0 if no range is marked.
     """
     marked_revisions = [
         allocation.metadata.revision

@@ -230,7 +230,7 @@ class TenantClusterReconciler:
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one TenantCluster; after a conflict with a newer object, again soon."""
         try:
-            return await self._pass_over(key)
+            return await self._run_pass(key)
         except NotFound as missing:
             if missing.reason != "NotFound":
                 raise  # the kind is not served, which says nothing about objects
@@ -240,7 +240,7 @@ class TenantClusterReconciler:
         # The event that brings the cache up to date enqueues the key, too.
         return Again(SOON)
 
-    async def _pass_over(  # noqa: C901, PLR0911 - one function that reads from top to bottom
+    async def _run_pass(  # noqa: C901, PLR0911 - one function that reads from top to bottom
         self, key: Key
     ) -> Outcome:
         """Read, decide, write and report for one TenantCluster, in this order.
@@ -306,8 +306,8 @@ class TenantClusterReconciler:
         await self._project(this_pass)
         if this_pass.is_ipam:
             if this_pass.load_balancer_ready.status:
-                await self._other_balancers.look_if_due(this_pass.tenant, this_pass.record.others)
-                await self._announcements.look_if_due(
+                await self._other_balancers.check_if_due(this_pass.tenant, this_pass.record.others)
+                await self._announcements.check_if_due(
                     this_pass.tenant, this_pass.record.announcements
                 )
             await self._install(this_pass)
@@ -411,9 +411,9 @@ class TenantClusterReconciler:
     async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
         """Delete leftovers that may be deleted here, and take deleted ranges out of the tenant.
 
-        A leftover is an allocation of a vanished cluster of this name. A cluster was overtaken if
-        its deletion came before the finalizer that this process added. Its leftovers are deleted
-        here at once. The orphan collector deletes others, a limited number at a time. A deleted
+        A leftover is an allocation of a vanished cluster of this name. If the deletion of the
+        cluster came before the finalizer that this process added, its leftovers are deleted here
+        at once. The orphan collector deletes all others, a limited number at a time. A deleted
         allocation keeps its range until the tenant no longer has it. So the tenant is given a
         projection without these ranges.
 
@@ -560,7 +560,8 @@ class TenantClusterReconciler:
         """
         written = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
         if written is not tenant and written.status.phase is None:
-            # A new cluster: if it vanishes soon, its allocations are deleted without a delay.
+            # The cluster is new. If it vanishes soon in spite of the finalizer, its allocations
+            # are deleted at once, without the limits of the orphan collector.
             self._vanished_clusters.note_new(written)
         return self._make_current(written)
 
@@ -887,9 +888,9 @@ class TenantClusterReconciler:
         return Again(after if size_due_in is None else min(after, max(size_due_in, SOON)))
 
     def _installation_due_in(self, this_pass: TenantPass) -> float | None:
-        """Return the seconds until the installation goes on; None if none is under way.
+        """Return the seconds until the installation goes on; None if none is in progress.
 
-        The reason of a condition shows whether an installation is under way.
+        The reason of a condition shows whether an installation is in progress.
         """
         findings = (this_pass.balancer_finding, this_pass.installation_finding)
         reasons = {finding.reason for finding in findings if finding is not None}

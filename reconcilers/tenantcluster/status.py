@@ -167,7 +167,7 @@ def make_load_balancer_ready(status: bool, reason: str, message: str) -> Conditi
 
 
 def make_tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> ConditionFinding:
-    """Return the LoadBalancerReady condition of a cluster whose tenant cannot be entered.
+    """Return the LoadBalancerReady condition of a cluster whose tenant cannot be used.
 
     If `error` is remembered from an earlier try, the present condition stays in two cases: it
     reports a failure already, or it turned to True after that try. Another replica may have tried

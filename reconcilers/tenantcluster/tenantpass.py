@@ -32,8 +32,8 @@ class TenantPass:
             asks for.
         states: the allocations that the cluster should have, and how far each is served.
         services: all Services of the tenant; None if they were not read.
-        unavailable: why the tenant cannot be entered, if another request of this pass would fail
-            as well; else None.
+        unavailable: the failure of the tenant, if another request of this pass would fail as
+            well; else None.
         size_facts: what the size was decided from; None if no size was decided.
         size_report: what is reported of the size; None if no size was decided.
         offered_uids: uids of the allocations whose ranges are projected. It is empty if the

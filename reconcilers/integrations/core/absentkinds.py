@@ -2,7 +2,7 @@
 
 A kind that this replica does not see may have just been installed: another replica may see it,
 and promise addresses to its claims in the journal. So a kind counts as absent only once its part
-of the journal has not changed for long enough that every replica has looked at the served kinds.
+of the journal has not changed for long enough that every replica has looked up the served kinds.
 """
 
 from collections.abc import Hashable

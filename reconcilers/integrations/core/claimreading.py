@@ -577,8 +577,8 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
             view = listed.view(holdings, address_revisions)
             self._wait.note_list((kind, pool), listed.list_claims(pool))
             self._wait.note_list((listed.address_kind, pool), listed.list_addresses(pool))
-            # Of a promise that is over by its claim, the LIST of IPAddresses, which came later,
-            # shows the IPAddress; 0 if there is none.
+            # If the LIST of claims shows that a promise is over, the later LIST of IPAddresses
+            # shows the IPAddress of the promise. Its revision is noted; 0 if there is none.
             still_open = {promise.identity for promise in settle(journal, kind, view).promises}
             for promise in journal.promises:
                 if promise.kind == kind and promise.identity not in still_open:
@@ -757,13 +757,14 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
                 yield holder_of_address(source, address), facts
 
     def view(
-        self, holdings: Holdings, known: Mapping[Identity, int]
+        self, holdings: Holdings, noted_revisions: Mapping[Identity, int]
     ) -> ClaimSpaceView[Claim_co, Address_co]:
         """Return the view of the claims, for a reading.
 
         Args:
             holdings: those of the pool, with claims of all kinds.
-            known: the resourceVersions of IPAddresses of promises that earlier passes read.
+            noted_revisions: the resourceVersions of IPAddresses that earlier passes noted, by
+                promise.
         """
         source = self.source
         find = partial(_find_revision, source, self.addresses_of)
@@ -774,7 +775,7 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
             addresses_of=self.addresses_of,
             unreadable=self.unreadable.keys(),
             effects=CreatedEffects(
-                source.address_kind, self.addresses_position, find=find, known=known
+                source.address_kind, self.addresses_position, find=find, known=noted_revisions
             ),
         )
 
@@ -877,13 +878,14 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
         ) and wait.has_read(source.addresses, revisions.get(self.address_kind, 0), addresses_wait)
 
     def make_view(
-        self, holdings: Holdings, known: Mapping[Identity, int]
+        self, holdings: Holdings, noted_revisions: Mapping[Identity, int]
     ) -> ClaimSpaceView[Claim_co, Address_co]:
         """Return the claims as the caches show them now.
 
         Args:
             holdings: of the pool, of all kinds.
-            known: the resourceVersions of the IPAddresses of promises that were read earlier.
+            noted_revisions: the resourceVersions of IPAddresses that earlier passes noted, by
+                promise.
         """
         source = self._source
         return ClaimSpaceView(
@@ -893,7 +895,10 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
             addresses_of=source.addresses_of,
             unreadable=source.claims.unreadable.keys(),
             effects=CreatedEffects(
-                self.address_kind, source.addresses.position, find=self.find_revision, known=known
+                self.address_kind,
+                source.addresses.position,
+                find=self.find_revision,
+                known=noted_revisions,
             ),
         )
 

@@ -165,7 +165,7 @@ class Discovery(Generic[S]):
             registration.close()
 
     def _note(self, change: Change[MetadataOnly]) -> None:
-        """Look again, and for a while, after a definition of the integration's groups changed."""
+        """Poll the served kinds for a while after a definition of these groups changed."""
         definition = change.new or change.old
         # The first list of definitions is no change: the look at the start covers it.
         if definition is None or change.initial:

@@ -37,7 +37,7 @@ class GoneLines(Protocol[ClaimT_contra, AddressT_contra]):
 
 
 class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
-    """Logs the claims and IPAddresses of one kind that go without a release by this program.
+    """Logs claims and IPAddresses of one kind that disappear without a release by this program.
 
     Args:
         source: their caches.

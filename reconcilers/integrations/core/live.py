@@ -131,16 +131,21 @@ def names_of(kind: str, pools: Iterable[Object]) -> list[PoolName]:
 
 
 def make_pool_lister(
-    of: Callable[[T], Iterable[PoolName]],
+    list_pools_of: Callable[[T], Iterable[PoolName]],
 ) -> Callable[[Change[T]], set[PoolName]]:
     """Return a function from a change to the pools of the object before it and after it.
 
     Args:
-        of: returns the pools of an object.
+        list_pools_of: returns the pools of an object.
     """
 
     def list_pools(change: Change[T]) -> set[PoolName]:
         """Return the pools of the old and the new object of a change."""
-        return {name for obj in (change.old, change.new) if obj is not None for name in of(obj)}
+        return {
+            pool
+            for obj in (change.old, change.new)
+            if obj is not None
+            for pool in list_pools_of(obj)
+        }
 
     return list_pools

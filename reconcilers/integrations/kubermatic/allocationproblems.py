@@ -104,7 +104,7 @@ def find_overlaps(
 def _list_crowded(
     allocations: Iterable[IPAMAllocation], space: DatacenterSpace
 ) -> Collection[Key]:
-    """Return the allocations that may overlap others. Few of them do not, and none is missing.
+    """Return all allocations that overlap others, and possibly a few that do not.
 
     Ranges sorted by their first address form groups: a range that begins at or before the highest
     last address of the group belongs to the group. A group of two or more allocations is crowded.
@@ -134,7 +134,7 @@ def _find_oldest(
         space: of the datacenter of all of them.
 
     Returns:
-        The oldest others; without allocations that overlap no other one.
+        By the key of each allocation that overlaps another one: the rank of the oldest such other.
     """
     oldest = dict[Key, Rank]()
     parts_by_key = {
@@ -176,10 +176,10 @@ class AllocationProblems:
         """By the key of an allocation: the oldest other allocation that overlaps it."""
         self._named_by: dict[Key, set[Key]] = {}
         """The reverse of `_oldest`: the keys of the allocations that have it as their oldest."""
-        for name, here in _group_by_datacenter(allocations, spaces).items():
-            for key, oldest in find_overlaps(here, spaces[name]).items():
+        for name, members in _group_by_datacenter(allocations, spaces).items():
+            for key, oldest in find_overlaps(members, spaces[name]).items():
                 self._set_oldest(key, oldest)
-            for allocation in here:
+            for allocation in members:
                 self._store_problem(allocation.metadata.key, allocation)
 
     def update(
@@ -196,19 +196,19 @@ class AllocationProblems:
             The holders that have changed, and all holders whose problem is different now.
         """
         changed_keys = {holder.key for holder in changed}
-        # Only the oldest other allocation is kept of each. If that one has changed, the oldest is
-        # looked for again among all allocations that hold the same addresses.
+        # Only the oldest overlapping allocation of each is stored. If that has changed, the oldest
+        # is searched again among all allocations that hold the same addresses.
         doubtful = changed_keys.union(*(self._named_by.get(key, ()) for key in changed_keys))
         allocations = filter(None, (find(Holder(JOURNALS.kind, key)) for key in doubtful))
         oldest = dict[Key, Rank]()
-        for name, here in _group_by_datacenter(allocations, self.spaces).items():
+        for name, members in _group_by_datacenter(allocations, self.spaces).items():
             space = self.spaces[name]
-            rivals = _list_rivals(here, name, space=space, holdings=holdings, find=find)
-            oldest |= _find_oldest(here, rivals, space)
+            rivals = _list_rivals(members, name, space=space, holdings=holdings, find=find)
+            oldest |= _find_oldest(members, rivals, space)
             # The changed allocations may also be the oldest for allocations that have not changed.
-            oldest |= self._find_older(
+            oldest |= self._find_new_oldest(
                 [rival for rival in rivals if rival.metadata.key not in doubtful],
-                [other for other in here if other.metadata.key in changed_keys],
+                [member for member in members if member.metadata.key in changed_keys],
                 space,
             )
         computed = doubtful.union(oldest)
@@ -230,11 +230,11 @@ class AllocationProblems:
 
     @property
     def state(self) -> Mapping[str, Mapping[Key, object]]:
-        """The whole state for comparisons: the problems, and which allocations overlap."""
+        """All that is stored, for comparisons: the problems, and which allocations overlap."""
         return {"problem": self.by_key, "overlap": self._oldest, "overlaps": self._named_by}
 
     def _set_oldest(self, key: Key, oldest: Rank | None) -> None:
-        """Note the oldest other allocation that overlaps one; None if none does."""
+        """Store the oldest other allocation that overlaps allocation `key`; None if none does."""
         previous = self._oldest.pop(key, None)
         if previous is not None:
             _, previous_key = previous
@@ -247,25 +247,28 @@ class AllocationProblems:
             _, oldest_key = oldest
             self._named_by.setdefault(oldest_key, set()).add(key)
 
-    def _find_older(
+    def _find_new_oldest(
         self,
-        allocations: Iterable[IPAMAllocation],
+        unchanged: Iterable[IPAMAllocation],
         changed: Iterable[IPAMAllocation],
         space: DatacenterSpace,
     ) -> dict[Key, Rank]:
-        """Return the allocations whose oldest other one is now a changed one, with its rank.
+        """Find the unchanged allocations for which a changed one is now the oldest that overlaps.
 
         Args:
-            allocations: have not changed; nor has the oldest other one of each.
+            unchanged: the allocations to check; the stored oldest of each has not changed either.
             changed: the allocations that have changed.
             space: of the datacenter of all of them.
+
+        Returns:
+            By the key of each such unchanged allocation: the rank of the changed one.
         """
-        oldest_changed = _find_oldest(allocations, changed, space).items()
-        kept_ranks = self._oldest
+        oldest_changed = _find_oldest(unchanged, changed, space).items()
+        stored_ranks = self._oldest
         return {
             key: rank
             for key, rank in oldest_changed
-            if key not in kept_ranks or rank < kept_ranks[key]
+            if key not in stored_ranks or rank < stored_ranks[key]
         }
 
     def _store_problem(self, key: Key, allocation: IPAMAllocation | None) -> bool:

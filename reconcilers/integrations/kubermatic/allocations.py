@@ -182,7 +182,7 @@ class Allocations:
         created: list[tuple[ClusterGrant, IPAMAllocation]] = []
         failed: list[tuple[ClusterGrant, ControllerError]] = []
 
-        async def make_one(grant: ClusterGrant) -> None:
+        async def create_allocation(grant: ClusterGrant) -> None:
             """Create the allocation of a grant if it has none; note the result."""
             if grant.allocation is not None:
                 created.append((grant, grant.allocation))
@@ -204,7 +204,9 @@ class Allocations:
             else:
                 created.append((grant, allocation))
 
-        await run_concurrently([partial(make_one, grant) for grant in grants], self._width)
+        await run_concurrently(
+            [partial(create_allocation, grant) for grant in grants], self._width
+        )
         return created, failed
 
     async def keep(
@@ -241,7 +243,7 @@ class Allocations:
         A write that the API server rejects is tried again at the next resync.
         """
 
-        async def repair_one(allocation: IPAMAllocation, kind: str) -> None:
+        async def repair_allocation(allocation: IPAMAllocation, kind: str) -> None:
             """Correct the type and the owner of an allocation."""
             patch: dict[str, Any] = {}
             if owners := render_owners_patch(allocation, pool):
@@ -255,7 +257,7 @@ class Allocations:
                 )
 
         await run_concurrently(
-            [partial(repair_one, *deviation) for deviation in deviations], self._width
+            [partial(repair_allocation, *deviation) for deviation in deviations], self._width
         )
 
     async def void_refused(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:
@@ -276,18 +278,18 @@ class Allocations:
             reason: why the addresses are released, for the log.
         """
 
-        async def delete_one(allocation: IPAMAllocation) -> None:
+        async def delete_allocation(allocation: IPAMAllocation) -> None:
             """Delete an allocation, unless a delete was rejected a short time ago."""
 
-            async def send() -> None:
+            async def log_and_delete() -> None:
                 """Log the release and send the delete."""
                 _log.info("releasing IPAMAllocation", **release_fields(allocation, reason))
                 await self._client.delete(ALLOCATIONS, Version.from_object(allocation))
 
-            await self._refused.attempt(allocation.metadata, send)
+            await self._refused.attempt(allocation.metadata, log_and_delete)
 
         await run_concurrently(
-            [partial(delete_one, allocation) for allocation in allocations], self._width
+            [partial(delete_allocation, allocation) for allocation in allocations], self._width
         )
 
     def seconds_until_retry(self, allocations: Iterable[IPAMAllocation]) -> float | None:

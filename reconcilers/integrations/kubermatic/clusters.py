@@ -40,7 +40,7 @@ _GENERATED = (POOL_EXHAUSTED, INVALID_POOL)
 
 
 def describe_failure(cluster: KkpCluster, pool: str, problem: AllocationProblem) -> str:
-    """Return the message of KKP's controller for what keeps a cluster from addresses."""
+    """Return the message of KKP's controller for a problem that keeps a cluster from addresses."""
     generated = "failed to generate object: " if problem.reason in _GENERATED else ""
     return (
         f"failed to ensure IPAM Pool Allocation for IPAM Pool {pool} in cluster"
@@ -191,7 +191,7 @@ class ClusterReconciler:
         problems: Mapping[str, AllocationProblem | None],
         reported: _Reported,
     ) -> None:
-        """Record an event for what keeps a cluster from addresses, once until it changes."""
+        """Record an event for each problem that keeps a cluster from addresses, if it is new."""
         texts = {
             name: describe_failure(cluster, name, problem)
             for name, problem in sorted(problems.items())

@@ -375,7 +375,7 @@ class KeptFindings:
         self._reports.note(pool, {**problems, **dict(failed.values())})
 
     def _is_check_due(self, kept: KeptPool) -> bool:
-        """Return whether the last examination of all holders is a check interval ago."""
+        """Return whether a check interval has passed since all holders were last examined."""
         return self._clock.monotonic() - kept.checked_at >= self._check_interval
 
     def _list_holders(
@@ -484,7 +484,7 @@ def _list_due_in_rows(
     """Yield the holders in rows whose report may change by this pass.
 
     - This pass refuses a row with another problem than the stored one: all Clusters of the row.
-    - Only one of the last pass and this pass refuses a row: the Clusters of the row whose
+    - Exactly one of the last pass and this pass refuses a row: the Clusters of the row whose
       allocation has a problem. Such a Cluster shows the problem of the row while the row is
       refused, and otherwise the problem of its allocation.
 

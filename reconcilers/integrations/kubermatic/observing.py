@@ -61,13 +61,13 @@ def list_cidrs(pool: NetworkPool) -> Iterable[AddressRange]:
 
 
 class ObservedHolders(ObservedRanges):
-    """What IPAMAllocations hold of NetworkPools, for the reconciler of NetworkPools."""
+    """Lists addresses of NetworkPools that IPAMAllocations hold, for passes over NetworkPools."""
 
     def __init__(self) -> None:
-        self.known = False
-        """Whether the API server has answered whether it serves KKP's kinds."""
-        self.observed: Informer[IPAMAllocation] | None = None
-        """The IPAMAllocations; None while the API server does not serve KKP's kinds."""
+        self.is_discovered = False
+        """Whether discovery has found out if the API server serves KKP's kinds."""
+        self.informer: Informer[IPAMAllocation] | None = None
+        """Watches the IPAMAllocations; None while the API server does not serve KKP's kinds."""
 
     @override
     def list_ranges(self, pool: NetworkPool) -> Sequence[AddressRange]:
@@ -75,13 +75,13 @@ class ObservedHolders(ObservedRanges):
 
         Raises:
             Behind: it is not known yet what IPAMAllocations hold.
-            UnreadableHolders: IPAMAllocations that cannot be decoded may hold addresses of it.
+            UnreadableHolders: undecodable IPAMAllocations may hold addresses of the pool.
         """
         unknown = self._describe_unknown()
         if unknown:
             raise Behind(UNKNOWN_RETRY, f"what IPAMAllocations hold of it is not known: {unknown}")
-        if self.observed is not None:
-            check_observed(pool, self.observed.cache.unreadable)
+        if self.informer is not None:
+            check_observed(pool, self.informer.cache.unreadable)
         # Two IPAMAllocations may hold the same address. The pool counts it as in use once.
         parts = sorted({(part.family, part.first, part.last) for _, part in self._parts(pool)})
         return [
@@ -96,20 +96,20 @@ class ObservedHolders(ObservedRanges):
 
     def _describe_unknown(self) -> str:
         """Return why the holdings of IPAMAllocations are unknown; empty if they are known."""
-        if not self.known:
+        if not self.is_discovered:
             return "the API server has not said whether it serves them"
-        if self.observed is None:
+        if self.informer is None:
             return ""  # the API server serves no IPAMAllocations, so nothing is held
-        refusal = self.observed.refusal
+        refusal = self.informer.refusal
         # The API server rejects the LIST or the watch, so the cache is not updated any more.
         if refusal is not None:
             return str(refusal)
-        cache = self.observed.cache
+        cache = self.informer.cache
         return "" if cache.synced and cache.history_confirmed else "they are being listed"
 
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
         """Yield the ranges of a pool that IPAMAllocations hold."""
-        return list_held_parts_of(pool, self.observed.cache if self.observed is not None else ())
+        return list_held_parts_of(pool, self.informer.cache if self.informer is not None else ())
 
 
 def list_held_parts_of(
@@ -146,7 +146,7 @@ async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHold
 
 
 def _list_held_ranges(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> list[HeldRange]:
-    """Return held ranges with the names of their IPAMAllocations; `foreign`: KKP gave them."""
+    """Return held ranges with their IPAMAllocations, marked as `foreign`: KKP allocated them."""
     return [
         HeldRange(f"IPAMAllocation {allocation.metadata.key}", part, foreign=True)
         for allocation, part in parts
@@ -223,7 +223,7 @@ class ConflictReconciler:
         self._events.report(ALLOCATIONS, allocation, reason=OVERLAPPING, message=message)
         return SETTLED
 
-    def list_touched(self, allocation: IPAllocation) -> Iterable[Key]:
+    def list_overlapping(self, allocation: IPAllocation) -> Iterable[Key]:
         """Yield the IPAMAllocations that hold addresses of an IPAllocation."""
         held_ranges = statusranges.list_held_ranges(allocation)
         if held_ranges:
@@ -299,7 +299,7 @@ def has_changed_addresses(change: Change[IPAllocation]) -> bool:
 
 
 class KubermaticObserver(AllKindsIntegration):
-    """Has NetworkPools keep clear of what KKP allocates."""
+    """Keeps NetworkPools from handing out addresses that KKP has allocated."""
 
     service = "kubermatic"
     groups: ClassVar[Sequence[str]] = (GROUP,)
@@ -324,27 +324,28 @@ class KubermaticObserver(AllKindsIntegration):
 
     @override
     def _begin(self, is_served: bool) -> Work | None:
-        """Begin the work if KKP's kinds are served; from now on that is known."""
+        """Begin the work if KKP's kinds are served; note that discovery has found that out."""
         self._end()
         work = super()._begin(is_served)
-        self.holders.known = True
+        self.holders.is_discovered = True
         return work
 
     @override
     def _end(self) -> None:
         # NetworkPools hand out nothing until it is known again what KKP holds.
-        self.holders.known, self.holders.observed = False, None
+        self.holders.is_discovered, self.holders.informer = False, None
 
     @override
     def _work(self) -> Work:
-        """Set up what observes KKP; return the work that runs it.
+        """Set up the observation of KKP; return the work that runs it.
 
-        That is the cache, the two controllers of events, and the watch that enqueues NetworkPools.
+        The observation is the cache of IPAMAllocations, the two controllers that record events,
+        and the watch that enqueues NetworkPools.
         """
         self._log.info("Observing IPAMAllocations of KKP")
         extension = self._manager.extension(sharded=True)
         observed = extension.informer(ALLOCATIONS)
-        self.holders.observed = observed
+        self.holders.informer = observed
         reconciler = ConflictReconciler(
             observed.cache,
             self._networkpools.cache,
@@ -353,7 +354,7 @@ class KubermaticObserver(AllKindsIntegration):
         )
         watches: list[Watch[IPAMAllocation] | Watch[IPAllocation]] = [
             Watch(observed, to_self),
-            Watch(self._allocations, reconciler.list_touched, has_changed_addresses),
+            Watch(self._allocations, reconciler.list_overlapping, has_changed_addresses),
         ]
         extension.controller("kubermatic-observed", reconciler.reconcile, watches=watches)
         shared = SharedPoolReconciler(extension.client, self._spaces, self._recorder)

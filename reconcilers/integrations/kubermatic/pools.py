@@ -277,7 +277,7 @@ class Pools(
             if not refused:
                 break
             failed += refused
-            omitted = _list_unmade(pool, failed).keys()
+            omitted = _list_creation_problems(pool, failed).keys()
             reading, decided = await self._decide_again(
                 pool, journal, view=reading, limits=limits, omitted=omitted
             )
@@ -334,7 +334,7 @@ class Pools(
         decided, failed = choice.detail.decided, choice.detail.failed
         examination = decided.examination
         await self._allocations.repair(examination.list_repairs(choice.journal.promises), pool)
-        problems = {**_list_unmade(pool, failed), **self._list_refused(kept)}
+        problems = {**_list_creation_problems(pool, failed), **self._list_refused(kept)}
         self._findings.commit(pool, reading, examination=examination, failed=problems)
         self._reports.record_pool(pool, decided.problems)
         if self._defer_refused(shares, failed):
@@ -512,7 +512,7 @@ class Pools(
             return []
         confirmed: list[IPAMAllocation] = []
 
-        async def confirm_one(allocation: IPAMAllocation, key: Key) -> None:
+        async def confirm_if_moved(allocation: IPAMAllocation, key: Key) -> None:
             """Read the Cluster of an allocation; confirm the allocation if the Cluster moved."""
             cluster = await self._client.find(CLUSTERS, key)
             # If the Cluster is gone, a later pass examines the allocation as one without a
@@ -521,7 +521,7 @@ class Pools(
                 confirmed.append(allocation)
 
         work = [
-            partial(confirm_one, allocation, cluster.metadata.key)
+            partial(confirm_if_moved, allocation, cluster.metadata.key)
             for allocation, cluster in candidates
         ]
         await run_concurrently(work, self._settings.width)
@@ -610,7 +610,7 @@ def _make_allotment(
     )
 
 
-def _list_unmade(
+def _list_creation_problems(
     pool: IPAMPool, failed: Sequence[tuple[ClusterGrant, ControllerError]]
 ) -> dict[Holder, tuple[Key, AllocationProblem]]:
     """Return the problems of the allocations that could not be created, by their holders.

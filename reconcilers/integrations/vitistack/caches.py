@@ -251,7 +251,7 @@ class VitistackCaches:
         - Its last version that could be decoded names the machine.
         - Its owner or the part of its spec that can be decoded names the machine.
         - It has the name of an IPAllocation that is made for one of the machine's interfaces.
-        - Nothing tells its machine or that it is of another network, and the machine lacks an
+        - It is not known to name any machine or another network, and the machine lacks an
           IPAllocation.
 
         Args:

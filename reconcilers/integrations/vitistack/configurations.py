@@ -58,7 +58,7 @@ RETRY = 0.2
 
 
 class ConfigurationReconciler:
-    """Makes the IPAllocations of NetworkConfigurations, and shows what became of them.
+    """Creates the IPAllocations of NetworkConfigurations, and shows their addresses or problems.
 
     Args:
         client: for the requests.

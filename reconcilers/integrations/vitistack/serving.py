@@ -164,7 +164,7 @@ def _watch_allocations(
     """Return the watches of the controller of IPAllocations.
 
     - An IPAllocation: itself.
-    - A network whose offer may have changed, or that becomes undecodable: its IPAllocations.
+    - A network whose spec or phase changes, or that becomes undecodable: its IPAllocations.
     - A NetworkConfiguration that is created or deleted, or becomes undecodable: its IPAllocations.
     """
 
@@ -195,13 +195,13 @@ def _watch_allocations(
         Watch(
             networks,
             list_allocations_in_network,
-            may_change_offer,
+            has_changed_spec_or_phase,
             unreadable=list_allocations_in_unreadable,
         ),
         Watch(
             configurations,
             list_allocations_of_machine,
-            has_come_or_gone,
+            has_changed_lifecycle,
             unreadable=list_allocations_of_unreadable,
         ),
     ]
@@ -216,7 +216,7 @@ def _watch_configurations(
     """Return the watches of the controller of NetworkConfigurations.
 
     - A NetworkConfiguration: itself.
-    - A network whose offer may have changed: the NetworkConfigurations that name it or no network.
+    - A network whose spec or phase changes: the NetworkConfigurations that name it or no network.
     - An IPAllocation: the NetworkConfiguration that it names.
     - An undecodable network or IPAllocation: all NetworkConfigurations of its namespace.
     """
@@ -240,7 +240,7 @@ def _watch_configurations(
         Watch(
             networks,
             list_configurations_of_network,
-            may_change_offer,
+            has_changed_spec_or_phase,
             unreadable=list_configurations_near,
         ),
         Watch(
@@ -251,15 +251,18 @@ def _watch_configurations(
     ]
 
 
-def may_change_offer(change: Change[NetworkNamespace]) -> bool:
-    """Return whether a network was created or deleted, or its spec or phase has changed."""
+def has_changed_spec_or_phase(change: Change[NetworkNamespace]) -> bool:
+    """Return whether a network was created or deleted, or its spec or phase has changed.
+
+    Other changes, such as those of a network's counts, lead to no pass over its requests.
+    """
     old, new = change.old, change.new
     if old is None or new is None or generation_changed(change):
         return True
     return old.status.provisioningPhase != new.status.provisioningPhase
 
 
-def has_come_or_gone(change: Change[NetworkConfiguration]) -> bool:
+def has_changed_lifecycle(change: Change[NetworkConfiguration]) -> bool:
     """Return whether a machine was created, deleted or recreated, or begins to terminate."""
     old, new = change.old, change.new
     if old is None or new is None:
@@ -269,7 +272,7 @@ def has_come_or_gone(change: Change[NetworkConfiguration]) -> bool:
 
 
 def may_affect_network(change: Change[VitistackAllocation]) -> bool:
-    """Return whether an IPAllocation came or went, or a field that passes read has changed."""
+    """Return whether an IPAllocation was created, deleted, or changed in what passes read."""
     old, new = change.old, change.new
     return old is None or new is None or _list_relevant_fields(old) != _list_relevant_fields(new)
 
