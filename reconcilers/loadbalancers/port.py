@@ -197,7 +197,7 @@ class CreationNote(Protocol):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a creation that another process noted may not have ended yet."""
+        """Whether a creation that another process noted may still happen."""
         ...
 
     async def begin(self) -> bool:

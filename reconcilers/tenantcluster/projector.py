@@ -277,7 +277,7 @@ class Projector:
         return projection.basis < projection.needed
 
     async def _record_begun(self, current: CurrentCluster) -> None:
-        """Annotate the cluster with the begin of a projection, and with its tenant's identity.
+        """Annotate the cluster: its projection begins, and its tenant has this identity.
 
         The annotations are written before the projection. So a cluster that is deleted without
         them never had an address in its tenant, and its tenant is not asked. By the identity other
@@ -687,7 +687,7 @@ class Projector:
         """Record that a projection begins; before the first one, check that it may begin.
 
         If the first projection may not begin, nothing was ever written to the tenant. Then the
-        begin is not recorded, so that the tenant is not asked when the cluster is deleted. Only
+        beginning is not noted, so that the tenant is not asked when the cluster is deleted. Only
         the identity of its cluster is noted.
 
         Raises:

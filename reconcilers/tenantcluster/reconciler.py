@@ -427,7 +427,7 @@ class TenantClusterReconciler:
         """
         leftovers = self._vanished_clusters.list_leftovers(key)
         for vanished, allocations in leftovers:
-            if self._vanished_clusters.was_overtaken(vanished):
+            if self._vanished_clusters.deletion_may_precede_finalizer(vanished):
                 await self._teardown.delete_leftovers(vanished, allocations)
         is_releasing = any(
             allocation.metadata.terminating and allocation.spec.type == names.TYPE_LOADBALANCER

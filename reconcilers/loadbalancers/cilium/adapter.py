@@ -398,10 +398,10 @@ class CiliumKind(LoadBalancerKind):
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
-        """Return the seconds until the tenant is looked at again; None for never.
+        """Return the seconds until the tenant is checked again; None for never.
 
-        During the first MOMENT without an acknowledgement a look is due each second, because the
-        operator may be about to write it. A look is also due when an edit may be corrected.
+        During the first MOMENT without an acknowledgement a check is due each second, because the
+        operator may be about to write it. A check is also due when an edit may be corrected.
         """
         now = self._clock.monotonic()
         since = memory.get_or_create(OperatorSilence).since

@@ -14,7 +14,7 @@ async def read_leader(client: Client) -> Leader:
     """Return the operator that leads in a tenant, by a live read.
 
     The Lease is in the namespace of Cilium, and no object tells which namespace that is. So the
-    Lease is looked for in all namespaces. Of several Leases, the last renewed counts.
+    Lease is searched in all namespaces. Of several Leases, the last renewed counts.
 
     Returns:
         The leader; without a holder, but with a `problem`, if the Lease is absent or may not be

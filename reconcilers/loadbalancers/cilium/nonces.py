@@ -21,7 +21,7 @@ class NoncePause:
 
     Args:
         uid: uid of the pool.
-        generation: the pool's generation at the last look.
+        generation: the pool's generation at the last check.
         since: when this process first saw that generation, in monotonic seconds.
         nonces: how many nonces were due.
     """

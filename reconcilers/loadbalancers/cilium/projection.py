@@ -315,10 +315,10 @@ class PoolProjection:
         _require_newest(pool, projection)
         if not pool.blocks and ranges not in confirmed.allocations:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
-        if await self._is_right_or_restore(pool, ranges, projection):
+        if await self._ensure_intended(pool, ranges, projection):
             await self._ask_for_acknowledgement(pool, projection)
 
-    async def _is_right_or_restore(
+    async def _ensure_intended(
         self,
         pool: CiliumPool,
         ranges: ProjectedRanges,
@@ -326,7 +326,7 @@ class PoolProjection:
         *,
         is_disabled: bool = False,
     ) -> bool:
-        """Return whether a pool is as intended; if not, write it. Remember what is intended.
+        """Write a pool unless it is as intended; remember what is intended.
 
         A change of ours is written at once. An edit that others repeat is undone ever less often.
 
@@ -334,7 +334,7 @@ class PoolProjection:
             is_disabled: whether Cilium should give no further addresses of the pool.
 
         Returns:
-            Whether nothing had to be written. False also if the write is put off.
+            Whether the pool was as intended. False after a write, and if the write has to wait.
         """
         name = pool.metadata.name
         intended = IntendedPool(ranges.entries, projection.selector, is_disabled)
@@ -449,7 +449,7 @@ class PoolProjection:
         users = [service for service in services if _is_user(service, spans)]
         if not users:
             return  # no Service shows an address: the release check empties the pool
-        if not await self._is_right_or_restore(pool, ranges, projection, is_disabled=True):
+        if not await self._ensure_intended(pool, ranges, projection, is_disabled=True):
             return  # the operator has to acknowledge a new write first
         if is_acknowledged(pool) and not any(map(find_sharing_key, users)):
             # With a sharing key in use, the operator would remember the address for a later

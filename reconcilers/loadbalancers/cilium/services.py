@@ -119,11 +119,11 @@ def _list_labels(service: Service) -> dict[str, str]:
     return {**meta.labels, _NAMESPACE: meta.namespace, _NAME: meta.name}
 
 
-def _find_annotation(service: Service, either: tuple[str, str]) -> str:
+def _find_annotation(service: Service, annotation_names: tuple[str, str]) -> str:
     """Return the value of the first of two annotations that is set; empty if neither is.
 
     Args:
-        either: the newer name and the older name of one annotation.
+        annotation_names: the newer name and the older name of one annotation.
     """
     annotations = service.metadata.annotations
-    return next((annotations[name] for name in either if annotations.get(name)), "")
+    return next((annotations[name] for name in annotation_names if annotations.get(name)), "")

@@ -341,7 +341,7 @@ class MetalLBKind(LoadBalancerKind):
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
-        """Return the seconds until a correction, or a look at the counts; None for neither."""
+        """Return the seconds until a correction, or a check of the counts; None for neither."""
         now = self._clock.monotonic()
         delays = (
             memory.get_or_create(MetalLBKeptState).due_in(now),

@@ -63,7 +63,7 @@ class ProjectionCheckMemory:
     is_silent: bool = False
 
     def due_in(self, now: float) -> float | None:
-        """Return the seconds until the next look at the counts; None if no look is due.
+        """Return the seconds until the next check of the counts; None if no check is due.
 
         Args:
             now: monotonic seconds.
@@ -153,7 +153,7 @@ class ProjectionCheck:
 def _has_counted(pool: IPAddressPool | None, projection: Projection) -> bool:
     """Return whether MetalLB has counted all projected addresses in a pool.
 
-    The count of a newer or of an older version of MetalLB fits.
+    Versions of MetalLB count large ranges differently, so either of two counts is accepted.
     """
     if pool is None or pool.spec.addresses != projection.entries:
         return False

@@ -176,7 +176,7 @@ def is_generated_name(name: str, tenant: Key) -> bool:
 
 
 def find_free_name(
-    tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str
+    tenant: TenantCluster, kind: str, allocations: Cache[IPAllocation], namespace: str
 ) -> str:
     """Return the name under which the tenant's first allocation of type `kind` is created.
 
@@ -185,7 +185,7 @@ def find_free_name(
     an unreadable allocation, or one of an earlier cluster of this name: it is never adopted.
 
     Args:
-        taken_by: all allocations.
+        allocations: the allocations of all tenants.
         namespace: the namespace in which the allocation is created.
     """
     canonical_names = [
@@ -198,13 +198,13 @@ def find_free_name(
     usable_names = (
         name
         for name in chain(canonical_names, numbered_names)
-        if _is_usable(tenant, kind, taken_by=taken_by, namespace=namespace, name=name)
+        if _is_usable(tenant, kind, allocations=allocations, namespace=namespace, name=name)
     )
     return next(usable_names)
 
 
 def _is_usable(
-    tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str, name: str
+    tenant: TenantCluster, kind: str, allocations: Cache[IPAllocation], namespace: str, name: str
 ) -> bool:
     """Return whether the tenant's allocation may be created under this name.
 
@@ -212,14 +212,14 @@ def _is_usable(
     fails, and the next pass finds that allocation.
     """
     key = Key(namespace, name)
-    holder = taken_by.get(key)
+    holder = allocations.get(key)
     if holder is None:
-        return key not in taken_by.unreadable
+        return key not in allocations.unreadable
     return _is_own(holder, tenant, kind)
 
 
 def find_free_growth_name(
-    tenant: TenantCluster, taken_by: Cache[IPAllocation], namespace: str
+    tenant: TenantCluster, allocations: Cache[IPAllocation], namespace: str
 ) -> str:
     """Return the name of the tenant's next growth allocation: the one with the lowest free index.
 
@@ -228,7 +228,7 @@ def find_free_growth_name(
     with a lower index is released, the next name would be taken.
 
     Args:
-        taken_by: all allocations.
+        allocations: the allocations of all tenants.
         namespace: the namespace in which the allocation is created.
     """
     kind = names.TYPE_LOADBALANCER
@@ -237,8 +237,8 @@ def find_free_growth_name(
         for base in bases:
             name = _make_growth_name(base, str(index))
             key = Key(namespace, name)
-            holder = taken_by.get(key)
-            if holder is None and key not in taken_by.unreadable:
+            holder = allocations.get(key)
+            if holder is None and key not in allocations.unreadable:
                 return name
             if holder is not None and _is_own(holder, tenant, kind):
                 break  # this tenant has used the index: try the next one

@@ -176,7 +176,7 @@ class PoolForecast:
         Args:
             name: the uid of the allocation, or the name of the reservation.
         """
-        self._leave_queue(name)
+        self._remove_from_queue(name)
         ranges = self._expected_ranges.pop(name, None)
         if ranges is None:
             return  # no address becomes free, so no waiting request fits that did not before
@@ -258,7 +258,7 @@ class PoolForecast:
         if uid in self._expected_ranges:
             return  # it is placed already
         # The queue may have an earlier version of it, in another row.
-        self._leave_queue(uid)
+        self._remove_from_queue(uid)
         try:
             self._expected_ranges[uid] = rangetaking.take_ranges(
                 self._pool, allocation, self._spaces
@@ -286,9 +286,9 @@ class PoolForecast:
             else:
                 placed.append(uid)
         for uid in placed:
-            self._leave_queue(uid)
+            self._remove_from_queue(uid)
 
-    def _leave_queue(self, uid: str) -> None:
+    def _remove_from_queue(self, uid: str) -> None:
         """Remove a request from the queue, if it is there."""
         request = self._unplaced_requests.pop(uid, None)
         if request is not None:
@@ -332,7 +332,7 @@ class PoolForecast:
         )
 
     def _take_promised_to_unseen(self, position: int) -> None:
-        """Take the ranges of unseen promises out of the free space.
+        """Expect the ranges of unseen promises to be taken, so that they do not count as free.
 
         Otherwise another request would be placed on a promised range. A void promise takes none:
         the cache has read past the version that it names and lacks the request, so the request is
@@ -346,7 +346,7 @@ class PoolForecast:
                 self._expected_ranges[uid] = tuple(ranges_of([promise]))
 
     def _free_promised_to_unseen(self, position: int) -> None:
-        """Free the ranges of unseen promises that became void since, as the cache has read on.
+        """Free the ranges of unseen promises that are void now that the cache has read further.
 
         Args:
             position: the resourceVersion up to which the cache has read the allocations.

@@ -265,7 +265,7 @@ class Requester:
     ) -> frozenset[str]:
         """Delete stuck growth requests that another pool fits now.
 
-        A later pass creates growth anew, in that other pool, if Services still wait.
+        If Services still wait, a later pass creates another request, in the pool that fits.
 
         Args:
             grown: the growth allocations of the cluster.

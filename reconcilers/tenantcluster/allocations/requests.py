@@ -213,7 +213,7 @@ class RequestPlanner:
             return None
         namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
         name = membership.find_free_name(
-            tenant, required.kind, taken_by=self._allocations, namespace=namespace
+            tenant, required.kind, allocations=self._allocations, namespace=namespace
         )
         return _make_allocation(
             tenant, name, pool=pool, kind=required.kind, count=required.count(pool), role=role

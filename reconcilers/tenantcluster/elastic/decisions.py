@@ -237,14 +237,14 @@ class SizeFacts:
     is_balancer_absent: bool = False
 
     @property
-    def staying(self) -> list[RangeFacts]:
+    def staying_ranges(self) -> list[RangeFacts]:
         """The allocations that are not being released."""
         return [part for part in self.ranges if not part.is_releasing]
 
     @property
     def held(self) -> int:
         """Addresses of each family in ranges that are not being released."""
-        return sum(part.size for part in self.staying if part.has_range)
+        return sum(part.size for part in self.staying_ranges if part.has_range)
 
     @property
     def held_until_gone(self) -> int:
@@ -529,7 +529,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
         # If the load balancer has not confirmed the ranges, Services may still need the marked
         # ranges, so the marks are withdrawn.
         marks_to_withdraw = marked if facts.unconfirmed else ()
-        # Growth is under way, so Services wait for the requests that hold no range yet.
+        # Growth is in progress, so Services wait for the requests that hold no range yet.
         are_needed = obstacle.reason == GROWING
         return replace(
             no_growth,
@@ -566,7 +566,7 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionF
 
     1. The load balancer is not known to have the tenant's ranges: an obstacle.
     2. Free addresses do not suffice for a Service, or the load balancer is absent: None.
-    3. An elastic tenant has had free addresses only for a moment: growth is under way.
+    3. An elastic tenant has had free addresses only for a moment: growth is in progress.
     4. Otherwise the load balancer could hand out free addresses, and does not: an obstacle.
 
     Args:
@@ -586,7 +586,7 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionF
         return None
     if facts.is_elastic and _has_fresh_addresses(facts):
         return make_demand_met(False, GROWING, f"{count} without an address; growing")
-    free = sum(_count_free(facts, facts.staying).values())
+    free = sum(_count_free(facts, facts.staying_ranges).values())
     return make_demand_met(
         False,
         "AddressesUnused",
@@ -609,7 +609,7 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
     new_marks: list[NewMark] = []
     due_in: list[float] = []
     new_unserved: UnservedGrowth | None = None
-    for part in facts.staying:
+    for part in facts.staying_ranges:
         if not part.is_growth:
             continue  # only ranges that growth added are released
         if growth.are_requests_needed and not part.has_range:
@@ -668,7 +668,7 @@ def read_disuse(allocation: IPAllocation) -> str | None:
 
 
 def _parse_disuse(allocation: IPAllocation, now: datetime) -> datetime | None:
-    """Return the noted begin of disuse; None if it is absent, unreadable or in the future."""
+    """Return the noted start of disuse; None if it is absent, unreadable or in the future."""
     try:
         since = datetime.fromisoformat(read_disuse(allocation) or "")
     except ValueError:
@@ -683,7 +683,7 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
     youngest first. If a withdrawn request was larger than the surplus, a later pass requests the
     difference again.
     """
-    size, staying = target.addresses, facts.staying
+    size, staying = target.addresses, facts.staying_ranges
     total = sum(part.size for part in staying)
     if total < size:
         return _add_fixed_range(facts, FixedSize(target, total, added_addresses=size - total))
@@ -721,7 +721,7 @@ def _may_be_needed(facts: SizeFacts, part: RangeFacts) -> bool:
     Service would lose that address.
     """
     long_waiting_uids = {service.metadata.uid for service in facts.waiting_long}
-    other_parts = [other for other in facts.staying if other.uid != part.uid]
+    other_parts = [other for other in facts.staying_ranges if other.uid != part.uid]
     free = _count_free(facts, other_parts)
     return part.has_range and any(
         service.metadata.uid not in long_waiting_uids and not could_be_served(service, free)
@@ -793,7 +793,7 @@ def _choose_growth_threshold(facts: SizeFacts) -> float:
     when_exhausted = facts.settings.growth_when_exhausted
     if not when_exhausted or when_exhausted >= growth_after:
         return growth_after  # the shorter threshold is switched off, or is not shorter
-    spans = chain.from_iterable(part.spans for part in facts.staying)
+    spans = chain.from_iterable(part.spans for part in facts.staying_ranges)
     return when_exhausted if facts.demand.exhausts(spans) else growth_after
 
 
@@ -806,7 +806,7 @@ def _has_fresh_addresses(facts: SizeFacts) -> bool:
     return any(
         (part.in_pool or 0.0) < facts.settings.growth_after
         and any(facts.demand.count_unassigned(part.spans).values())
-        for part in facts.staying
+        for part in facts.staying_ranges
     )
 
 
@@ -827,7 +827,7 @@ def _find_services_beyond_free_addresses(
     if facts.is_balancer_absent:
         # Nothing is assigned yet, so all addresses are free. `decide_growth` subtracts them.
         return list(due)
-    free = _count_free(facts, facts.staying)
+    free = _count_free(facts, facts.staying_ranges)
     return [service for service in due if not could_be_served(service, free)]
 
 

@@ -389,15 +389,15 @@ class WaitingTimes:
         since_before, last_update = self._since, self._last_update
         self._since = {
             service.metadata.uid: since_before.get(service.metadata.uid)
-            or _find_begin(service, last_update, now)
+            or _find_wait_start(service, last_update, now)
             for service in waiting
         }
         self._last_update = now
         return {uid: (now - since).total_seconds() for uid, since in self._since.items()}
 
 
-def _find_begin(service: Service, last_update: datetime | None, now: datetime) -> datetime:
-    """Return the begin of a Service's wait, which began after the last update.
+def _find_wait_start(service: Service, last_update: datetime | None, now: datetime) -> datetime:
+    """Return when a Service began to wait; at the last update it did not wait.
 
     Args:
         last_update: the time of the last update; None if this is the first.

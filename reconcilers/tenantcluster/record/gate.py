@@ -83,7 +83,7 @@ class SeenCreations:
         """Note that this process sees an allocation's record; return whether the record counts.
 
         A record counts for UNRESOLVED_SECONDS after this process first saw it: for so long, the
-        recorded creation may still be under way. False if the allocation has no record.
+        recorded creation may still happen. False if the allocation has no record.
 
         Args:
             now: monotonic seconds.

@@ -57,7 +57,7 @@ class AllocationCreationNote(CreationNote):
     @property
     @override
     def is_pending(self) -> bool:
-        """Whether the allocation already had a record, whose creation may still be under way."""
+        """Whether the allocation already had a record, whose creation may still happen."""
         return self._is_pending
 
     @override

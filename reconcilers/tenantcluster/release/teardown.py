@@ -46,8 +46,9 @@ from reconcilers.tenantcluster.allocations.unreadable_members import (
 from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 
 OVERTAKEN_SECONDS = 120.0
-"""How long after a finalizer was added a deletion may overtake it: an API server gives up a
-request after a minute (--request-timeout), and the watch shows the result a while later."""
+"""For how many seconds after a finalizer was added a deletion without it may still show: an API
+server gives up a request after a minute (--request-timeout), and the watch shows the result a
+while later."""
 _ASSUMED_ANNOTATIONS = {names.ANNOTATION_PROJECTION_BEGUN: "unknown"}
 """Annotations of a vanished cluster: a projection may have begun after it was last seen."""
 
@@ -59,7 +60,7 @@ class VanishedClusters:
         clusters: the clusters; the last state of a cluster that leaves this cache is kept.
         allocations: show whether a cluster that is gone left any.
         records: keep the last states.
-        clock: the time, for how long a finalizer may be overtaken.
+        clock: the time, for OVERTAKEN_SECONDS.
     """
 
     def __init__(
@@ -92,8 +93,8 @@ class VanishedClusters:
         }
         self._finalizer_times = recent | {tenant.metadata.uid: now}
 
-    def was_overtaken(self, vanished: TenantCluster) -> bool:
-        """Return whether a deletion may have overtaken the finalizer that this process added.
+    def deletion_may_precede_finalizer(self, vanished: TenantCluster) -> bool:
+        """Return whether a deletion may have begun before this process added our finalizer.
 
         If so, this process created all allocations of the cluster within OVERTAKEN_SECONDS, and
         they can be deleted without the limits of the orphan collector.

@@ -117,8 +117,8 @@ def edits_of_deleted_kept(patch: pytest.MonkeyPatch) -> None:
             await self._patch(pool, {"disabled": True}, projection=intended, uid=uid)
         return pool.spec.disabled
 
-    restore_any = PoolProjection._is_right_or_restore
-    patch.setattr(PoolProjection, "_is_right_or_restore", restore)
+    restore_any = PoolProjection._ensure_intended
+    patch.setattr(PoolProjection, "_ensure_intended", restore)
 
 
 def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,6 @@ async def test_the_name_of_an_unreadable_allocation_is_not_used_for_a_new_one() 
     cache = lab.caches["ipallocations"]
     cache.replace([], lab.server.revision, {make.key("team-a-lb"): "spec.count: not a number"})
     name = membership.find_free_name(
-        make.tenant(), "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
+        make.tenant(), "loadbalancer", allocations=cache, namespace=make.NAMESPACE
     )
     assert name == membership.make_hashed_name(make.tenant(), "loadbalancer")

@@ -77,11 +77,13 @@ def test_tenants_whose_namespace_and_name_join_to_the_same_do_not_share_an_alloc
     lab.server.add("ipallocations", make.allocation("a-b-c-lb", tenant="a-b/c"))
     cache = lab.caches["ipallocations"]
     assert (
-        membership.find_free_name(tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
+        membership.find_free_name(
+            tenant, "loadbalancer", allocations=cache, namespace=make.NAMESPACE
+        )
         == "a-b-c-lb"
     )
     name = membership.find_free_name(
-        other, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
+        other, "loadbalancer", allocations=cache, namespace=make.NAMESPACE
     )
     assert name == f"a-b-c-lb-{names.short_hash('a/b-c')}"
     assert membership.list_members(cache, other) == []
@@ -95,7 +97,7 @@ def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> N
     cache = lab.caches["ipallocations"]
     assert membership.list_members(cache, tenant) == []
     name = membership.find_free_name(
-        tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
+        tenant, "loadbalancer", allocations=cache, namespace=make.NAMESPACE
     )
     assert name == f"team-a-lb-{names.short_hash('team/a')}"
 

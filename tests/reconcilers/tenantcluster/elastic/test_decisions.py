@@ -175,7 +175,7 @@ def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFa
         assert created <= -(-expected // facts.increment) * facts.increment
     elif created:
         assert facts.target is not None
-        held_count = sum(part.size for part in facts.staying)
+        held_count = sum(part.size for part in facts.staying_ranges)
         assert held_count + created == facts.target.addresses
 
 
@@ -191,7 +191,7 @@ def test_only_growth_ranges_are_marked_and_only_marks_that_can_be_withdrawn_are(
     facts: SizeFacts,
 ) -> None:
     change = decide_size(facts)
-    added = {part.uid for part in facts.staying if part.is_growth}
+    added = {part.uid for part in facts.staying_ranges if part.is_growth}
     assert {mark.allocation.metadata.uid for mark in change.new_marks} <= added
     can_stay = {part.uid for part in facts.ranges if part.can_stay}
     assert {allocation.metadata.uid for allocation in change.marks_to_withdraw} <= can_stay
