@@ -271,7 +271,7 @@ class Holdings:
         """Return the ranges that are held of one space, each once."""
         return self._index(space).holders.keys()
 
-    def find_other_holder(
+    def other_holder(
         self, addresses: AddressRange, excluded: Holder | None = None, space: str = ""
     ) -> Holder | None:
         """Return a holder of some of these addresses other than `excluded`; None if none exists.

@@ -2,7 +2,7 @@
 
 Two load balancers that both have a pool take the addresses from each other's Services, without
 end. Even an empty pool of Cilium is enough. So each tenant is searched for pools of its other load
-balancers every CHECK_SECONDS. Empty pools of ours are removed: a process that died in the middle
+balancers every LOOK_SECONDS. Empty pools of ours are removed: a process that died in the middle
 of a write may have left one. All other pools belong to people; a condition reports them.
 """
 
@@ -25,7 +25,7 @@ from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.status import describe_problem
 
-CHECK_SECONDS = 600.0
+LOOK_SECONDS = 600.0
 """Seconds between two checks of the other load balancers of one tenant."""
 CONFLICT = "LoadBalancersConflict"
 """The reason where pools of another load balancer are in the tenant."""
@@ -73,7 +73,7 @@ class OtherBalancers:
     async def check_if_due(self, tenant: TenantCluster, memory: OtherBalancersMemory) -> None:
         """Search for pools of other load balancers if a check is due; note the result in `memory`.
 
-        A check removes empty pools of ours. It is due every CHECK_SECONDS, and when the spec names
+        A check removes empty pools of ours. It is due every LOOK_SECONDS, and when the spec names
         another load balancer than at the last check.
 
         Args:
@@ -84,7 +84,7 @@ class OtherBalancers:
             ControllerError: the management cluster did not answer.
         """
         now, chosen = self._clock.monotonic(), tenant.load_balancer_provider
-        is_recent = memory.checked_at is not None and now - memory.checked_at < CHECK_SECONDS
+        is_recent = memory.checked_at is not None and now - memory.checked_at < LOOK_SECONDS
         if is_recent and memory.provider == chosen:
             return
         messages: list[str] = []

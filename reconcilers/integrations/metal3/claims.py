@@ -267,7 +267,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             return None  # the name does not tell which address the claim has
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
         holder, part = holder_of_claim(self._side_caches, claim), space.make_part(address)
-        if holdings.find_other_holder(address, holder, part.space) is not None:
+        if holdings.other_holder(address, holder, part.space) is not None:
             return None  # another claim has the address
         if current is not None:
             return await self._addresses.recreate(current, claim=claim, pool=pool)
@@ -324,8 +324,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             address
             for address in addresses_of_pool
             if (parsed := parse_single(address.spec.address)) is not None
-            and holdings.find_other_holder(parsed, holder, space.make_part(parsed).space)
-            is not None
+            and holdings.other_holder(parsed, holder, space.make_part(parsed).space) is not None
         ]
         return [*addresses_of_other_pools, *in_the_way]
 

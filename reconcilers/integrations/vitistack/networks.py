@@ -503,7 +503,7 @@ class NetworkTaker:
         )
         if address is None or not self._space.hands_out(address) or address in self._promised:
             return None
-        other = self._view.holdings.find_other_holder(address, make_holder(allocation))
+        other = self._view.holdings.other_holder(address, make_holder(allocation))
         return address if other is None else None
 
     def _take_lowest(self) -> AddressRange:
@@ -533,7 +533,7 @@ class NetworkTaker:
             raise self._build_refusal(
                 address_text, f"{where} ({self._space.text}, without its gateway)"
             )
-        other = self._view.holdings.find_other_holder(address, make_holder(allocation))
+        other = self._view.holdings.other_holder(address, make_holder(allocation))
         key_of_other = self._requested.get(address) if other is None else other.key
         if key_of_other is not None:
             raise self._build_refusal(

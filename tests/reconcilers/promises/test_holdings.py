@@ -59,22 +59,22 @@ def test_a_range_of_two_holders_is_taken_until_both_are_gone() -> None:
 def test_another_holder_of_a_part_of_it_is_found_also_where_sizes_differ() -> None:
     holdings = Holdings(LAYOUTS)
     holdings.put(A, holding((2, 2)))
-    assert holdings.find_other_holder(addresses(2, 2), B) == A
+    assert holdings.other_holder(addresses(2, 2), B) == A
     holdings.put(B, holding((0, 3)))
-    assert holdings.find_other_holder(addresses(2, 2), A) == B
-    assert holdings.find_other_holder(addresses(2, 2), B) == A
-    assert holdings.find_other_holder(addresses(4, 4), A) is None
-    assert holdings.find_other_holder(addresses(1, 1)) == B
+    assert holdings.other_holder(addresses(2, 2), A) == B
+    assert holdings.other_holder(addresses(2, 2), B) == A
+    assert holdings.other_holder(addresses(4, 4), A) is None
+    assert holdings.other_holder(addresses(1, 1)) == B
     holdings.remove(B)
-    assert holdings.find_other_holder(addresses(2, 2), A) is None
+    assert holdings.other_holder(addresses(2, 2), A) is None
 
 
 def test_spaces_of_one_pool_do_not_see_the_ranges_of_each_other() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
     holdings.put(A, Facts((PromisedRange(addresses(0, 3), "one"),)))
     assert (holdings.space("one").used, holdings.space("two").used) == (4, 0)
-    assert holdings.find_other_holder(addresses(0, 0), B, "one") == A
-    assert holdings.find_other_holder(addresses(0, 0), B, "two") is None
+    assert holdings.other_holder(addresses(0, 0), B, "one") == A
+    assert holdings.other_holder(addresses(0, 0), B, "two") is None
 
 
 def test_what_a_trial_takes_of_any_space_is_free_afterwards() -> None:
@@ -178,7 +178,7 @@ def test_all_that_is_derived_follows_the_facts(data: st.DataObject) -> None:
             if other != holder
             and any(part.space == "" and part.range.overlaps(span) for part in its_facts.ranges)
         }
-        other_holder = kept.find_other_holder(span, holder)
+        other_holder = kept.other_holder(span, holder)
         assert other_holder in others if others else other_holder is None
         assert list_differences(kept, Holdings(layouts, known.items())) == []
 

@@ -123,9 +123,7 @@ def refused_again_at_once(mp: Patch) -> None:
 
 def other_holders_unseen(mp: Patch) -> None:
     """An address that an object shows is its own, even if another has it, too."""
-    mp.setattr(
-        Holdings, "find_other_holder", lambda self, addresses, excluded=None, space="": None
-    )
+    mp.setattr(Holdings, "other_holder", lambda self, addresses, but=None, space="": None)
 
 
 def without_precondition(mp: Patch, kind: str, part: str) -> None:

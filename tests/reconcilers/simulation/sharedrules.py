@@ -63,9 +63,7 @@ def lost_journal_keeps_condition(mp: Patch) -> None:
 
 def adopted_though_allocated(mp: Patch) -> None:
     """An IPAddress of the claim's name is adopted though an allocation has its address."""
-    mp.setattr(
-        Holdings, "find_other_holder", lambda self, addresses, excluded=None, space="": None
-    )
+    mp.setattr(Holdings, "other_holder", lambda self, addresses, but=None, space="": None)
 
 
 def promises_to_allocations_free(mp: Patch) -> None:
