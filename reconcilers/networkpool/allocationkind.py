@@ -168,6 +168,11 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         return reading.view.at_version(promise)
 
     @override
+    def is_request_paused(self, pool: NetworkPool, request: IPAllocation) -> bool:
+        """Return False: an IPAllocation cannot be paused."""
+        return False
+
+    @override
     async def keep(
         self,
         pool: NetworkPool,

@@ -13,7 +13,7 @@ A pool in a namespace that `--pool-namespaces` does not name gets the same pass,
 nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -65,7 +65,7 @@ from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
 from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
-from reconcilers.promises.journal import Identity, Journal, Promise
+from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept, PoolMemories
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
@@ -473,44 +473,18 @@ class NetworkPoolKind(
         longest wait, which is shorter after a pass that granted something.
         """
         choice, memory = work.choice, work.memory
-        done = {
-            entry.promise.identity
-            for entry in work.promise_writes
-            if entry.result in {WriteResult.WRITTEN, WriteResult.SETTLED}
-        }
-        has_left_over = choice.more
-        if has_left_over and done:
+        results = {entry.result for entry in work.promise_writes}
+        if choice.more and results & {WriteResult.WRITTEN, WriteResult.SETTLED}:
             return Again(0)
-        if any(entry.result is WriteResult.UNKNOWN for entry in work.promise_writes):
+        if WriteResult.UNKNOWN in results:
             return Again(RETRY)
         settings = self._settings
         longest = settings.requeue_after_work if choice.granted else settings.resync
-        promise_wait = memory.due.next_in(self._list_unwritten(work, done), work.now)
+        promise_wait = memory.due.next_in(work.list_unwritten(), work.now)
         deferral_wait = memory.shares.next_in(work.now)
         event_wait = self._events.capacity.record_due(work.pool)
         waits = (longest, promise_wait, deferral_wait, event_wait, work.finish_wait)
         return Again(min(wait for wait in waits if wait is not None))
-
-    def _list_unwritten(
-        self, work: PassWork[NetworkPool, Object, PoolDecision], done: Container[Identity]
-    ) -> list[Promise]:
-        """Return the open promises that a later pass can write.
-
-        A promise to a claim of a paused pool is not written, so it calls for no pass. Nor does a
-        promise to a kind that this process does not serve.
-
-        Args:
-            done: the promises that it has written, or found settled.
-        """
-        claims = self._claims.pool_claims
-        is_paused = claims is not None and claims.is_paused(work.pool)
-        return [
-            promise
-            for promise in work.choice.journal.promises
-            if promise.kind in work.served_kinds
-            and promise.identity not in done
-            and (promise.kind == KIND or not is_paused)
-        ]
 
     async def _block(
         self, pool: NetworkPool, reason: str, after: float | None = None, *, why: str = ""

@@ -151,6 +151,38 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
     now: float
     quiet_period: float
 
+    def list_unwritten(self) -> list[Promise]:
+        """Return the open promises that a later pass of this process can write.
+
+        A promise to a paused request calls for no pass: the end of the pause does. Nor does a
+        promise to a kind that this process does not serve.
+        """
+        done = {
+            entry.promise.identity
+            for entry in self.promise_writes
+            if entry.result in {WriteResult.WRITTEN, WriteResult.SETTLED, WriteResult.PAUSED}
+        }
+        return [
+            promise
+            for promise in self.choice.journal.promises
+            if promise.kind in self.served_kinds and promise.identity not in done
+        ]
+
+    def has_promises_to_drop(self) -> bool:
+        """Return whether the stored journal may have promises that a later pass has to drop.
+
+        A promise to a paused request stays open during the pause, so it calls for no pass.
+        """
+        paused = {
+            entry.promise.identity
+            for entry in self.promise_writes
+            if entry.result is WriteResult.PAUSED
+        }
+        return any(
+            promise.kind in self.served_kinds and promise.identity not in paused
+            for promise in self.stored.promises
+        )
+
 
 class JournalNotStored(Exception):
     """The API server does not store the journal of a pool as it is written.
@@ -711,12 +743,9 @@ def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
     if WriteResult.UNKNOWN in results or has_left_over:
         return Again(RETRY)
     waits = [work.memory.shares.next_in(work.now)]
-    # This process cannot write promises to a kind that it does not serve, so they need no pass.
-    if any(promise.kind in work.served_kinds for promise in work.stored.promises):
+    if work.has_promises_to_drop():
         waits.append(work.quiet_period)
-        settled = work.choice.settled.promises
-        still_open = [promise for promise in settled if promise.kind in work.served_kinds]
-        waits.append(work.memory.due.next_in(still_open, work.now))
+    waits.append(work.memory.due.next_in(work.list_unwritten(), work.now))
     wait = min((seconds for seconds in waits if seconds is not None), default=None)
     return SETTLED if wait is None else Again(wait)
 

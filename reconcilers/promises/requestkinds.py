@@ -87,6 +87,14 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
         """Return the request of a promise; None if it is not at the promised version."""
         ...
 
+    def is_request_paused(self, pool: PoolT_contra, request: RequestT) -> bool:
+        """Return whether nothing is written to a request now: it is paused, or may be.
+
+        Promises to it stay open, so that their ranges stay reserved. They are kept after the
+        pause, unless the request has another version by then.
+        """
+        ...
+
     async def keep(
         self, pool: PoolT_contra, reading: ReadingT_contra, granted: Sequence[Granted[RequestT]]
     ) -> list[Kept[RequestT]]:
@@ -154,6 +162,9 @@ class ServedRequests(Generic[PoolT_contra, Request_co, ReadingT_contra]):
     ) -> Sequence[Kept[Request_co]]:
         """Write promises to their requests; void those whose write is refused for good.
 
+        Nothing is written to a paused request. Its Cluster may be moved to another API server
+        meanwhile, which would not take along what is written now.
+
         Args:
             pool: as it was written last.
             reading: of the pool.
@@ -163,8 +174,8 @@ class ServedRequests(Generic[PoolT_contra, Request_co, ReadingT_contra]):
             clock: the time.
 
         Returns:
-            The result for each promise to this kind whose request may still be written, the
-            promises of earlier passes first.
+            The result for each promise to this kind whose request may still be written: first of
+            paused requests, then of the promises of earlier passes, then of new ones.
         """
         # The new promises are in `due` as well. Here they have the request that was chosen for,
         # which a reading need not have: it may have been created by this pass.
@@ -177,10 +188,15 @@ class ServedRequests(Generic[PoolT_contra, Request_co, ReadingT_contra]):
             and promise.identity not in new_identities
             and (request := self._kind.find_request(reading, promise)) is not None
         ]
-        written = await self._kind.keep(pool, reading, [*earlier, *new_promises])
-        return await void_refused(
-            written, partial(self._kind.void_refused, pool), memory=memory, clock=clock
-        )
+        paused, to_write = list[Kept[Request_co]](), list[Granted[Request_co]]()
+        for promise, request in [*earlier, *new_promises]:
+            if self._kind.is_request_paused(pool, request):
+                paused.append(Kept(promise, request, WriteResult.PAUSED))
+            else:
+                to_write.append((promise, request))
+        written = await self._kind.keep(pool, reading, to_write)
+        void = partial(self._kind.void_refused, pool)
+        return [*paused, *await void_refused(written, void, memory=memory, clock=clock)]
 
 
 def _list_granted(

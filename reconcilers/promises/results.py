@@ -35,6 +35,8 @@ class WriteResult(Enum):
     """No answer, or one that says to try again: it may or may not have taken effect."""
     REFUSED = auto()
     """Refused for good: sending it again does not help."""
+    PAUSED = auto()
+    """Not sent, because the object is paused; it is sent after the pause."""
 
     @classmethod
     def of_error(cls, error: ControllerError) -> "WriteResult":

@@ -89,6 +89,7 @@ class ContractClaims(Generic[PoolT]):
                 clock=parts.clock,
                 settings=parts.settings,
             ),
+            is_stopped=parts.caches.is_stopped,
         )
         """The claims, for the passes over pools."""
 

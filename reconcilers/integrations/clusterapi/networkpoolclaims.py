@@ -197,6 +197,11 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         return _narrow_view(reading.view.claims).at_version(promise)
 
     @override
+    def is_request_paused(self, pool: NetworkPool, request: IPAddressClaim) -> bool:
+        """Return whether nothing is written to a claim now: it, its Cluster or its pool pauses."""
+        return self.is_paused(pool) or self._requests.is_request_paused(pool, request)
+
+    @override
     async def keep(
         self,
         pool: NetworkPool,
@@ -208,11 +213,8 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         The IPAddress of a promise is written before its claim.
 
         Returns:
-            The result of the write of each promise, also of a failed one. For a paused pool an
-            empty list, because nothing is written.
+            The result of the write of each promise, also of a failed one.
         """
-        if self.is_paused(pool):
-            return []
         return await self._requests.keep(pool, _make_claims_reading(pool, reading), granted)
 
     @override

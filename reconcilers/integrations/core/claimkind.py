@@ -61,9 +61,11 @@ class ClaimKind(
         reader: reads the claims. Its space type can be more general than that of the pools.
         statuses: makes the statuses of claims.
         writes: writes claims and their IPAddresses.
+        is_stopped: returns whether nothing may be written to a claim now: it or its Cluster is
+            paused, for example.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is read and written, and what the kind adds
         self,
         pools: Resource[PoolT],
         name_pool: Callable[[PoolT], PoolNameT],
@@ -72,12 +74,14 @@ class ClaimKind(
         *,
         statuses: ClaimStatuses[ClaimT, AddressT],
         writes: ClaimWrites[ClaimT, AddressT, PoolT, SpaceT],
+        is_stopped: Callable[[ClaimT], bool],
     ) -> None:
         self._pools = pools
         self._name_pool = name_pool
         self._source = source
         self._reader = reader
         self._statuses = statuses
+        self._is_stopped = is_stopped
         self.writes = writes
         """Writes the claims."""
         self.served_requests = ServedRequests(self)
@@ -114,6 +118,11 @@ class ClaimKind(
     def find_request(self, reading: ClaimsReading[SpaceT], promise: Promise) -> ClaimT | None:
         """Return the claim of a promise; None if the claim has another version by now."""
         return reading.view_of(self._source.fields).at_version(promise)
+
+    @override
+    def is_request_paused(self, pool: PoolT, request: ClaimT) -> bool:
+        """Return whether nothing is written to a claim now."""
+        return self._is_stopped(request)
 
     @override
     async def keep(

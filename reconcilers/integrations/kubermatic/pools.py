@@ -290,6 +290,11 @@ class Pools(
         return find_promised_version(promise, reading.find(promise.holder))
 
     @override
+    def is_request_paused(self, pool: IPAMPool, request: IPAMAllocation) -> bool:
+        """Return whether the Cluster of an allocation is paused, or may be."""
+        return self._caches.is_cluster_paused(request.metadata.namespace)
+
+    @override
     async def keep(
         self, pool: IPAMPool, reading: KkpView, granted: Sequence[Granted[IPAMAllocation]]
     ) -> list[Kept[IPAMAllocation]]:

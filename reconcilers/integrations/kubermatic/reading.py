@@ -109,6 +109,16 @@ class KubermaticCaches:
         clusters = self.clusters.by_index(NAMESPACE_INDEX, namespace)
         return next((cluster for cluster in clusters if self._is_served(cluster)), None)
 
+    def is_cluster_paused(self, namespace: str) -> bool:
+        """Return whether the Cluster with this namespace is paused, or may be.
+
+        It may be if it cannot be decoded: the cache has an older version of it.
+        """
+        return any(
+            cluster.spec.pause or cluster.metadata.key in self.clusters.unreadable
+            for cluster in self.clusters.by_index(NAMESPACE_INDEX, namespace)
+        )
+
     def _is_served(self, cluster: KkpCluster) -> bool:
         """Return whether a cluster is served.
 

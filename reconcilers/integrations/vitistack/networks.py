@@ -336,6 +336,11 @@ class Networks(
         return reading.view.at_version(promise)
 
     @override
+    def is_request_paused(self, pool: NetworkNamespace, request: VitistackAllocation) -> bool:
+        """Return False: an IPAllocation of vitistack cannot be paused."""
+        return False
+
+    @override
     async def keep(
         self,
         pool: NetworkNamespace,

@@ -52,21 +52,27 @@ class ClusterStage(Stage):
     pool_ref: ClassVar[Json] = {}
     finalizer: ClassVar[str] = CLAIM_FINALIZER
 
-    def make_cluster(self, *, paused: bool) -> None:
-        """Create Cluster north."""
-        self.model.create(CLUSTERS, {"metadata": {"name": "north"}, "spec": {"paused": paused}})
+    def make_cluster(self, name: str = "north", *, paused: bool) -> None:
+        """Create a Cluster."""
+        self.model.create(CLUSTERS, {"metadata": {"name": name}, "spec": {"paused": paused}})
 
-    def claim(self, number: int, **annotations: str) -> None:
-        """Create a claim of Cluster north that waits for pool p."""
+    def claim(self, number: int, cluster: str = "north", **annotations: str) -> None:
+        """Create a claim of a Cluster that waits for pool p."""
         name = f"c{number:04}"
         metadata = {"name": name, "annotations": annotations}
-        spec = {"poolRef": self.pool_ref, "clusterName": "north"}
+        spec = {"poolRef": self.pool_ref, "clusterName": cluster}
         self.model.create(CLAIMS, {"metadata": metadata, "spec": spec})
         self.edit(CLAIMS, name, {"metadata": {"finalizers": [self.finalizer]}})
 
+    def list_served(self) -> list[str]:
+        """Return the names of the claims that have an address, sorted."""
+        return sorted(
+            claim["metadata"]["name"] for claim in self.model.of(CLAIMS) if refers(claim)
+        )
+
     def count_served(self) -> int:
         """Return how many claims have an address."""
-        return sum(map(refers, self.model.of(CLAIMS)))
+        return len(self.list_served())
 
 
 class InClusterStage(ClusterStage):

@@ -2,15 +2,21 @@
 
 import sys
 from functools import partial
+from typing import Any
 
 import pytest
 
+from controller.meta import Key
+from controller.outcome import Again, Outcome
 from reconcilers.integrations.clusterapi.api import PAUSED
 from reconcilers.promises.holdings import KeptHoldings
+from reconcilers.promises.passes import PoolPasses
 from tests.calls import calls_of
 from tests.reconcilers.promises.claimstages import SPAN, ClusterStage, of_each_kind
-from tests.reconcilers.simulation.model import CLUSTERS
+from tests.reconcilers.simulation.kkpscenes import KkpStage, gives_to
+from tests.reconcilers.simulation.model import ADDRESSES, CLUSTERS, KKP_CLUSTERS
 from tests.reconcilers.simulation.stage import play_scene
+from tests.reconcilers.simulation.wire import Flight
 
 FEW, MANY = 10, 1_000
 LEEWAY = 10
@@ -24,6 +30,25 @@ def skip_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     All other tests have each pass do so.
     """
     monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
+
+
+def note_outcomes(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
+    """Return a list to which each pass over a pool adds its outcome from now on."""
+    outcomes: list[Outcome] = []
+    reconcile = PoolPasses.reconcile
+
+    async def reconcile_and_note(passes: PoolPasses[Any, Any, Any, Any], key: Key) -> Outcome:
+        outcome = await reconcile(passes, key)
+        outcomes.append(outcome)
+        return outcome
+
+    monkeypatch.setattr(PoolPasses, "reconcile", reconcile_and_note)
+    return outcomes
+
+
+def is_calm(outcome: Outcome) -> bool:
+    """Return whether a pass calls for no other one within the next ten seconds."""
+    return not isinstance(outcome, Again) or outcome.after > 10
 
 
 @of_each_kind
@@ -64,6 +89,62 @@ def test_claims_are_served_once_their_cluster_is_no_longer_paused(
         assert stage.count_served() == SPAN
 
     play_scene(unpause, stage)
+
+
+def _creates_address(flight: Flight) -> bool:
+    return (flight.method, flight.plural) == ("POST", ADDRESSES)
+
+
+@of_each_kind
+def test_a_promise_to_a_claim_of_a_paused_cluster_reserves_its_address_and_is_kept_afterwards(
+    stage: type[ClusterStage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = note_outcomes(monkeypatch)
+
+    async def pause(stage: ClusterStage) -> None:
+        stage.make_cluster("north", paused=False)
+        stage.make_cluster("south", paused=False)
+        replica = stage.replica()
+        stage.claim(0)
+        replica.read(1.0, all_of_it=True)
+        await stage.pool(replica, _creates_address)  # the promise is stored, and not kept
+        stage.late.clear()
+        stage.edit(CLUSTERS, "north", {"spec": {"paused": True}})
+        for number in range(1, SPAN + 1):
+            stage.claim(number, "south")
+        await stage.drop_settled(replica)
+        assert stage.list_served() == [f"c{number:04}" for number in range(1, SPAN)]
+        assert len(list(stage.model.of(ADDRESSES))) == SPAN - 1
+        assert is_calm(outcomes[-1]), "the end of the pause calls for the next pass"
+        stage.edit(CLUSTERS, "north", {"spec": {"paused": False}})
+        await stage.serve(replica)
+        assert stage.list_served() == [f"c{number:04}" for number in range(SPAN)]
+
+    play_scene(pause, stage)
+
+
+def test_a_promise_to_a_paused_cluster_of_kkp_reserves_its_addresses_and_is_kept_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcomes = note_outcomes(monkeypatch)
+
+    async def pause(stage: KkpStage) -> None:
+        replica = stage.replica()
+        stage.ask("a")
+        replica.read(1.0, all_of_it=True)
+        await stage.pool(replica, gives_to("a"))  # the promise is stored, and not kept
+        stage.late.clear()
+        stage.edit(KKP_CLUSTERS, "a", {"spec": {"pause": True}})
+        for name in ("b", "c", "d", "e"):
+            stage.ask(name)
+        await stage.drop_settled(replica)
+        assert [stage.has(name) for name in ("a", "b", "c", "d", "e")] == [0, 1, 1, 1, 0]
+        assert is_calm(outcomes[-1]), "the end of the pause calls for the next pass"
+        stage.edit(KKP_CLUSTERS, "a", {"spec": {"pause": False}})
+        await stage.serve(replica)
+        assert stage.has("a") == 1
+
+    play_scene(pause, KkpStage)
 
 
 @of_each_kind

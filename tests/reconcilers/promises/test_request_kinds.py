@@ -82,6 +82,10 @@ class Requests(RequestKind[NetworkPool, Any, str]):
         return promise.key.name
 
     @override
+    def is_request_paused(self, pool: NetworkPool, request: Any) -> bool:
+        return False
+
+    @override
     async def keep(
         self, pool: NetworkPool, reading: str, granted: Sequence[Granted[Any]]
     ) -> list[Kept[Any]]:

@@ -23,7 +23,7 @@ class KkpStage(Stage):
         return len(list_addresses(self.model.get(KKP_ALLOCATIONS, f"cluster-{cluster}/p")))
 
 
-def _gives_to(name: str) -> Late:
+def gives_to(name: str) -> Late:
     """Return a matcher for the write of a cluster's addresses."""
 
     def gives(flight: Flight) -> bool:
@@ -42,7 +42,7 @@ async def late_growth_after_loss_of_memory(stage: KkpStage) -> str | None:
     stage.ask("a")
     await stage.pool(stage.replica())
     stage.give_each(2)
-    await stage.pool(stage.replica(), _gives_to("a"))
+    await stage.pool(stage.replica(), gives_to("a"))
     stage.give_each(1)
     stage.forget()
     stage.ask("b")
@@ -93,7 +93,7 @@ async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
 async def promise_kept_while_another_cannot_be_made(stage: KkpStage) -> str | None:
     """A's allocation cannot be made, so C gets A's addresses; B gets its own meanwhile."""
     stage.ask("b")
-    await stage.pool(stage.replica(), _gives_to("b"))
+    await stage.pool(stage.replica(), gives_to("b"))
     stage.ask("a")
     stage.ask("c")
     current = stage.replica()
@@ -142,7 +142,7 @@ async def promise_kept_by_who_believes_in_another_datacenter(stage: KkpStage) ->
     await stage.pool(stage.replica())
     other = stage.replica()
     stage.edit(KKP_CLUSTERS, "a", {"spec": {"cloud": {"dc": "y"}}})
-    await stage.pool(stage.replica(), _gives_to("a"))
+    await stage.pool(stage.replica(), gives_to("a"))
     stage.late.clear()
     for _ in range(2):
         other.pools.advance(other.pools.behind)
