@@ -75,7 +75,9 @@ from reconcilers.promises.passes import (
     PoolKind,
     PoolPasses,
     PoolWrite,
+    fence_requests,
     memories_for,
+    patch_journal,
 )
 from reconcilers.promises.reading import Behind, ListUnderWay
 from reconcilers.promises.requestkinds import ServedRequests
@@ -697,10 +699,14 @@ class NetworkPoolKind(
             listed: the view of a LIST that began after `pool` was read.
         """
         reading = NetworkPoolReading(pool.metadata.key, (), closed=None, view=listed)
-        fenced = await self._allocations.void_earlier(pool, reading)
-        journal = journal.after_fence(KIND, fenced.revisions)
-        fields = STATUS_JOURNALS.fields(pool, journal)
-        return await self._client.patch_status(NETWORK_POOL, pool, fields), journal
+        pool, journal, _ = await fence_requests(
+            self._allocations.served_requests,
+            pool,
+            journal=journal,
+            reading=reading,
+            write=partial(patch_journal, self._client, NETWORK_POOL, STATUS_JOURNALS),
+        )
+        return pool, journal
 
     def _render_deleted_status(
         self, pool: NetworkPool, journal: Journal, view: AllocationsView, count: int

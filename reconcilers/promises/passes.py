@@ -24,10 +24,11 @@ may serve requests of several kinds. Rejected: a base class with template method
 algorithm in a subclass cannot be read from top to bottom.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 from controller.cache import Cache
@@ -37,6 +38,7 @@ from controller.errors import ApiError, Conflict, ControllerError, NotFound
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
@@ -565,12 +567,11 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         ]
         seen = dict[str, object]()
         for request_kind in kinds_to_fence:
-            fenced = await request_kind.void_earlier(pool, reading)
-            pool, journal = await self._write_journal(
-                pool, journal.after_fence(request_kind.request_kind, fenced.revisions)
+            pool, journal, requests = await fence_requests(
+                request_kind, pool, journal=journal, reading=reading, write=self._write_journal
             )
-            if fenced.seen is not None:
-                seen[request_kind.request_kind] = fenced.seen
+            if requests is not None:
+                seen[request_kind.request_kind] = requests
         if kinds_to_fence:  # the fences waited for answers, so the reading may be out of date
             reading = await kind.read(pool, journal, seen)
         # The reading and the fences are of the kinds from before. A new kind may have holders.
@@ -663,13 +664,14 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         dropped_count = len(stored.promises) - len(choice.settled.promises)
         is_quiet = now - due.promised_at >= self._settings.quiet_period
         if choice.granted or write.is_due or (dropped_count > 0 and is_quiet):
-            return await self._write_journal(pool, choice.journal, write.patch)
+            written = await self._write_journal(pool, choice.journal, write.patch)
+            return written, choice.journal
         return pool, stored
 
     async def _write_journal(
         self, pool: PoolT, journal: Journal, beside: Mapping[str, Any] | None = None
-    ) -> tuple[PoolT, Journal]:
-        """Write the journal with the version of `pool` as precondition; return both as stored.
+    ) -> PoolT:
+        """Write the journal with the version of `pool` as precondition; return the pool.
 
         Args:
             pool: as it was read.
@@ -685,12 +687,14 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             ControllerError: the write failed.
         """
         key, journals = pool.metadata.key, self._kind.journals
-        patch, version = journals.patch(pool, journal), Version.from_object(pool)
-        if beside:
-            patch = _merge_patches(beside, patch)
         with writing_pool():
-            written = await self._client.patch(
-                self.resource, version, patch, subresource=journals.subresource
+            written = await patch_journal(
+                self._client,
+                self.resource,
+                journals=journals,
+                pool=pool,
+                journal=journal,
+                beside=beside or {},
             )
         if beside is not None:
             self._kind.journal_writes.note_written(pool, written)
@@ -699,11 +703,59 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             self._not_stored_until[key] = self._clock.monotonic() + resync
             raise JournalNotStored(written, resync, is_new=True)
         self._not_stored_until.pop(key, None)
-        return written, journal
+        return written
 
     def _limits(self, pool: PoolT, reading: ReadingT) -> Limits:
         """Return the limits on promises to requests of a pool in this pass."""
         return self._memories.limits_of(pool, self._kind.tenants(reading))
+
+
+async def patch_journal(
+    client: Client,
+    resource: Resource[PoolT],
+    journals: JournalStore[PoolT],
+    pool: PoolT,
+    journal: Journal,
+    beside: Mapping[str, Any] = MappingProxyType({}),
+) -> PoolT:
+    """Write the journal of a pool with the version of `pool` as precondition.
+
+    Args:
+        pool: as it was read.
+        journal: to write.
+        beside: the other fields of the same write, as a JSON merge patch.
+
+    Returns:
+        The pool as the API server answered the write. Whether it stored the journal is not
+        checked.
+    """
+    patch = _merge_patches(beside, journals.patch(pool, journal))
+    version = Version.from_object(pool)
+    return await client.patch(resource, version, patch, subresource=journals.subresource)
+
+
+async def fence_requests(
+    request_kind: ServedRequests[PoolT, RequestT, ReadingT],
+    pool: PoolT,
+    journal: Journal,
+    reading: ReadingT,
+    write: Callable[[PoolT, Journal], Awaitable[PoolT]],
+) -> tuple[PoolT, Journal, object]:
+    """Void all promises to requests of a kind that a pool does not record; give it a memory.
+
+    Args:
+        pool: as it was read.
+        journal: of the pool. Promises and revisions of other kinds stay.
+        reading: of the pool, by a LIST that began after the pool was read if the kind needs one.
+        write: writes the journal with the version of the pool as precondition.
+
+    Returns:
+        The pool as it was written, its journal, and the requests as the fence left them
+        (`Fenced.seen`).
+    """
+    fenced = await request_kind.void_earlier(pool, reading)
+    fenced_journal = journal.after_fence(request_kind.request_kind, fenced.revisions)
+    return await write(pool, fenced_journal), fenced_journal, fenced.seen
 
 
 def memories_for(
