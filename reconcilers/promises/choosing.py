@@ -25,9 +25,10 @@ from typing import Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Object
-from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.holdings import Holdings, Place
 from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.promises.queue import Turns
 from reconcilers.promises.shares import NO_LIMITS, Limits, ShareVerdict
 
 AskerT = TypeVar("AskerT", bound=Object)
@@ -143,7 +144,8 @@ class Choice(Generic[Asker_co]):
         grants: at most a batch.
         refusals: which askers cannot be served now. If a row shows its refusal already, only its
             first asker is listed.
-        more: whether the next pass may serve more: the batch is full, or a tenant has its share.
+        more: whether the next pass may serve more: the batch or the journal is full, or a tenant
+            has its share.
     """
 
     grants: tuple[Grant[Asker_co], ...] = ()
@@ -263,12 +265,33 @@ def count_promise(_: Sequence[PromisedRange]) -> int:
     return 1
 
 
-def choose(
+def _find_unpromised(
+    turns: Turns[Place], askers: Iterable[ServedAskers[AskerT]], promises: Iterable[Promise]
+) -> Iterator[tuple[Holder, AskerTurn[AskerT]]]:
+    """Yield the askers of served kinds that have no open promise, in the order of `turns`.
+
+    An asker with an open promise gets that promise. A new promise is made only once the open
+    promise is over.
+    """
+    askers_by_kind = {askers_of_kind.kind: askers_of_kind for askers_of_kind in askers}
+    promised_uids = {promise.uid for promise in promises}
+    for _, holder in turns:
+        askers_of_kind = askers_by_kind.get(holder.kind)
+        if askers_of_kind is None:  # nothing is given to askers of this kind now
+            turns.leave_out()
+            continue
+        turn = askers_of_kind.find_turn(holder)
+        if turn is not None and turn.asker.metadata.uid not in promised_uids:
+            yield holder, turn
+
+
+def choose(  # noqa: PLR0913 - what was read, who asks, and the limits of the pass
     holdings: Holdings,
     askers: Iterable[ServedAskers[AskerT]],
     promises: Collection[Promise],
     room: int,
     *,
+    batch: int | None = None,
     limits: Limits = NO_LIMITS,
     count: Callable[[Sequence[PromisedRange]], int] = count_ranges,
 ) -> Choice[AskerT]:
@@ -279,30 +302,22 @@ def choose(
             `exclude_ranges`, because the choice takes ranges of them.
         askers: of each kind of requests that is served.
         promises: the open promises of the pool.
-        room: the most to promise, in the unit of `count`.
+        room: the most to promise, in the unit of `count`. A promise is never cut. If it needs more
+            room than there is, it has to wait, and askers of other rows may get what is left.
+        batch: the most promises; None for no limit beside `room`.
         limits: which askers may get a promise.
         count: returns how much of `room` the ranges of one promise need.
 
     Returns:
         The grants and the refusals. `more` is True if an eligible asker is left over because there
-        is no room, or if a tenant has to wait for its share.
+        is no room, or the batch is full, or if a tenant has to wait for its share.
     """
-    askers_by_kind = {askers_of_kind.kind: askers_of_kind for askers_of_kind in askers}
-    promised_uids = {promise.uid for promise in promises}
     eligibility = limits.eligibility(promises)
     grants: list[Grant[AskerT]] = []
     refusals: list[AskerRefusal[AskerT]] = []
+    has_left_over = False
     turns = holdings.turns()
-    for _, holder in turns:
-        askers_of_kind = askers_by_kind.get(holder.kind)
-        if askers_of_kind is None:  # nothing is given to askers of this kind now
-            turns.leave_out()
-            continue
-        turn = askers_of_kind.find_turn(holder)
-        # An asker with an open promise gets that promise. A new promise is made only once the open
-        # promise is over.
-        if turn is None or turn.asker.metadata.uid in promised_uids:
-            continue
+    for holder, turn in _find_unpromised(turns, askers, promises):
         asker = turn.asker
         tenant = limits.tenant_of(holder)
         verdict = eligibility.judge(asker.metadata, tenant)
@@ -311,7 +326,7 @@ def choose(
         if verdict is not ShareVerdict.ELIGIBLE:
             continue
         # Checked only now, because `more` is True only if an eligible asker is left over.
-        if room <= 0:
+        if room <= 0 or len(grants) == batch:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
             chosen = turn.take()
@@ -332,8 +347,16 @@ def choose(
             continue
         if chosen is None:  # the taker passes over the asker, without a refusal
             continue
-        room -= count(chosen.ranges)
+        needed_room = count(chosen.ranges)
+        if needed_room > room:
+            # The ranges stay taken until the end of the trial, so that no younger asker gets them.
+            # The others of the row would need as much room.
+            has_left_over = True
+            turns.leave_out()
+            continue
+        room -= needed_room
         grants.append(Grant(holder, asker, ranges=chosen.ranges, choice=chosen.choice))
         eligibility.note_promised(tenant)
         turns.resume_paused()  # a refusal that held until the next grant may be another one now
-    return Choice(tuple(grants), tuple(refusals), more=eligibility.has_waiting_tenant)
+    more = has_left_over or eligibility.has_waiting_tenant
+    return Choice(tuple(grants), tuple(refusals), more=more)

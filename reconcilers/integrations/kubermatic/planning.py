@@ -157,7 +157,9 @@ class ClusterAsker:
         return self.cluster.metadata if self.allocation is None else self.allocation.metadata
 
 
-def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPlan:
+def plan(
+    content: PoolContent, room: int, limits: Limits = NO_LIMITS, *, batch: int | None = None
+) -> PoolPlan:
     """Return the plan of a pass: the clusters that get addresses, and the refused ones.
 
     The oldest clusters come first. Clusters that ask for the same number of addresses wait in one
@@ -168,6 +170,7 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
         content: what was read of the pool.
         room: the highest number of ranges to promise.
         limits: which allocations may get a promise in this pass.
+        batch: the highest number of promises; None for no limit.
     """
     askers = ServedAskers(ClusterTaker(content))
     promised = [
@@ -177,7 +180,9 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
     ]
     # Promised blocks are not in the holdings until they are written to allocations.
     with exclude_ranges(content.holdings, promised):
-        choice = choose(content.holdings, [askers], content.promises, room, limits=limits)
+        choice = choose(
+            content.holdings, [askers], content.promises, room, batch=batch, limits=limits
+        )
     grants = []
     for grant in choice.grants:
         asker, ranges = grant.asker, grant.addresses

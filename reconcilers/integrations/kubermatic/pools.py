@@ -387,7 +387,7 @@ class Pools(
                 be created in this pass.
         """
         journal = settle(stored, JOURNALS.kind, view)
-        room = min(self._settings.batch, JOURNALS.room(journal))
+        room = JOURNALS.room(journal)
         name, spaces = pool.metadata.name, parse_spaces(pool)
         holdings = self._kept.holdings(name, spaces, view)
         kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
@@ -410,7 +410,7 @@ class Pools(
             problems=kept.problems.by_key,
             promises=journal.promises,
         )
-        planned = plan(content, room, limits)
+        planned = plan(content, room, limits, batch=self._settings.batch)
         invalid, shared = _find_invalid(pool), self._find_shared(pool)
         situation = Situation(
             pool,

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from allocator import AddressRange, Layout, PoolExhausted
 from controller.meta import Key, ObjectMeta
@@ -115,6 +116,35 @@ def test_thousands_that_wait_for_a_full_pool_cost_a_pass_one_attempt() -> None:
     pool = pool_of([(number, True) for number in range(5_000)])
     pool.choose(in_rows=True)
     assert pool.tried == 8 + 1
+
+
+class ManyTaker(RequestTaker):
+    """Takes as many single addresses as the name of a request says."""
+
+    @override
+    def take(self, asker: Request) -> Taken:
+        count = int(asker.metadata.name)
+        addresses = (self._holdings.space().take_lowest(1)[0] for _ in range(count))
+        return Taken(tuple(PromisedRange(address) for address in addresses))
+
+
+def test_a_promise_that_exceeds_the_room_waits_and_smaller_ones_pass_it() -> None:
+    holdings = Holdings({"": Layout.parse("10.0.0.0/29")})
+    requests = {}
+    for age, name in enumerate(["3", "03", "1", "003"]):
+        key = Key("team", name)
+        holder = Holder("Request", key)
+        requests[key] = Request(ObjectMeta(namespace="team", name=name, uid=name), None)
+        place = (EPOCH + timedelta(seconds=age), holder)
+        holdings.put(holder, Facts(place=place, row=int(name)))
+    find = find_by_key("Request", requests.get)
+    taker = ManyTaker(find, holdings, in_rows=False)
+    with exclude_ranges(holdings, ()):
+        choice = choose(holdings, [ServedAskers(taker)], (), 5)
+    assert [grant.asker.metadata.name for grant in choice.grants] == ["3", "1"]
+    assert [grant.addresses[-1].text for grant in choice.grants] == ["10.0.0.2/32", "10.0.0.6/32"]
+    assert choice.more
+    assert choice.refusals == ()
 
 
 def of_two_kinds(size: str = "10.0.0.0/29") -> tuple[Holdings, list[ServedAskers[Request]]]:

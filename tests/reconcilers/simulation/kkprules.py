@@ -41,12 +41,12 @@ def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
     plan = planning.plan
 
-    def careless(content: PoolContent, room: int, limits: Limits) -> Any:
+    def careless(content: PoolContent, room: int, limits: Limits, *, batch: int) -> Any:
         datacenters = {
             name: replace(datacenter, promised=())
             for name, datacenter in content.datacenters.items()
         }
-        return plan(replace(content, datacenters=datacenters), room, limits)
+        return plan(replace(content, datacenters=datacenters), room, limits, batch=batch)
 
     mp.setattr(pools, "plan", careless)
 

@@ -41,7 +41,7 @@ from tests.calls import calls_of
 
 POOL, DC = "metallb", "dc"
 NETWORK = ipaddress.ip_network("10.0.0.0/26")
-ROOM = 100
+ROOM = 400
 
 _offsets = st.integers(0, NETWORK.num_addresses - 1)
 _spans = st.tuples(_offsets, st.integers(0, 9)).map(
@@ -381,6 +381,17 @@ def test_a_cluster_refused_for_its_many_parts_leaves_all_addresses_to_younger_on
     problem = plan.by_cluster[_cluster("old").metadata.key]
     assert problem is not None
     assert problem.message == "10 addresses would be split into 10 ranges, more than 4"
+
+
+def test_promises_of_many_ranges_never_exceed_the_room_of_the_journal() -> None:
+    single = tuple(_text(number, number) for number in range(1, 64, 2))
+    datacenter = Datacenter(RANGE, str(NETWORK), allocationRange=3, excludeRanges=single)
+    clusters = {cluster.namespace: cluster for cluster in map(_cluster, ["a", "b", "c"])}
+    planned = plan(_content(datacenter, [], clusters.values()), 5)
+    assert [len(grant.ranges) for grant in planned.grants] == [3]
+    assert planned.more, "the next pass may serve the others"
+    [grant] = plan(_content(datacenter, [], clusters.values()), 200, batch=1).grants
+    assert len(grant.ranges) == 3, "a batch counts promises, not ranges"
 
 
 async def test_a_prefix_of_another_length_is_replaced_without_a_look_at_each_holder() -> None:
