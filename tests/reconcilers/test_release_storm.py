@@ -28,7 +28,7 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import pool_entries
 from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Json, Server
-from tests.reconcilers.simulation.routes import Route, arrive
+from tests.reconcilers.simulation.routes import Route, deliver
 
 PARTS = 5
 SEEDS = max(1, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100")) // 10 // PARTS)
@@ -121,7 +121,7 @@ class Storm:
             flight.land()
             self.flights.append(flight)
             return
-        arrive(flight, mute=chance > 0.96)
+        deliver(flight, mute=chance > 0.96)
 
     def _work(self, group: TaskGroup) -> None:
         place = self.random.randrange(2)
@@ -172,7 +172,7 @@ class Storm:
         self.replicas = [self._replica()]
         for _ in range(400):
             while self.flights:
-                arrive(self.flights.pop())
+                deliver(self.flights.pop())
                 await settle()
             self._work_all(group)
             await settle()

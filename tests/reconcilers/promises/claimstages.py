@@ -8,7 +8,7 @@ from typing_extensions import override
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
 from reconcilers.integrations.metal3.api import CONTRACT_CLAIM_FINALIZER, GROUP
 from tests.reconcilers.simulation.adapter import Adapter
-from tests.reconcilers.simulation.claims import Claims, refers
+from tests.reconcilers.simulation.claims import Claims, has_address_ref
 from tests.reconcilers.simulation.clusters import ClusterReplica
 from tests.reconcilers.simulation.ippools import IPPoolReplica, IPPools
 from tests.reconcilers.simulation.model import CLAIMS, CLUSTERS, Json
@@ -56,7 +56,7 @@ class ClusterStage(Stage):
         """Create a Cluster."""
         self.model.create(CLUSTERS, {"metadata": {"name": name}, "spec": {"paused": paused}})
 
-    def claim(self, number: int, cluster: str = "north", **annotations: str) -> None:
+    def create_claim(self, number: int, cluster: str = "north", **annotations: str) -> None:
         """Create a claim of a Cluster that waits for pool p."""
         name = f"c{number:04}"
         metadata = {"name": name, "annotations": annotations}
@@ -67,7 +67,7 @@ class ClusterStage(Stage):
     def list_served(self) -> list[str]:
         """Return the names of the claims that have an address, sorted."""
         return sorted(
-            claim["metadata"]["name"] for claim in self.model.of(CLAIMS) if refers(claim)
+            claim["metadata"]["name"] for claim in self.model.list_objects(CLAIMS) if has_address_ref(claim)
         )
 
     def count_served(self) -> int:

@@ -40,7 +40,7 @@ def _block_by_spec(stage: ClusterStage) -> None:
 
 
 def _block_by_unreadable_address(stage: ClusterStage) -> None:
-    [address] = stage.model.of(ADDRESSES)
+    [address] = stage.model.list_objects(ADDRESSES)
     stage.edit(ADDRESSES, address["metadata"]["name"], {"spec": {"prefix": "many"}})
 
 
@@ -48,7 +48,7 @@ def _messages(stage: ClusterStage) -> set[str]:
     """Return the messages of all claims but the first, which has its address."""
     return {
         condition["message"]
-        for claim in stage.model.of(CLAIMS)
+        for claim in stage.model.list_objects(CLAIMS)
         if claim["metadata"]["name"] != "c0000"
         for condition in claim["status"]["conditions"]
         if condition["type"] == "Ready"
@@ -64,16 +64,16 @@ def test_a_pass_over_a_blocked_pool_calls_as_much_among_many_waiting_claims_as_a
 
     async def count(stage: ClusterStage, claims: int) -> None:
         stage.make_cluster(paused=False)
-        replica = stage.replica()
-        stage.claim(0)
-        await stage.serve(replica)
+        replica = stage.start_replica()
+        stage.create_claim(0)
+        await stage.serve_requests(replica)
         block(stage)
         for number in range(1, claims):
-            stage.claim(number)
-        await stage.serve(replica)
-        await stage.serve(replica)
+            stage.create_claim(number)
+        await stage.serve_requests(replica)
+        await stage.serve_requests(replica)
         assert len(_messages(stage)) == 1, "each claim shows why the pool is blocked"
-        calls[claims] = await calls_of(lambda: stage.pool(replica))
+        calls[claims] = await calls_of(lambda: stage.reconcile_pool(replica))
         assert stage.count_served() == 1
 
     for claims in (FEW, MANY):

@@ -61,10 +61,10 @@ def test_a_pass_calls_as_much_among_many_paused_claims_as_among_few(
     async def count(stage: ClusterStage, claims: int) -> None:
         stage.make_cluster(paused=is_cluster_paused)
         for number in range(claims):
-            stage.claim(number, **({} if is_cluster_paused else {PAUSED: ""}))
-        replica = stage.replica()
-        await stage.serve(replica)
-        calls[claims] = await calls_of(lambda: stage.pool(replica))
+            stage.create_claim(number, **({} if is_cluster_paused else {PAUSED: ""}))
+        replica = stage.start_replica()
+        await stage.serve_requests(replica)
+        calls[claims] = await calls_of(lambda: stage.reconcile_pool(replica))
         assert stage.count_served() == 0
 
     for claims in (FEW, MANY):
@@ -80,12 +80,12 @@ def test_claims_are_served_once_their_cluster_is_no_longer_paused(
     async def unpause(stage: ClusterStage) -> None:
         stage.make_cluster(paused=True)
         for number in range(SPAN):
-            stage.claim(number)
-        replica = stage.replica()
-        await stage.serve(replica)
+            stage.create_claim(number)
+        replica = stage.start_replica()
+        await stage.serve_requests(replica)
         assert stage.count_served() == 0
         stage.edit(CLUSTERS, "north", {"spec": {"paused": False}})
-        await stage.serve(replica)
+        await stage.serve_requests(replica)
         assert stage.count_served() == SPAN
 
     play_scene(unpause, stage)
@@ -151,17 +151,17 @@ def test_a_promise_to_a_paused_cluster_of_kkp_reserves_its_addresses_and_is_kept
 def test_claims_wait_while_their_cluster_cannot_be_decoded(stage: type[ClusterStage]) -> None:
     async def correct(stage: ClusterStage) -> None:
         stage.make_cluster(paused=False)
-        replica = stage.replica()
-        stage.claim(0)
-        await stage.serve(replica)
+        replica = stage.start_replica()
+        stage.create_claim(0)
+        await stage.serve_requests(replica)
         assert stage.count_served() == 1
         stage.edit(CLUSTERS, "north", {"spec": {"paused": "maybe"}})
-        await stage.serve(replica)
-        stage.claim(1)
-        await stage.serve(replica)
+        await stage.serve_requests(replica)
+        stage.create_claim(1)
+        await stage.serve_requests(replica)
         assert stage.count_served() == 1
         stage.edit(CLUSTERS, "north", {"spec": {"paused": False}})
-        await stage.serve(replica)
+        await stage.serve_requests(replica)
         assert stage.count_served() == 2
 
     play_scene(correct, stage)

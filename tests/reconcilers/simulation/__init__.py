@@ -1,6 +1,7 @@
-"""A deterministic simulation of several replicas that all believe they lead.
+"""A deterministic simulation of several replicas that all believe that they lead.
 
-Or that they hold shards, which move while passes are under way, and which two may believe to hold.
+Or that they hold shards: a shard moves while passes are running, and two replicas may believe that
+they hold it.
 
 The reconcilers, client and caches are the real ones. The API server is `controller.testing`'s, on
 which a seed decides when each request runs, whether its answer arrives, how far each cache lags,
@@ -11,13 +12,13 @@ What all kinds of pools share:
     model.py      the fake API server by short names, and its history as caches read it
     wire.py       requests in flight: they may run late, or lose their answer
     replica.py    a replica: lagging caches, real reconcilers, tasks that may be cut off
-    plans.py      what is thrown at the replicas
-    adapter.py    what the following modules ask about the pools of one kind
-    chaos.py      what happens to the replicas, from a seed
-    laws.py       what must hold of every write, and in the end
+    plans.py      which disturbances happen how often
+    adapter.py    the interface of the following modules to the pools of one kind
+    chaos.py      a run: a storm and a calm, from a seed
+    laws.py       the laws of every write, and of the end
     refusals.py   requests of which the server refuses writes for good, and how many these may be
-    stage.py      a scene, played by hand, for what a storm brings about too seldom
-    switch.py     a rule, switched off, and what the simulation then says
+    stage.py      the stage of scenes: for events that a storm brings about too seldom
+    switch.py     a rule, switched off, and the violation that follows
     journalrules.py  rules of the journal, switched off, for integrations
 
 Each kind has an adapter, with its replica, its own laws and its own events; scenes; and rules,
@@ -34,10 +35,10 @@ which are switched off one by one:
 The tenants, on whole servers in memory, with MetalLB's stand-in:
 
     routes.py        requests in flight
-    tenantlaws.py    what must hold at every moment, and in the end
-    tenancy.py       what happens to them, from a seed
+    tenantlaws.py    the laws of every moment, and of the end
+    tenancy.py       a run: a storm and a calm, from a seed
     tenantscenes.py  scenes played by hand
-    tenantrules.py   each rule of giving back, switched off
+    tenantrules.py   each rule of releasing, switched off
     memorytenancy.py  the same with a balancer of tests instead, through the port alone
 
 `python -m tests.reconcilers.simulation` plays single seeds, with the log.

@@ -1,4 +1,4 @@
-"""Play single seeds, with the log: what a failing test names is seen again here.
+"""Play single seeds, with the log: a failing test names the command.
 
 python -m tests.reconcilers.simulation pools 42 --replicas 3
 python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
@@ -60,7 +60,7 @@ _TENANCIES: dict[str, type[Tenancy]] = {
 
 
 def main() -> int:
-    """Play what the command line asks for; return how many seeds failed, at most 1."""
+    """Play the seeds of the command line; return 1 if one failed, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.reconcilers.simulation")
     parser.add_argument("model", choices=[*_ADAPTERS, *_TENANCIES])
     parser.add_argument("seed", type=int)
@@ -84,7 +84,7 @@ def main() -> int:
         "--counting", action="store_true", help="MetalLB goes by what it read before a pause"
     )
     parser.add_argument(
-        "--families", action="store_true", help="a pool of two families, and who asks for either"
+        "--families", action="store_true", help="a pool of two families, and requests for either"
     )
     parser.add_argument(
         "--waiting",
@@ -95,39 +95,39 @@ def main() -> int:
     parser.add_argument(
         "--switches", action="store_true", help="the integration is switched off and on again"
     )
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with always_checked() as differences:
-        failed = _play_seeds(asked)
+        failed = _play_seeds(arguments)
     for pool, parts in differences:
         sys.stdout.write(f"kept contents of {pool} were wrong: {parts}\n")
     return min(failed + len(differences), 1)
 
 
-def _play_seeds(asked: argparse.Namespace) -> int:
+def _play_seeds(arguments: argparse.Namespace) -> int:
     """Play the seeds; return how many failed."""
-    failed, refusals = 0, 0.06 if asked.refusals else 0.0
-    for seed in range(asked.seed, asked.to or asked.seed + 1):
-        if adapter := _ADAPTERS.get(asked.model):
+    failed, refusals = 0, 0.06 if arguments.refusals else 0.0
+    for seed in range(arguments.seed, arguments.to or arguments.seed + 1):
+        if adapter := _ADAPTERS.get(arguments.model):
             switched = SWITCHED_BESIDE_OTHERS if adapter is IPPools else SWITCHED
-            plan = switched if asked.switches else Plan()
+            plan = switched if arguments.switches else Plan()
             plan = replace(
                 RESTING if adapter is ClusterClaims else plan,
-                replicas=asked.replicas,
-                force=asked.force,
-                shards=asked.shards,
-                families=asked.families,
+                replicas=arguments.replicas,
+                force=arguments.force,
+                shards=arguments.shards,
+                families=arguments.families,
                 refusals=refusals,
-                lasting_refusals=asked.refusals,
+                lasting_refusals=arguments.refusals,
             )
-            verdict = Run(adapter, seed, plan).play(silent=asked.to is not None)
+            verdict = Run(adapter, seed, plan).play(silent=arguments.to is not None)
         else:
-            faults = FORCE if asked.force else COUNTING if asked.counting else None
-            faults = FAMILIES if asked.families else faults
-            faults = WAITING if asked.waiting else faults
-            faults = EDITED if asked.edits else faults
-            model = SharedTenancy if asked.shards else _TENANCIES[asked.model]
-            verdict = model(seed, faults).play(silent=asked.to is not None)
-        if verdict or asked.to is None:
+            faults = FORCE if arguments.force else COUNTING if arguments.counting else None
+            faults = FAMILIES if arguments.families else faults
+            faults = WAITING if arguments.waiting else faults
+            faults = EDITED if arguments.edits else faults
+            model = SharedTenancy if arguments.shards else _TENANCIES[arguments.model]
+            verdict = model(seed, faults).play(silent=arguments.to is not None)
+        if verdict or arguments.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")
         failed += verdict is not None
     return failed

@@ -1,8 +1,8 @@
-"""What chaos, laws and scenes ask about the pools of one kind.
+"""The interface through which chaos, laws and scenes read and change the pools of one kind.
 
 An adapter says how the objects of a kind are created, edited and read. Chaos (chaos.py), laws
 (laws.py) and stage (stage.py) know no kind: they know adapters. An adapter adds the laws and the
-events that only its kind has.
+disturbances that only its kind has.
 """
 
 from abc import ABC, abstractmethod
@@ -28,13 +28,15 @@ from tests.reconcilers.simulation.wire import Flight
 
 Address = tuple[str, IPv4Address | IPv6Address]
 """The name of a space, and an address in it: two spaces may have equal addresses."""
-Event = Callable[[], object]
+Disturbance = Callable[[], object]
+"""Does something that people or failures do to the objects."""
 
 NAMES = ("a", "b", "c", "d")
-"""The requests of a storm."""
+"""The names of the requests of a storm."""
 FIRST = "10.0.0."
+"""The beginning of all addresses; SPANS has the last parts."""
 SPANS = {"p": (0, 2), "q": (16, 17)}
-"""The pools: p, which is harmed, and the smaller q; and the last parts of their addresses."""
+"""The last parts of the first and last address of each pool. Disturbances hit p only."""
 
 
 class Promise(NamedTuple):
@@ -43,7 +45,7 @@ class Promise(NamedTuple):
     Args:
         uid: of the request.
         version: the resourceVersion of the request: at another one the promise is over.
-        addresses: what is promised.
+        addresses: the promised addresses.
     """
 
     uid: str
@@ -66,34 +68,39 @@ class StoredPromise(NamedTuple):
 
 
 class Memory(ABC):
-    """Where pools of a kind keep their journal."""
+    """The place where pools of a kind keep their journal. A pool without memory has no journal."""
 
     @abstractmethod
-    def promises(self, pool: Json) -> Sequence[StoredPromise]:
-        """Return the open promises of a pool."""
+    def read_promises(self, pool: Json) -> Sequence[StoredPromise]:
+        """Return the open promises in the journal of a pool."""
 
     @abstractmethod
-    def forgotten(self) -> Json:
-        """Return the patch by which a pool loses its journal."""
+    def make_removal(self) -> Json:
+        """Return the patch that removes a pool's journal."""
 
     @abstractmethod
     def make_truncation(self, pool: Json) -> Json:
-        """Return the patch by which a pool loses its promises alone, of its journal."""
+        """Return the patch that removes the promises from a pool's journal, and nothing else."""
 
     @abstractmethod
-    def of_history(self, pool: Json, revision: int) -> Json:
-        """Return the patch by which a pool has read up to a revision, and promised nothing."""
+    def make_empty_journal(self, pool: Json, revision: int) -> Json:
+        """Return the patch that gives a pool a journal without promises.
+
+        Args:
+            pool: as it is stored.
+            revision: up to which the journal says that requests were read.
+        """
 
     @abstractmethod
     def make_copy(self, pool: Json) -> Json | None:
-        """Return the patch by which another pool has this pool's journal; None if it has none."""
+        """Return the patch that gives another pool this pool's journal; None if it has none."""
 
 
 class AnnotationMemory(Memory):
     """The journal is an annotation of the pool."""
 
     @override
-    def promises(self, pool: Json) -> Sequence[StoredPromise]:
+    def read_promises(self, pool: Json) -> Sequence[StoredPromise]:
         if ANNOTATION not in (pool["metadata"].get("annotations") or {}):
             return ()
         return [
@@ -105,11 +112,11 @@ class AnnotationMemory(Memory):
                     for part in promise.ranges
                 ),
             )
-            for promise in AnnotatedJournal("").read(_with_metadata(pool)).promises
+            for promise in AnnotatedJournal("").read(decode_metadata(pool)).promises
         ]
 
     @override
-    def forgotten(self) -> Json:
+    def make_removal(self) -> Json:
         return {"metadata": {"annotations": {ANNOTATION: None}}}
 
     @override
@@ -119,10 +126,10 @@ class AnnotationMemory(Memory):
         return {"metadata": {"annotations": {ANNOTATION: stored_text}}}
 
     @override
-    def of_history(self, pool: Json, revision: int) -> Json:
+    def make_empty_journal(self, pool: Json, revision: int) -> Json:
         # The stored journal does not name the kinds.
         journals = AnnotatedJournal("requests", effects="effects")
-        return dict(journals.patch(_with_metadata(pool), journals.with_revision(revision)))
+        return dict(journals.patch(decode_metadata(pool), journals.with_revision(revision)))
 
     @override
     def make_copy(self, pool: Json) -> Json | None:
@@ -136,8 +143,8 @@ def seal_annotation(fields: Json) -> str:
     return msgspec.json.encode(stored.with_checksum()).decode()
 
 
-def _with_metadata(pool: Json) -> MetadataOnly:
-    """Return a pool for a journal that is an annotation."""
+def decode_metadata(pool: Json) -> MetadataOnly:
+    """Return the metadata of a stored pool, for a journal that is an annotation."""
     return MetadataOnly(msgspec.convert(pool["metadata"], ObjectMeta))
 
 
@@ -145,7 +152,7 @@ class StatusMemory(Memory):
     """The journal is a part of the pool's status."""
 
     @override
-    def promises(self, pool: Json) -> Sequence[StoredPromise]:
+    def read_promises(self, pool: Json) -> Sequence[StoredPromise]:
         stored: list[Json] = (pool.get("status") or {}).get("assignments") or []
         return [
             StoredPromise(
@@ -161,7 +168,7 @@ class StatusMemory(Memory):
         ]
 
     @override
-    def forgotten(self) -> Json:
+    def make_removal(self) -> Json:
         return {"status": None}
 
     @override
@@ -169,7 +176,7 @@ class StatusMemory(Memory):
         return {"status": {"assignments": None}}
 
     @override
-    def of_history(self, pool: Json, revision: int) -> Json:
+    def make_empty_journal(self, pool: Json, revision: int) -> Json:
         revisions = {IP_ALLOCATION.full_name: str(revision)}
         journal_of = seal(pool["metadata"]["uid"], revisions, ())
         return {"status": {"revisions": revisions, "journalOf": journal_of, "assignments": None}}
@@ -192,20 +199,20 @@ class Need:
     Args:
         choice: the addresses that it may get.
         count: how many of them it lacks.
-        is_block: whether they have to be one block.
+        is_block: whether the addresses have to be consecutive.
     """
 
     choice: frozenset[Address]
     count: int = 1
     is_block: bool = False
 
-    def fits(self, addresses: frozenset[Address]) -> bool:
-        """Return whether enough addresses are free."""
-        free = self.choice - addresses
+    def can_be_met(self, taken_addresses: frozenset[Address]) -> bool:
+        """Return whether the need can be met while `taken_addresses` are in use."""
+        free = self.choice - taken_addresses
         if not self.is_block:
             return len(free) >= self.count
         length = 0
-        for space, address in in_order(self.choice):
+        for space, address in sort_addresses(self.choice):
             length = length + 1 if (space, address) in free else 0
             if length >= self.count:
                 return True
@@ -213,7 +220,7 @@ class Need:
 
 
 class Figure(Enum):
-    """What a figure in the status of a pool counts; the value is its word in a verdict."""
+    """A figure in the status of a pool; the value is its word in a verdict."""
 
     TOTAL = "total"
     """Addresses that the pool hands out."""
@@ -249,20 +256,20 @@ class Adapter(ABC):
     Args:
         model: the API server.
         rnd: decides what users and chaos do.
-        plan: what is thrown at the replicas.
+        plan: which disturbances happen how often.
     """
 
     pools: ClassVar[str]
     """The plural of the pools."""
     requests: ClassVar[tuple[str, ...]]
-    """The plurals of the objects that are written when a promise is kept: these show addresses."""
+    """The plurals of the objects that get promised addresses, and show them."""
     resets: ClassVar[Mapping[str, Json]]
-    """By plural of the requests: the patch by which a person wipes what a request shows."""
+    """By plural of the requests: the patch by which a person wipes the addresses of a request."""
     memories: ClassVar[tuple[Memory, ...]] = (AnnotationMemory(),)
     finalizers: ClassVar[Mapping[str, str]] = {}
     """By plural: the finalizer without which a pool promises, or a request gets, nothing."""
     pool_numbers: ClassVar[tuple[int, ...]] = (0,)
-    """Which reconcilers of a replica hand out of a pool."""
+    """The numbers of the reconcilers of a replica that promise addresses of a pool."""
 
     def __init__(self, model: ModelServer, rnd: Random, plan: Plan) -> None:
         self.model = model
@@ -278,22 +285,22 @@ class Adapter(ABC):
         """Create a pool of the addresses in SPANS, unless it exists."""
 
     @abstractmethod
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        """Create a request of that name for pool p that may be served.
+    def create_request(self, name: str, count: int = 1, since: str = "") -> None:
+        """Create a request for pool p with the finalizer that it needs to be served.
 
         Args:
             name: of the request.
-            count: how many addresses it asks for, where requests say that.
-            since: when it was first asked for, where requests say that.
+            count: how many addresses it asks for, if requests of this kind say so.
+            since: the RFC 3339 time of the first request, if requests of this kind record it.
         """
 
     @abstractmethod
-    def request_of(self, name: str) -> Json | None:
-        """Return the request that shows what `ask` asked for, None if it is not there."""
+    def find_request(self, name: str) -> Json | None:
+        """Return the object that shows the addresses of a request; None if it does not exist."""
 
     @abstractmethod
-    def gives(self, flight: Flight, name: str) -> bool:
-        """Return whether a write of ours keeps a promise to a request."""
+    def is_grant(self, flight: Flight, name: str) -> bool:
+        """Return whether a request on its way writes promised addresses to the request `name`."""
 
     @abstractmethod
     def make_replica(self, world: World) -> Process:
@@ -303,34 +310,34 @@ class Adapter(ABC):
         """Return a process whose integration is switched off; it has read nothing yet."""
         raise NotImplementedError(f"{type(self).__name__} is not played with `switches`")
 
-    def pick(self, plural: str) -> str | None:
-        """Return the name of an object of a kind, None if there is none."""
+    def pick_name(self, plural: str) -> str | None:
+        """Return the name of a random object of a kind, None if there is none."""
         names = [name for kind, name in sorted(self.model.objects) if kind == plural]
         return self.random.choice(names) if names else None
 
     def pick_pool(self) -> str:
-        """Return the pool that a new request asks."""
+        """Return the name of the pool that a new request names: p or, less often, q."""
         return "q" if self.random.random() < self.plan.others else "p"
 
-    # What happens.
+    # Disturbances.
 
     @abstractmethod
-    def use(self) -> None:
+    def act_as_user(self) -> None:
         """Let a user create or delete a request."""
 
-    def events(self) -> Mapping[str, Sequence[Event]]:
-        """Return the events of this kind alone, by the field of Plan that asks for it."""
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
+        """Return the disturbances of this kind alone, by the field of Plan that allows them."""
         return {}
 
     def prepare_calm(self) -> None:
-        """Create the pools that are missing, and end what keeps requests waiting."""
+        """Create the pools that are missing, and end everything that keeps requests waiting."""
         for name in SPANS:
             self.make_pool(name)
 
-    # What is shown.
+    # Addresses, promises and figures.
 
     @abstractmethod
-    def addresses(self, request: Json) -> frozenset[Address]:
+    def list_shown(self, request: Json) -> frozenset[Address]:
         """Return the addresses that a request shows to its user."""
 
     @abstractmethod
@@ -338,44 +345,44 @@ class Adapter(ABC):
         """Return the addresses that the pool of a request hands out."""
 
     @abstractmethod
-    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
-        """Yield the requests that a pool should serve: their names, and what they lack."""
+    def list_unserved(self) -> Iterator[tuple[str, list[Need]]]:
+        """Yield the requests that a pool should serve by now: their names, and their needs."""
 
-    def figures(self, pool: Json) -> Iterator[Figures]:
+    def read_figures(self, pool: Json) -> Iterator[Figures]:
         """Yield the figures in the status of a pool; none if its kind has no status."""
         del pool
         yield from ()
 
-    def space_of(self, pool: Json, name: str) -> str:
-        """Return the space of an address that a pool promised in its space of that name."""
+    def name_space(self, pool: Json, name: str) -> str:
+        """Return the name in Address of a space of a pool, from its name in the journal."""
         del pool, name
         return ""
 
-    def promises(self, pool: Json) -> Iterator[Promise]:
-        """Yield the promises of a pool."""
+    def read_promises(self, pool: Json) -> Iterator[Promise]:
+        """Yield the promises in the journals of a pool."""
         for memory in self.memories:
-            for promise in memory.promises(pool):
+            for promise in memory.read_promises(pool):
                 yield Promise(
                     promise.uid,
                     promise.version,
                     frozenset(
-                        (self.space_of(pool, space), address)
+                        (self.name_space(pool, space), address)
                         for space, first, last in promise.ranges
-                        for address in addresses_between(first, last)
+                        for address in expand_range(first, last)
                     ),
                 )
 
     def list_taken(self) -> frozenset[Address]:
-        """Return the addresses that a waiting request cannot get."""
+        """Return the addresses that no waiting request can get."""
         return frozenset(
             address
             for plural in self.requests
-            for request in self.model.of(plural)
-            for address in self.addresses(request)
+            for request in self.model.list_objects(plural)
+            for address in self.list_shown(request)
         )
 
-    def full_name(self, request: Json) -> str:
-        """Return the name of a request in verdicts."""
+    def describe_request(self, request: Json) -> str:
+        """Return the name of a request for a verdict."""
         return str(request["metadata"]["name"])
 
     def is_released(self, plural: str, old: Json, new: Json) -> bool:
@@ -387,38 +394,38 @@ class Adapter(ABC):
     # Further laws.
 
     def note_change(self, plural: str, old: Json | None, new: Json | None) -> None:
-        """Remember what the laws of this kind have to know of a change, whoever made it."""
+        """Remember what the laws of this kind need to know about a change, whoever made it."""
         return
 
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        """Yield the violations of a change, by the laws of this kind alone."""
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        """Yield the violations of this kind's own laws by a change of an object."""
         del plural, old, new
         yield from ()
 
-    def undone(self) -> str | None:
-        """Return the work of this kind that is not done at rest; None if there is none."""
+    def find_unfinished_work(self) -> str | None:
+        """Return work of this kind that is not done at rest; None if all is done."""
         return None
 
 
-def addresses_between(first: str, last: str) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the addresses of a range."""
+def expand_range(first: str, last: str) -> Iterator[IPv4Address | IPv6Address]:
+    """Yield the addresses of a range from its first and last address."""
     start, end = ip_address(first), ip_address(last)
     return (type(start)(number) for number in range(int(start), int(end) + 1))
 
 
-def span_addresses(pool: str) -> frozenset[Address]:
+def list_span_addresses(pool: str) -> frozenset[Address]:
     """Return the addresses of a pool in SPANS."""
     first, last = SPANS[pool]
     return frozenset(
-        ("", address) for address in addresses_between(f"{FIRST}{first}", f"{FIRST}{last}")
+        ("", address) for address in expand_range(f"{FIRST}{first}", f"{FIRST}{last}")
     )
 
 
-def in_order(addresses: Iterable[Address]) -> list[Address]:
-    """Return addresses by space, family and number."""
+def sort_addresses(addresses: Iterable[Address]) -> list[Address]:
+    """Return addresses sorted by space, family and number."""
     return sorted(addresses, key=lambda pair: (pair[0], pair[1].version, int(pair[1])))
 
 
-def texts(addresses: Iterable[Address]) -> str:
-    """Return addresses for a verdict."""
-    return ", ".join(str(address) for _, address in in_order(addresses))
+def join_addresses(addresses: Iterable[Address]) -> str:
+    """Return addresses as one text for a verdict."""
+    return ", ".join(str(address) for _, address in sort_addresses(addresses))

@@ -1,4 +1,7 @@
-"""How each rule of Cilium's adapter is switched off."""
+"""Switches for the rules of Cilium's adapter.
+
+Each function switches one rule off. Its docstring says what the code does without the rule.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,8 +29,8 @@ from reconcilers.loadbalancers.port import (
 )
 
 
-def created_with_ranges(patch: pytest.MonkeyPatch) -> None:
-    """A pool is created with its ranges at once."""
+def create_with_ranges(patch: pytest.MonkeyPatch) -> None:
+    """Create a pool with its ranges at once."""
 
     async def create(
         self: PoolProjection, name: str, ranges: ProjectedRanges, projection: Projection
@@ -39,8 +42,8 @@ def created_with_ranges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoolProjection, "_create", create)
 
 
-def filled_unconfirmed(patch: pytest.MonkeyPatch) -> None:
-    """An empty pool is filled with what the cache says."""
+def fill_by_cache(patch: pytest.MonkeyPatch) -> None:
+    """Fill an empty pool with what the cache shows."""
 
     async def confirm_unread(
         pools: Mapping[str, CiliumPool],
@@ -53,8 +56,8 @@ def filled_unconfirmed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoolProjection, "_confirm_projection", staticmethod(confirm_unread))
 
 
-def patched_blindly(patch: pytest.MonkeyPatch) -> None:
-    """A pool is written whatever it has become."""
+def patch_pools_at_any_version(patch: pytest.MonkeyPatch) -> None:
+    """Write a pool whatever it has become."""
 
     async def patch_pool(
         self: PoolClient, pool: CiliumPool, change: Mapping[str, Any]
@@ -69,8 +72,8 @@ def patched_blindly(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoolClient, "patch", patch_pool)
 
 
-def any_generation_counts(patch: pytest.MonkeyPatch) -> None:
-    """A pool that was ever counted is acknowledged, and no address of it is in use."""
+def accept_any_generation(patch: pytest.MonkeyPatch) -> None:
+    """Treat a pool that was ever counted as acknowledged, and its addresses as unused."""
 
     def has_total(pool: CiliumPool) -> bool:
         return find_condition(pool, IPS_TOTAL) is not None
@@ -79,28 +82,28 @@ def any_generation_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(release, "read_count", lambda pool, kind: 0)
 
 
-def other_pools_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """No check looks for the range in other pools."""
+def skip_other_pools(patch: pytest.MonkeyPatch) -> None:
+    """Release a range though other pools may have it."""
     patch.setattr(release, "overlaps_any", lambda pool, spans: False)
 
 
-def changes_not_judged(patch: pytest.MonkeyPatch) -> None:
-    """A write that was refused is repeated whatever has changed."""
+def repeat_any_refused_write(patch: pytest.MonkeyPatch) -> None:
+    """Repeat a write that was refused, whatever has changed in the pool."""
     patch.setattr(poolclient, "_list_judged_parts", lambda pool: ())
 
 
-def any_basis_counts(patch: pytest.MonkeyPatch) -> None:
-    """A pool need not have been written since the mark."""
+def accept_any_basis(patch: pytest.MonkeyPatch) -> None:
+    """Release a range though its pool was not written since the range was marked."""
     patch.setattr(release, "read_basis", lambda pool: 10**9)
 
 
-def older_views_written(patch: pytest.MonkeyPatch) -> None:
-    """An older view is written over a newer one."""
+def write_older_views(patch: pytest.MonkeyPatch) -> None:
+    """Write an older view over a newer one."""
     patch.setattr(projection, "_require_newest", lambda pool, intended: None)
 
 
-def edits_of_deleted_kept(patch: pytest.MonkeyPatch) -> None:
-    """The pool of a deleted allocation keeps whatever a person has written to it."""
+def keep_edits_of_deleted(patch: pytest.MonkeyPatch) -> None:
+    """Leave the edits of people in the pool of a deleted allocation."""
 
     async def restore(
         self: PoolProjection,
@@ -121,8 +124,8 @@ def edits_of_deleted_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PoolProjection, "_ensure_intended", restore)
 
 
-def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:
-    """A pool is emptied though it was not disabled before."""
+def empty_without_drain(patch: pytest.MonkeyPatch) -> None:
+    """Empty a pool that was not disabled before."""
     find_first_step = release._decide_before_own_write
 
     def find_hasty_step(
@@ -136,8 +139,8 @@ def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(release, "_decide_before_own_write", find_hasty_step)
 
 
-def used_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """No check looks how many addresses of a range the operator counts as used."""
+def ignore_used_count(patch: pytest.MonkeyPatch) -> None:
+    """Ignore how many addresses of a range the operator counts as used."""
     step_acknowledged = release._decide_acknowledged
 
     def step_hastily(*arguments: Any, is_confirmed: bool) -> ReleaseStep:
@@ -148,31 +151,31 @@ def used_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(release, "_decide_acknowledged", step_hastily)
 
 
-def one_acknowledgement_counts(patch: pytest.MonkeyPatch) -> None:
-    """One acknowledgement of an empty pool is enough."""
+def accept_one_acknowledgement(patch: pytest.MonkeyPatch) -> None:
+    """Release a range after one acknowledgement of its empty pool."""
     patch.setattr(ReleaseMemory, "note_acknowledged", lambda self: True)
 
 
-def any_writer_counts(patch: pytest.MonkeyPatch) -> None:
-    """An acknowledgement counts whoever wrote the generation."""
+def accept_any_writer(patch: pytest.MonkeyPatch) -> None:
+    """Accept an acknowledgement of a generation that the check itself did not write."""
     patch.setattr(ReleaseMemory, "is_own", lambda self, pool: True)
 
 
-def any_leader_counts(patch: pytest.MonkeyPatch) -> None:
-    """No other leader is waited for where a Service had a sharing key."""
+def skip_wait_for_other_leaders(patch: pytest.MonkeyPatch) -> None:
+    """Release a range at once though a Service of its pool had a sharing key."""
     patch.setattr(release, "_decide_after_sharing", lambda *_: ReleaseStep(Proven()))
 
 
-def takeovers_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """No check looks when the leader took its Lease."""
+def skip_takeover_check(patch: pytest.MonkeyPatch) -> None:
+    """Ignore when the operator's leader took its Lease."""
     patch.setattr(adapter, "judge_takeover", lambda *_: Proven())
 
 
-def silence_is_proof(patch: pytest.MonkeyPatch) -> None:
-    """What an operator does not show counts as out at once."""
+def believe_silence(patch: pytest.MonkeyPatch) -> None:
+    """Release a range at once if the operator shows nothing about its pool."""
     patch.setattr(release, "Unprovable", lambda *_, **__: Proven())
 
 
-def missing_kinds_are_proof(patch: pytest.MonkeyPatch) -> None:
-    """A tenant that does not serve the kinds hands out nothing."""
+def believe_missing_kinds(patch: pytest.MonkeyPatch) -> None:
+    """Release a range at once if the tenant does not serve Cilium's kinds."""
     patch.setattr(adapter, "Unprovable", lambda *_, **__: Proven())

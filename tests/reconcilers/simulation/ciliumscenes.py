@@ -1,4 +1,7 @@
-"""Scenes in which one rule of Cilium's adapter is all that keeps an address out of two places."""
+"""Scenes in which one rule of Cilium's adapter keeps an address from being at two places.
+
+Each scene returns the violation, None if there is none. Its docstring tells the course of events.
+"""
 
 from controller.errors import Forbidden
 from controller.testing import HeldRequest
@@ -11,11 +14,11 @@ from tests.reconcilers.lbipam import POOLS, LbIpam
 from tests.reconcilers.simulation.tenantscenes import (
     SECOND,
     THIRD,
-    Late,
+    Matcher,
     Yard,
+    match_none,
+    match_pool_writes,
     note_own_write,
-    nothing,
-    write_of_pool,
 )
 
 EXTRA = "team-a-lb-1"
@@ -25,90 +28,101 @@ KEYED = {"lbipam.cilium.io/sharing-key": "k"}
 
 
 async def project_extra(yard: Yard) -> None:
-    """Project a second address, and have a Service use the first one."""
+    """Project a second address, and let a Service use the first one."""
     yard.hold_range(EXTRA, SECOND)
     for _ in range(2):  # The pool is created empty, and filled then.
         await yard.project(yard.one)
     service(yard.tenants["a"], "first")
 
 
-async def check_extra(yard: Yard, late: Late = nothing, *, wait: bool = False) -> None:
-    """Let the other replica check the deleted allocation once; late requests run later."""
+async def check_extra(yard: Yard, late: Matcher = match_none, *, wait: bool = False) -> None:
+    """Let the other replica check the deleted allocation once; `late` as in `Yard.work`."""
     await yard.work(yard.other, yard.other.allocations, key=make.key(EXTRA), late=late, wait=wait)
 
 
 async def release_extra(yard: Yard) -> None:
-    """Let the other replica check the deleted allocation until it waits for nothing of its own."""
+    """Let the other replica check the deleted allocation twelve times, a second apart."""
     for _ in range(12):
         await check_extra(yard)
         await yard.clock.advance(1)
 
 
-async def late_fill(yard: Yard, *, wait: bool = False) -> str | None:
-    """The ranges of a new pool are on their way while the other replica releases them."""
+async def release_during_fill(yard: Yard, *, wait: bool = False) -> str | None:
+    """The ranges of a new pool are on their way while the other replica releases them.
+
+    Args:
+        yard: the replicas and the tenant.
+        wait: whether the sender waits for the answer, and sends the write again if it is refused.
+    """
     await yard.project(yard.one)
     yard.hold_range(EXTRA, SECOND)
-    await yard.project(yard.one, write_of_pool("PATCH"), wait=wait)
+    await yard.project(yard.one, match_pool_writes("PATCH"), wait=wait)
     yard.server.delete("ipallocations", EXTRA)
     await release_extra(yard)
-    await yard.arrive()
-    return yard.verdict()
+    await yard.run_late_requests()
+    return yard.report_problem()
 
 
-async def late_fill_waited_for(yard: Yard) -> str | None:
-    """The same, and the sender sends it again if it was refused."""
-    return await late_fill(yard, wait=True)
+async def release_during_awaited_fill(yard: Yard) -> str | None:
+    """The ranges of a new pool are on their way; their sender repeats a refused write."""
+    return await release_during_fill(yard, wait=True)
 
 
-async def added_by_a_person(yard: Yard) -> str | None:
-    """A person has a pool with the range, which Cilium does not use while ours is there."""
+async def release_address_in_foreign_pool(yard: Yard) -> str | None:
+    """A person has a pool with the range, which Cilium does not use while ours exists."""
     yard.hold_range(EXTRA, SECOND)
     await yard.project(yard.one)
     blocks = [{"start": SECOND, "stop": SECOND}]
     yard.tenants["a"].add(POOLS, {"metadata": {"name": "theirs"}, "spec": {"blocks": blocks}})
     yard.server.delete("ipallocations", EXTRA)
     await release_extra(yard)
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def late_fill_of_a_range_marked_again(yard: Yard) -> str | None:
-    """A range is found to be out, and offered again, and deleted while the offer is on its way.
+async def fill_range_marked_again(yard: Yard) -> str | None:
+    """A range is withdrawn, offered again, and deleted while that offer is on its way.
 
-    The check of the first mark has remembered an acknowledgement of the empty pool. If it counted
-    for the second mark, nothing would be written to the pool, and the late offer would be valid.
+    The check of the first mark remembers an acknowledgement of the empty pool. If it counted for
+    the second mark, nothing would be written to the pool, and the late offer would be valid.
     """
     await project_extra(yard)
     _annotate_extra(yard, names.ANNOTATION_RELEASING, "2026-01-01T00:00:00Z")
     for _ in range(20):
         await yard.project(yard.other, _is_deletion_of_extra, wait=True)
-        if yard.late:
+        if yard.late_requests:
             break
         await yard.clock.advance(1)
-    assert yard.late, "the allocation is not deleted although its range is out"
+    assert yard.late_requests, "the allocation is not deleted although its range is out"
     _annotate_extra(yard, names.ANNOTATION_RELEASING, None)
-    await yard.arrive()
+    await yard.run_late_requests()
     assert yard.server.has("ipallocations", EXTRA), "what was marked is not deleted any more"
-    await yard.project(yard.one, write_of_pool("PATCH"))
+    await yard.project(yard.one, match_pool_writes("PATCH"))
     yard.server.delete("ipallocations", EXTRA)
     await release_extra(yard)
-    await yard.arrive()
-    return yard.verdict()
+    await yard.run_late_requests()
+    return yard.report_problem()
 
 
 def _annotate_extra(yard: Yard, annotation: str, value: str | None) -> None:
+    """Set or remove an annotation of the second allocation."""
     change = {"metadata": {"annotations": {annotation: value}}}
     yard.server.edit("ipallocations", EXTRA, change)
 
 
 def _is_deletion_of_extra(packet: HeldRequest) -> bool:
+    """Return whether a request deletes the second allocation."""
     return packet.method == "DELETE" and packet.path.endswith(f"/ipallocations/{EXTRA}")
 
 
-async def taken_for_a_leftover(yard: Yard, *, wrote: bool = False) -> str | None:
-    """A replica that has not heard of an allocation finds its pool, and a Service that uses it.
+async def empty_unread_pool(yard: Yard, *, wrote: bool = False) -> str | None:
+    """A replica that has not read an allocation finds its pool, and a Service that uses it.
 
-    If it empties that pool without a drain, the operator remembers the address for a later Service
-    with the same sharing key. Nobody has noted that there was such a Service.
+    If the replica empties that pool without a drain, the operator remembers the address for a
+    later Service with the same sharing key. No check has noted such a Service.
+
+    Args:
+        yard: the replicas and the tenant.
+        wrote: whether the replica got the answer to an own write after that.
     """
     tenant = yard.tenants["a"]
     await yard.project(yard.one)
@@ -124,9 +138,9 @@ async def taken_for_a_leftover(yard: Yard, *, wrote: bool = False) -> str | None
     return await _use_key_later(yard)
 
 
-async def taken_for_a_leftover_by_one_who_wrote(yard: Yard) -> str | None:
-    """The same, and the answer to a write of its own is newer than all that."""
-    return await taken_for_a_leftover(yard, wrote=True)
+async def empty_unread_pool_after_own_write(yard: Yard) -> str | None:
+    """The replica that has not read the allocation got the answer to an own write after it."""
+    return await empty_unread_pool(yard, wrote=True)
 
 
 async def _use_key_later(yard: Yard) -> str | None:
@@ -136,11 +150,11 @@ async def _use_key_later(yard: Yard) -> str | None:
     yard.server.delete("ipallocations", EXTRA)
     await release_extra(yard)
     service(tenant, "later", annotations=KEYED)
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def ranges_edited_by_a_person(yard: Yard) -> str | None:
-    """A person gave an allocation another address, of which one replica has not heard."""
+async def project_ranges_before_edit(yard: Yard) -> str | None:
+    """A person gave an allocation another address; the replica that projects has not read that."""
     await project_extra(yard)
     yard.one.hold("ipallocations")
     status = {"startAddress": THIRD, "endAddress": THIRD}
@@ -148,22 +162,22 @@ async def ranges_edited_by_a_person(yard: Yard) -> str | None:
     await yard.project(yard.other)
     yard.problem = ""  # until here the address that was taken away was the doing of the person
     await yard.project(yard.one)
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def used_after_the_look(yard: Yard) -> str | None:
-    """A Service takes an address of a range after a check found none, before it is taken out."""
+async def use_address_after_check(yard: Yard) -> str | None:
+    """A Service takes an address of a range after the check, and before the range is withdrawn."""
     tenant = yard.tenants["a"]
     await project_extra(yard)
     yard.server.delete("ipallocations", EXTRA)
-    await check_extra(yard, write_of_pool("PATCH"), wait=True)
+    await check_extra(yard, match_pool_writes("PATCH"), wait=True)
     service(tenant, "keyed", annotations=KEYED)
     assert address_of(tenant, "keyed") == SECOND
-    await yard.arrive()
+    await yard.run_late_requests()
     return await _use_key_later(yard)
 
 
-async def emptied_by_a_person(yard: Yard) -> str | None:
+async def empty_used_pool(yard: Yard) -> str | None:
     """A person empties a pool while a Service with a sharing key uses it; it is filled again."""
     tenant = yard.tenants["a"]
     await project_extra(yard)
@@ -175,10 +189,10 @@ async def emptied_by_a_person(yard: Yard) -> str | None:
     return await _use_key_later(yard)
 
 
-async def used_without_being_shown(yard: Yard) -> str | None:
+async def use_address_without_status(yard: Yard) -> str | None:
     """An operator has given a Service an address, and its write of that status was refused.
 
-    If its pool is emptied, the operator remembers the address for a later Service with that key.
+    If the pool is emptied, the operator remembers the address for a later Service with that key.
     """
     tenant, operator = yard.tenants["a"], yard.balancers["a"]
     assert isinstance(operator, LbIpam)
@@ -191,13 +205,13 @@ async def used_without_being_shown(yard: Yard) -> str | None:
     tenant.vanish("services", "keyed", namespace="default")
     await release_extra(yard)
     service(tenant, "later", annotations=KEYED)
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def status_of_a_deleted_pool(yard: Yard) -> str | None:
-    """A person emptied a pool, and the operator has not read that; a status says that it has.
+async def acknowledge_by_deleted_pool(yard: Yard) -> str | None:
+    """A person emptied a pool, which the operator has not read; a status says that it has.
 
-    That is the status of a deleted pool of that name, with the same generation by chance.
+    The status is of a deleted pool of that name, with the same generation by chance.
     """
     tenant, operator = yard.tenants["a"], yard.balancers["a"]
     await project_extra(yard)
@@ -208,14 +222,14 @@ async def status_of_a_deleted_pool(yard: Yard) -> str | None:
     _acknowledge_extra_pool(yard)
     for _ in range(3):
         await check_extra(yard)
-    return _resume(yard)
+    return _create_service_and_resume(yard)
 
 
-async def status_of_the_pool_before(yard: Yard) -> str | None:
-    """A person restores a pool in the middle of its release, and the status of the former lands.
+async def acknowledge_by_former_pool(yard: Yard) -> str | None:
+    """A person restores a pool during its release, and gets the status of the former pool.
 
-    The operator stands still with what it has read of the restored one, and a check remembers an
-    acknowledgement of the former.
+    The operator stands still and has read the restored pool; a check remembers an acknowledgement
+    of the former pool.
     """
     tenant, operator = yard.tenants["a"], yard.balancers["a"]
     await project_extra(yard)
@@ -233,7 +247,7 @@ async def status_of_the_pool_before(yard: Yard) -> str | None:
     _acknowledge_extra_pool(yard)
     for _ in range(3):
         await check_extra(yard)
-    return _resume(yard)
+    return _create_service_and_resume(yard)
 
 
 def _name_extra_pool(yard: Yard) -> str:
@@ -244,7 +258,7 @@ def _name_extra_pool(yard: Yard) -> str:
 
 
 def _acknowledge_extra_pool(yard: Yard) -> None:
-    """Say in the status of the pool that an operator has read it without a range."""
+    """Write to the status of the second pool that an operator has read it without a range."""
     name = _name_extra_pool(yard)
     stored = yard.tenants["a"].see(POOLS, name, namespace="")
     count = {"status": "Unknown", "reason": "noreason", "message": "0"}
@@ -253,8 +267,13 @@ def _acknowledge_extra_pool(yard: Yard) -> None:
     yard.tenants["a"].edit(POOLS, name, {"status": {"conditions": conditions}}, namespace="")
 
 
-async def frozen_while_another_leads(yard: Yard, *, is_hidden: bool = False) -> str | None:
-    """An operator stands still, another takes its Lease, and the first goes on by old pools."""
+async def freeze_leader(yard: Yard, *, is_hidden: bool = False) -> str | None:
+    """An operator stands still, another takes its Lease, and the first works on with old pools.
+
+    Args:
+        yard: the replicas and the tenant.
+        is_hidden: whether the controller has no right to read the Lease.
+    """
     tenant, frozen = yard.tenants["a"], yard.balancers["a"]
     await project_extra(yard)
     frozen.paused = True
@@ -267,12 +286,12 @@ async def frozen_while_another_leads(yard: Yard, *, is_hidden: bool = False) -> 
     return await _release_while_paused(yard)
 
 
-async def frozen_while_a_hidden_one_leads(yard: Yard) -> str | None:
-    """The same, where the controller has no right to read the Lease."""
-    return await frozen_while_another_leads(yard, is_hidden=True)
+async def freeze_hidden_leader(yard: Yard) -> str | None:
+    """An operator stands still, and the controller has no right to read the Lease."""
+    return await freeze_leader(yard, is_hidden=True)
 
 
-async def kinds_removed(yard: Yard) -> str | None:
+async def remove_kinds(yard: Yard) -> str | None:
     """Cilium's kinds are removed while the operator stands still, and a range is released."""
     await project_extra(yard)
     yard.balancers["a"].paused = True
@@ -280,7 +299,7 @@ async def kinds_removed(yard: Yard) -> str | None:
     return await _release_while_paused(yard)
 
 
-async def pools_deleted_by_a_person(yard: Yard) -> str | None:
+async def delete_pools(yard: Yard) -> str | None:
     """All pools are deleted by hand while the operator stands still, and a range is released."""
     tenant = yard.tenants["a"]
     await project_extra(yard)
@@ -290,8 +309,8 @@ async def pools_deleted_by_a_person(yard: Yard) -> str | None:
     return await _release_while_paused(yard)
 
 
-async def nothing_counted(yard: Yard) -> str | None:
-    """An operator stands still whose counts were lost, and a range is released."""
+async def lose_counts(yard: Yard) -> str | None:
+    """The status of a pool is lost while the operator stands still, and a range is released."""
     tenant = yard.tenants["a"]
     await project_extra(yard)
     yard.balancers["a"].paused = True
@@ -299,19 +318,19 @@ async def nothing_counted(yard: Yard) -> str | None:
         tenant.edit(POOLS, pool["metadata"]["name"], {"status": None}, namespace="")
     yard.server.delete("ipallocations", EXTRA)
     await release_extra(yard)
-    return _resume(yard)
+    return _create_service_and_resume(yard)
 
 
 async def _release_while_paused(yard: Yard) -> str | None:
-    """Delete the second allocation and check it, then let the operator go on."""
+    """Delete the second allocation and check it; then end the pause of the operator."""
     yard.server.delete("ipallocations", EXTRA)
     for _ in range(5):
         await check_extra(yard)
-    return _resume(yard)
+    return _create_service_and_resume(yard)
 
 
-def _resume(yard: Yard) -> str | None:
-    """Let the operator go on when another Service is waiting."""
+def _create_service_and_resume(yard: Yard) -> str | None:
+    """End the pause of the operator when another Service is waiting."""
     service(yard.tenants["a"], "second")
     yard.balancers["a"].resume()
-    return yard.verdict()
+    return yard.report_problem()

@@ -13,7 +13,7 @@ from tests.reconcilers.simulation.tenantscenes import Yard
 
 
 class CiliumTenancy(Tenancy):
-    """One seed, played with Cilium's adapter."""
+    """One seed of the tenants' simulation, played with Cilium's adapter."""
 
     served_kinds: ClassVar[tuple[str, ...]] = ("services", POOLS, "namespaces")
 
@@ -33,7 +33,7 @@ class CiliumTenancy(Tenancy):
             super()._disturb()
 
     def _edit_pool(self) -> None:
-        """Have a person change a pool, but not to other addresses: those would be misplaced."""
+        """Edit a pool as a person does, but not to other addresses: these would be misplaced."""
         tenant = self.tenants[self.random.choice(TENANTS)]
         pools = tenant.all(POOLS)
         if not pools:

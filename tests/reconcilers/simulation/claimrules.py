@@ -1,4 +1,7 @@
-"""How each rule by which no claim gets an address that another has is switched off, one by one."""
+"""Switches for the rules by which no claim gets an address that another has.
+
+Each function switches one rule off. Its docstring says what the code does without the rule.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -28,44 +31,44 @@ from reconcilers.promises.journal import AnnotatedJournal, Journal
 from reconcilers.promises.settling import CreatedEffects
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
-    promises_dropped_at_once,
-    unreadable_requests_are_gone,
-    without_precondition,
+    forget_promises_in,
+    forget_unreadable_requests_in,
+    patch_field_at_any_version,
 )
 from tests.reconcilers.simulation.model import CLAIM_POOLS, CLAIMS
 
 Patch = pytest.MonkeyPatch
 
 
-def promises_not_taken(mp: Patch) -> None:
-    """What is promised may be chosen again."""
+def ignore_promises(mp: Patch) -> None:
+    """Let promised addresses be chosen again."""
     elsewhere = AddressRange(0, 0, 4)
     for module in (claimtaking, pools):
         mp.setattr(module, "to_blocks", lambda space, addresses: elsewhere)
 
 
-def revision_not_raised(mp: Patch) -> None:
-    """The journal does not say how far one has to have read."""
-    journalrules.revision_not_raised(mp, claimreading)
+def keep_revision(mp: Patch) -> None:
+    """Do not record in the journal how far other replicas have to read."""
+    journalrules.keep_revision(mp, claimreading)
 
 
-def dropped_at_once(mp: Patch) -> None:
-    """The next write of the journal forgets what was promised before."""
-    promises_dropped_at_once(mp, claimreading)
+def forget_promises_at_once(mp: Patch) -> None:
+    """Drop all promises at the next write of the journal."""
+    forget_promises_in(mp, claimreading)
 
 
-def written_at_any_version(mp: Patch) -> None:
-    """A claim is given its address whatever it has become meanwhile."""
-    without_precondition(mp, CLAIMS, "status")
+def write_requests_at_any_version(mp: Patch) -> None:
+    """Write the address of a claim whatever the claim has become since the promise."""
+    patch_field_at_any_version(mp, CLAIMS, "status")
 
 
-def pools_written_blindly(mp: Patch) -> None:
-    """A journal is written whatever the pool has become meanwhile."""
-    without_precondition(mp, CLAIM_POOLS, "metadata")
+def write_pools_at_any_version(mp: Patch) -> None:
+    """Write a journal whatever the pool has become meanwhile."""
+    patch_field_at_any_version(mp, CLAIM_POOLS, "metadata")
 
 
-def choice_sent_again(mp: Patch) -> None:
-    """After a conflict the same choice is sent again, to the version that is there now."""
+def resend_choice_after_conflict(mp: Patch) -> None:
+    """Send the same choice again after a conflict, to the version that the pool has now."""
     patch = Client.patch
 
     async def stubborn(
@@ -82,8 +85,8 @@ def choice_sent_again(mp: Patch) -> None:
     mp.setattr(Client, "patch", stubborn)
 
 
-def before_the_finalizer(mp: Patch) -> None:
-    """Every claim is served, with or without a finalizer."""
+def serve_without_finalizer(mp: Patch) -> None:
+    """Serve every claim, with or without a finalizer."""
 
     def asks(claim: Any) -> bool:
         return not claim.metadata.terminating and statuses.read_record(claim) is None
@@ -91,8 +94,8 @@ def before_the_finalizer(mp: Patch) -> None:
     mp.setattr(caches, "waits", asks)
 
 
-def while_terminating(mp: Patch) -> None:
-    """Every claim is served, deleted or not."""
+def serve_while_terminating(mp: Patch) -> None:
+    """Serve every claim, even while it is being deleted."""
 
     def asks(claim: Any) -> bool:
         return bool(claim.metadata.finalizers) and statuses.read_record(claim) is None
@@ -100,8 +103,8 @@ def while_terminating(mp: Patch) -> None:
     mp.setattr(caches, "waits", asks)
 
 
-def memory_of_others_believed(mp: Patch) -> None:
-    """A journal that came with a copy of the pool, or from a backup, counts as its own."""
+def believe_foreign_memory(mp: Patch) -> None:
+    """Believe a journal that came with a copy of the pool, or from a backup."""
     read = AnnotatedJournal.read
 
     def credulous(self: AnnotatedJournal, pool: Object) -> Journal:
@@ -115,8 +118,8 @@ def memory_of_others_believed(mp: Patch) -> None:
     mp.setattr(AnnotatedJournal, "read", credulous)
 
 
-def vanished_claims_unseen(mp: Patch) -> None:
-    """The IPAddress of a claim that is gone is left alone."""
+def ignore_vanished_claims(mp: Patch) -> None:
+    """Leave the IPAddress of a claim that is gone alone."""
 
     async def nothing(self: ClaimReconciler, key: Key) -> Any:
         del key
@@ -125,8 +128,8 @@ def vanished_claims_unseen(mp: Patch) -> None:
     mp.setattr(ClaimReconciler, "_reconcile_gone", nothing)
 
 
-def leftovers_stay(mp: Patch) -> None:
-    """An IPAddress without a claim keeps the claim of its name waiting."""
+def keep_leftovers(mp: Patch) -> None:
+    """Keep an IPAddress without a claim, so that a new claim of its name waits for ever."""
 
     async def nothing(self: Leftovers, *_: Any, **__: Any) -> None:
         return
@@ -134,23 +137,24 @@ def leftovers_stay(mp: Patch) -> None:
     mp.setattr(Leftovers, "collect", nothing)
 
 
-def released_by_cache(mp: Patch) -> None:
-    """A claim goes without its IPAddress if the cache does not show that."""
+def release_claims_by_cache(mp: Patch) -> None:
+    """Release a claim without its IPAddress if the cache does not show the IPAddress."""
 
     async def get_cached(self: ClaimReconciler, claim: Any) -> Any:
         return self._caches.addresses.get(claim.metadata.key)
 
     mp.setattr(ClaimReconciler, "_find_address", get_cached)
-    mp.setattr(ClaimReconciler, "_reconcile_gone", _nothing)
+    mp.setattr(ClaimReconciler, "_reconcile_gone", _settle_nothing)
 
 
-async def _nothing(self: ClaimReconciler, key: Key) -> Any:
+async def _settle_nothing(self: ClaimReconciler, key: Key) -> Any:
+    """Do nothing about a claim that is gone."""
     del self, key
     return SETTLED
 
 
-def deleted_by_cache(mp: Patch) -> None:
-    """A pool goes when the cache shows no IPAddress of it."""
+def delete_by_cache(mp: Patch) -> None:
+    """Let a deleted pool go when the cache shows no IPAddress of it, without a LIST."""
 
     async def count_cached(
         self: ClaimKind[Any, Any, Any, Any, Any], pool: Any, journal: Journal
@@ -161,8 +165,8 @@ def deleted_by_cache(mp: Patch) -> None:
     mp.setattr(ClaimKind, "blockers", count_cached)
 
 
-def addresses_listed_first(mp: Patch) -> None:
-    """A deletion LISTs IPAddresses before claims, so it misses what is created in between."""
+def list_addresses_first(mp: Patch) -> None:
+    """LIST IPAddresses before claims when a pool is deleted, so that a new IPAddress is missed."""
     list_claims, list_addresses = ClaimReader.list_claims, claimreading.list_addresses
     listed: dict[tuple[Client, Any], list[IPAddress]] = {}
 
@@ -180,12 +184,12 @@ def addresses_listed_first(mp: Patch) -> None:
     mp.setattr(caches.ContractFields, "holds", lambda self, claim: False)
 
 
-def own_answers_count_as_read(mp: Patch) -> None:
-    """A replica believes to have read up to what it has written.
+def count_own_answers_as_read(mp: Patch) -> None:
+    """Let a replica believe that it has read up to its own writes.
 
-    What promises left, which would hold the address as well, is not read either.
+    The revisions of created IPAddresses, which would hold the address as well, are ignored, too.
     """
-    created_addresses_unread(mp)
+    settle_before_addresses_are_read(mp)
     read = ClaimReader.read_cached
 
     def further(self: Reader, pool: Any, space: Any) -> Any:
@@ -199,13 +203,13 @@ def own_answers_count_as_read(mp: Patch) -> None:
     mp.setattr(ClaimReader, "read_cached", further)
 
 
-def addresses_never_rest(mp: Patch) -> None:
-    """An address is free as soon as its claim lets go, whatever the pool says."""
+def skip_grace_period(mp: Patch) -> None:
+    """Free an address as soon as its claim is released, whatever grace period the pool has."""
     mp.setattr(ClaimReconciler, "_seconds_of_rest", lambda self, since, pool: 0.0)
 
 
-def pools_believed_absent(mp: Patch) -> None:
-    """A pool that the cache does not show does not exist."""
+def believe_pools_absent(mp: Patch) -> None:
+    """Treat a pool that the cache does not show as one that does not exist."""
 
     async def absent(self: ClaimReconciler, address: Any) -> None:
         del self, address
@@ -213,8 +217,8 @@ def pools_believed_absent(mp: Patch) -> None:
     mp.setattr(ClaimReconciler, "_read_pool", absent)
 
 
-def waits_for_a_lost_cluster(mp: Patch) -> None:
-    """A claim whose Cluster is not there is left alone, even when it is being deleted."""
+def wait_for_lost_clusters(mp: Patch) -> None:
+    """Leave even a deleted claim alone while its Cluster does not exist."""
     is_stopped = caches.ClaimCaches.is_stopped
 
     def is_stopped_or_lost(self: caches.ClaimCaches, claim: Any) -> bool:
@@ -226,18 +230,18 @@ def waits_for_a_lost_cluster(mp: Patch) -> None:
     mp.setattr(caches.ClaimCaches, "is_stopped", is_stopped_or_lost)
 
 
-def unreadable_objects_hold_nothing(mp: Patch) -> None:
-    """A claim or an IPAddress that cannot be decoded counts as one that is not there."""
+def ignore_unreadable_objects(mp: Patch) -> None:
+    """Treat a claim or an IPAddress that cannot be decoded as one that does not exist."""
     mp.setattr(claimreading, "check_readable", lambda fields, pool, claims, addresses: None)
 
 
-def created_addresses_unread(mp: Patch) -> None:
-    """A promise is forgotten though its IPAddress has not been read."""
+def settle_before_addresses_are_read(mp: Patch) -> None:
+    """Drop a promise though the IPAddress that was created for it has not been read."""
     mp.setattr(CreatedEffects, "find_revision", lambda self, promise: 0)
 
 
-def missing_revision_is_zero(mp: Patch) -> None:
-    """A journal without the revision of IPAddresses says that none has to be read."""
+def replace_missing_revision_by_zero(mp: Patch) -> None:
+    """Read no IPAddresses if the journal lacks the revision of IPAddresses."""
     read = AnnotatedJournal.read
 
     def lenient(self: AnnotatedJournal, pool: Object) -> Journal:
@@ -249,8 +253,8 @@ def missing_revision_is_zero(mp: Patch) -> None:
     mp.setattr(AnnotatedJournal, "read", lenient)
 
 
-def addresses_forgotten_by_fences(mp: Patch) -> None:
-    """A fence does not note how far IPAddresses have to be read."""
+def fence_without_listing_addresses(mp: Patch) -> None:
+    """Do not record in a fence how far IPAddresses have to be read."""
 
     async def none_listed(*_: Any, **__: Any) -> list[Any]:
         return []
@@ -258,7 +262,7 @@ def addresses_forgotten_by_fences(mp: Patch) -> None:
     mp.setattr(claimreading, "list_addresses", none_listed)
 
 
-def promises_to_the_unreadable_settled(mp: Patch) -> None:
-    """What is promised to a claim that cannot be decoded is forgotten, and what it left."""
-    created_addresses_unread(mp)
-    unreadable_requests_are_gone(mp, claimreading)
+def settle_promises_to_the_unreadable(mp: Patch) -> None:
+    """Settle the promise to a claim that cannot be decoded, as if the claim were gone."""
+    settle_before_addresses_are_read(mp)
+    forget_unreadable_requests_in(mp, claimreading)

@@ -43,11 +43,11 @@ from tests.reconcilers.simulation.adapter import (
     SPANS,
     Adapter,
     Address,
-    Event,
+    Disturbance,
     Figure,
     Figures,
     Need,
-    span_addresses,
+    list_span_addresses,
 )
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, CLUSTERS, Json
 from tests.reconcilers.simulation.replica import Process, Worker, World
@@ -63,31 +63,31 @@ class ClaimReplica(Process):
     @override
     def _set_up(self) -> Sequence[Worker]:
         pools: Cache[Any] = Cache(api.IN_CLUSTER_IP_POOL)
-        self.pools = self._feed(CLAIM_POOLS, pools)
-        caches = self._feed_claims({"InClusterIPPool": pools})
-        client = self._client()
+        self.pools = self._create_feed(CLAIM_POOLS, pools)
+        caches = self._create_claim_caches({"InClusterIPPool": pools})
+        client = self._create_client()
         kind = InClusterPoolKind(
-            pools, self._parts(client, caches), self._statuses(client, caches)
+            pools, self._create_parts(client, caches), self._create_statuses(client, caches)
         )
         of_pools = PoolPasses(kind, client, clock=self.clock, settings=self.settings)
         of_claims = ClaimReconciler(client, caches, recorder=self.recorder, clock=self.clock)
         return (
-            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
+            Worker(of_pools.reconcile, (self.pools,), find_pool=None, forget=of_pools.forget),
             Worker(of_claims.reconcile, (self.claims, self.addresses), caches.find_shard_key),
         )
 
-    def _feed_claims(self, pools: Mapping[str, Cache[Any]]) -> ClaimCaches:
-        """Return the caches of pools, claims, IPAddresses and Clusters; make all but the first."""
+    def _create_claim_caches(self, pools: Mapping[str, Cache[Any]]) -> ClaimCaches:
+        """Return the caches of claims, IPAddresses and Clusters, together with those of pools."""
         version = api.CONTRACT_VERSIONS[0]
         claim_kind, address_kind = api.claims(version), api.addresses(version)
         indexes = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
         claims = Cache(claim_kind, indexes=indexes)
         addresses = Cache(address_kind, indexes=indexes)
         clusters = Cache(api.clusters(version)) if self.clusters else None
-        self.askers = self.claims = self._feed(CLAIMS, claims)
-        self.addresses = self._feed(ADDRESSES, addresses)
+        self.askers = self.claims = self._create_feed(CLAIMS, claims)
+        self.addresses = self._create_feed(ADDRESSES, addresses)
         if clusters is not None:
-            self._feed(CLUSTERS, clusters)
+            self._create_feed(CLUSTERS, clusters)
         return ClaimCaches(
             claims,
             addresses,
@@ -97,7 +97,7 @@ class ClaimReplica(Process):
             address_kind=address_kind,
         )
 
-    def _statuses(self, client: Client, caches: ClaimCaches) -> PoolStatuses:
+    def _create_statuses(self, client: Client, caches: ClaimCaches) -> PoolStatuses:
         """Return the writer of the statuses of pools."""
         spaces = SpaceIndex()
         for cache in caches.pools.values():
@@ -106,7 +106,7 @@ class ClaimReplica(Process):
                 feed(spaces, pools, partial(make_offers, pools.resource))
         return PoolStatuses(client, self.recorder, clock=self.clock, spaces=spaces)
 
-    def _parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
+    def _create_parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
         """Return the parts that claims of pools of all kinds share."""
         clock, settings, recorder = self.clock, self.settings, self.recorder
         return ClaimParts(
@@ -154,84 +154,84 @@ class Claims(Adapter):
         }
         self.model.create(CLAIM_POOLS, {"metadata": {"name": name}, "spec": spec})
 
-    def ref(self, pool: str) -> Json:
-        """Return the reference to a pool."""
+    def make_pool_ref(self, pool: str) -> Json:
+        """Return the reference of a claim to a pool."""
         return {"apiGroup": self.pool_kind.group, "kind": self.pool_kind.kind, "name": pool}
 
     @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        self.model.create(CLAIMS, self.body(name))
+    def create_request(self, name: str, count: int = 1, since: str = "") -> None:
+        self.model.create(CLAIMS, self.make_claim(name))
         patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
         self.model.edit(CLAIMS, name, patch)
 
-    def body(self, name: str) -> Json:
+    def make_claim(self, name: str) -> Json:
         """Return a claim of pool p, without finalizer."""
-        return {"metadata": {"name": name}, "spec": {"poolRef": self.ref("p")}}
+        return {"metadata": {"name": name}, "spec": {"poolRef": self.make_pool_ref("p")}}
 
     @override
-    def request_of(self, name: str) -> Json | None:
+    def find_request(self, name: str) -> Json | None:
         return self.model.get(CLAIMS, name)
 
     @override
-    def gives(self, flight: Flight, name: str) -> bool:
+    def is_grant(self, flight: Flight, name: str) -> bool:
         if (flight.method, flight.plural) == ("POST", ADDRESSES):
             return bool(flight.body["metadata"]["name"] == name)
         is_its = (flight.method, flight.plural, flight.name) == ("PATCH", CLAIMS, name)
         return is_its and bool(flight.body.get("status", {}).get("addressRef"))
 
     @override
-    def use(self) -> None:
+    def act_as_user(self) -> None:
         name = self.random.choice(NAMES)
         if self.model.get(CLAIMS, name):
             if self.plan.force and self.random.random() < 0.5:
-                self.model.vanish(CLAIMS, name)
+                self.model.remove_by_force(CLAIMS, name)
             else:
                 self.model.delete(CLAIMS, name)
             return
-        spec = {"poolRef": self.ref(self.pick_pool()), **self._further_spec()}
+        spec = {"poolRef": self.make_pool_ref(self.pick_pool()), **self._make_further_spec()}
         self.model.create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
 
-    def _further_spec(self) -> Json:
-        """Return further fields of the spec of a claim."""
+    def _make_further_spec(self) -> Json:
+        """Return more fields for the spec of a new claim."""
         return {}
 
     @override
-    def events(self) -> Mapping[str, Sequence[Event]]:
-        return {"touches": (self._make_by_hand,), "force": (self._take_address,)}
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
+        return {"touches": (self._make_by_hand,), "force": (self._remove_address,)}
 
     def _make_by_hand(self) -> None:
-        """Make an IPAddress of a claim's name, even if another claim has the address."""
+        """Create an IPAddress under a claim's name, even if another claim has the address."""
         first, last = SPANS["p"]
         address = f"{FIRST}{self.random.randint(first, last)}"
         self.make_address(self.random.choice(NAMES), address)
 
     def make_address(self, claim: str, address: str) -> None:
-        """Make an IPAddress of pool p for a claim, as a person or another provider does."""
-        spec: Json = {"claimRef": {"name": claim}, "poolRef": self.ref("p")}
+        """Create an IPAddress of pool p for a claim, as a person or another provider does."""
+        spec: Json = {"claimRef": {"name": claim}, "poolRef": self.make_pool_ref("p")}
         spec |= {"address": address, "prefix": 24}
         self.model.create(ADDRESSES, {"metadata": {"name": claim}, "spec": spec})
 
-    def _take_address(self) -> None:
+    def _remove_address(self) -> None:
         """Remove an IPAddress by force."""
-        if name := self.pick(ADDRESSES):
-            self.model.vanish(ADDRESSES, name)
+        if name := self.pick_name(ADDRESSES):
+            self.model.remove_by_force(ADDRESSES, name)
 
     @override
     def prepare_calm(self) -> None:
-        """Make the pools that are missing; take away what users made and no claim adopted."""
+        """Create the pools that are missing; remove IPAddresses of users that no claim adopted."""
         super().prepare_calm()
-        for address in self.model.of(ADDRESSES):
+        for address in self.model.list_objects(ADDRESSES):
             if not address["metadata"].get("ownerReferences"):
-                self.model.vanish(ADDRESSES, address["metadata"]["name"])
+                self.model.remove_by_force(ADDRESSES, address["metadata"]["name"])
 
     @override
-    def addresses(self, request: Json) -> frozenset[Address]:
+    def list_shown(self, request: Json) -> frozenset[Address]:
         """Return the address that a claim's user finds: by its addressRef, else by its record.
 
-        If a person made an IPAddress under that name, and no controller adopted it, the record
+        If a person created an IPAddress of that name, and no controller adopted it, the record
         counts: nothing prevents that its address is promised at the same moment.
         """
-        if not refers(request):
+        if not has_address_ref(request):
             return frozenset()
         finalizers = request["metadata"].get("finalizers", ())
         if "deletionTimestamp" in request["metadata"] and CLAIM_FINALIZER not in finalizers:
@@ -246,30 +246,31 @@ class Claims(Adapter):
 
     @override
     def list_offered(self, request: Json) -> frozenset[Address]:
-        return span_addresses(request["spec"]["poolRef"]["name"])
+        return list_span_addresses(request["spec"]["poolRef"]["name"])
 
     @override
     def list_taken(self) -> frozenset[Address]:
         of_addresses = {
-            ("", ip_address(address["spec"]["address"])) for address in self.model.of(ADDRESSES)
+            ("", ip_address(address["spec"]["address"]))
+            for address in self.model.list_objects(ADDRESSES)
         }
         return super().list_taken() | of_addresses
 
     @override
-    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
-        for claim in self.model.of(CLAIMS):
-            if self.is_served(claim) and not refers(claim):
-                yield self.full_name(claim), [Need(self.list_offered(claim))]
+    def list_unserved(self) -> Iterator[tuple[str, list[Need]]]:
+        for claim in self.model.list_objects(CLAIMS):
+            if self.is_served(claim) and not has_address_ref(claim):
+                yield self.describe_request(claim), [Need(self.list_offered(claim))]
 
     @override
-    def figures(self, pool: Json) -> Iterator[Figures]:
+    def read_figures(self, pool: Json) -> Iterator[Figures]:
         counts = (pool.get("status") or {}).get("ipAddresses") or {}
         status_counts = {
             Figure.TOTAL: counts.get("total"),
             Figure.USED: counts.get("used"),
             Figure.FREE: counts.get("free"),
         }
-        yield Figures(span_addresses(pool["metadata"]["name"]), status_counts)
+        yield Figures(list_span_addresses(pool["metadata"]["name"]), status_counts)
 
     def is_served(self, claim: Json) -> bool:
         """Return whether a pool has to serve a claim."""
@@ -277,31 +278,41 @@ class Claims(Adapter):
         return pool is not None and "deletionTimestamp" not in pool["metadata"]
 
     @override
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        if plural != CLAIMS or old is None or new is None or refers(old) or not refers(new):
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        if (
+            plural != CLAIMS
+            or old is None
+            or new is None
+            or has_address_ref(old)
+            or not has_address_ref(new)
+        ):
             return
-        if not self.addresses(new):
-            yield f"{self.full_name(new)} refers to an IPAddress that is not there"
+        if not self.list_shown(new):
+            yield f"{self.describe_request(new)} refers to an IPAddress that is not there"
 
     @override
-    def undone(self) -> str | None:
-        for address in self.model.of(ADDRESSES):
+    def find_unfinished_work(self) -> str | None:
+        for address in self.model.list_objects(ADDRESSES):
             name = address["metadata"]["name"]
             claim = self.model.get(CLAIMS, name)
             if claim is None:
                 return f"IPAddress {name} is left of a claim that is gone"
             shown_address = ("", ip_address(address["spec"]["address"]))
-            if self.is_served(claim) and shown_address not in self.addresses(claim):
+            if self.is_served(claim) and shown_address not in self.list_shown(claim):
                 return f"IPAddress {name} serves no claim: {claim.get('status')}"
-        for claim in self.model.of(CLAIMS):
+        for claim in self.model.list_objects(CLAIMS):
             name = claim["metadata"]["name"]
             if "deletionTimestamp" in claim["metadata"]:
                 return f"{name} is deleted and still there"
-            if self.is_served(claim) and refers(claim) and not self.model.get(ADDRESSES, name):
+            if (
+                self.is_served(claim)
+                and has_address_ref(claim)
+                and not self.model.get(ADDRESSES, name)
+            ):
                 return f"{name} refers to an IPAddress that is not there"
         return None
 
 
-def refers(claim: Json) -> bool:
+def has_address_ref(claim: Json) -> bool:
     """Return whether a claim has an addressRef."""
     return bool((claim.get("status") or {}).get("addressRef"))

@@ -1,4 +1,4 @@
-"""Claims of Clusters that come, go and pause, and released addresses that rest for a while."""
+"""Claims of Clusters that are created, deleted and paused, with a grace period for addresses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,14 +9,16 @@ from typing import ClassVar
 from typing_extensions import override
 
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
-from tests.reconcilers.simulation.adapter import Address, Event
-from tests.reconcilers.simulation.claims import ClaimReplica, Claims, refers
+from tests.reconcilers.simulation.adapter import Address, Disturbance
+from tests.reconcilers.simulation.claims import ClaimReplica, Claims, has_address_ref
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, CLUSTERS, Json, ModelServer
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.replica import Process, World
 
 GRACE_SECONDS = 8
+"""Seconds after its release for which no claim gets an address."""
 TENANTS = ("north", "south")
+"""The names of the Clusters."""
 
 
 class ClusterReplica(ClaimReplica):
@@ -28,8 +30,9 @@ class ClusterReplica(ClaimReplica):
 class ClusterClaims(Claims):
     """In-cluster pools with a grace period, and claims of Clusters.
 
-    An address rests before another claim gets it. Of pool q only: that one is not deleted, and a
-    deleted pool forgets what rests.
+    The law of this adapter: no claim gets an address that was released less than a grace period
+    ago. It is judged for pool q only: q is never deleted, and a deleted pool forgets its released
+    addresses.
     """
 
     pool_spec: ClassVar[Json] = {"addressReuseGracePeriodSeconds": GRACE_SECONDS}
@@ -48,18 +51,18 @@ class ClusterClaims(Claims):
         return ClusterReplica(world)
 
     @override
-    def _further_spec(self) -> Json:
+    def _make_further_spec(self) -> Json:
         tenant = self.random.choice(("", *TENANTS))
         return {"clusterName": tenant} if tenant else {}
 
     @override
-    def events(self) -> Mapping[str, Sequence[Event]]:
-        events = super().events()
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
+        events = super().list_disturbances()
         of_clusters = (self._cycle_cluster, self._pause_cluster, self._pause_cluster)
         return {**events, "touches": (*events["touches"], *of_clusters)}
 
     def _cycle_cluster(self) -> None:
-        """Have a Cluster come, or go with its claims left behind."""
+        """Create a Cluster, or delete it and leave its claims."""
         name = self.random.choice(TENANTS)
         if self.model.get(CLUSTERS, name):
             self.model.delete(CLUSTERS, name)
@@ -67,11 +70,12 @@ class ClusterClaims(Claims):
             self._make_cluster(name)
 
     def _make_cluster(self, name: str) -> None:
+        """Create a Cluster, which may be paused."""
         paused = self.random.random() < 0.3
         self.model.create(CLUSTERS, {"metadata": {"name": name}, "spec": {"paused": paused}})
 
     def _pause_cluster(self) -> None:
-        """Pause a Cluster, or go on with it."""
+        """Pause a Cluster, or end its pause."""
         name = self.random.choice(TENANTS)
         cluster = self.model.get(CLUSTERS, name)
         if cluster is None:
@@ -82,7 +86,7 @@ class ClusterClaims(Claims):
 
     @override
     def prepare_calm(self) -> None:
-        """Go on with every Cluster; one that is not there may come, or never."""
+        """End every pause; create some of the Clusters that are missing."""
         super().prepare_calm()
         for name in TENANTS:
             if self.model.get(CLUSTERS, name) is None and self.random.random() < 0.5:
@@ -103,15 +107,15 @@ class ClusterClaims(Claims):
         if old["spec"]["poolRef"]["name"] != "q":
             return
         if plural == ADDRESSES:
-            self._note_address_gone(old)
+            self._note_removed_address(old)
         else:
-            self._note_claim_gone(old)
+            self._note_removed_claim(old)
 
-    def _note_address_gone(self, address: Json) -> None:
+    def _note_removed_address(self, address: Json) -> None:
         """Forget the release of an address whose IPAddress is removed by force.
 
-        The IPAddress alone records that an address rests, and for a missing claim, that it was
-        used at all. A claim that is not terminating still records its address.
+        Only the IPAddress records that an address was released, and when its claim is missing,
+        that it was used at all. A claim that is not terminating still records its address.
         """
         meta, claim = address["metadata"], self.model.get(CLAIMS, address["metadata"]["name"])
         if meta["uid"] not in self.model.vanished:
@@ -120,11 +124,11 @@ class ClusterClaims(Claims):
         was_released = RELEASED_AT in meta.get("annotations", {})
         if was_released and claim is not None:
             self._forced_away.add(claim["metadata"]["uid"])
-        if was_released or claim is None or shown_address not in self.addresses(claim):
+        if was_released or claim is None or shown_address not in self.list_shown(claim):
             self.released.pop(shown_address, None)
 
-    def _note_claim_gone(self, claim: Json) -> None:
-        """Note when the address of a claim was released, if an object is left to record it."""
+    def _note_removed_claim(self, claim: Json) -> None:
+        """Note when the address of a removed claim was released, if an object still records it."""
         meta, address = claim["metadata"], self.model.get(ADDRESSES, claim["metadata"]["name"])
         is_removed_by_force = meta["uid"] in self.model.vanished
         if is_removed_by_force and address is not None:
@@ -133,20 +137,26 @@ class ClusterClaims(Claims):
             return
         since = meta.get("deletionTimestamp")
         at = datetime.fromisoformat(since) if since else self.model.now()
-        self.released |= dict.fromkeys(self.addresses(claim), at)
+        self.released |= dict.fromkeys(self.list_shown(claim), at)
 
     @override
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        yield from super().crimes(plural, old, new)
-        if plural != CLAIMS or old is None or new is None or refers(old) or not refers(new):
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        yield from super().find_violations(plural, old, new)
+        if (
+            plural != CLAIMS
+            or old is None
+            or new is None
+            or has_address_ref(old)
+            or not has_address_ref(new)
+        ):
             return
         if self._is_inherited(new):
             return
-        for address in self.addresses(new):
+        for address in self.list_shown(new):
             since = self.released.get(address)
             grace = timedelta(seconds=GRACE_SECONDS)
             if since is not None and self.model.now() - since < grace:
-                yield f"{self.full_name(new)} got {address[1]}, which was to rest"
+                yield f"{self.describe_request(new)} got {address[1]} in its grace period"
 
     def _is_inherited(self, claim: Json) -> bool:
         """Return whether a claim got the unreleased IPAddress of an earlier claim of its name.

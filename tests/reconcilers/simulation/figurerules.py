@@ -1,4 +1,4 @@
-"""How the rule that differing figures are written is switched off, for each kind of pools."""
+"""Switches for the rule that differing figures are written, one for each kind of pools."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from reconcilers.reporting.conditions import render_conditions
 Patch = pytest.MonkeyPatch
 
 
-def networkpool_figures_not_updated(mp: Patch) -> None:
-    """The status of a NetworkPool is not written because only its figures differ."""
+def keep_networkpool_figures(mp: Patch) -> None:
+    """Do not write the status of a NetworkPool if only its figures differ."""
     differs = status.differs
     figures = {
         *("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock", "fragmentationPercent"),
@@ -31,8 +31,8 @@ def networkpool_figures_not_updated(mp: Patch) -> None:
     mp.setattr(status, "differs", lazy)
 
 
-def claim_pool_figures_not_updated(mp: Patch) -> None:
-    """The figures of an in-cluster pool are written once."""
+def keep_claim_pool_figures(mp: Patch) -> None:
+    """Write the figures of an in-cluster pool only once."""
     render_patch = poolstatus.render_patch
 
     def lazy(pool: Any, counts: Any, *args: Any, **how: Any) -> Mapping[str, Any]:
@@ -41,8 +41,8 @@ def claim_pool_figures_not_updated(mp: Patch) -> None:
     mp.setattr(poolstatus, "render_patch", lazy)
 
 
-def network_figures_not_updated(mp: Patch) -> None:
-    """The figures of vitistack's network are written once."""
+def keep_network_figures(mp: Patch) -> None:
+    """Write the figures of vitistack's network only once."""
     counts = NetworkStatuses._build_counts
 
     def lazy(self: NetworkStatuses, network: Any, *args: Any, **keywords: Any) -> dict[str, Any]:

@@ -7,21 +7,22 @@ whose journal was lost, or is of another history, gets no new figures while its 
 
 from collections.abc import Iterator, Mapping
 
-from tests.reconcilers.simulation.adapter import Adapter, Address, Figure, Figures, in_order
+from tests.reconcilers.simulation.adapter import Adapter, Address, Figure, Figures, sort_addresses
 
 
-def wrong_figures(adapter: Adapter) -> str | None:
+def find_wrong_figure(adapter: Adapter) -> str | None:
     """Return the first figure of a pool that differs from the objects, None if none does."""
-    return next(_differences(adapter), None)
+    return next(_find_differences(adapter), None)
 
 
-def _differences(adapter: Adapter) -> Iterator[str]:
+def _find_differences(adapter: Adapter) -> Iterator[str]:
+    """Yield a sentence for each figure that differs from the count of the objects."""
     taken_addresses = adapter.list_taken()
-    for pool in adapter.model.of(adapter.pools):
+    for pool in adapter.model.list_objects(adapter.pools):
         name = pool["metadata"]["name"]
         if "deletionTimestamp" in pool["metadata"]:
             continue
-        for figures in adapter.figures(pool):
+        for figures in adapter.read_figures(pool):
             counted = _count_addresses(adapter, figures, taken_addresses)
             for figure, shown_count in figures.counts.items():
                 if shown_count != counted[figure]:
@@ -35,17 +36,19 @@ def _differences(adapter: Adapter) -> Iterator[str]:
 def _count_addresses(
     adapter: Adapter, figures: Figures, taken_addresses: frozenset[Address]
 ) -> Mapping[Figure, int]:
-    """Return the counts of some addresses of a pool, by its objects."""
+    """Return the figures of some addresses of a pool, counted by its objects."""
     addresses = figures.addresses
     used = addresses & taken_addresses
-    requests = [request for plural in figures.holders for request in adapter.model.of(plural)]
+    requests = [
+        request for plural in figures.holders for request in adapter.model.list_objects(plural)
+    ]
     return {
         Figure.TOTAL: len(addresses),
         Figure.USED: len(used),
         Figure.FREE: len(addresses) - len(used),
         Figure.LARGEST: _largest_block(addresses - used),
         Figure.PERCENT: 100 * len(used) // len(addresses),
-        Figure.HOLDERS: sum(bool(adapter.addresses(request) & addresses) for request in requests),
+        Figure.HOLDERS: sum(bool(adapter.list_shown(request) & addresses) for request in requests),
     }
 
 
@@ -53,7 +56,7 @@ def _largest_block(free: frozenset[Address]) -> int:
     """Return the length of the longest run of free addresses."""
     largest = length = 0
     before: int | None = None
-    for _, address in in_order(free):
+    for _, address in sort_addresses(free):
         number = int(address)
         length = length + 1 if before is not None and number == before + 1 else 1
         largest, before = max(largest, length), number

@@ -1,4 +1,7 @@
-"""How each rule by which no address of an IPPool is given twice is switched off, one by one."""
+"""Switches for the rules by which no address of an IPPool is given twice.
+
+Each function switches one rule off. Its docstring says what the code does without the rule.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,43 +17,43 @@ from reconcilers.integrations.metal3.sides import ClaimSide
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.holdings import Facts
 from tests.reconcilers.simulation.journalrules import (
-    promises_dropped_at_once,
-    promises_not_taken_by,
-    without_precondition,
+    forget_promises_in,
+    ignore_promises_in,
+    patch_field_at_any_version,
 )
 from tests.reconcilers.simulation.model import METAL3_CLAIMS, METAL3_POOLS
 
 Patch = pytest.MonkeyPatch
 
 
-def promises_not_taken(mp: Patch) -> None:
-    """What is promised may be chosen again."""
-    promises_not_taken_by(mp, claimkind)
+def ignore_promises(mp: Patch) -> None:
+    """Let promised addresses be chosen again."""
+    ignore_promises_in(mp, claimkind)
     mp.setattr(pools, "TakenAddresses", lambda _: TakenAddresses(()))
 
 
-def pools_written_blindly(mp: Patch) -> None:
-    """A journal is written whatever the pool has become meanwhile."""
-    without_precondition(mp, METAL3_POOLS, "metadata")
+def write_pools_at_any_version(mp: Patch) -> None:
+    """Write a journal whatever the pool has become meanwhile."""
+    patch_field_at_any_version(mp, METAL3_POOLS, "metadata")
 
 
-def claims_written_blindly(mp: Patch) -> None:
-    """A claim is given its address whatever it has become meanwhile."""
-    without_precondition(mp, METAL3_CLAIMS, "status")
+def write_requests_at_any_version(mp: Patch) -> None:
+    """Write the address of a claim whatever the claim has become since the promise."""
+    patch_field_at_any_version(mp, METAL3_CLAIMS, "status")
 
 
-def dropped_at_once(mp: Patch) -> None:
-    """The next write of the journal forgets what was promised before."""
-    promises_dropped_at_once(mp, claimreading)
+def forget_promises_at_once(mp: Patch) -> None:
+    """Drop all promises at the next write of the journal."""
+    forget_promises_in(mp, claimreading)
 
 
-def names_in_the_way_are_ours(mp: Patch) -> None:
-    """The IPAddress of a promise counts as the claim's, whichever claim has it by now."""
+def adopt_addresses_of_other_claims(mp: Patch) -> None:
+    """Adopt an existing IPAddress of the promised name, whichever claim it names."""
     mp.setattr(ClaimSide, "is_of", lambda self, address, claim: True)
 
 
-def kinds_do_not_see_each_other(mp: Patch) -> None:
-    """Nothing is held by IPAddressClaims."""
+def ignore_addresses_of_other_kind(mp: Patch) -> None:
+    """Treat the addresses of IPAddressClaims as free."""
     facts_of = SideCaches.facts_of
 
     def of_one_kind(

@@ -50,13 +50,13 @@ from tests.reconcilers.simulation.adapter import (
     Adapter,
     Address,
     AnnotationMemory,
-    Event,
+    Disturbance,
     Memory,
     Need,
     StoredPromise,
-    _with_metadata,
-    in_order,
-    span_addresses,
+    decode_metadata,
+    list_span_addresses,
+    sort_addresses,
 )
 from tests.reconcilers.simulation.model import (
     ADDRESSES,
@@ -91,10 +91,10 @@ class IPPoolReplica(Process):
         version = clusterapi.CONTRACT_VERSIONS[0]
         contract = ContractSide(clusterapi.claims(version), clusterapi.addresses(version))
         pools: Cache[Any] = Cache(POOLS, indexes=POOL_INDEXES)
-        self.pools = self._feed(METAL3_POOLS, pools)
+        self.pools = self._create_feed(METAL3_POOLS, pools)
         clusters = Cache(clusterapi.clusters(version)) if self.clusters else None
         if clusters is not None:
-            self._feed(CLUSTERS, clusters)
+            self._create_feed(CLUSTERS, clusters)
 
         def make_caches(
             side: ClaimSide[ClaimT, AddressT], clusters: Cache[clusterapi.Cluster] | None
@@ -113,7 +113,7 @@ class IPPoolReplica(Process):
         )
         sides = {side.claim_kind: side for side in both}
         caches = Metal3Caches(pools, sides, clusters)
-        client, clock, settings = self._client(), self.clock, self.settings
+        client, clock, settings = self._create_client(), self.clock, self.settings
         reader = Metal3Reader(
             client,
             [side.read_source() for side in both],
@@ -142,13 +142,13 @@ class IPPoolReplica(Process):
                 recorder=self.recorder,
                 clock=clock,
             )
-            return reconciler.reconcile, _of_address(side, reconciler)
+            return reconciler.reconcile, _make_pass_over_address(side, reconciler)
 
         kinds: list[ServedClaims] = []
         workers: list[Worker] = []
         for plural, side in zip((METAL3_CLAIMS, CLAIMS), sides.values(), strict=True):
-            claims = self._feed(plural, side.claims)
-            addresses = self._feed(ADDRESSES_OF[plural], side.addresses)
+            claims = self._create_feed(plural, side.claims)
+            addresses = self._create_feed(ADDRESSES_OF[plural], side.addresses)
             if plural == METAL3_CLAIMS:
                 self.askers = claims
             kinds.append(side.visit(serve))
@@ -162,12 +162,12 @@ class IPPoolReplica(Process):
         )
         passes = PoolPasses(kind, client, clock=clock, settings=settings)
         return (
-            Worker(passes.reconcile, (self.pools,), pool_of=None, forget=passes.forget),
+            Worker(passes.reconcile, (self.pools,), find_pool=None, forget=passes.forget),
             *workers,
         )
 
 
-def _of_address(
+def _make_pass_over_address(
     side: SideCaches[ClaimT, AddressT], reconciler: Metal3ClaimReconciler[ClaimT, AddressT]
 ) -> Any:
     """Return a pass over the claim that an IPAddress names."""
@@ -184,7 +184,7 @@ class TwoKindsMemory(AnnotationMemory):
     """The journal is an annotation of the pool, and names two kinds of requests."""
 
     @override
-    def promises(self, pool: Json) -> Sequence[StoredPromise]:
+    def read_promises(self, pool: Json) -> Sequence[StoredPromise]:
         return [
             StoredPromise(
                 promise.uid,
@@ -194,14 +194,14 @@ class TwoKindsMemory(AnnotationMemory):
                     for part in promise.ranges
                 ),
             )
-            for promise in JOURNALS.read(_with_metadata(pool)).promises
+            for promise in JOURNALS.read(decode_metadata(pool)).promises
         ]
 
     @override
-    def of_history(self, pool: Json, revision: int) -> Json:
+    def make_empty_journal(self, pool: Json, revision: int) -> Json:
         kinds = (JOURNALS.kind, JOURNALS.effects, *JOURNALS.others[0])
         journal = Journal(dict.fromkeys(kinds, revision))
-        return dict(JOURNALS.patch(_with_metadata(pool), journal))
+        return dict(JOURNALS.patch(decode_metadata(pool), journal))
 
 
 class IPPools(Adapter):
@@ -242,12 +242,19 @@ class IPPools(Adapter):
         self.model.create(METAL3_POOLS, {"metadata": {"name": name}, "spec": spec})
 
     @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        self._create(METAL3_CLAIMS, name, "p")
+    def create_request(self, name: str, count: int = 1, since: str = "") -> None:
+        self._create_claim(METAL3_CLAIMS, name, "p")
         self.model.edit(METAL3_CLAIMS, name, {"metadata": {"finalizers": [CLAIM_FINALIZER]}})
 
-    def _create(self, plural: str, name: str, pool: str, wish: str = "") -> None:
-        """Create a claim of either kind."""
+    def _create_claim(self, plural: str, name: str, pool: str, wish: str = "") -> None:
+        """Create a claim of either kind.
+
+        Args:
+            plural: of the kind.
+            name: of the claim.
+            pool: the name of its pool.
+            wish: the address that it requests by annotation; empty for any.
+        """
         metadata: Json = {"name": name}
         if wish:
             metadata["annotations"] = {"ipAddress": wish}
@@ -257,22 +264,22 @@ class IPPools(Adapter):
         self.model.create(plural, {"metadata": metadata, "spec": spec})
 
     @override
-    def request_of(self, name: str) -> Json | None:
+    def find_request(self, name: str) -> Json | None:
         return self.model.get(METAL3_CLAIMS, name)
 
     @override
-    def gives(self, flight: Flight, name: str) -> bool:
+    def is_grant(self, flight: Flight, name: str) -> bool:
         if (flight.method, flight.plural) == ("POST", METAL3_ADDRESSES):
             return bool(flight.body["spec"]["claim"]["name"] == name)
         is_its = (flight.method, flight.plural, flight.name) == ("PATCH", METAL3_CLAIMS, name)
         return is_its and bool(flight.body.get("status", {}).get("address"))
 
     @override
-    def use(self) -> None:
+    def act_as_user(self) -> None:
         plural, name = self.random.choice(self.requests), self.random.choice(NAMES)
         if self.model.get(plural, name):
             if self.plan.force and self.random.random() < 0.5:
-                self.model.vanish(plural, name)
+                self.model.remove_by_force(plural, name)
             else:
                 self.model.delete(plural, name)
             return
@@ -281,32 +288,32 @@ class IPPools(Adapter):
         if self.random.random() < 0.2:
             first, last = SPANS[pool]
             wish = f"{FIRST}{self.random.randint(first, last + 1)}"
-        self._create(plural, name, pool=pool, wish=wish)
+        self._create_claim(plural, name, pool=pool, wish=wish)
 
     @override
-    def events(self) -> Mapping[str, Sequence[Event]]:
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
         return {
             "touches": (self._make_by_hand,),
-            "force": (self._take_address,),
-            "switches": (self._serve_elsewhere, self._serve_elsewhere, self._release_elsewhere),
+            "force": (self._remove_address,),
+            "switches": (self._serve_by_metal3, self._serve_by_metal3, self._release_by_metal3),
         }
 
-    def _serve_elsewhere(self) -> None:
-        """Let metal3's own controller serve a claim, once no process of ours does."""
+    def _serve_by_metal3(self) -> None:
+        """Let metal3's own controller serve a claim, once no process of ours serves its kind."""
         plural = self.random.choice(self.requests)
         waiting = [
             claim["metadata"]["name"]
-            for claim in self.model.of(plural)
+            for claim in self.model.list_objects(plural)
             if "deletionTimestamp" not in claim["metadata"]
-            and not address_name(claim)
+            and not find_address_name(claim)
             # metal3's controller never serves a claim that has an error.
             and not (claim.get("status") or {}).get("errorMessage")
         ]
         if self.is_abandoned and waiting:
             is_killed = self.random.random() < 0.2
-            self.serve_elsewhere(plural, self.random.choice(waiting), is_killed=is_killed)
+            self.serve_by_metal3(plural, self.random.choice(waiting), is_killed=is_killed)
 
-    def serve_elsewhere(
+    def serve_by_metal3(
         self,
         plural: str,
         name: str,
@@ -314,7 +321,7 @@ class IPPools(Adapter):
         choice: frozenset[Address] | None = None,
         is_killed: bool = False,
     ) -> None:
-        """Serve a claim as metal3's own controller does, which knows of no promise.
+        """Serve a claim as metal3's own controller does, which knows no promises.
 
         Args:
             plural: the kind of the claim.
@@ -323,12 +330,12 @@ class IPPools(Adapter):
             is_killed: whether the controller dies before it writes the claim's status.
         """
         claim = self.model.objects[plural, name]
-        pool = self.model.get(METAL3_POOLS, pool_of(claim))
+        pool = self.model.get(METAL3_POOLS, find_pool(claim))
         offered = self.list_offered(claim) if choice is None else choice
-        free = in_order(offered - self.list_taken())
-        existing = self._addresses_of(plural, name)
+        free = sort_addresses(offered - self.list_taken())
+        existing = self._list_addresses_of(plural, name)
         shown_addresses = super().list_taken()
-        is_shared = any(address_in(address) in shown_addresses for address in existing)
+        is_shared = any(read_address(address) in shown_addresses for address in existing)
         is_offered = pool is not None and "deletionTimestamp" not in pool["metadata"]
         # A person may have created an IPAddress with the address of another claim.
         if pool is None or not is_offered or is_shared or not (existing or free):
@@ -337,19 +344,21 @@ class IPPools(Adapter):
         self.model.edit(plural, name, {"metadata": finalizers})
         names = [address["metadata"]["name"] for address in existing]
         if not names:
-            names = [self._create_elsewhere(plural, claim, pool=pool, address=str(free[0][1]))]
+            names = [
+                self._create_address_by_metal3(plural, claim, pool=pool, address=str(free[0][1]))
+            ]
         if not is_killed:
             self.model.edit(plural, name, {"status": {REFERENCES[plural]: {"name": names[0]}}})
 
-    def _addresses_of(self, plural: str, claim: str) -> list[Json]:
+    def _list_addresses_of(self, plural: str, claim: str) -> list[Json]:
         """Return the IPAddresses that name a claim."""
         return [
             address
-            for address in self.model.of(ADDRESSES_OF[plural])
+            for address in self.model.list_objects(ADDRESSES_OF[plural])
             if (address["spec"].get("claim") or address["spec"].get("claimRef"))["name"] == claim
         ]
 
-    def _create_elsewhere(self, plural: str, claim: Json, pool: Json, address: str) -> str:
+    def _create_address_by_metal3(self, plural: str, claim: Json, pool: Json, address: str) -> str:
         """Create the IPAddress of a claim as metal3's controller does; return its name."""
         side, reference = ADDRESSES_OF[plural], claim["metadata"]
         name = f"{pool['metadata']['name']}-{address.replace('.', '-')}"
@@ -369,7 +378,7 @@ class IPPools(Adapter):
         ]
         spec: Json = {"address": address, "prefix": 24}
         if plural == METAL3_CLAIMS:
-            spec |= {"pool": {"name": pool_of(claim)}, "claim": {"name": reference["name"]}}
+            spec |= {"pool": {"name": find_pool(claim)}, "claim": {"name": reference["name"]}}
         else:
             spec |= {
                 "poolRef": claim["spec"]["poolRef"],
@@ -383,20 +392,20 @@ class IPPools(Adapter):
         self.model.create(side, {"metadata": metadata, "spec": spec})
         return name
 
-    def _release_elsewhere(self) -> None:
+    def _release_by_metal3(self) -> None:
         """Let metal3's own controller release a claim that is being deleted."""
         plural = self.random.choice(self.requests)
         released = [
             claim["metadata"]["name"]
-            for claim in self.model.of(plural)
+            for claim in self.model.list_objects(plural)
             if "deletionTimestamp" in claim["metadata"]
         ]
         if not self.is_abandoned or not released:
             return
         name = self.random.choice(released)
-        for address in self._addresses_of(plural, name):
-            self.model.vanish(ADDRESSES_OF[plural], address["metadata"]["name"])
-        self.model.vanish(plural, name)
+        for address in self._list_addresses_of(plural, name):
+            self.model.remove_by_force(ADDRESSES_OF[plural], address["metadata"]["name"])
+        self.model.remove_by_force(plural, name)
 
     def _make_by_hand(self) -> None:
         """Create an IPAddress for a claim, even if another claim has the address."""
@@ -415,26 +424,26 @@ class IPPools(Adapter):
         body = {"metadata": {"name": name}, "spec": {**spec, **reference}}
         self.model.create(ADDRESSES_OF[plural], body)
 
-    def _take_address(self) -> None:
+    def _remove_address(self) -> None:
         """Remove an IPAddress by force."""
         plural = self.random.choice((METAL3_ADDRESSES, ADDRESSES))
-        if name := self.pick(plural):
-            self.model.vanish(plural, name)
+        if name := self.pick_name(plural):
+            self.model.remove_by_force(plural, name)
 
     @override
     def prepare_calm(self) -> None:
         """Create the pools that are missing; remove IPAddresses of users that no claim adopted."""
         super().prepare_calm()
         for plural in ADDRESSES_OF.values():
-            for address in self.model.of(plural):
+            for address in self.model.list_objects(plural):
                 if not address["metadata"].get("ownerReferences"):
-                    self.model.vanish(plural, address["metadata"]["name"])
+                    self.model.remove_by_force(plural, address["metadata"]["name"])
 
     @override
-    def addresses(self, request: Json) -> frozenset[Address]:
+    def list_shown(self, request: Json) -> frozenset[Address]:
         """Return the address that a reader of a claim finds: of its IPAddress, or in its name."""
-        plural = plural_of(request)
-        name = address_name(request)
+        plural = find_plural(request)
+        name = find_address_name(request)
         meta = request["metadata"]
         released = "deletionTimestamp" in meta and self.finalizers[plural] not in meta.get(
             "finalizers", ()
@@ -451,67 +460,68 @@ class IPPools(Adapter):
 
     @override
     def list_offered(self, request: Json) -> frozenset[Address]:
-        return span_addresses(pool_of(request))
+        return list_span_addresses(find_pool(request))
 
     @override
-    def full_name(self, request: Json) -> str:
-        return f"{KINDS[plural_of(request)]} {request['metadata']['name']}"
+    def describe_request(self, request: Json) -> str:
+        return f"{KINDS[find_plural(request)]} {request['metadata']['name']}"
 
     @override
     def list_taken(self) -> frozenset[Address]:
         of_addresses = {
             ("", ip_address(address["spec"]["address"]))
             for plural in ADDRESSES_OF.values()
-            for address in self.model.of(plural)
+            for address in self.model.list_objects(plural)
         }
         return super().list_taken() | of_addresses
 
     @override
-    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
+    def list_unserved(self) -> Iterator[tuple[str, list[Need]]]:
         for plural in self.requests:
-            for claim in self.model.of(plural):
-                if self._is_served(claim) and not address_name(claim):
+            for claim in self.model.list_objects(plural):
+                if self._is_served(claim) and not find_address_name(claim):
                     annotations = claim["metadata"].get("annotations") or {}
                     wish = annotations.get("ipAddress")
                     choice = self.list_offered(claim)
                     if wish:
                         choice &= {("", ip_address(wish))}
-                    yield self.full_name(claim), [Need(choice)]
+                    yield self.describe_request(claim), [Need(choice)]
 
     def _is_served(self, claim: Json) -> bool:
-        pool = self.model.get(METAL3_POOLS, pool_of(claim))
+        """Return whether the pool of a claim exists and is not being deleted."""
+        pool = self.model.get(METAL3_POOLS, find_pool(claim))
         return pool is not None and "deletionTimestamp" not in pool["metadata"]
 
     @override
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        if plural not in self.requests or new is None or not address_name(new):
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        if plural not in self.requests or new is None or not find_address_name(new):
             return
         if (new.get("status") or {}).get("errorMessage"):
-            yield f"{self.full_name(new)} shows an error beside its address"
-        if old is None or address_name(old) or self.plan.force:
+            yield f"{self.describe_request(new)} shows an error beside its address"
+        if old is None or find_address_name(old) or self.plan.force:
             return  # what is removed by force may be removed just before the write
-        if self.model.get(ADDRESSES_OF[plural], address_name(new)) is None:
-            yield f"{self.full_name(new)} names an IPAddress that is not there"
+        if self.model.get(ADDRESSES_OF[plural], find_address_name(new)) is None:
+            yield f"{self.describe_request(new)} names an IPAddress that is not there"
 
     @override
-    def undone(self) -> str | None:
+    def find_unfinished_work(self) -> str | None:
         for plural in self.requests:
-            if problem := self._undone_of(plural):
+            if problem := self._find_unfinished_of(plural):
                 return problem
-        for pool in self.model.of(METAL3_POOLS):
+        for pool in self.model.list_objects(METAL3_POOLS):
             if "deletionTimestamp" in pool["metadata"]:
                 continue
             indexes = (pool.get("status") or {}).get("indexes") or {}
             held_addresses = {
                 str(address)
                 for plural in self.requests
-                for claim in self.model.of(plural)
-                if pool_of(claim) == pool["metadata"]["name"]
-                for _, address in self.addresses(claim)
+                for claim in self.model.list_objects(plural)
+                if find_pool(claim) == pool["metadata"]["name"]
+                for _, address in self.list_shown(claim)
             } | {
                 address["spec"]["address"]
                 for plural in ADDRESSES_OF.values()
-                for address in self.model.of(plural)
+                for address in self.model.list_objects(plural)
             }
             if not set(indexes.values()) <= held_addresses:
                 return (
@@ -519,44 +529,45 @@ class IPPools(Adapter):
                 )
         return None
 
-    def _undone_of(self, plural: str) -> str | None:
-        for address in self.model.of(ADDRESSES_OF[plural]):
+    def _find_unfinished_of(self, plural: str) -> str | None:
+        """Return work on claims of one kind that is not done; None if all is done."""
+        for address in self.model.list_objects(ADDRESSES_OF[plural]):
             name, spec = address["metadata"]["name"], address["spec"]
             claim = self.model.get(plural, (spec.get("claim") or spec.get("claimRef"))["name"])
             if claim is None:
                 return f"IPAddress {name} is left of a claim that is gone"
-            if self._is_served(claim) and address_name(claim) != name:
+            if self._is_served(claim) and find_address_name(claim) != name:
                 return f"IPAddress {name} serves no claim: {claim.get('status')}"
-        for claim in self.model.of(plural):
-            name = address_name(claim)
+        for claim in self.model.list_objects(plural):
+            name = find_address_name(claim)
             if "deletionTimestamp" in claim["metadata"]:
-                return f"{self.full_name(claim)} is deleted and still there"
+                return f"{self.describe_request(claim)} is deleted and still there"
             # No name but that of an IPAddress by hand conceals the address: a person has to act.
             is_missing = (
                 name not in {"", "by-hand"} and self.model.get(ADDRESSES_OF[plural], name) is None
             )
             if self._is_served(claim) and is_missing:
-                return f"{self.full_name(claim)} names an IPAddress that is not there"
+                return f"{self.describe_request(claim)} names an IPAddress that is not there"
         return None
 
 
-def address_in(address: Json) -> Address:
-    """Return the address of an IPAddress."""
+def read_address(address: Json) -> Address:
+    """Return the address of an IPAddress in the simulation's one space."""
     return "", ip_address(address["spec"]["address"])
 
 
-def plural_of(claim: Json) -> str:
-    """Return the plural of a claim."""
+def find_plural(claim: Json) -> str:
+    """Return the plural of a claim's kind."""
     return METAL3_CLAIMS if "pool" in claim["spec"] else CLAIMS
 
 
-def pool_of(claim: Json) -> str:
+def find_pool(claim: Json) -> str:
     """Return the name of the pool of a claim."""
     spec = claim["spec"]
     return str((spec.get("pool") or spec.get("poolRef"))["name"])
 
 
-def address_name(claim: Json) -> str:
+def find_address_name(claim: Json) -> str:
     """Return the name of the IPAddress in the status of a claim; empty for none."""
     status = claim.get("status") or {}
     return str((status.get("address") or status.get("addressRef") or {}).get("name", ""))

@@ -1,4 +1,7 @@
-"""Scenes of metal3's pools."""
+"""Scenes of metal3's pools.
+
+Each scene returns the violation, None if there is none. Its docstring tells the course of events.
+"""
 
 from typing import Any, ClassVar
 
@@ -9,52 +12,52 @@ from tests.reconcilers.simulation.stage import Stage
 
 
 class IPPoolStage(Stage):
-    """A model with IPPool p of three addresses, its memory, and no replica at work yet."""
+    """A model with IPPool p of three addresses and its journal, and no working replica yet."""
 
     kind: ClassVar[type[Adapter]] = IPPools
     begins_newest: ClassVar[bool] = True
     """Whether a process begins with the newest lists, and not with those of a watch cache."""
 
-    def begin_process(self, past: int) -> Any:
-        """Return a replica of a process that has just begun.
+    def start_process(self, past: int) -> Any:
+        """Return a replica of a new process.
 
         Args:
             past: the revision of the server's watch cache, which lags.
         """
-        replica = self.replica()
+        replica = self.start_replica()
         if not self.begins_newest:
             replica.list_past(past)
         return replica
 
 
 async def promised_address_given_elsewhere(stage: IPPoolStage) -> str | None:
-    """A promise to a is open as the integration goes; metal3's controller gives its address to b.
+    """While the integration is off, metal3's controller gives the address promised to a to b.
 
-    Then the integration is switched on again, and its processes find the promise.
+    Then the integration is switched on again, and its processes find the open promise.
     """
-    stage.ask("a")
-    await stage.pool(stage.replica(), stage.gives_to("a"))
-    stage.ask("b")
+    stage.create_request("a")
+    await stage.reconcile_pool(stage.start_replica(), stage.match_grants_to("a"))
+    stage.create_request("b")
     was_paused, stage.judge.paused = stage.judge.paused, True
-    [promise] = stage.adapter.promises(stage.model.objects[METAL3_POOLS, "p"])
-    stage.adapter.serve_elsewhere(METAL3_CLAIMS, "b", choice=promise.addresses)
+    [promise] = stage.adapter.read_promises(stage.model.objects[METAL3_POOLS, "p"])
+    stage.adapter.serve_by_metal3(METAL3_CLAIMS, "b", choice=promise.addresses)
     stage.judge.paused = was_paused
-    await stage.serve(stage.replica())
-    stage.arrive()
+    await stage.serve_requests(stage.start_replica())
+    stage.run_late_requests()
     return stage.problem
 
 
 async def address_given_elsewhere_before_the_first_list(stage: IPPoolStage) -> str | None:
-    """While the integration is off, metal3's controller serves b; then c is served by us."""
-    stage.ask("a")
-    await stage.drop_settled(stage.replica())
-    stage.ask("c")
+    """While the integration is off, metal3's controller serves b; then our process serves c."""
+    stage.create_request("a")
+    await stage.drop_settled(stage.start_replica())
+    stage.create_request("c")
     past = stage.model.revision
-    stage.ask("b")
+    stage.create_request("b")
     was_paused, stage.judge.paused = stage.judge.paused, True
-    stage.adapter.serve_elsewhere(METAL3_CLAIMS, "b")
+    stage.adapter.serve_by_metal3(METAL3_CLAIMS, "b")
     stage.judge.paused = was_paused
-    process = stage.begin_process(past)
+    process = stage.start_process(past)
     for _ in range(3):  # its caches lag as the lists did
-        await stage.pool(process)
+        await stage.reconcile_pool(process)
     return stage.problem

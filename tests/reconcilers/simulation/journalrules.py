@@ -1,4 +1,8 @@
-"""How the rules of the journal, which all integrations share, are switched off, one by one."""
+"""Switches for the rules of the journal that all integrations share.
+
+Each function switches one rule off. Its docstring says what the code does without the rule. The
+parameter `mp` restores the rule at the end of the test.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,12 +26,12 @@ from tests.reconcilers.simulation.wire import Flight
 Patch = pytest.MonkeyPatch
 
 
-def promises_not_taken_by(mp: Patch, user: ModuleType) -> None:
-    """What is promised may be chosen again.
+def ignore_promises_in(mp: Patch, user: ModuleType) -> None:
+    """Let promised addresses be chosen again.
 
     Args:
-        mp: puts everything back afterwards.
-        user: the module that chooses.
+        mp: restores the rule at the end of the test.
+        user: the module of the kind of pools that calls `exclude_ranges`.
     """
     exclude_ranges = choosing.exclude_ranges
 
@@ -38,12 +42,12 @@ def promises_not_taken_by(mp: Patch, user: ModuleType) -> None:
     mp.setattr(user, "exclude_ranges", careless)
 
 
-def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
-    """The next write of the journal forgets what was promised before.
+def forget_promises_in(mp: Patch, user: ModuleType) -> None:
+    """Drop all promises at the next write of the journal.
 
     Args:
-        mp: puts everything back afterwards.
-        user: the module of the integration that writes journals.
+        mp: restores the rule at the end of the test.
+        user: the module of the integration that calls `settle`.
     """
 
     def nothing(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
@@ -53,12 +57,12 @@ def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
     mp.setattr(user, "settle", nothing)
 
 
-def unreadable_requests_are_gone(mp: Patch, user: ModuleType) -> None:
-    """What is promised to a request that cannot be decoded is forgotten.
+def forget_unreadable_requests_in(mp: Patch, user: ModuleType) -> None:
+    """Settle the promise to a request that cannot be decoded, as if the request were gone.
 
     Args:
-        mp: puts everything back afterwards.
-        user: the module of the integration that writes journals.
+        mp: restores the rule at the end of the test.
+        user: the module of the integration that calls `settle`.
     """
     settle = settling.settle
 
@@ -68,12 +72,12 @@ def unreadable_requests_are_gone(mp: Patch, user: ModuleType) -> None:
     mp.setattr(user, "settle", careless)
 
 
-def revision_not_raised(mp: Patch, user: ModuleType) -> None:
-    """The journal does not say how far one has to have read.
+def keep_revision(mp: Patch, user: ModuleType) -> None:
+    """Do not record in the journal how far other replicas have to read.
 
     Args:
-        mp: puts everything back afterwards.
-        user: the module that settles journals before they are written.
+        mp: restores the rule at the end of the test.
+        user: the module of the integration that calls `settle`.
     """
     settle = settling.settle
 
@@ -83,8 +87,8 @@ def revision_not_raised(mp: Patch, user: ModuleType) -> None:
     mp.setattr(user, "settle", low)
 
 
-def refused_promises_stay(mp: Patch) -> None:
-    """A promise whose write is refused for good stays open, and holds its addresses."""
+def keep_refused_promises(mp: Patch) -> None:
+    """Keep a promise open, with its addresses, though its write is refused for good."""
 
     async def stay(kept: Any, void: Any, memory: PoolMemory, clock: Clock) -> Any:
         del void
@@ -96,8 +100,8 @@ def refused_promises_stay(mp: Patch) -> None:
     mp.setattr(requestkinds, "void_refused", stay)
 
 
-def fence_voids_nothing(mp: Patch) -> None:
-    """A pool without memory begins to serve while earlier promises may still be kept."""
+def fence_without_voiding(mp: Patch) -> None:
+    """Let a pool without memory serve requests while earlier promises may still be written."""
 
     async def skip(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
         del self
@@ -106,8 +110,8 @@ def fence_voids_nothing(mp: Patch) -> None:
     mp.setattr(Fence, "void_earlier", skip)
 
 
-def checksums_ignored(mp: Patch) -> None:
-    """A journal that names its pool counts as intact, whatever became of its promises."""
+def ignore_checksums(mp: Patch) -> None:
+    """Believe a journal that names its pool, whatever became of its promises."""
 
     def is_of_pool(pool: NetworkPool) -> bool:
         return pool.status.journalOf.startswith(pool.metadata.uid)
@@ -116,18 +120,26 @@ def checksums_ignored(mp: Patch) -> None:
     mp.setattr(journal._Stored, "is_intact", True)
 
 
-def refused_again_at_once(mp: Patch) -> None:
-    """A request whose promise was voided because of a refused write may get another at once."""
+def retry_refused_requests_at_once(mp: Patch) -> None:
+    """Make another promise at once to a request whose promise was voided by a refused write."""
     mp.setattr(Shares, "defer", lambda self, request, now, seconds=None: None)
 
 
-def other_holders_unseen(mp: Patch) -> None:
-    """An address that an object shows is its own, even if another has it, too."""
+def ignore_other_holders(mp: Patch) -> None:
+    """Let a request keep the address that it shows even if another request has it, too."""
     mp.setattr(Holdings, "other_holder", lambda self, addresses, but=None, space="": None)
 
 
-def without_precondition(mp: Patch, kind: str, part: str) -> None:
-    """Some writes of a kind are stored at whatever version the object has."""
+def patch_field_at_any_version(mp: Patch, kind: str, part: str) -> None:
+    """Store patches of one field whatever version the object has.
+
+    Patches of metadata alone and of finalizers keep their precondition.
+
+    Args:
+        mp: restores the rule at the end of the test.
+        kind: the plural of the objects.
+        part: the field of the body by which a patch is chosen: metadata, spec or status.
+    """
 
     def concerns(plural: str, body: Any) -> bool:
         meta = body.get("metadata") or {}
@@ -138,7 +150,7 @@ def without_precondition(mp: Patch, kind: str, part: str) -> None:
 
 
 def patch_at_any_version(mp: Patch, concerns: Callable[[str, Any], bool]) -> None:
-    """Patches that `concerns` picks, by plural and body, are stored whatever the version."""
+    """Store the patches that `concerns` picks by plural and body, at any version of the object."""
     run = Flight.run
 
     def blind(self: Flight) -> None:

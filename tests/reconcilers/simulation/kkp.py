@@ -28,10 +28,10 @@ from tests.reconcilers.simulation.adapter import (
     NAMES,
     Adapter,
     Address,
-    Event,
+    Disturbance,
     Need,
-    addresses_between,
-    texts,
+    expand_range,
+    join_addresses,
 )
 from tests.reconcilers.simulation.model import (
     KKP_ALLOCATIONS,
@@ -66,14 +66,15 @@ DATACENTERS: dict[str, dict[str, Json]] = {
 """The pools: the one of `p` in `x` has a gap, so that what a cluster gets may be split."""
 
 
-def _in_space(space: str, *blocks: str) -> frozenset[Address]:
+def _make_space(space: str, *blocks: str) -> frozenset[Address]:
+    """Return the addresses of some blocks in a space."""
     return frozenset((space, address) for block in blocks for address in IPv4Network(block))
 
 
 SPACES = {
-    "p/x": _in_space("p/x", "10.0.0.0/32", "10.0.0.2/31", "10.0.0.4/32"),
-    "p/y": _in_space("p/y", "10.0.1.0/30"),
-    "q/x": _in_space("q/x", "10.0.2.0/31", "10.0.2.4/30"),
+    "p/x": _make_space("p/x", "10.0.0.0/32", "10.0.0.2/31", "10.0.0.4/32"),
+    "p/y": _make_space("p/y", "10.0.1.0/30"),
+    "q/x": _make_space("q/x", "10.0.2.0/31", "10.0.2.4/30"),
 }
 """The addresses of each pool in each datacenter."""
 FINALIZER = "kubermatic.k8c.io/cleanup"
@@ -88,10 +89,10 @@ class KkpReplica(Process):
         pools = Cache(api.POOLS, indexes=POOL_INDEXES)
         allocations = Cache(api.ALLOCATIONS, indexes=ALLOCATION_INDEXES)
         clusters = Cache(api.CLUSTERS, indexes=CLUSTER_INDEXES)
-        self.pools = self._feed(KKP_POOLS, pools)
-        self.allocations = self._feed(KKP_ALLOCATIONS, allocations)
-        self.askers = self.clusters = self._feed(KKP_CLUSTERS, clusters)
-        client, caches = self._client(), KubermaticCaches(pools, allocations, clusters)
+        self.pools = self._create_feed(KKP_POOLS, pools)
+        self.allocations = self._create_feed(KKP_ALLOCATIONS, allocations)
+        self.askers = self.clusters = self._create_feed(KKP_CLUSTERS, clusters)
+        client, caches = self._create_client(), KubermaticCaches(pools, allocations, clusters)
         reports, clock = Reports(self.recorder), self.clock
         reader = KkpReader(client, allocations, clock=clock, patience=self.settings.cache_patience)
         spaces = SpaceIndex()
@@ -108,7 +109,7 @@ class KkpReplica(Process):
         of_pools = PoolPasses(kind, client, clock=clock, settings=self.settings)
         of_clusters = ClusterReconciler(client, caches, reports=reports, clock=clock)
         return (
-            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
+            Worker(of_pools.reconcile, (self.pools,), find_pool=None, forget=of_pools.forget),
             Worker(of_clusters.reconcile, (self.clusters,)),
         )
 
@@ -132,11 +133,11 @@ class Kkp(Adapter):
         self.model.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
 
     @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+    def create_request(self, name: str, count: int = 1, since: str = "") -> None:
         self.make_cluster(name, "x")
 
     def make_cluster(self, name: str, datacenter: str) -> None:
-        """Make a cluster that has its namespace."""
+        """Create a cluster that has its namespace."""
         body = {
             "metadata": {"name": name, "finalizers": [FINALIZER]},
             "spec": {"cloud": {"dc": datacenter}, "pause": False},
@@ -145,17 +146,17 @@ class Kkp(Adapter):
         self.model.create(KKP_CLUSTERS, body)
 
     @override
-    def request_of(self, name: str) -> Json | None:
+    def find_request(self, name: str) -> Json | None:
         return self.model.get(KKP_ALLOCATIONS, f"cluster-{name}/p")
 
     @override
-    def gives(self, flight: Flight, name: str) -> bool:
+    def is_grant(self, flight: Flight, name: str) -> bool:
         written = (flight.method, flight.plural, flight.name)
         is_its = written == ("PATCH", KKP_ALLOCATIONS, f"cluster-{name}/p")
         return is_its and "spec" in flight.body
 
     @override
-    def use(self) -> None:
+    def act_as_user(self) -> None:
         name = self.random.choice(NAMES)
         if self.model.get(KKP_CLUSTERS, name):
             self.model.delete(KKP_CLUSTERS, name)
@@ -165,51 +166,54 @@ class Kkp(Adapter):
         self.make_cluster(name, "y" if self.random.random() < self.plan.others else "x")
 
     @override
-    def events(self) -> Mapping[str, Sequence[Event]]:
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
         return {
             "resets": (self._delete_allocation,),
             "touches": (self._collect, self._pause, self._make_by_hand),
             "pool_cycles": (self._resize, self._move_cluster),
-            "force": (self._vanish, self._drop_datacenter),
+            "force": (self._remove_cluster, self._toggle_datacenter),
         }
 
     def _delete_allocation(self) -> None:
-        if name := self.pick(KKP_ALLOCATIONS):
-            self.model.vanish(KKP_ALLOCATIONS, name)
+        """Remove an IPAMAllocation, as a person may do."""
+        if name := self.pick_name(KKP_ALLOCATIONS):
+            self.model.remove_by_force(KKP_ALLOCATIONS, name)
 
     def _make_by_hand(self) -> None:
-        """Make an allocation without addresses and without an owner."""
+        """Create an allocation without addresses and without an owner."""
         self.make_empty_allocation(self.random.choice(NAMES))
 
     def make_empty_allocation(self, cluster: str) -> None:
-        """Make an allocation of pool p without addresses and without an owner."""
+        """Create an allocation of pool p without addresses and without an owner."""
         metadata = {"name": "p", "namespace": f"cluster-{cluster}"}
         body = {"metadata": metadata, "spec": {"type": "range", "dc": "x"}}
         self.model.create(KKP_ALLOCATIONS, body)
 
     def _pause(self) -> None:
-        if name := self.pick(KKP_CLUSTERS):
+        """Pause a cluster, or end its pause."""
+        if name := self.pick_name(KKP_CLUSTERS):
             cluster = self.model.get(KKP_CLUSTERS, name) or {}
             paused = {"spec": {"pause": not cluster["spec"]["pause"]}}
             self.model.edit(KKP_CLUSTERS, name, paused)
 
     def _move_cluster(self) -> None:
         """Move a cluster to another datacenter."""
-        if name := self.pick(KKP_CLUSTERS):
+        if name := self.pick_name(KKP_CLUSTERS):
             patch = {"spec": {"cloud": {"dc": self.random.choice("xy")}}}
             self.model.edit(KKP_CLUSTERS, name, patch)
 
     def _resize(self) -> None:
-        """Have each cluster get one address, or two."""
+        """Let each cluster in datacenter x get one address, or two."""
         self._edit_datacenters({"x": {"allocationRange": self.random.choice((1, 2))}})
 
-    def _drop_datacenter(self) -> None:
-        """Take a datacenter out of the pool, or put it back."""
+    def _toggle_datacenter(self) -> None:
+        """Remove datacenter x from pool p, or put it back."""
         pool = self.model.get(KKP_POOLS, "p")
         gone = pool is not None and "x" not in pool["spec"]["datacenters"]
         self._edit_datacenters({"x": copy.deepcopy(DATACENTERS["p"]["x"]) if gone else None})
 
     def _edit_datacenters(self, change: Json) -> None:
+        """Patch the datacenters of pool p, unless the patch would create an incomplete one."""
         pool = self.model.get(KKP_POOLS, "p")
         there = pool is not None and "x" in pool["spec"]["datacenters"]
         if there or (change["x"] or {}).get("type"):
@@ -217,30 +221,30 @@ class Kkp(Adapter):
             self.model.edit(KKP_POOLS, "p", change)
 
     def _collect(self) -> None:
-        """Do what the garbage collector and KKP do about what was deleted."""
-        uids = {pool["metadata"]["uid"] for pool in self.model.of(KKP_POOLS)}
+        """Remove what the garbage collector and KKP remove after clusters and pools."""
+        uids = {pool["metadata"]["uid"] for pool in self.model.list_objects(KKP_POOLS)}
         gone = {
             f"cluster-{name}"
             for name in NAMES
             if "deletionTimestamp" in ((self.model.get(KKP_CLUSTERS, name) or _GONE)["metadata"])
         }
-        for allocation in self.model.of(KKP_ALLOCATIONS):
+        for allocation in self.model.list_objects(KKP_ALLOCATIONS):
             meta = allocation["metadata"]
             owners = {owner["uid"] for owner in meta.get("ownerReferences", ())}
             if meta["namespace"] in gone or (owners and not owners & uids):
                 name = f"{meta['namespace']}/{meta['name']}"
-                self.model.vanish(KKP_ALLOCATIONS, name)
+                self.model.remove_by_force(KKP_ALLOCATIONS, name)
         for namespace in gone:
-            self.model.vanish(KKP_CLUSTERS, namespace.removeprefix("cluster-"))
+            self.model.remove_by_force(KKP_CLUSTERS, namespace.removeprefix("cluster-"))
 
-    def _vanish(self) -> None:
+    def _remove_cluster(self) -> None:
         """Remove a Cluster by force, its namespace later."""
-        if name := self.pick(KKP_CLUSTERS):
-            self.model.vanish(KKP_CLUSTERS, name)
+        if name := self.pick_name(KKP_CLUSTERS):
+            self.model.remove_by_force(KKP_CLUSTERS, name)
 
     @override
     def prepare_calm(self) -> None:
-        """Have all pools there with all datacenters, and what was deleted gone."""
+        """Create all pools with all datacenters; remove what was deleted."""
         super().prepare_calm()
         for name, datacenters in DATACENTERS.items():
             pool = self.model.get(KKP_POOLS, name) or {}
@@ -250,76 +254,81 @@ class Kkp(Adapter):
         self._collect()
 
     @override
-    def addresses(self, request: Json) -> frozenset[Address]:
-        space = _space(request)
+    def list_shown(self, request: Json) -> frozenset[Address]:
+        space = _find_space(request)
         return frozenset((space, address) for address in list_addresses(request))
 
     @override
     def list_offered(self, request: Json) -> frozenset[Address]:
-        return SPACES.get(_space(request), frozenset())
+        return SPACES.get(_find_space(request), frozenset())
 
     @override
-    def space_of(self, pool: Json, name: str) -> str:
+    def name_space(self, pool: Json, name: str) -> str:
         return f"{pool['metadata']['name']}/{name}"
 
     @override
-    def full_name(self, request: Json) -> str:
+    def describe_request(self, request: Json) -> str:
         return f"{request['metadata']['namespace']}/{request['metadata']['name']}"
 
     @override
     def is_released(self, plural: str, old: Json, new: Json) -> bool:
-        return _space(old) != _space(new)
+        return _find_space(old) != _find_space(new)
 
     @override
-    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
-        for cluster in self.model.of(KKP_CLUSTERS):
-            for pool in self.model.of(KKP_POOLS):
-                if lacking := self._missing(cluster, pool):
+    def list_unserved(self) -> Iterator[tuple[str, list[Need]]]:
+        for cluster in self.model.list_objects(KKP_CLUSTERS):
+            for pool in self.model.list_objects(KKP_POOLS):
+                if lacking := self._count_missing(cluster, pool):
                     space = f"{pool['metadata']['name']}/{cluster['spec']['cloud']['dc']}"
-                    yield _namespace(cluster), [Need(SPACES[space], lacking)]
+                    yield _find_namespace(cluster), [Need(SPACES[space], lacking)]
 
-    def _missing(self, cluster: Json, pool: Json) -> int:
-        """Return how many addresses a cluster lacks of a pool; 0 where it gets none of it."""
+    def _count_missing(self, cluster: Json, pool: Json) -> int:
+        """Return how many addresses a cluster lacks of a pool; 0 if it gets none of it."""
         datacenter = cluster["spec"]["cloud"]["dc"]
         expected = pool["spec"]["datacenters"].get(datacenter)
         if expected is None or not _is_served(cluster):
             return 0
-        name = f"{_namespace(cluster)}/{pool['metadata']['name']}"
+        name = f"{_find_namespace(cluster)}/{pool['metadata']['name']}"
         allocation = self.model.get(KKP_ALLOCATIONS, name)
         is_of_datacenter = allocation is not None and allocation["spec"]["dc"] == datacenter
         count = len(list_addresses(allocation)) if is_of_datacenter else 0
         return max(int(expected.get("allocationRange", 2)) - count, 0)
 
     @override
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
         if plural != KKP_ALLOCATIONS or new is None or list_addresses(old) == list_addresses(new):
             return
-        name, before, now = self.full_name(new), list_addresses(old), list_addresses(new)
-        stays = old is not None and _space(old) == _space(new)
+        name, before, now = self.describe_request(new), list_addresses(old), list_addresses(new)
+        stays = old is not None and _find_space(old) == _find_space(new)
         if stays and now[: len(before)] != before:
             yield f"{name} has its addresses in another order now"
         if len(now) > MOST or len(set(now)) < len(now):
-            yield f"{name} got {texts(self.addresses(new))}, more than was ever asked for"
+            shown_addresses = join_addresses(self.list_shown(new))
+            yield f"{name} got {shown_addresses}, more than was ever requested"
         if new["spec"].get("cidr") and new["spec"].get("addresses"):
             yield f"{name} has a prefix and ranges"
 
     @override
-    def undone(self) -> str | None:
-        for cluster in self.model.of(KKP_CLUSTERS):
-            lacking = [pool for pool in self.model.of(KKP_POOLS) if self._missing(cluster, pool)]
+    def find_unfinished_work(self) -> str | None:
+        for cluster in self.model.list_objects(KKP_CLUSTERS):
+            lacking = [
+                pool
+                for pool in self.model.list_objects(KKP_POOLS)
+                if self._count_missing(cluster, pool)
+            ]
             conditions = (cluster.get("status") or {}).get("conditions", {})
             condition = conditions.get(CONDITION, {})
             if _is_served(cluster) and (condition.get("status") == "False") != bool(lacking):
-                return f"{_namespace(cluster)} lacks {len(lacking)} and says {condition}"
-        for allocation in self.model.of(KKP_ALLOCATIONS):
+                return f"{_find_namespace(cluster)} lacks {len(lacking)} and says {condition}"
+        for allocation in self.model.list_objects(KKP_ALLOCATIONS):
             name = allocation["metadata"]["namespace"].removeprefix("cluster-")
             home = self.model.get(KKP_CLUSTERS, name)
             if home is None or not _is_served(home):
                 continue
             if not list_addresses(allocation):
-                return f"{self.full_name(allocation)} stays without addresses"
+                return f"{self.describe_request(allocation)} stays without addresses"
             if home["spec"]["cloud"]["dc"] not in DATACENTERS[allocation["metadata"]["name"]]:
-                name = self.full_name(allocation)
+                name = self.describe_request(allocation)
                 return f"{name} is of a datacenter that its pool does not have"
         return None
 
@@ -331,19 +340,22 @@ def list_addresses(allocation: Json | None) -> list[IPv4Address | IPv6Address]:
     if spec.get("cidr"):
         addresses += IPv4Network(spec["cidr"])
     for part in spec.get("addresses") or ():
-        addresses += addresses_between(*part.split("-"))
+        addresses += expand_range(*part.split("-"))
     return addresses
 
 
-def _space(allocation: Json) -> str:
+def _find_space(allocation: Json) -> str:
+    """Return the space of an allocation: its pool and its datacenter."""
     return f"{allocation['metadata']['name']}/{allocation['spec']['dc']}"
 
 
 def _is_served(cluster: Json) -> bool:
+    """Return whether a cluster is neither paused nor being deleted."""
     return not cluster["spec"].get("pause") and "deletionTimestamp" not in cluster["metadata"]
 
 
-def _namespace(cluster: Json) -> str:
+def _find_namespace(cluster: Json) -> str:
+    """Return the namespace of a cluster."""
     return f"cluster-{cluster['metadata']['name']}"
 
 

@@ -1,4 +1,7 @@
-"""How each rule by which no address of KKP's pools is given twice is switched off, one by one."""
+"""Switches for the rules by which no address of KKP's pools is given twice.
+
+Each function switches one rule off. Its docstring says what the code does without the rule.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,8 +31,8 @@ from reconcilers.promises.journal import Journal
 from reconcilers.promises.shares import Limits
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
-    promises_dropped_at_once,
-    without_precondition,
+    forget_promises_in,
+    patch_field_at_any_version,
 )
 from tests.reconcilers.simulation.model import KKP_ALLOCATIONS, KKP_POOLS
 from tests.reconcilers.simulation.wire import Flight
@@ -37,8 +40,8 @@ from tests.reconcilers.simulation.wire import Flight
 Patch = pytest.MonkeyPatch
 
 
-def promises_not_taken(mp: Patch) -> None:
-    """What is promised may be chosen again."""
+def ignore_promises(mp: Patch) -> None:
+    """Let promised addresses be chosen again."""
     plan = planning.plan
 
     def careless(content: PoolContent, room: int, limits: Limits, *, batch: int) -> Any:
@@ -51,13 +54,13 @@ def promises_not_taken(mp: Patch) -> None:
     mp.setattr(pools, "plan", careless)
 
 
-def dropped_at_once(mp: Patch) -> None:
-    """The next write of the journal forgets what was promised before."""
-    promises_dropped_at_once(mp, pools)
+def forget_promises_at_once(mp: Patch) -> None:
+    """Drop all promises at the next write of the journal."""
+    forget_promises_in(mp, pools)
 
 
-def decided_again_by_the_first_view(mp: Patch) -> None:
-    """Who decides again in a pass goes by what was read when it began."""
+def decide_again_by_first_view(mp: Patch) -> None:
+    """Let the second decision of a pass use what the pass read at its start."""
     read_up_to = KkpReader.read_up_to
 
     async def noting(self: KkpReader, pool: str, revision: int) -> KkpView:
@@ -75,23 +78,23 @@ def decided_again_by_the_first_view(mp: Patch) -> None:
     mp.setattr(Pools, "_decide_again", careless)
 
 
-def revision_not_raised(mp: Patch) -> None:
-    """The journal does not say how far one has to have read."""
-    journalrules.revision_not_raised(mp, pools)
+def keep_revision(mp: Patch) -> None:
+    """Do not record in the journal how far other replicas have to read."""
+    journalrules.keep_revision(mp, pools)
 
 
-def written_at_any_version(mp: Patch) -> None:
-    """An IPAMAllocation is given its addresses whatever it has become meanwhile."""
-    without_precondition(mp, KKP_ALLOCATIONS, "spec")
+def write_requests_at_any_version(mp: Patch) -> None:
+    """Write the addresses of an IPAMAllocation whatever it has become since the promise."""
+    patch_field_at_any_version(mp, KKP_ALLOCATIONS, "spec")
 
 
-def pools_written_blindly(mp: Patch) -> None:
-    """A journal is written whatever the pool has become meanwhile."""
-    without_precondition(mp, KKP_POOLS, "metadata")
+def write_pools_at_any_version(mp: Patch) -> None:
+    """Write a journal whatever the pool has become meanwhile."""
+    patch_field_at_any_version(mp, KKP_POOLS, "metadata")
 
 
-def fence_voids_only_the_empty(mp: Patch) -> None:
-    """A pool without memory does not void what was promised to who has some addresses."""
+def fence_only_empty_allocations(mp: Patch) -> None:
+    """Do not void the earlier promises to allocations that have some addresses already."""
     void_earlier = Fence.void_earlier
 
     async def void_empty(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
@@ -104,8 +107,8 @@ def fence_voids_only_the_empty(mp: Patch) -> None:
     mp.setattr(Fence, "void_earlier", void_empty)
 
 
-def own_answers_count_as_read(mp: Patch) -> None:
-    """A replica believes to have read up to what it has written."""
+def count_own_answers_as_read(mp: Patch) -> None:
+    """Let a replica believe that it has read up to its own writes."""
     read_up_to = KkpReader.read_up_to
 
     async def further(self: KkpReader, pool: str, revision: int) -> KkpView:
@@ -118,8 +121,8 @@ def own_answers_count_as_read(mp: Patch) -> None:
     mp.setattr(KkpReader, "read_up_to", further)
 
 
-def made_with_addresses(mp: Patch) -> None:
-    """An IPAMAllocation is made with its addresses at once, before they are promised."""
+def create_allocations_with_addresses(mp: Patch) -> None:
+    """Create an IPAMAllocation with its addresses at once, before they are promised."""
     make = Allocations.create_missing
 
     async def hasty(
@@ -147,8 +150,8 @@ def made_with_addresses(mp: Patch) -> None:
     mp.setattr(Allocations, "create_missing", hasty)
 
 
-def left_without_addresses(mp: Patch) -> None:
-    """An IPAMAllocation for which there are no addresses any more stays."""
+def keep_empty_allocations(mp: Patch) -> None:
+    """Keep an IPAMAllocation for which the pool has no addresses left."""
     delete = Pools._delete_leftovers
 
     async def some(self: Pools, pool: Any, decided: Decided) -> None:
@@ -163,8 +166,8 @@ def left_without_addresses(mp: Patch) -> None:
     mp.setattr(Pools, "_delete_leftovers", some)
 
 
-def deleted_by_cache(mp: Patch) -> None:
-    """Allocations of other datacenters are deleted by what the caches show."""
+def delete_by_cache(mp: Patch) -> None:
+    """Delete allocations of other datacenters by what the caches show, without a live read."""
 
     async def believe(self: Pools, pool: Any, candidates: Any) -> Any:
         del self, pool
@@ -173,8 +176,8 @@ def deleted_by_cache(mp: Patch) -> None:
     mp.setattr(Pools, "_confirm_moved", believe)
 
 
-def rewritten_from_the_start(mp: Patch) -> None:
-    """What is promised takes the place of what the allocation has."""
+def replace_existing_addresses(mp: Patch) -> None:
+    """Replace the addresses of an allocation by the promised ones instead of adding to them."""
     content = allocations.render_content
 
     def anew(ipam_allocation: IPAMAllocation, *arguments: Any, **keywords: Any) -> Any:
@@ -184,8 +187,8 @@ def rewritten_from_the_start(mp: Patch) -> None:
     mp.setattr(allocations, "render_content", anew)
 
 
-def leftovers_deleted_blindly(mp: Patch) -> None:
-    """A leftover is deleted whatever it has become meanwhile."""
+def delete_at_any_version(mp: Patch) -> None:
+    """Delete an empty allocation whatever it has become meanwhile."""
     run = Flight.run
 
     def blind(self: Flight) -> None:
@@ -196,8 +199,8 @@ def leftovers_deleted_blindly(mp: Patch) -> None:
     mp.setattr(Flight, "run", blind)
 
 
-def written_for_where_the_cluster_is(mp: Patch) -> None:
-    """What is promised is written for the datacenter in which the cache shows the cluster."""
+def write_for_cached_datacenter(mp: Patch) -> None:
+    """Write promised addresses for the datacenter in which the cache shows the cluster."""
     keep = Pools.keep
 
     async def elsewhere(self: Pools, pool: IPAMPool, reading: KkpView, granted: Any) -> Any:
@@ -212,6 +215,6 @@ def written_for_where_the_cluster_is(mp: Patch) -> None:
     mp.setattr(Pools, "keep", elsewhere)
 
 
-def unreadable_objects_hold_nothing(mp: Patch) -> None:
-    """An allocation that cannot be decoded counts as one that is not there."""
+def ignore_unreadable_objects(mp: Patch) -> None:
+    """Treat an allocation that cannot be decoded as one that does not exist."""
     mp.setattr(reading, "check_readable", lambda pool, unreadable: None)

@@ -12,7 +12,7 @@ from tests.reconcilers.simulation.tenantscenes import Yard
 
 
 class MemoryTenancy(Tenancy):
-    """One seed, played with the balancer of tests."""
+    """One seed of the tenants' simulation, played with the balancer of tests."""
 
     served_kinds: ClassVar[tuple[str, ...]] = ("services", "addressoffers", "namespaces")
     rules: ClassVar[Rules] = Rules()

@@ -68,7 +68,7 @@ API_VERSIONS = {
 
 
 def name_of(key: Key) -> str:
-    """Return the name of an object in the model, with its namespace if that is another one."""
+    """Return the model's name for an object: with its namespace if that is not NAMESPACE."""
     return key.name if key.namespace in {"", NAMESPACE} else str(key)
 
 
@@ -121,7 +121,7 @@ class ModelServer:
         self._api = FakeApi(clock, track_owners=False)
         for resource in RESOURCES.values():
             self._api.serve(resource)
-        self._api.listeners.append(self._hear)
+        self._api.listeners.append(self._note_write)
         self.answer = self._api.answer
         """Carries out a request of a controller."""
         self.objects: dict[tuple[str, str], Json] = {}
@@ -146,16 +146,16 @@ class ModelServer:
         """How many writes there were so far."""
         return len(self._api.history)
 
-    def of(self, plural: str) -> Iterable[Json]:
-        """Return all objects of a kind."""
+    def list_objects(self, plural: str) -> Iterable[Json]:
+        """Return all objects of a kind, sorted by name."""
         return [obj for (kind, _), obj in sorted(self.objects.items()) if kind == plural]
 
     def get(self, plural: str, name: str) -> Json | None:
-        """Return one object."""
+        """Return an object, None if it does not exist."""
         return self.objects.get((plural, name))
 
     def create(self, plural: str, body: Json) -> None:
-        """Create an object with the status that it has, as a user would, unless it exists."""
+        """Create an object, with the status in its body; do nothing if it exists."""
         meta = body["metadata"]
         name = name_of(Key(meta.get("namespace", ""), meta["name"]))
         if (plural, name) not in self.objects:
@@ -174,14 +174,14 @@ class ModelServer:
         if (plural, name) in self.objects:
             self._api.delete_object(RESOURCES[plural], key_of(plural, name))
 
-    def vanish(self, plural: str, name: str) -> None:
-        """Remove an object at once, finalizers or not."""
+    def remove_by_force(self, plural: str, name: str) -> None:
+        """Remove an object at once, whatever finalizers it has."""
         if old := self.objects.get((plural, name)):
             self.vanished.add(old["metadata"]["uid"])
             self._api.remove_object(RESOURCES[plural], key_of(plural, name))
 
-    def _hear(self, happened: WriteRecord) -> None:
-        """Note a write in the simulation's own names."""
+    def _note_write(self, happened: WriteRecord) -> None:
+        """Store a write by the model's names, add it to the history, show it to the witness."""
         plural = _PLURALS[happened.kind.resource.full_name]
         name = name_of(happened.key)
         old = self.objects.pop((plural, name), None)

@@ -32,23 +32,21 @@ from tests.reconcilers.simulation.adapter import (
     SPANS,
     Adapter,
     Address,
-    Event,
+    Disturbance,
     Figure,
     Figures,
     Memory,
     Need,
     StatusMemory,
-    addresses_between,
-    span_addresses,
+    expand_range,
+    list_span_addresses,
 )
 from tests.reconcilers.simulation.model import ALLOCATIONS, POOLS, Json
 from tests.reconcilers.simulation.replica import Process, Worker, World
 from tests.reconcilers.simulation.wire import Flight
 
 SECOND = "fd00::"
-SECOND_ADDRESSES = frozenset(
-    ("", address) for address in addresses_between(f"{SECOND}0", f"{SECOND}1")
-)
+SECOND_ADDRESSES = frozenset(("", address) for address in expand_range(f"{SECOND}0", f"{SECOND}1"))
 """Of the second family, in a pool that has one."""
 _SECONDARY: Json = {
     "cidr": f"{SECOND}/64",
@@ -65,8 +63,8 @@ _FAMILIES: tuple[Json, ...] = (
 """What requests say of families."""
 
 
-class OpenGate(ReleaseCheck):
-    """Every tenant lets go at once."""
+class OpenReleaseCheck(ReleaseCheck):
+    """Releases every range at once."""
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released:
@@ -80,9 +78,9 @@ class NetworkPoolReplica(Process):
     def _set_up(self) -> Sequence[Worker]:
         pools = Cache(NETWORK_POOL)
         allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-        self.pools = self._feed(POOLS, pools)
-        self.askers = self.allocations = self._feed(ALLOCATIONS, allocations)
-        client, settings = self._client(), self.settings
+        self.pools = self._create_feed(POOLS, pools)
+        self.askers = self.allocations = self._create_feed(ALLOCATIONS, allocations)
+        client, settings = self._create_client(), self.settings
         events = PoolEvents(self.recorder, self.clock, settings.event_interval)
         of_pools = make_networkpool_passes(
             client,
@@ -96,21 +94,21 @@ class NetworkPoolReplica(Process):
             client,
             allocations,
             pools=pools,
-            release=OpenGate(),
+            release=OpenReleaseCheck(),
             clock=self.clock,
             settings=AllocationSettings(),
         )
 
-        def pool_of(key: Key) -> Key | None:
+        def find_pool(key: Key) -> Key | None:
             allocation = allocations.get(key)
             return None if allocation is None else allocation.pool_key
 
         return (
-            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
+            Worker(of_pools.reconcile, (self.pools,), find_pool=None, forget=of_pools.forget),
             Worker(
                 of_allocations.reconcile,
                 (self.allocations,),
-                pool_of=pool_of,
+                find_pool=find_pool,
                 forget=of_allocations.forget,
             ),
         )
@@ -155,116 +153,124 @@ class NetworkPools(Adapter):
         self.model.create(POOLS, {"metadata": {"name": name}, "spec": spec})
 
     @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+    def create_request(self, name: str, count: int = 1, since: str = "") -> None:
         meta: Json = {"name": name, "finalizers": [names.FINALIZER_ALLOCATION]}
         if since:
             meta["annotations"] = {names.ANNOTATION_REQUESTED_AT: since}
-        body = {"metadata": meta, "spec": _spec(name, "p", count), "status": {"phase": "Pending"}}
+        body = {
+            "metadata": meta,
+            "spec": _make_spec(name, "p", count),
+            "status": {"phase": "Pending"},
+        }
         self.model.create(ALLOCATIONS, body)
 
     @override
-    def request_of(self, name: str) -> Json | None:
+    def find_request(self, name: str) -> Json | None:
         return self.model.get(ALLOCATIONS, name)
 
     @override
-    def gives(self, flight: Flight, name: str) -> bool:
+    def is_grant(self, flight: Flight, name: str) -> bool:
         is_its = (flight.method, flight.plural, flight.name) == ("PATCH", ALLOCATIONS, name)
         return is_its and "startAddress" in flight.body.get("status", {})
 
     @override
-    def use(self) -> None:
+    def act_as_user(self) -> None:
         name = self.random.choice(NAMES)
         if self.model.get(ALLOCATIONS, name):
             if self.plan.force and self.random.random() < 0.5:
-                self.model.vanish(ALLOCATIONS, name)
+                self.model.remove_by_force(ALLOCATIONS, name)
             else:
                 self.model.delete(ALLOCATIONS, name)
             return
-        spec = _spec(name, self.pick_pool(), self.random.choice((1, 1, 2)))
+        spec = _make_spec(name, self.pick_pool(), self.random.choice((1, 1, 2)))
         if self.plan.families:
             spec |= self.random.choice(_FAMILIES)
         self.model.create(ALLOCATIONS, {"metadata": {"name": name}, "spec": spec})
 
     @override
-    def events(self) -> Mapping[str, Sequence[Event]]:
-        return {"families": (self._add_family, self._lose_family)}
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
+        return {"families": (self._add_family, self._wipe_second_family)}
 
     def _add_family(self) -> None:
-        """Give the larger pool its second family, even while it is in use."""
+        """Give pool p its second family, even while p is in use."""
         if self.model.get(POOLS, "p"):
             self.model.edit(POOLS, "p", {"spec": {"secondary": _SECONDARY}})
 
-    def _lose_family(self) -> None:
-        """Wipe the second range from a status, and the phase, as an editor would."""
-        if name := self.pick(ALLOCATIONS):
+    def _wipe_second_family(self) -> None:
+        """Wipe the second range and the phase from a status, as an editor would."""
+        if name := self.pick_name(ALLOCATIONS):
             less = {"status": {"families": None, "phase": "Pending"}}
             self.model.edit(ALLOCATIONS, name, less)
 
     @override
-    def addresses(self, request: Json) -> frozenset[Address]:
+    def list_shown(self, request: Json) -> frozenset[Address]:
         return frozenset(
             ("", address)
-            for part in shown_ranges(request)
-            for address in addresses_between(part["startAddress"], part["endAddress"])
+            for part in list_shown_ranges(request)
+            for address in expand_range(part["startAddress"], part["endAddress"])
         )
 
     @override
     def list_offered(self, request: Json) -> frozenset[Address]:
-        addresses = span_addresses(request["spec"]["poolRef"]["name"])
+        addresses = list_span_addresses(request["spec"]["poolRef"]["name"])
         return addresses | SECOND_ADDRESSES if self.plan.families else addresses
 
     @override
-    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
-        for request in self.model.of(ALLOCATIONS):
+    def list_unserved(self) -> Iterator[tuple[str, list[Need]]]:
+        for request in self.model.list_objects(ALLOCATIONS):
             pool = self.model.get(POOLS, request["spec"]["poolRef"]["name"])
             if pool is None or "deletionTimestamp" in pool["metadata"]:
                 continue
-            needs = _needs(request, pool)
-            if needs is not None and not shown_ranges(request):
-                yield self.full_name(request), needs
+            needs = _find_needs(request, pool)
+            if needs is not None and not list_shown_ranges(request):
+                yield self.describe_request(request), needs
 
     @override
-    def figures(self, pool: Json) -> Iterator[Figures]:
-        status, first = pool.get("status") or {}, span_addresses(pool["metadata"]["name"])
-        yield Figures(first, _family_figures(status))
+    def read_figures(self, pool: Json) -> Iterator[Figures]:
+        status, first = pool.get("status") or {}, list_span_addresses(pool["metadata"]["name"])
+        yield Figures(first, _read_family_figures(status))
         # A holder counts although its pool has lost the family that it has addresses of.
         in_all = first | SECOND_ADDRESSES if pool["metadata"]["name"] == "p" else first
         if "secondary" in pool["spec"]:
-            yield Figures(SECOND_ADDRESSES, _family_figures(status.get("secondary") or {}))
+            yield Figures(SECOND_ADDRESSES, _read_family_figures(status.get("secondary") or {}))
         yield Figures(in_all, {Figure.HOLDERS: status.get("allocationCount")}, self.holders)
 
     @override
-    def undone(self) -> str | None:
-        for request in self.model.of(ALLOCATIONS):
+    def find_unfinished_work(self) -> str | None:
+        for request in self.model.list_objects(ALLOCATIONS):
             pool = self.model.get(POOLS, request["spec"]["poolRef"]["name"])
             if pool is None or "deletionTimestamp" in pool["metadata"]:
                 continue
             if "deletionTimestamp" in request["metadata"]:
-                return f"{self.full_name(request)} is deleted and still there"
+                return f"{self.describe_request(request)} is deleted and still there"
         return None
 
     @override
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
         if plural == ALLOCATIONS and old is not None and new is not None:
             yield from self._judge_allocation(old, new)
         if plural == POOLS and old is not None and new is None:
             name = old["metadata"]["name"]
-            for allocation in self.model.of(ALLOCATIONS):
-                if allocation["spec"]["poolRef"]["name"] == name and shown_ranges(allocation):
-                    yield f"pool {name} went while {self.full_name(allocation)} held a range of it"
+            for allocation in self.model.list_objects(ALLOCATIONS):
+                if allocation["spec"]["poolRef"]["name"] == name and list_shown_ranges(allocation):
+                    holder = self.describe_request(allocation)
+                    yield f"pool {name} went while {holder} held a range of it"
 
     def _judge_allocation(self, old: Json, new: Json) -> Iterator[str]:
-        name, now = self.full_name(new), shown_ranges(new)
+        """Yield the violations of an allocation whose ranges or phase have changed."""
+        name, now = self.describe_request(new), list_shown_ranges(new)
         families = [ip_address(part["startAddress"]).version for part in now]
-        if now and (shown_ranges(old) != now or _phase(old) != _phase(new) == ALLOCATED):
-            if _policy(new) == REQUIRE_DUAL_STACK and len(now) < 2:
+        if now and (
+            list_shown_ranges(old) != now or _read_phase(old) != _read_phase(new) == ALLOCATED
+        ):
+            if _read_policy(new) == REQUIRE_DUAL_STACK and len(now) < 2:
                 yield f"{name} requires both families and shows one"
             if len(set(families)) < len(families):
                 yield f"{name} shows two ranges of one family"
         # What a pass refuses may be free a moment later, because its holder has vanished, and be
         # promised by another replica. The refusal voids that promise, and no address is lost.
         is_crime = not self.plan.force and not self.claims_free_addresses
-        was_refused = _phase(new) == FAILED != _phase(old)
+        was_refused = _read_phase(new) == FAILED != _read_phase(old)
         if is_crime and was_refused and self._has_promise(old):
             yield f"{name} was refused what its pool had promised it"
 
@@ -272,14 +278,15 @@ class NetworkPools(Adapter):
         """Return whether a pool has a promise to this version of an allocation."""
         meta = allocation["metadata"]
         pool = self.model.get(POOLS, allocation["spec"]["poolRef"]["name"])
-        promises = [] if pool is None else StatusMemory().promises(pool)
+        promises = [] if pool is None else StatusMemory().read_promises(pool)
         return any(
             (promise.uid, promise.version) == (meta["uid"], meta["resourceVersion"])
             for promise in promises
         )
 
 
-def _spec(name: str, pool: str, count: int) -> Json:
+def _make_spec(name: str, pool: str, count: int) -> Json:
+    """Return the spec of an allocation."""
     return {
         "poolRef": {"name": pool},
         "tenantClusterRef": {"name": name, "namespace": "team"},
@@ -288,7 +295,7 @@ def _spec(name: str, pool: str, count: int) -> Json:
     }
 
 
-def shown_ranges(allocation: Json) -> list[dict[str, str]]:
+def list_shown_ranges(allocation: Json) -> list[dict[str, str]]:
     """Return the ranges in the status of an allocation, each once."""
     status: dict[str, Any] = allocation.get("status") or {}
     ranges_shown: list[dict[str, str]] = []
@@ -299,8 +306,8 @@ def shown_ranges(allocation: Json) -> list[dict[str, str]]:
     return ranges_shown
 
 
-def _family_figures(counts: Json) -> dict[Figure, int | None]:
-    """Return the figures of one family of a pool."""
+def _read_family_figures(counts: Json) -> dict[Figure, int | None]:
+    """Return the figures of one family from its counts in a pool's status."""
     return {figure: counts.get(field) for figure, field in _FAMILY_FIELDS.items()}
 
 
@@ -313,28 +320,30 @@ _FAMILY_FIELDS = {
 }
 
 
-def _phase(allocation: Json) -> str | None:
+def _read_phase(allocation: Json) -> str | None:
+    """Return the phase of an allocation, None if it has none."""
     phase: str | None = (allocation.get("status") or {}).get("phase")
     return phase
 
 
-def _policy(allocation: Json) -> str:
+def _read_policy(allocation: Json) -> str:
+    """Return the family policy of an allocation."""
     return str(allocation["spec"].get("ipFamilyPolicy") or SINGLE_STACK)
 
 
-def _needs(allocation: Json, pool: Json) -> list[Need] | None:
+def _find_needs(allocation: Json, pool: Json) -> list[Need] | None:
     """Return the needs of an allocation: its first family, or both if it requires them.
 
-    None if the pool has not what it asks for.
+    Return None if the pool lacks a family that the allocation requests.
     """
-    offers: dict[Family, frozenset[Address]] = {4: span_addresses(pool["metadata"]["name"])}
+    offers: dict[Family, frozenset[Address]] = {4: list_span_addresses(pool["metadata"]["name"])}
     if "secondary" in pool["spec"]:
         offers[6] = SECOND_ADDRESSES
     asked = [
         familychoice.FAMILIES_BY_NAME[word] for word in allocation["spec"].get("ipFamilies", ())
     ]
     expected = list(familychoice.FAMILIES_BY_NAME.values())
-    if _policy(allocation) != REQUIRE_DUAL_STACK:
+    if _read_policy(allocation) != REQUIRE_DUAL_STACK:
         expected = (asked or expected)[:1]
     if not offers.keys() >= {*asked, *expected}:
         return None

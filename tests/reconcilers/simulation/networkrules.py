@@ -1,4 +1,7 @@
-"""How each rule by which no address of a network is given twice is switched off, one by one."""
+"""Switches for the rules by which no address of a network is given twice.
+
+Each function switches one rule off. Its docstring says what the code does without the rule.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,50 +13,50 @@ from reconcilers.integrations.vitistack.caches import VitistackCaches
 from reconcilers.integrations.vitistack.interfaces import WantedStatus, compute_wanted_status
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
-    promises_dropped_at_once,
-    promises_not_taken_by,
-    unreadable_requests_are_gone,
-    without_precondition,
+    forget_promises_in,
+    forget_unreadable_requests_in,
+    ignore_promises_in,
+    patch_field_at_any_version,
 )
 from tests.reconcilers.simulation.model import NETWORK_ADDRESSES, NETWORKS
 
 Patch = pytest.MonkeyPatch
 
 
-def promises_not_taken(mp: Patch) -> None:
-    """What is promised may be chosen again."""
-    promises_not_taken_by(mp, networks)
+def ignore_promises(mp: Patch) -> None:
+    """Let promised addresses be chosen again."""
+    ignore_promises_in(mp, networks)
 
 
-def revision_not_raised(mp: Patch) -> None:
-    """The journal does not say how far one has to have read."""
-    journalrules.revision_not_raised(mp, networks)
+def keep_revision(mp: Patch) -> None:
+    """Do not record in the journal how far other replicas have to read."""
+    journalrules.keep_revision(mp, networks)
 
 
-def dropped_at_once(mp: Patch) -> None:
-    """The next write of the journal forgets what was promised before."""
-    promises_dropped_at_once(mp, networks)
+def forget_promises_at_once(mp: Patch) -> None:
+    """Drop all promises at the next write of the journal."""
+    forget_promises_in(mp, networks)
 
 
-def written_at_any_version(mp: Patch) -> None:
-    """An IPAllocation is given its address whatever it has become meanwhile."""
-    without_precondition(mp, NETWORK_ADDRESSES, "status")
+def write_requests_at_any_version(mp: Patch) -> None:
+    """Write the address of an IPAllocation whatever it has become since the promise."""
+    patch_field_at_any_version(mp, NETWORK_ADDRESSES, "status")
 
 
-def networks_written_blindly(mp: Patch) -> None:
-    """A journal is written whatever the network has become meanwhile."""
-    without_precondition(mp, NETWORKS, "metadata")
+def write_pools_at_any_version(mp: Patch) -> None:
+    """Write a journal whatever the network has become meanwhile."""
+    patch_field_at_any_version(mp, NETWORKS, "metadata")
 
 
-def another_instead(mp: Patch) -> None:
-    """Who requests an address that is taken gets another."""
+def give_another_address(mp: Patch) -> None:
+    """Give an IPAllocation another address if the address that it requests is taken."""
     mp.setattr(
         networks.NetworkTaker, "_take_exactly", lambda self, output, key: self._take_lowest()
     )
 
 
-def ready_by_what_is_there(mp: Patch) -> None:
-    """A configuration is Ready once all IPAllocations that the cache shows have addresses."""
+def report_ready_by_existing_allocations(mp: Patch) -> None:
+    """Report Ready once all cached IPAllocations have addresses, even if some are missing."""
 
     def hasty(allocation: Any, allocations: Any) -> Any:
         said = compute_wanted_status(allocation, allocations)
@@ -72,22 +75,24 @@ def ready_by_what_is_there(mp: Patch) -> None:
     mp.setattr(configurations, "compute_wanted_status", hasty)
 
 
-def unreadable_objects_hold_nothing(mp: Patch) -> None:
-    """An object that cannot be decoded counts as one that is not there."""
+def ignore_unreadable_objects(mp: Patch) -> None:
+    """Treat an object that cannot be decoded as one that does not exist."""
     mp.setattr(VitistackCaches, "check_readable", lambda self, *arguments: None)
 
 
-def promises_to_the_unreadable_settled(mp: Patch) -> None:
-    """What is promised to an IPAllocation that cannot be decoded is forgotten."""
-    unreadable_requests_are_gone(mp, networks)
+def settle_promises_to_the_unreadable(mp: Patch) -> None:
+    """Settle the promise to an IPAllocation that cannot be decoded, as if it were gone."""
+    forget_unreadable_requests_in(mp, networks)
 
 
-def shown_addresses_free_by_the_cache(mp: Patch) -> None:
-    """What a machine shows is free if an IPAllocation of the cache holds it."""
-    mp.setattr(reading, "_list_shown", _held_left_out(reading._list_shown))
+def free_shown_addresses_by_cache(mp: Patch) -> None:
+    """Treat an address that a machine shows as free if a cached IPAllocation holds it."""
+    mp.setattr(reading, "_list_shown", _omit_held_addresses(reading._list_shown))
 
 
-def _held_left_out(shown_by: Callable[..., frozenset[str]]) -> Callable[..., frozenset[str]]:
+def _omit_held_addresses(shown_by: Callable[..., frozenset[str]]) -> Callable[..., frozenset[str]]:
+    """Return a `_list_shown` that leaves out the addresses that IPAllocations hold."""
+
     def shown_unheld(configuration: Any, allocations: Any) -> frozenset[str]:
         addresses = {allocation.status.address for allocation in allocations if allocation.holds}
         return shown_by(configuration, allocations) - addresses

@@ -29,7 +29,7 @@ from tests.reconcilers.simulation.adapter import (
     SPANS,
     Adapter,
     Address,
-    Event,
+    Disturbance,
     Figure,
     Figures,
     Need,
@@ -56,10 +56,10 @@ class NetworkReplica(Process):
             api.ALLOCATIONS,
             indexes=ALLOCATION_INDEXES,
         )
-        self.pools = self._feed(NETWORKS, networks)
-        self.askers = self.allocations = self._feed(NETWORK_ADDRESSES, allocations)
-        self.configurations = self._feed(INTERFACES, configurations)
-        client, clock = self._client(), self.clock
+        self.pools = self._create_feed(NETWORKS, networks)
+        self.askers = self.allocations = self._create_feed(NETWORK_ADDRESSES, allocations)
+        self.configurations = self._create_feed(INTERFACES, configurations)
+        client, clock = self._create_client(), self.clock
         settings, recorder = self.settings, self.recorder
         caches = VitistackCaches(
             networks, allocations, configurations=configurations, provider=PROVIDER
@@ -84,21 +84,23 @@ class NetworkReplica(Process):
         )
         of_configurations = ConfigurationReconciler(client, caches, clock)
         return (
-            Worker(of_networks.reconcile, (self.pools,), pool_of=None, forget=of_networks.forget),
+            Worker(
+                of_networks.reconcile, (self.pools,), find_pool=None, forget=of_networks.forget
+            ),
             Worker(of_allocations.reconcile, (self.allocations,)),
             Worker(of_configurations.reconcile, (self.configurations,)),
         )
 
 
-def address(number: int) -> str:
-    """Return the address of a number in SPANS."""
+def make_address(number: int) -> str:
+    """Return the address of network p or q with a number of SPANS."""
     return f"{FIRST}{LOWEST + number}"
 
 
 def network_addresses(network: str) -> frozenset[Address]:
     """Return the addresses of a network."""
     first, last = SPANS[network]
-    return frozenset(("", ip_address(address(number))) for number in range(first, last + 1))
+    return frozenset(("", ip_address(make_address(number))) for number in range(first, last + 1))
 
 
 class Networks(Adapter):
@@ -116,15 +118,15 @@ class Networks(Adapter):
 
     @override
     def make_pool(self, name: str) -> None:
-        """Make a network of a few addresses, provisioned."""
+        """Create a network that is provisioned, with the addresses of SPANS."""
         if self.model.get(NETWORKS, name):
             return
         first, last = SPANS[name]
         static = {
             "ipv4CIDR": "10.0.0.0/24",
             "ipv4Gateway": "10.0.0.1",
-            "ipv4RangeStart": address(first),
-            "ipv4RangeEnd": address(last),
+            "ipv4RangeStart": make_address(first),
+            "ipv4RangeEnd": make_address(last),
             "ttlSeconds": 36_000,  # longer than a run, in which passes come without being due
         }
         body = {
@@ -135,24 +137,24 @@ class Networks(Adapter):
         self.model.create(NETWORKS, body)
 
     @override
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+    def create_request(self, name: str, count: int = 1, since: str = "") -> None:
         spec = {"networkNamespaceName": "p", "networkConfigurationName": "missing"}
         self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
 
     @override
-    def request_of(self, name: str) -> Json | None:
+    def find_request(self, name: str) -> Json | None:
         return self.model.get(NETWORK_ADDRESSES, name)
 
     @override
-    def gives(self, flight: Flight, name: str) -> bool:
+    def is_grant(self, flight: Flight, name: str) -> bool:
         is_its = (flight.method, flight.plural, flight.name) == ("PATCH", NETWORK_ADDRESSES, name)
         return is_its and bool(flight.body.get("status", {}).get("address"))
 
     @override
-    def use(self) -> None:
+    def act_as_user(self) -> None:
         network = self.pick_pool()
         if self.random.random() < 0.4:
-            self._use_machine(network)
+            self._create_or_delete_machine(network)
             return
         name = self.random.choice(NAMES)
         if self.model.get(NETWORK_ADDRESSES, name):
@@ -161,11 +163,11 @@ class Networks(Adapter):
         spec: Json = {"networkNamespaceName": network, "networkConfigurationName": f"of-{name}"}
         if self.random.random() < 0.4:
             first, last = SPANS[network]
-            spec["requestedAddress"] = address(self.random.randint(first, last + 1))
+            spec["requestedAddress"] = make_address(self.random.randint(first, last + 1))
         self.model.create(NETWORK_ADDRESSES, {"metadata": {"name": name}, "spec": spec})
 
-    def _use_machine(self, network: str) -> None:
-        """Make or delete a NetworkConfiguration; deleted ones' allocations are collected."""
+    def _create_or_delete_machine(self, network: str) -> None:
+        """Create a NetworkConfiguration, or delete it and leave its allocations."""
         name = self.random.choice(MACHINES)
         if self.model.get(INTERFACES, name):
             self.model.delete(INTERFACES, name)
@@ -175,29 +177,29 @@ class Networks(Adapter):
         self.model.create(INTERFACES, {"metadata": {"name": name}, "spec": spec})
 
     @override
-    def events(self) -> Mapping[str, Sequence[Event]]:
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
         return {
             "touches": (self._collect,),
             "pool_cycles": (self._change_phase,),
-            "force": (self._vanish,),
+            "force": (self._remove_machine,),
         }
 
     def _collect(self) -> None:
-        """Collect the allocations whose owner is gone."""
-        uids = {machine["metadata"]["uid"] for machine in self.model.of(INTERFACES)}
-        for allocation in self.model.of(NETWORK_ADDRESSES):
+        """Remove the allocations whose owner is gone, as the garbage collector does."""
+        uids = {machine["metadata"]["uid"] for machine in self.model.list_objects(INTERFACES)}
+        for allocation in self.model.list_objects(NETWORK_ADDRESSES):
             meta = allocation["metadata"]
             owners = {owner["uid"] for owner in meta.get("ownerReferences", ())}
             if owners and not owners & uids:
-                self.model.vanish(NETWORK_ADDRESSES, meta["name"])
+                self.model.remove_by_force(NETWORK_ADDRESSES, meta["name"])
 
-    def _vanish(self) -> None:
-        """Remove a NetworkConfiguration by force, finalizer or not."""
-        if name := self.pick(INTERFACES):
-            self.model.vanish(INTERFACES, name)
+    def _remove_machine(self) -> None:
+        """Remove a NetworkConfiguration by force."""
+        if name := self.pick_name(INTERFACES):
+            self.model.remove_by_force(INTERFACES, name)
 
     def _change_phase(self) -> None:
-        """Say that a network is provisioned, or not any more."""
+        """Change whether network p is provisioned."""
         network = self.model.get(NETWORKS, "p")
         if network is not None:
             ready = network["status"].get("provisioningPhase") == "Ready"
@@ -206,7 +208,7 @@ class Networks(Adapter):
 
     @override
     def prepare_calm(self) -> None:
-        """Have all networks there and provisioned, and what has no owner collected."""
+        """Create all networks, provisioned; remove allocations without an owner."""
         super().prepare_calm()
         for name in SPANS:
             ready = {"status": {"provisioningPhase": "Ready"}}
@@ -214,7 +216,7 @@ class Networks(Adapter):
         self._collect()
 
     @override
-    def addresses(self, request: Json) -> frozenset[Address]:
+    def list_shown(self, request: Json) -> frozenset[Address]:
         status: Json = request.get("status") or {}
         if not status.get("address") or status.get("phase") == "Released":
             return frozenset()
@@ -226,25 +228,25 @@ class Networks(Adapter):
 
     @override
     def is_released(self, plural: str, old: Json, new: Json) -> bool:
-        return _phase(new) == "Released"
+        return _read_phase(new) == "Released"
 
     @override
-    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
-        for allocation in self.model.of(NETWORK_ADDRESSES):
-            if _phase(allocation) not in {"Allocated", "Released"}:
-                yield self.full_name(allocation), [Need(self._choice(allocation))]
+    def list_unserved(self) -> Iterator[tuple[str, list[Need]]]:
+        for allocation in self.model.list_objects(NETWORK_ADDRESSES):
+            if _read_phase(allocation) not in {"Allocated", "Released"}:
+                yield self.describe_request(allocation), [Need(self._list_choice(allocation))]
 
-    def _choice(self, allocation: Json) -> frozenset[Address]:
+    def _list_choice(self, allocation: Json) -> frozenset[Address]:
         """Return the addresses that an allocation may get."""
         requested = allocation["spec"].get("requestedAddress")
         offered = self.list_offered(allocation)
         return offered & {("", ip_address(requested))} if requested else offered
 
     @override
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
         if new is None:
             return
-        if plural == INTERFACES and _phase(new) == "Ready":
+        if plural == INTERFACES and _read_phase(new) == "Ready":
             name, status = new["metadata"]["name"], new["status"]
             expected = [interface["name"] for interface in new["spec"]["networkInterfaces"]]
             served_addresses = [
@@ -255,14 +257,15 @@ class Networks(Adapter):
             if served_addresses != expected:
                 yield f"{name} is Ready with addresses of {served_addresses}, not of {expected}"
         if plural == NETWORK_ADDRESSES:
-            before = self.addresses(old) if old is not None else frozenset()
+            before = self.list_shown(old) if old is not None else frozenset()
             requested = new["spec"].get("requestedAddress")
-            for _, shown_address in self.addresses(new) - before:
+            for _, shown_address in self.list_shown(new) - before:
                 if requested and str(shown_address) != requested:
-                    yield f"{self.full_name(new)} requested {requested} and got {shown_address}"
+                    name = self.describe_request(new)
+                    yield f"{name} requested {requested} and got {shown_address}"
 
     @override
-    def figures(self, pool: Json) -> Iterator[Figures]:
+    def read_figures(self, pool: Json) -> Iterator[Figures]:
         summary = (pool.get("status") or {}).get("ipAllocationSummary") or {}
         status_counts = {
             Figure.TOTAL: summary.get("totalCount"),
@@ -272,14 +275,14 @@ class Networks(Adapter):
         yield Figures(network_addresses(pool["metadata"]["name"]), status_counts)
 
     @override
-    def undone(self) -> str | None:
-        for machine in self.model.of(INTERFACES):
-            if problem := self._undone_of(machine):
+    def find_unfinished_work(self) -> str | None:
+        for machine in self.model.list_objects(INTERFACES):
+            if problem := self._find_unfinished_of(machine):
                 return problem
         return None
 
-    def _undone_of(self, machine: Json) -> str | None:
-        """Return the work on a NetworkConfiguration that is not done; None if there is none."""
+    def _find_unfinished_of(self, machine: Json) -> str | None:
+        """Return work on a NetworkConfiguration that is not done; None if all is done."""
         name = machine["metadata"]["name"]
         if "deletionTimestamp" in machine["metadata"]:
             return f"{name} is deleted and still there"
@@ -289,11 +292,14 @@ class Networks(Adapter):
         ]
         if not all(allocations):
             return f"{name} lacks IPAllocations"
-        ready = all(_phase(allocation) == "Allocated" for allocation in allocations if allocation)
-        if ready != (_phase(machine) == "Ready"):
+        ready = all(
+            _read_phase(allocation) == "Allocated" for allocation in allocations if allocation
+        )
+        if ready != (_read_phase(machine) == "Ready"):
             return f"{name} shows {machine.get('status')}, its IPAllocations {allocations}"
         return None
 
 
-def _phase(request: Json) -> str:
+def _read_phase(request: Json) -> str:
+    """Return the phase of an object; empty if it has none."""
     return str((request.get("status") or {}).get("phase", ""))

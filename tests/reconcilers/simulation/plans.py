@@ -1,50 +1,59 @@
-"""What is thrown at the replicas: the plan of a run, and the plans that the switches use."""
+"""The plan of a run, and the plans that the switches use."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is thrown at the replicas."""
+    """How many replicas and steps a run has, and which disturbances happen how often."""
 
     replicas: int = 2
     steps: int = 300
     disturbances: float = 0.05
-    """How often something is edited, wiped or re-created, of all steps."""
+    """The share of the steps that edit, wipe or recreate an object."""
     patience: float = 2.0
-    """Seconds before a replica completes the promises of others; only economy, never safety."""
+    """Seconds before a replica writes addresses that another replica promised; no safety rule."""
     reading: float = 0.5
-    """How often a cache reads on before a replica works."""
+    """The probability that a cache reads on before its replica begins a pass."""
     users: float = 0.05
-    """How often a request is made or deleted, of all steps."""
+    """The share of the steps that create or delete a request."""
     lateness: float = 0.06
-    """How often a sender gives up on a request that runs later."""
+    """The probability that a sender gives up on a request, which runs later."""
     pauses: tuple[int, ...] = (50, 800, 3000)
-    """How many milliseconds pass between two steps, now and then."""
+    """The milliseconds that may pass between two steps."""
     others: float = 0.25
-    """How many of the requests are for the other, smaller pool."""
+    """The share of the requests that name pool q."""
     lost: bool = True
+    """Whether answers may be lost."""
     stale: bool = True
+    """Whether a new process may begin with a list of an earlier state."""
     resets: bool = True
+    """Whether people wipe the addresses that a request shows."""
     touches: bool = True
+    """Whether people edit requests, so that these get another resourceVersion."""
     pool_cycles: bool = True
+    """Whether the pool is deleted and created again."""
     wipes: bool = True
+    """Whether the pool loses its journal."""
     force: bool = False
     """Whether requests also vanish with the finalizer on them."""
     restores: bool = True
     """Whether a pool comes back from a backup of another history."""
     calm: bool = True
+    """Whether a calm follows the storm, in which everything that fits must be served."""
     shards: int = 0
-    """In how many parts the pools are shared out; 0: every replica works on all of them."""
+    """The number of shards; 0 if every replica works on all pools."""
     moves: float = 0.04
-    """How often a shard moves, of all steps."""
+    """The share of the steps that move a shard."""
     refusals: float = 0.0
-    """How often the server begins or stops to refuse the writes of one request, of all steps."""
+    """The share of the steps that begin or end the refusal of writes to a request."""
     lasting_refusals: bool = False
     """Whether the refusals outlast the storm by some resyncs, in which writes are counted."""
     switches: float = 0.0
-    """How often the integration is switched off or on again, of all steps: each process restarts
-    with the new flag, one sooner and one later."""
+    """The share of the steps that switch the integration off or on again.
+
+    Each process restarts with the new flag, one sooner and one later.
+    """
     families: bool = False
     """Whether the larger pool has a second family, or gets one, and requests ask for either."""
 

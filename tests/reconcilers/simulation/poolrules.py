@@ -1,7 +1,8 @@
-"""How each rule of "two ranges never overlap" is switched off, one by one.
+"""Switches for the rules of "two ranges never overlap": each function switches one rule off.
 
-The letters follow the numbers in docs/design/no-overlap.md: 1 read, 2 taken, 3 choose, 4 promise,
-5 write, 6 drop, 7 fence, 8 own answers.
+The docstrings say what the code does without the rule. The numbers are those of
+docs/design/no-overlap.md: 1 read, 2 taken, 3 choose, 4 promise, 5 write, 6 drop, 7 fence, 8 own
+answers.
 """
 
 from collections.abc import Iterable
@@ -38,8 +39,8 @@ from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.passes import PoolWrite
 from tests.reconcilers.simulation.journalrules import (
+    ignore_promises_in,
     patch_at_any_version,
-    promises_not_taken_by,
 )
 from tests.reconcilers.simulation.model import POOLS
 
@@ -49,8 +50,8 @@ Patch = pytest.MonkeyPatch
 # 1. Read.
 
 
-def any_position(mp: Patch) -> None:
-    """A pass believes to have read what its cache has not."""
+def believe_any_position(mp: Patch) -> None:
+    """Let a pass believe that it has read as far as the journal says."""
 
     async def read_up_to(
         self: PoolReader, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
@@ -64,8 +65,8 @@ def any_position(mp: Patch) -> None:
     mp.setattr(PoolReader, "read_up_to", read_up_to)
 
 
-def stale_lists(mp: Patch) -> None:
-    """A LIST shows what the cache does, under the newest revision."""
+def answer_lists_from_cache(mp: Patch) -> None:
+    """Let a LIST show what the cache shows, at a revision above all others."""
 
     async def read_shared(self: PoolReader, pool: NetworkPool) -> AllocationsView:
         return replace(self.read_cached(pool.metadata.key), position=10**9)
@@ -73,8 +74,8 @@ def stale_lists(mp: Patch) -> None:
     mp.setattr(PoolReader, "read_shared", read_shared)
 
 
-def late_for_a_list(mp: Patch) -> None:
-    """A LIST serves the pools that asked while it was under way, too."""
+def join_running_lists(mp: Patch) -> None:
+    """Let a LIST also serve the pools that asked for one while it was running."""
     read = LiveLists.read
 
     async def join(self: LiveLists, pool: NetworkPool) -> ListedAllocations | None:
@@ -85,13 +86,13 @@ def late_for_a_list(mp: Patch) -> None:
     mp.setattr(LiveLists, "read", join)
 
 
-def lists_of_earlier_versions(mp: Patch) -> None:
-    """A LIST that is kept for a pool serves it at any version that it has later."""
+def reuse_lists_of_earlier_versions(mp: Patch) -> None:
+    """Let a LIST that is kept for a pool serve all later versions of that pool."""
     mp.setattr(livelists, "_version", lambda pool: (pool.metadata.uid, ""))
 
 
-def position_of_own_answers(mp: Patch) -> None:
-    """Own answers move the position."""
+def move_position_by_own_answers(mp: Patch) -> None:
+    """Let the answers to a replica's own writes move the position of its cache."""
     own = Cache.apply_own_write
 
     def remember(self: Cache[Any], obj: Object) -> bool:
@@ -105,8 +106,8 @@ def position_of_own_answers(mp: Patch) -> None:
 # 2. Taken.
 
 
-def held_in_phase_allocated_only(mp: Patch) -> None:
-    """A range counts only while the phase is Allocated."""
+def count_ranges_in_phase_allocated_only(mp: Patch) -> None:
+    """Count the range of an allocation as held only while its phase is Allocated."""
     find_range = statusranges.find_held_range
 
     def lax(allocation: IPAllocation) -> AddressRange | None:
@@ -115,13 +116,13 @@ def held_in_phase_allocated_only(mp: Patch) -> None:
     mp.setattr(statusranges, "find_held_range", lax)
 
 
-def promises_not_taken(mp: Patch) -> None:
-    """What is promised may be chosen again."""
-    promises_not_taken_by(mp, protocol)
+def ignore_promises(mp: Patch) -> None:
+    """Let promised addresses be chosen again."""
+    ignore_promises_in(mp, protocol)
 
 
-def second_promised_not_taken(mp: Patch) -> None:
-    """Of what is promised, the range of the first family alone is taken."""
+def ignore_second_promised_ranges(mp: Patch) -> None:
+    """Let the second family's range of a promise be chosen again."""
     exclude_ranges = choosing.exclude_ranges
 
     def lax(
@@ -135,8 +136,8 @@ def second_promised_not_taken(mp: Patch) -> None:
     mp.setattr(protocol, "exclude_ranges", lax)
 
 
-def second_held_not_taken(mp: Patch) -> None:
-    """Of what an allocation holds, the range of the first family alone is taken."""
+def ignore_second_held_ranges(mp: Patch) -> None:
+    """Let the second family's range of an allocation be chosen again."""
     all_held = statusranges.list_held_ranges
     mp.setattr(statusranges, "list_held_ranges", lambda allocation: all_held(allocation)[:1])
 
@@ -144,8 +145,8 @@ def second_held_not_taken(mp: Patch) -> None:
 # 3. Choose.
 
 
-def one_of_two_suffices(mp: Patch) -> None:
-    """Who requires both families gets the first alone where the second is full."""
+def serve_one_of_two_required_families(mp: Patch) -> None:
+    """Give an allocation that requires both families the first alone if the second is full."""
     expected = familychoice.choose_families
     mp.setattr(
         familychoice,
@@ -154,8 +155,8 @@ def one_of_two_suffices(mp: Patch) -> None:
     )
 
 
-def without_finalizer(mp: Patch) -> None:
-    """Every allocation is served, with or without a finalizer."""
+def serve_without_finalizer(mp: Patch) -> None:
+    """Serve every allocation, with or without a finalizer."""
 
     def asks(allocation: IPAllocation) -> bool:
         return (
@@ -166,8 +167,8 @@ def without_finalizer(mp: Patch) -> None:
     mp.setattr(facts, "is_unserved", asks)
 
 
-def while_terminating(mp: Patch) -> None:
-    """Every allocation is served, deleted or not."""
+def serve_while_terminating(mp: Patch) -> None:
+    """Serve every allocation, even while it is being deleted."""
 
     def asks(allocation: IPAllocation) -> bool:
         return (
@@ -176,17 +177,20 @@ def while_terminating(mp: Patch) -> None:
         )
 
     mp.setattr(facts, "is_unserved", asks)
-    mp.setattr(AllocationsView, "at_version", _at_version_though_terminating)
+    mp.setattr(AllocationsView, "at_version", _find_at_version_though_terminating)
 
 
-def _at_version_though_terminating(self: AllocationsView, promise: Promise) -> IPAllocation | None:
+def _find_at_version_though_terminating(
+    self: AllocationsView, promise: Promise
+) -> IPAllocation | None:
+    """Return the allocation of a promise at the promised version, even if it is being deleted."""
     current = self.find_current(promise.key, promise.uid)
     same = current is not None and current.metadata.resourceVersion == promise.resourceVersion
     return current if same else None
 
 
-def promised_twice(mp: Patch) -> None:
-    """An allocation with an open promise is served once more."""
+def promise_twice(mp: Patch) -> None:
+    """Make another promise to an allocation that has an open one."""
     choose = choosing.choose
 
     def careless(holdings: Any, takers: Any, _: Any, *rest: Any, **how: Any) -> Any:
@@ -198,18 +202,18 @@ def promised_twice(mp: Patch) -> None:
 # 4. Promise.
 
 
-def _patch_without_precondition(mp: Patch, concerns: Any) -> None:
-    """Let the writes of pools that `concerns` picks take effect whatever the version."""
+def _patch_pools_at_any_version(mp: Patch, concerns: Any) -> None:
+    """Store the patches of pools whose bodies `concerns` picks, whatever the pool's version."""
     patch_at_any_version(mp, lambda plural, body: plural == POOLS and concerns(body))
 
 
-def pools_written_blindly(mp: Patch) -> None:
-    """A pool's status is written whatever it has become meanwhile."""
-    _patch_without_precondition(mp, lambda body: "status" in body)
+def write_pools_at_any_version(mp: Patch) -> None:
+    """Write the status of a pool whatever the pool has become meanwhile."""
+    _patch_pools_at_any_version(mp, lambda body: "status" in body)
 
 
-def choice_sent_again(mp: Patch) -> None:
-    """After a conflict the same choice is sent again, to the version that is there now."""
+def resend_choice_after_conflict(mp: Patch) -> None:
+    """Send the same choice again after a conflict, to the version that the pool has now."""
     patch = Client.patch
 
     async def stubborn(
@@ -226,8 +230,8 @@ def choice_sent_again(mp: Patch) -> None:
     mp.setattr(Client, "patch", stubborn)
 
 
-def refused_without_proof(mp: Patch) -> None:
-    """A refusal is written though no write of the pool succeeded."""
+def refuse_without_writing_the_pool(mp: Patch) -> None:
+    """Write a refusal to an allocation though no write of the pool succeeded."""
     describe = NetworkPoolKind.describe_write
 
     def lax(
@@ -241,31 +245,32 @@ def refused_without_proof(mp: Patch) -> None:
     mp.setattr(NetworkPoolKind, "describe_write", lax)
 
 
-def one_family_at_a_time(mp: Patch) -> None:
-    """Each family is promised by itself, the second one when the first is written."""
+def promise_families_one_by_one(mp: Patch) -> None:
+    """Promise each family by itself, the second one when the first is written."""
     fields, grant = StatusJournal.fields, pending_promises._render_granted
 
     def apart(self: StatusJournal, pool: NetworkPool, journal: Journal) -> dict[str, Any]:
-        promises = tuple(map(_first_of, journal.promises))
+        promises = tuple(map(_keep_first_range, journal.promises))
         return fields(self, pool, replace(journal, promises=promises))
 
     def make_grant(promise: Promise, *rest: Any, **keywords: Any) -> dict[str, Any]:
-        return grant(_first_of(promise), *rest, **keywords)
+        return grant(_keep_first_range(promise), *rest, **keywords)
 
     mp.setattr(StatusJournal, "fields", apart)
     mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
     mp.setattr(pending_promises, "_render_granted", make_grant)
 
 
-def _first_of(promise: Promise) -> Promise:
+def _keep_first_range(promise: Promise) -> Promise:
+    """Return a promise with the range of its first family only."""
     return replace(promise, ranges=promise.ranges[:1])
 
 
 # 5. Write.
 
 
-def unbound_promises(mp: Patch) -> None:
-    """A promise is kept to whatever the allocation has become, until it is seen to be kept."""
+def keep_promises_at_any_version(mp: Patch) -> None:
+    """Write a promised range whatever the allocation has become since the promise."""
 
     def settle(journal: Journal, view: AllocationsView) -> Journal:
         return _settle(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
@@ -280,7 +285,7 @@ def unbound_promises(mp: Patch) -> None:
             return None
         return current_allocation
 
-    _settling(mp, settle)
+    _replace_settling(mp, settle)
     mp.setattr(AllocationsView, "at_version", current)
 
 
@@ -288,7 +293,13 @@ def unbound_promises(mp: Patch) -> None:
 
 
 def _settle(journal: Journal, view: AllocationsView, done: Any) -> Journal:
-    """Settle as the rule does, except that `done` says of a promise to one that is there."""
+    """Settle a journal; `done` decides about the promises to existing allocations.
+
+    Args:
+        journal: the journal before the write.
+        view: the allocations that the pass has read.
+        done: returns whether a promise is over, from its allocation and the promise.
+    """
     revision = journal.revisions.get(KIND, 0)
     kept = []
     for promise in journal.promises:
@@ -300,21 +311,22 @@ def _settle(journal: Journal, view: AllocationsView, done: Any) -> Journal:
     return Journal({KIND: revision}, tuple(kept))
 
 
-def _settling(mp: Patch, settle: Any) -> None:
+def _replace_settling(mp: Patch, settle: Any) -> None:
+    """Let passes settle journals by another function than `settle_journal`."""
     mp.setattr(protocol, "settle_journal", settle)
 
 
 _rule = statusjournal.settle_journal
 
 
-def never_kept(mp: Patch) -> None:
-    """Promises are forgotten with the next write, settled or not."""
-    _settling(mp, lambda journal, _: Journal({KIND: journal.revisions.get(KIND, 0)}))
+def forget_promises_at_once(mp: Patch) -> None:
+    """Drop all promises at the next write of the journal, settled or not."""
+    _replace_settling(mp, lambda journal, _: Journal({KIND: journal.revisions.get(KIND, 0)}))
 
 
-def kept_until_fulfilled(mp: Patch) -> None:
-    """A promise to a version that is gone stays until the allocation holds the range."""
-    _settling(
+def keep_promises_until_fulfilled(mp: Patch) -> None:
+    """Keep the promise to a version that is gone until the allocation holds the range."""
+    _replace_settling(
         mp,
         lambda journal, view: _settle(
             journal, view, lambda seen, _: statusranges.find_held_range(seen) is not None
@@ -322,32 +334,32 @@ def kept_until_fulfilled(mp: Patch) -> None:
     )
 
 
-def dropped_when_absent(mp: Patch) -> None:
-    """A promise to one that the cache does not show goes, however far the cache has read."""
+def drop_promises_to_absent_allocations(mp: Patch) -> None:
+    """Drop the promise to an allocation that the cache lacks, however far the cache has read."""
 
     def settle(journal: Journal, view: AllocationsView) -> Journal:
         return _rule(journal, replace(view, position=10**9))
 
-    _settling(mp, settle)
+    _replace_settling(mp, settle)
 
 
-def revision_not_raised(mp: Patch) -> None:
-    """What settled a promise need not have been read by others."""
-    _settling(
+def keep_revision(mp: Patch) -> None:
+    """Do not record in the journal how far other replicas have to read."""
+    _replace_settling(
         mp,
         lambda journal, view: replace(_rule(journal, view), revisions=journal.revisions),
     )
 
 
-def revision_of_lists(mp: Patch) -> None:
-    """The revision is raised to the reader's position, a LIST's number too."""
+def raise_revision_to_position(mp: Patch) -> None:
+    """Raise the journal's revision to the reader's position, even that of a LIST."""
 
     def settle(journal: Journal, view: AllocationsView) -> Journal:
         settled = _rule(journal, view)
         raised = max(settled.revisions.get(KIND, 0), view.position)
         return replace(settled, revisions={KIND: raised})
 
-    _settling(mp, settle)
+    _replace_settling(mp, settle)
     describe = NetworkPoolKind.describe_write
 
     def eager(
@@ -369,8 +381,8 @@ def revision_of_lists(mp: Patch) -> None:
 # 7. Fence.
 
 
-def no_fence(mp: Patch) -> None:
-    """A pool without memory hands out what looks free."""
+def skip_fence(mp: Patch) -> None:
+    """Let a pool without memory hand out what looks free."""
     read = StatusJournal.read
 
     def lenient(self: StatusJournal, pool: NetworkPool) -> Journal:
@@ -380,8 +392,8 @@ def no_fence(mp: Patch) -> None:
     mp.setattr(StatusJournal, "read", lenient)
 
 
-def memory_of_others_believed(mp: Patch) -> None:
-    """A memory above every LIST is taken for one of our own."""
+def believe_foreign_memory(mp: Patch) -> None:
+    """Believe a journal whose revision is above that of every LIST."""
 
     def trusting(
         self: AllocationKind, pool: NetworkPool, journal: Journal, *_: Any, **__: Any
@@ -391,8 +403,8 @@ def memory_of_others_believed(mp: Patch) -> None:
     mp.setattr(AllocationKind, "needs_fence", trusting)
 
 
-def journal_of_others_believed(mp: Patch) -> None:
-    """A journal that was written for another object counts as the pool's own."""
+def believe_copied_journals(mp: Patch) -> None:
+    """Believe a journal that was written for another object."""
     read = StatusJournal.read
 
     def credulous(self: StatusJournal, pool: NetworkPool) -> Journal:
@@ -403,8 +415,8 @@ def journal_of_others_believed(mp: Patch) -> None:
     mp.setattr(StatusJournal, "read", credulous)
 
 
-def terminating_serves(mp: Patch) -> None:
-    """A pool that is being deleted goes on handing out."""
+def serve_from_terminating_pools(mp: Patch) -> None:
+    """Let a pool that is being deleted hand out ranges."""
 
     async def serve(self: NetworkPoolKind, pool: NetworkPool) -> tuple[NetworkPool, None]:
         return pool, None
@@ -412,8 +424,8 @@ def terminating_serves(mp: Patch) -> None:
     mp.setattr(NetworkPoolKind, "_reconcile_deleted", serve)
 
 
-def serves_without_finalizer(mp: Patch) -> None:
-    """A pool hands out though nothing keeps it from vanishing."""
+def serve_from_pools_without_finalizer(mp: Patch) -> None:
+    """Let a pool without our finalizer hand out ranges."""
 
     async def keep_pool(self: NetworkPoolKind, pool: NetworkPool) -> NetworkPool:
         return pool
@@ -421,8 +433,8 @@ def serves_without_finalizer(mp: Patch) -> None:
     mp.setattr(NetworkPoolKind, "_add_finalizer", keep_pool)
 
 
-def leaves_by_cache(mp: Patch) -> None:
-    """A pool goes when the cache shows no allocation, without a LIST."""
+def release_pools_by_cache(mp: Patch) -> None:
+    """Let a deleted pool go when the cache shows no allocation of it, without a LIST."""
 
     async def by_cache(
         self: NetworkPoolKind, pool: NetworkPool, journal: Journal
@@ -436,8 +448,8 @@ def leaves_by_cache(mp: Patch) -> None:
 # 8. Own answers.
 
 
-def deleted_objects_return(mp: Patch) -> None:
-    """An own answer is shown if it is newer than what is shown, wherever the position is."""
+def show_deleted_objects_again(mp: Patch) -> None:
+    """Show the answer to an own write though the cached object was deleted."""
 
     def newer_wins(self: Cache[Any], obj: Object) -> bool:
         cached = self.get(obj.metadata.key)

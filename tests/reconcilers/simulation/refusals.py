@@ -25,7 +25,7 @@ promised, the write that voids the promise, and one that shows why the request w
 
 
 class RefusedRequests:
-    """Has the model refuse writes to some requests.
+    """The requests whose writes the model refuses, and how often each was written.
 
     Args:
         model: the API server.
@@ -39,42 +39,47 @@ class RefusedRequests:
         model.refuses = self._refuses
 
     def refuse(self, name: str, *, every_write: bool = False) -> None:
-        """Refuse to give a request its addresses; or every write of its status."""
+        """Refuse the writes of addresses to a request, or every write of its status."""
         self._every_write[name] = every_write
 
-    def change(self, name: str, rnd: Random) -> None:
-        """Refuse writes of a request, or none."""
+    def change_refusal(self, name: str, rnd: Random) -> None:
+        """Begin or stop to refuse the writes to a request, at random."""
         self._every_write.pop(name, None)
         if rnd.random() < 0.6:
             self.refuse(name, every_write=rnd.random() < 0.4)
 
     def clear(self) -> None:
-        """Refuse nothing any more."""
+        """Refuse no writes any more."""
         self._every_write.clear()
 
     def _refuses(self, method: str, plural: str, name: str, body: Json) -> bool:
+        """Return whether a write is refused; count all writes to the refused requests."""
         if method not in {"POST", "PATCH"} or not self._every_write:
             return False
         status = body.get("status") or {}
         match method, plural:
             case "POST", plural if plural == ADDRESSES:
-                request, gives = body["metadata"]["name"], True
+                request, is_grant = body["metadata"]["name"], True
             case "PATCH", plural if plural in {ALLOCATIONS, NETWORK_ADDRESSES} and status:
-                request, gives = name, status.get("phase") == "Allocated"
+                request, is_grant = name, status.get("phase") == "Allocated"
             case "PATCH", plural if plural == CLAIMS and status:
-                request, gives = name, "addressRef" in status
+                request, is_grant = name, "addressRef" in status
             case "PATCH", plural if plural == KKP_ALLOCATIONS:
                 request = name.partition("/")[0].removeprefix("cluster-")
-                gives = bool(body.get("spec"))
+                is_grant = bool(body.get("spec"))
             case _:
                 return False
         if request not in self._every_write:
             return False
         self.writes[request] += 1
-        return gives or self._every_write[request]
+        return is_grant or self._every_write[request]
 
-    def busiest(self, replicas: int) -> str | None:
-        """Return a request with more writes than a resync may cost; None if there is none."""
+    def find_excess(self, replicas: int) -> str | None:
+        """Return a request with more writes than a resync may cost; None if there is none.
+
+        Args:
+            replicas: the number of replicas, each of which may send MOST_WRITES.
+        """
         for name, count in self.writes.most_common(1):
             if count > MOST_WRITES * replicas:
                 return f"{name} was written {count} times in a resync although it is refused"

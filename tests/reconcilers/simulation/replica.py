@@ -1,7 +1,7 @@
-"""One replica: caches that lag, real reconcilers, tasks that may be cut off at any await.
+"""One replica: caches that lag, real reconcilers, passes that may be cancelled at any await.
 
-With shards it works only on pools, and on allocations of pools, of the shards that it believes to
-hold; which these are is said by `gain` and `lose`.
+A replica with shards works only on pools, and on allocations of pools, of the shards that it
+believes to hold: `gain_shard` and `lose_shard` change these.
 """
 
 import random
@@ -33,23 +33,23 @@ from tests.reconcilers.simulation.model import Event, ModelServer
 from tests.reconcilers.simulation.wire import Flight, Wire
 
 
-class Silent:
+class SilentRecorder:
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Say nothing: events decide nothing."""
+        """Record nothing: no reconciler depends on events."""
 
 
 class Feed:
-    """A cache and how far it has read its kind's history."""
+    """The part of a kind's history that one cache has read; `deliver` adds to it."""
 
     def __init__(self, cache: Cache[Any], history: list[Event], model: ModelServer) -> None:
         self.cache = cache
         self._history = history
-        """All that has happened so far."""
+        """All events of the kind, oldest first; the model adds to it."""
         self._model = model
         self._read = 0
 
     def list_at(self, index: int, revision: int) -> None:
-        """Begin with a list that shows the history up to `index`."""
+        """Fill the cache by a list of the first `index` events of the history."""
         shown_objects: dict[str, Any] = {}
         for event in self._history[:index]:
             if event.object is None:
@@ -66,27 +66,31 @@ class Feed:
         self.cache.replace(items, revision, unreadable)
         self._read = index
 
-    def advance(self, count: int) -> None:
-        """Deliver the next `count` events."""
+    def deliver(self, count: int) -> None:
+        """Deliver the next `count` events to the cache."""
         for event in self._history[self._read : self._read + count]:
             self._deliver(event)
         self._read = min(len(self._history), self._read + count)
 
+    def catch_up(self) -> None:
+        """Deliver all events that the cache has not read."""
+        self.deliver(self.unread_count)
+
     def boot(self, rnd: random.Random, *, stale: bool) -> None:
-        """Begin with a list, as a fresh process does; a stale one may show any past."""
+        """Fill the cache by a list, as a new process does; a stale list may show any past."""
         index = rnd.randint(0, len(self._history)) if stale else len(self._history)
         past = self._history[index - 1].revision if index else 1
         newest = index == len(self._history) and not stale
         self.list_at(index, self._model.revision if newest else past)
 
     def list_past(self, revision: int) -> None:
-        """Begin with a list of the state at a revision, as a watch cache that lags gives it."""
+        """Fill the cache by a list at an earlier revision, as from a lagging watch cache."""
         index = sum(event.revision <= revision for event in self._history)
         self.list_at(index, revision)
 
     @property
-    def behind(self) -> int:
-        """How many events are still to come."""
+    def unread_count(self) -> int:
+        """How many events the cache has not read."""
         return len(self._history) - self._read
 
     def _deliver(self, event: Event) -> None:
@@ -101,7 +105,7 @@ class Feed:
         if last is None:
             self.cache.bookmark(event.revision)
             return
-        self.cache.apply(Deleted(_stamp(last, event.revision)))
+        self.cache.apply(Deleted(_set_revision(last, event.revision)))
 
 
 def _decode(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Unreadable:
@@ -114,7 +118,8 @@ def _decode(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Unr
         return event
 
 
-def _stamp(obj: Object, revision: int) -> Any:
+def _set_revision(obj: Object, revision: int) -> Any:
+    """Return an object with the resourceVersion of its deletion."""
     meta = replace(obj.metadata, resourceVersion=str(revision))
     if isinstance(obj, msgspec.Struct):
         return structs.replace(obj, metadata=meta)
@@ -125,11 +130,11 @@ class Passes:
     """Passes of some reconcilers that may be cut off, over caches that lag.
 
     Args:
-        rnd: decides how far caches read, and what is worked on.
-        feeds: the caches.
-        reconcilers: what works, each with the caches that say on what.
-        partitions: what each of them may work on; everything if not given.
-        shards: which shards are held; None where work is not shared.
+        rnd: decides how far caches read, and which objects are reconciled.
+        feeds: of all caches.
+        reconcilers: each with the feeds of the objects that it reconciles.
+        partitions: the keys that each reconciler may work on; all keys if not given.
+        shards: the shards that the replica holds; None if replicas do not share the work.
     """
 
     def __init__(
@@ -144,57 +149,65 @@ class Passes:
         self.shards = shards
         self._feeds = feeds
         self._reconcilers = reconcilers
-        self._partitions = partitions or [Partition(_everything()) for _ in reconcilers]
+        self._partitions = partitions or [Partition(_hold_all_keys()) for _ in reconcilers]
         self.cancelled = 0
         """How many passes were cancelled because their shard was lost."""
         self.failures = Counter[tuple[int, Key]]()
-        """By what is worked on: how many passes in a row ended with an error."""
+        """By reconciler and key: how many passes in a row ended with an error."""
         self._passes: dict[tuple[int, Key], anyio.CancelScope] = {}
 
     def boot(self, *, stale: bool) -> None:
-        """List all kinds, as a fresh process does; a stale list may show any past."""
+        """List all kinds, as a new process does; a stale list may show any past."""
         for feed in self._feeds:
             feed.boot(self._rnd, stale=stale)
 
     def list_past(self, revision: int) -> None:
-        """List all kinds as they were at a revision."""
+        """List all kinds again as they were at a revision."""
         for feed in self._feeds:
             feed.list_past(revision)
 
-    def read(self, often: float, *, all_of_it: bool = False) -> None:
-        """Deliver some of what the caches have not seen yet."""
-        for feed in self._feeds:
-            if all_of_it:
-                feed.advance(feed.behind)
-            elif self._rnd.random() < often:
-                feed.advance(self._rnd.randint(0, feed.behind))
+    def read_some(self, probability: float) -> None:
+        """Deliver a random number of unread events to each cache.
 
-    def gain(self, shard: int) -> None:
+        Args:
+            probability: that a cache reads at all, between 0 and 1.
+        """
+        for feed in self._feeds:
+            if self._rnd.random() < probability:
+                feed.deliver(self._rnd.randint(0, feed.unread_count))
+
+    def catch_up(self) -> None:
+        """Deliver all unread events to the caches."""
+        for feed in self._feeds:
+            feed.catch_up()
+
+    def gain_shard(self, shard: int) -> None:
         """Work on a shard from now on."""
         assert self.shards is not None
         self.shards.held.add(shard)
 
-    def lose(self, shard: int) -> None:
-        """Work no more on a shard; requests of passes that are cut off stay on their way."""
+    def lose_shard(self, shard: int) -> None:
+        """Stop working on a shard; the requests of its cancelled passes stay on their way."""
         assert self.shards is not None
         self.shards.held.discard(shard)
         for partition in self._partitions:
             partition.cancel(shard)
             partition.forget(shard)
 
-    def work(self, group: TaskGroup) -> None:
-        """Begin a pass over some key that is not being worked on."""
+    def begin_any_pass(self, group: TaskGroup) -> None:
+        """Begin a pass over a random object that has no running pass."""
         number = self._rnd.randrange(len(self._reconcilers))
-        if keys := self._keys(number):
-            self.begin(group, number, self._rnd.choice(keys))
+        if keys := self._list_keys(number):
+            self.begin_pass(group, number, self._rnd.choice(keys))
 
-    def begin(self, group: TaskGroup, number: int, key: Key) -> None:
-        """Begin a pass over `key`, unless one is under way."""
+    def begin_pass(self, group: TaskGroup, number: int, key: Key) -> None:
+        """Begin a pass of the reconciler `number` over an object, unless one is running."""
         if (number, key) not in self._passes:
             self._passes[number, key] = anyio.CancelScope()
-            group.start_soon(self._pass, number, key)
+            group.start_soon(self._run_pass, number, key)
 
-    async def _pass(self, number: int, key: Key) -> None:
+    async def _run_pass(self, number: int, key: Key) -> None:
+        """Run one pass; count it as a failure if it ends with an error."""
         with self._passes[number, key], self._partitions[number].open_pass(key) as scope:
             try:
                 await self._reconcilers[number][0](key)
@@ -205,12 +218,12 @@ class Passes:
         self.cancelled += scope.cancelled_caught
         del self._passes[number, key]
 
-    def all_keys(self) -> list[tuple[int, Key]]:
-        """Return everything that there is to work on."""
+    def list_all_keys(self) -> list[tuple[int, Key]]:
+        """Return the reconcilers' numbers with the keys that each of them may work on."""
         numbers = range(len(self._reconcilers))
-        return [(number, key) for number in numbers for key in self._keys(number)]
+        return [(number, key) for number in numbers for key in self._list_keys(number)]
 
-    def _keys(self, number: int) -> list[Key]:
+    def _list_keys(self, number: int) -> list[Key]:
         """Return the keys that a reconciler may work on."""
         feeds = self._reconcilers[number][1]
         owns = self._partitions[number].owns
@@ -219,18 +232,18 @@ class Passes:
         )
 
     @property
-    def idle(self) -> bool:
-        """Whether no pass is under way."""
+    def is_idle(self) -> bool:
+        """Whether no pass is running."""
         return not self._passes
 
-    def die(self) -> None:
-        """Stop at whatever await it is at. Its requests stay on their way."""
+    def stop(self) -> None:
+        """Cancel all passes at whatever await they are. Their requests stay on their way."""
         for scope in self._passes.values():
             scope.cancel()
 
 
-def _everything() -> Shards:
-    """Return a single shard that is held: all keys are worked on."""
+def _hold_all_keys() -> Shards:
+    """Return shards of which the only one is held: all keys are worked on."""
     shards = Shards(1)
     shards.held.add(0)
     return shards
@@ -249,20 +262,20 @@ class Worker(NamedTuple):
 
     reconcile: Reconcile
     feeds: Sequence[Feed]
-    pool_of: Callable[[Key], Key | None] | None = None
+    find_pool: Callable[[Key], Key | None] | None = None
     forget: Callable[[Key], None] | None = None
 
 
 class World(NamedTuple):
-    """What replicas share.
+    """The server, the requests, the clock and the settings that all replicas of a run share.
 
     Args:
         model: the API server.
         flights: where requests wait until they run.
         clock: the time.
-        rnd: decides how far caches read, and what is worked on.
-        patience: seconds that promises of other replicas are left to these.
-        shards: in how many parts the pools are shared out; 0: every replica works on all.
+        rnd: decides how far caches read, and which objects are reconciled.
+        patience: seconds before a replica writes addresses that another replica promised.
+        shards: the number of shards; 0 if every replica works on all pools.
     """
 
     model: ModelServer
@@ -274,42 +287,42 @@ class World(NamedTuple):
 
 
 class Process(Passes, ABC):
-    """A process that believes it leads, or that it holds some shards; it has read nothing yet.
+    """A process that believes that it leads, or holds some shards; it has read nothing yet.
 
     Args:
-        world: what it shares with other processes.
+        world: the server, the clock and what else it shares with other processes.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.clock = world.clock
         self.settings = PoolSettings(foreign_patience=world.patience)
-        self.recorder = cast("Recorder", Silent())
-        self._made: list[Feed] = []
+        self.recorder = cast("Recorder", SilentRecorder())
+        self._all_feeds: list[Feed] = []
         workers = self._set_up()
         shared = Shards(world.shards) if world.shards else None
-        held_objects = shared or _everything()
+        held_objects = shared or _hold_all_keys()
         super().__init__(
             world.rnd,
-            self._made,
+            self._all_feeds,
             [(worker.reconcile, worker.feeds) for worker in workers],
-            [Partition(held_objects, worker.pool_of, worker.forget) for worker in workers],
+            [Partition(held_objects, worker.find_pool, worker.forget) for worker in workers],
             shared,
         )
 
     @abstractmethod
     def _set_up(self) -> Sequence[Worker]:
-        """Make the caches, their feeds and the reconcilers; return the latter."""
+        """Create the caches, their feeds and the reconcilers; return the reconcilers."""
 
-    def _feed(self, plural: str, cache: Cache[Any]) -> Feed:
-        """Return the feed of a cache, which reads from now on."""
+    def _create_feed(self, plural: str, cache: Cache[Any]) -> Feed:
+        """Return the feed of a cache from the history of a kind; it has delivered nothing."""
         feed = Feed(cache, self._world.model.history[plural], self._world.model)
-        self._made.append(feed)
+        self._all_feeds.append(feed)
         return feed
 
-    def _client(self) -> Client:
-        """Return a client whose requests fly, and whose answers enter the caches."""
-        by_kind = {feed.cache.resource.kind: feed.cache for feed in self._made}
+    def _create_client(self) -> Client:
+        """Return a client whose requests go on their way, and whose answers enter the caches."""
+        by_kind = {feed.cache.resource.kind: feed.cache for feed in self._all_feeds}
 
         def apply_answer(resource: Resource[Any], obj: Object) -> None:
             if resource == by_kind[resource.kind].resource:
@@ -334,5 +347,5 @@ class IdleProcess(Process):
         return ()
 
     @override
-    def work(self, group: TaskGroup) -> None:
+    def begin_any_pass(self, group: TaskGroup) -> None:
         """Do nothing."""

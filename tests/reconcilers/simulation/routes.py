@@ -7,7 +7,7 @@ from tests.reconcilers.server import Server
 
 
 class Route(HeldRequests):
-    """A server behind a network that a seed decides about."""
+    """A server behind a network: a seed decides when requests arrive."""
 
     def __init__(self, server: Server, packets: list[HeldRequest], to: str = "") -> None:
         super().__init__(server, packets, to)
@@ -18,8 +18,14 @@ class Route(HeldRequests):
         return getattr(self.server, name)
 
 
-def arrive(packet: HeldRequest, *, lost: bool = False, mute: bool = False) -> None:
-    """Let the server see a request unless it is lost; the sender hears of it unless mute."""
+def deliver(packet: HeldRequest, *, lost: bool = False, mute: bool = False) -> None:
+    """Run a request at the server, and answer its sender.
+
+    Args:
+        packet: the request.
+        lost: whether the request never reaches the server.
+        mute: whether the answer never reaches the sender.
+    """
     if not lost:
         packet.run()
     packet.land(lost=mute)

@@ -1,198 +1,208 @@
-"""Scenes in which one rule of the protocol is all that stands between two and one address."""
+"""Scenes in which one rule of the protocol keeps two allocations from having one address.
+
+Each scene returns the violation, None if there is none. Its docstring tells the course of events.
+"""
 
 from controller.meta import Key
 from tests.reconcilers.simulation.model import ALLOCATIONS, NAMESPACE, POOLS
-from tests.reconcilers.simulation.networkpools import NetworkPoolReplica
-from tests.reconcilers.simulation.networkpools import shown_ranges as held
-from tests.reconcilers.simulation.stage import Stage, writes_of
+from tests.reconcilers.simulation.networkpools import NetworkPoolReplica, list_shown_ranges
+from tests.reconcilers.simulation.stage import Stage, match_writes_of
 
 
-def _grants(body: dict[str, dict[str, object]]) -> bool:
+def _has_range(body: dict[str, dict[str, object]]) -> bool:
+    """Return whether the body of a patch writes a range to an allocation."""
     return "startAddress" in body.get("status", {})
 
 
-async def _unknown_to_another(stage: Stage, *, wiped: bool) -> str | None:
-    """B's range is on its way when another replica, which has not heard of B, serves C."""
-    stage.ask("c", 2)
-    other = stage.replica()
-    stage.ask("b", 2)
-    await stage.pool(stage.replica(), lambda flight: flight.plural == ALLOCATIONS)
-    stage.late = [flight for flight in stage.late if flight.name == "b"]
-    if wiped:
-        stage.forget()
-    other.pools.advance(other.pools.behind)
-    stage.clock.skip(2)
-    await stage.pool(other)
-    stage.arrive()
-    return stage.problem
+async def _serve_c_without_reading_b(stage: Stage, *, wiped: bool) -> str | None:
+    """Serve c by a replica that has not read b, whose range is on its way.
 
-
-async def promised_to_one_unheard_of(stage: Stage) -> str | None:
-    """The pool's promise to B is all that tells of it."""
-    return await _unknown_to_another(stage, wiped=False)
-
-
-async def forgotten_and_unheard_of(stage: Stage) -> str | None:
-    """Not even that is left."""
-    return await _unknown_to_another(stage, wiped=True)
-
-
-async def promise_kept_to_another_version(stage: Stage) -> str | None:
-    """A user wipes B's status; one replica serves anew, another keeps the old promise."""
-    stage.ask("b")
-    slow = stage.replica()
-    await stage.pool(slow)
-    tidy = stage.replica()
-    for _ in range(2):
-        await stage.pool(tidy)
-        stage.clock.skip(61)
-    nothing = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
-    stage.edit(ALLOCATIONS, "b", {"status": nothing})
-    slow.allocations.advance(slow.allocations.behind)
-    stage.ask("a", since="2025-12-31T00:00:00Z")
-    await stage.pool(stage.replica(), writes_of("b"))
-    stage.late.clear()
-    await stage.pool(slow)
-    return stage.problem
-
-
-async def shard_moves_to_one_who_lags(stage: Stage) -> str | None:
-    """B has its range, and nothing in the pool tells of it; the shard moves to who does not know.
-
-    The one that gains it has read that C waits, for longer than B; the one that lost it has not.
+    Args:
+        stage: a stage without requests.
+        wiped: whether the pool has lost its journal, too.
     """
-    stage.ask("b")
-    before, after = stage.sharing_replica(1), stage.sharing_replica(1)
-    before.gain(0)
-    await _settle_b_unknown_to(stage, before, after)
-    before.lose(0)
-    after.gain(0)
+    stage.create_request("c", 2)
+    other = stage.start_replica()
+    stage.create_request("b", 2)
+    await stage.reconcile_pool(stage.start_replica(), lambda flight: flight.plural == ALLOCATIONS)
+    stage.late_requests = [flight for flight in stage.late_requests if flight.name == "b"]
+    if wiped:
+        stage.delete_journal()
+    other.pools.catch_up()
+    stage.skip_time(seconds=2)
+    await stage.reconcile_pool(other)
+    stage.run_late_requests()
+    return stage.problem
+
+
+async def promise_to_an_unread_allocation(stage: Stage) -> str | None:
+    """A replica that has not read b serves c: only the pool's promise says that b gets a range."""
+    return await _serve_c_without_reading_b(stage, wiped=False)
+
+
+async def lost_promise_to_an_unread_allocation(stage: Stage) -> str | None:
+    """A replica that has not read b serves c, and the pool has lost its promise to b."""
+    return await _serve_c_without_reading_b(stage, wiped=True)
+
+
+async def promise_written_to_another_version(stage: Stage) -> str | None:
+    """A user wipes the status of b; one replica serves a, another keeps the old promise to b."""
+    stage.create_request("b")
+    slow = stage.start_replica()
+    await stage.reconcile_pool(slow)
+    other = stage.start_replica()
+    for _ in range(2):
+        await stage.reconcile_pool(other)
+        stage.skip_time(seconds=61)
+    empty_status = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
+    stage.edit(ALLOCATIONS, "b", {"status": empty_status})
+    slow.allocations.catch_up()
+    stage.create_request("a", since="2025-12-31T00:00:00Z")
+    await stage.reconcile_pool(stage.start_replica(), match_writes_of("b"))
+    stage.late_requests.clear()
+    await stage.reconcile_pool(slow)
+    return stage.problem
+
+
+async def shard_moves_to_a_lagging_replica(stage: Stage) -> str | None:
+    """B has its range, and no promise says so; the shard moves to a replica that has not read b.
+
+    The replica that gains the shard has read that c waits, for longer than b. The replica that
+    loses the shard has not.
+    """
+    stage.create_request("b")
+    before, after = stage.start_sharing_replica(1), stage.start_sharing_replica(1)
+    before.gain_shard(0)
+    await _settle_b_by(stage, before, after)
+    before.lose_shard(0)
+    after.gain_shard(0)
     return await _serve_c(stage, after)
 
 
-async def _settle_b_unknown_to(
+async def _settle_b_by(
     stage: Stage, before: NetworkPoolReplica, after: NetworkPoolReplica
 ) -> None:
-    """Let a replica serve B and drop the promise; the other reads only that C waits."""
-    stage.ask("c", since="2025-12-31T00:00:00Z")
-    after.allocations.advance(after.allocations.behind)
-    for _ in range(3):  # It serves B, sees that, and drops the promise after a quiet minute.
-        await stage.pool(before)
-        stage.clock.skip(61)
-        before.pools.advance(before.pools.behind)
+    """Let the replica `before` serve b and drop the promise; `after` reads only that c waits."""
+    stage.create_request("c", since="2025-12-31T00:00:00Z")
+    after.allocations.catch_up()
+    for _ in range(3):  # it serves b, reads that, and drops the promise after a quiet minute
+        await stage.reconcile_pool(before)
+        stage.skip_time(seconds=61)
+        before.pools.catch_up()
 
 
 async def _serve_c(stage: Stage, replica: NetworkPoolReplica) -> str | None:
-    """Let a replica that has read the pool as it is now serve C; return what is wrong then."""
-    replica.pools.advance(replica.pools.behind)
+    """Serve c by a replica that has read the current pool; return the violation, None for none."""
+    replica.pools.catch_up()
     for _ in range(2):
-        await stage.pool(replica)
-        stage.clock.skip(2)
+        await stage.reconcile_pool(replica)
+        stage.skip_time(seconds=2)
     allocation = stage.model.get(ALLOCATIONS, "c")
     assert allocation is not None
-    return stage.problem or (None if held(allocation) else "c waits although it fits")
+    return stage.problem or (None if list_shown_ranges(allocation) else "c waits although it fits")
 
 
 async def list_began_before_the_pool_was_read(stage: Stage) -> str | None:
-    """Pool p forgets what it promised to B, and the LIST under way for pool q is older than B."""
+    """Pool p loses its promise to b; the LIST that is running for pool q is older than b."""
     stage.adapter.make_pool("q")
-    stage.ask("c", 2)
-    other = stage.replica()
-    listed = await stage.begin_list(other, "q")
+    stage.create_request("c", 2)
+    other = stage.start_replica()
+    listed = await stage.reconcile_until_list(other, "q")
     await _promise_and_forget_b(stage, other)
-    await stage.pool(other)  # It asks for a LIST while that for q is under way.
+    await stage.reconcile_pool(other)  # it requests a LIST while the LIST for q is running
     listed.land()
-    return await _serve_c_before_b_arrives(stage, other)
+    return await _serve_c_before_late_requests(stage, other)
 
 
 async def list_is_kept_for_an_earlier_version(stage: Stage) -> str | None:
-    """A LIST is kept for pool p as it was before it promised a range to B, and forgot that."""
+    """A LIST is kept for a version of pool p before the pool made and lost its promise to b."""
     stage.adapter.make_pool("q")
-    stage.forget()
-    stage.ask("c", 2)
-    other = stage.replica()
-    listed = await stage.begin_list(other, "q")
-    await stage.pool(other)
+    stage.delete_journal()
+    stage.create_request("c", 2)
+    other = stage.start_replica()
+    listed = await stage.reconcile_until_list(other, "q")
+    await stage.reconcile_pool(other)
     listed.land()
-    await stage.work(other, 0, "q")
+    await stage.reconcile(other, 0, "q")
     stage.edit(POOLS, "q", {"status": None})
-    other.pools.advance(other.pools.behind)
-    (await stage.begin_list(other, "q")).land()  # It is kept for p, too.
-    await stage.work(other, 0, "q")
+    other.pools.catch_up()
+    (await stage.reconcile_until_list(other, "q")).land()  # it is kept for p, too
+    await stage.reconcile(other, 0, "q")
     await _promise_and_forget_b(stage, other)
-    return await _serve_c_before_b_arrives(stage, other)
+    return await _serve_c_before_late_requests(stage, other)
 
 
 async def _promise_and_forget_b(stage: Stage, other: NetworkPoolReplica) -> None:
-    """Promise a range to B, let its write be late, and wipe the pool, which `other` reads then."""
-    stage.ask("b", 2)
-    await stage.pool(
-        stage.replica(), lambda flight: writes_of("b")(flight) and _grants(flight.body)
+    """Promise a range to b, make the write late, and delete the journal; `other` reads that."""
+    stage.create_request("b", 2)
+    await stage.reconcile_pool(
+        stage.start_replica(),
+        lambda flight: match_writes_of("b")(flight) and _has_range(flight.body),
     )
-    stage.forget()
-    other.pools.advance(other.pools.behind)
+    stage.delete_journal()
+    other.pools.catch_up()
 
 
-async def _serve_c_before_b_arrives(stage: Stage, replica: NetworkPoolReplica) -> str | None:
-    """Let a replica serve C; then B's range arrives. Return what is wrong then."""
-    on_their_way, stage.late = stage.late, []
+async def _serve_c_before_late_requests(stage: Stage, replica: NetworkPoolReplica) -> str | None:
+    """Serve c by a replica; then run the late write of b's range. Return the violation."""
+    held_back, stage.late_requests = stage.late_requests, []
     for _ in range(3):
-        await stage.pool(replica)
-        stage.clock.skip(2)
-        if held(stage.model.objects[ALLOCATIONS, "c"]):
+        await stage.reconcile_pool(replica)
+        stage.skip_time(seconds=2)
+        if list_shown_ranges(stage.model.objects[ALLOCATIONS, "c"]):
             break
-    stage.late = on_their_way
-    stage.arrive()
+    stage.late_requests = held_back
+    stage.run_late_requests()
     return stage.problem
 
 
-async def pool_goes_while_one_is_unheard_of(stage: Stage) -> str | None:
-    """The pool is deleted; the replica that looks has not heard of who holds a range."""
-    other = stage.replica()
-    stage.ask("b")
-    first = stage.replica()
-    await stage.pool(first)
-    stage.clock.skip(120)
+async def pool_deleted_by_a_replica_that_missed_an_allocation(stage: Stage) -> str | None:
+    """The pool is deleted; the replica that reconciles it has not read that b holds a range."""
+    other = stage.start_replica()
+    stage.create_request("b")
+    first = stage.start_replica()
+    await stage.reconcile_pool(first)
+    stage.skip_time(seconds=120)
     for feed in (first.pools, first.allocations):
-        feed.advance(feed.behind)
-    await stage.pool(first)
+        feed.catch_up()
+    await stage.reconcile_pool(first)
     stage.model.delete(POOLS, "p")
-    other.pools.advance(other.pools.behind)
-    await stage.pool(other)
+    other.pools.catch_up()
+    await stage.reconcile_pool(other)
     return stage.problem
 
 
-async def answer_after_the_end(stage: Stage) -> str | None:
-    """The answer to A's last write comes after word of its end; B wants what it held."""
-    stage.ask("a", 3)
-    replica = stage.replica()
-    await stage.pool(replica)
+async def answer_after_the_deletion(stage: Stage) -> str | None:
+    """The answer to the last write to a comes after the event of a's deletion; b is created."""
+    stage.create_request("a", 3)
+    replica = stage.start_replica()
+    await stage.reconcile_pool(replica)
     stage.model.delete(ALLOCATIONS, "a")
-    replica.allocations.advance(replica.allocations.behind)
-    replica.begin(stage.group, 1, Key(NAMESPACE, "a"))
-    await stage.answered_late(replica)
-    stage.ask("b", 3)
+    replica.allocations.catch_up()
+    replica.begin_pass(stage.group, 1, Key(NAMESPACE, "a"))
+    await stage.deliver_events_before_answers(replica)
+    stage.create_request("b", 3)
     for feed in (replica.pools, replica.allocations):
-        feed.advance(feed.behind)
+        feed.catch_up()
     for _ in range(3):
-        stage.clock.skip(2)
-        await stage.pool(replica)
+        stage.skip_time(seconds=2)
+        await stage.reconcile_pool(replica)
     allocation = stage.model.get(ALLOCATIONS, "b")
     assert allocation is not None
-    return stage.problem or (None if held(allocation) else "b waits although it fits")
+    return stage.problem or (None if list_shown_ranges(allocation) else "b waits although it fits")
 
 
-async def refused_by_one_with_an_old_view(stage: Stage) -> str | None:
-    """The pool was full and is not any more; who has not heard of that refuses B."""
-    stage.ask("z", 3)
-    first = stage.replica()
-    await stage.pool(first)
-    stage.ask("b")
-    old = stage.replica()
-    stage.model.vanish(ALLOCATIONS, "z")
-    await stage.pool(stage.replica(), writes_of("b"))
-    stage.late.clear()
-    await stage.pool(old)
+async def refused_by_a_lagging_replica(stage: Stage) -> str | None:
+    """The pool was full and has space again; a replica that has not read that refuses b."""
+    stage.create_request("z", 3)
+    first = stage.start_replica()
+    await stage.reconcile_pool(first)
+    stage.create_request("b")
+    old = stage.start_replica()
+    stage.model.remove_by_force(ALLOCATIONS, "z")
+    await stage.reconcile_pool(stage.start_replica(), match_writes_of("b"))
+    stage.late_requests.clear()
+    await stage.reconcile_pool(old)
     return stage.problem
 
 

@@ -27,6 +27,7 @@ _SHARDED_PLANS = {"shards": (Plan(replicas=3, shards=2), 4, "--replicas 3 --shar
 
 
 def _parametrize(plans: Mapping[str, tuple[Plan, int, str]]) -> pytest.MarkDecorator:
+    """Return the mark that gives a test the plan, the share and the options of each entry."""
     names = ("plan", "share", "options")
     return pytest.mark.parametrize(names, plans.values(), ids=plans.keys())
 
@@ -52,28 +53,29 @@ tenant_faults = pytest.mark.parametrize(
 """What the tenants of a load balancer are played with."""
 
 
-def part_of(seeds: int, part: int) -> range:
-    """Return the seeds of one part."""
+def list_seeds(seeds: int, part: int) -> range:
+    """Return the seeds of one of PARTS parts."""
     return range(seeds * part // PARTS, seeds * (part + 1) // PARTS)
 
 
 class Player(Protocol):
-    """One seed, to be played."""
+    """A run of one seed."""
 
     def play(self) -> str | None:
         """Return the first violation, None if there was none."""
 
 
 def check_part(of: Callable[[int], Player], seeds: int, part: int, again: str) -> None:
-    """Play one part of the seeds; fail with the first that goes wrong.
+    """Play one part of the seeds; fail with the first violation.
 
     Args:
-        of: returns what plays a seed.
-        seeds: how many there are in all parts.
-        part: which of them.
-        again: plays one again, after `python -m tests.reconcilers.simulation`; {} is the seed.
+        of: returns the run of a seed.
+        seeds: the number of seeds in all parts together.
+        part: the number of the part.
+        again: the arguments of `python -m tests.reconcilers.simulation` that play a seed again;
+            {} stands for the seed.
     """
-    for seed in part_of(seeds, part):
+    for seed in list_seeds(seeds, part):
         verdict = of(seed).play()
         command = f"python -m tests.reconcilers.simulation {again.format(seed)}"
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {command}"

@@ -24,7 +24,7 @@ from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.poolkind import make_networkpool_passes
 from tests.reconcilers.simulation.adapter import (
     Address,
-    Event,
+    Disturbance,
     Memory,
     Need,
     StatusMemory,
@@ -34,7 +34,7 @@ from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, P
 from tests.reconcilers.simulation.networkpools import (
     NetworkPoolReplica,
     NetworkPools,
-    OpenGate,
+    OpenReleaseCheck,
 )
 from tests.reconcilers.simulation.replica import Process, Worker, World
 
@@ -46,13 +46,13 @@ class SharedReplica(ClaimReplica):
     def _set_up(self) -> Sequence[Worker]:
         pools = Cache(NETWORK_POOL)
         allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-        self.pools = self._feed(POOLS, pools)
-        self.allocations = self._feed(ALLOCATIONS, allocations)
-        caches = self._feed_claims({"NetworkPool": pools})
-        client, clock = self._client(), self.clock
+        self.pools = self._create_feed(POOLS, pools)
+        self.allocations = self._create_feed(ALLOCATIONS, allocations)
+        caches = self._create_claim_caches({"NetworkPool": pools})
+        client, clock = self._create_client(), self.clock
         settings, recorder = self.settings, self.recorder
         self.discovered = discovered = DiscoveredClaims(clock)
-        self.of_claims = NetworkPoolClaims(self._parts(client, caches))
+        self.of_claims = NetworkPoolClaims(self._create_parts(client, caches))
         discovered.known, discovered.pool_claims = True, self.of_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
         of_pools = make_networkpool_passes(
@@ -68,22 +68,22 @@ class SharedReplica(ClaimReplica):
             client,
             allocations,
             pools=pools,
-            release=OpenGate(),
+            release=OpenReleaseCheck(),
             clock=clock,
             settings=AllocationSettings(),
         )
         of_claims = ClaimReconciler(client, caches, recorder=recorder, clock=clock)
 
-        def pool_of(key: Key) -> Key | None:
+        def find_pool(key: Key) -> Key | None:
             allocation = allocations.get(key)
             return None if allocation is None else allocation.pool_key
 
         return (
-            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
+            Worker(of_pools.reconcile, (self.pools,), find_pool=None, forget=of_pools.forget),
             Worker(
                 of_allocations.reconcile,
                 (self.allocations,),
-                pool_of=pool_of,
+                find_pool=find_pool,
                 forget=of_allocations.forget,
             ),
             Worker(of_claims.reconcile, (self.claims, self.addresses), caches.find_shard_key),
@@ -91,7 +91,7 @@ class SharedReplica(ClaimReplica):
 
 
 class SharedPools(NetworkPools, Claims):
-    """NetworkPools that serve both."""
+    """NetworkPools that serve IPAllocations and claims."""
 
     requests: ClassVar[tuple[str, ...]] = (CLAIMS, ALLOCATIONS)
     holders: ClassVar[tuple[str, ...]] = (ADDRESSES, ALLOCATIONS)
@@ -111,50 +111,51 @@ class SharedPools(NetworkPools, Claims):
         return NetworkPoolReplica(world)
 
     @override
-    def use(self) -> None:
-        (NetworkPools if self.random.random() < 0.5 else Claims).use(self)
+    def act_as_user(self) -> None:
+        (NetworkPools if self.random.random() < 0.5 else Claims).act_as_user(self)
 
-    def claim(self, name: str) -> None:
+    def create_claim(self, name: str) -> None:
         """Create a claim that may be served."""
-        Claims.ask(self, name)
+        Claims.create_request(self, name)
 
     @override
-    def events(self) -> Mapping[str, Sequence[Event]]:
-        return {**NetworkPools.events(self), **Claims.events(self)}
+    def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
+        return {**NetworkPools.list_disturbances(self), **Claims.list_disturbances(self)}
 
     @override
     def prepare_calm(self) -> None:
         Claims.prepare_calm(self)
 
     @override
-    def addresses(self, request: Json) -> frozenset[Address]:
+    def list_shown(self, request: Json) -> frozenset[Address]:
         if request["kind"] == "IPAddress":
             return frozenset({("", ip_address(request["spec"]["address"]))})
-        return _kind_of(request).addresses(self, request)
+        return _find_adapter(request).list_shown(self, request)
 
     @override
     def list_offered(self, request: Json) -> frozenset[Address]:
-        return _kind_of(request).list_offered(self, request)
+        return _find_adapter(request).list_offered(self, request)
 
     @override
-    def full_name(self, request: Json) -> str:
-        word = "allocation" if _kind_of(request) is NetworkPools else "claim"
+    def describe_request(self, request: Json) -> str:
+        word = "allocation" if _find_adapter(request) is NetworkPools else "claim"
         return f"{word} {request['metadata']['name']}"
 
     @override
-    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
-        yield from NetworkPools.waiting(self)
-        yield from Claims.waiting(self)
+    def list_unserved(self) -> Iterator[tuple[str, list[Need]]]:
+        yield from NetworkPools.list_unserved(self)
+        yield from Claims.list_unserved(self)
 
     @override
-    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        yield from NetworkPools.crimes(self, plural, old=old, new=new)
-        yield from Claims.crimes(self, plural, old=old, new=new)
+    def find_violations(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        yield from NetworkPools.find_violations(self, plural, old=old, new=new)
+        yield from Claims.find_violations(self, plural, old=old, new=new)
 
     @override
-    def undone(self) -> str | None:
-        return NetworkPools.undone(self) or Claims.undone(self)
+    def find_unfinished_work(self) -> str | None:
+        return NetworkPools.find_unfinished_work(self) or Claims.find_unfinished_work(self)
 
 
-def _kind_of(request: Json) -> type[NetworkPools] | type[Claims]:
+def _find_adapter(request: Json) -> type[NetworkPools] | type[Claims]:
+    """Return the adapter of a request's kind."""
     return NetworkPools if request["kind"] == "IPAllocation" else Claims

@@ -1,4 +1,7 @@
-"""How each rule that keeps claims and allocations of one pool apart is switched off."""
+"""Switches for the rules that keep claims and allocations of one pool apart.
+
+Each function switches one rule off. Its docstring says what the code does without the rule.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,13 +36,13 @@ from reconcilers.reporting.conditions import FOREIGN_MANAGER
 Patch = pytest.MonkeyPatch
 
 
-def lost_journal_believed(mp: Patch) -> None:
-    """A pool whose journal was lost counts as one that promised nothing to claims."""
+def skip_fence_of_claims(mp: Patch) -> None:
+    """Treat a pool whose journal was lost as one that promised nothing to claims."""
     mp.setattr(NetworkPoolClaims, "needs_fence", lambda *_, **__: False)
 
 
-def pause_stops_the_fence(mp: Patch) -> None:
-    """A journal that was lost is not restored while the pool is paused."""
+def skip_fence_during_pause(mp: Patch) -> None:
+    """Do not restore a lost journal while the pool is paused."""
     needs_fence = NetworkPoolClaims.needs_fence
 
     def unless_paused(self: NetworkPoolClaims, pool: Any, *rest: Any, **keywords: Any) -> bool:
@@ -48,8 +51,8 @@ def pause_stops_the_fence(mp: Patch) -> None:
     mp.setattr(NetworkPoolClaims, "needs_fence", unless_paused)
 
 
-def lost_journal_keeps_condition(mp: Patch) -> None:
-    """The condition of another controller does not end before the journal is restored."""
+def keep_foreign_condition_without_journal(mp: Patch) -> None:
+    """Keep the condition about another controller until the journal is restored."""
     prepare = NetworkPoolKind.prepare
 
     async def end(self: NetworkPoolKind, pool: Any) -> tuple[Any, Outcome | None]:
@@ -61,23 +64,23 @@ def lost_journal_keeps_condition(mp: Patch) -> None:
     mp.setattr(NetworkPoolKind, "prepare", end)
 
 
-def adopted_though_allocated(mp: Patch) -> None:
-    """An IPAddress of the claim's name is adopted though an allocation has its address."""
+def adopt_allocated_addresses(mp: Patch) -> None:
+    """Adopt an IPAddress of the claim's name though an allocation has its address."""
     mp.setattr(Holdings, "other_holder", lambda self, addresses, but=None, space="": None)
 
 
-def promises_to_allocations_free(mp: Patch) -> None:
-    """What is promised to allocations, and not seen yet, may be given to claims."""
+def forget_promises_to_allocations(mp: Patch) -> None:
+    """Let addresses that are promised to allocations be given to claims."""
     _forget_promises(mp, KIND)
 
 
-def promises_to_claims_free(mp: Patch) -> None:
-    """What is promised to claims, and not seen yet, may be given to allocations."""
+def forget_promises_to_claims(mp: Patch) -> None:
+    """Let addresses that are promised to claims be given to allocations."""
     _forget_promises(mp, names.KIND_CLAIMS)
 
 
 def _forget_promises(mp: Patch, kind: str) -> None:
-    """Let a pass drop promises to one kind whatever it has read."""
+    """Let a pass drop the promises to one kind of requests, whatever it has read."""
     settle = statusjournal.settle_journal
 
     def careless(journal: Journal, read: Any) -> Journal:
@@ -87,8 +90,8 @@ def _forget_promises(mp: Patch, kind: str) -> None:
     mp.setattr(protocol, "settle_journal", careless)
 
 
-def holdings_of_claims_kept_while_allocations_are_listed(mp: Patch) -> None:
-    """A pass chooses by what claims held before it waited for a LIST of allocations."""
+def keep_claims_read_before_the_list(mp: Patch) -> None:
+    """Let a pass choose by what claims held before it waited for a LIST of allocations."""
     read_up_to = PoolReader.read_up_to
 
     async def early(self: PoolReader, pool: Any, journal: Journal, seen: Any = None) -> Any:
@@ -103,8 +106,8 @@ def holdings_of_claims_kept_while_allocations_are_listed(mp: Patch) -> None:
     mp.setattr(PoolReader, "read_up_to", early)
 
 
-def claims_unseen(mp: Patch) -> None:
-    """What claims hold may be given to allocations."""
+def ignore_claims(mp: Patch) -> None:
+    """Let the addresses of claims be given to allocations."""
     find_facts = NetworkPoolClaims.find_facts
 
     def without_ranges(self: NetworkPoolClaims, pool: Any, holder: Holder) -> Facts | None:
@@ -114,17 +117,18 @@ def claims_unseen(mp: Patch) -> None:
     mp.setattr(NetworkPoolClaims, "find_facts", without_ranges)
 
 
-def lagging_claims_read(mp: Patch) -> None:
-    """A cache of claims counts as read that has not got as far as the journal says."""
+def believe_lagging_claims(mp: Patch) -> None:
+    """Believe a cache of claims that has not read as far as the journal says."""
     _believe_lagging(mp, CLAIM_KIND)
 
 
-def lagging_addresses_read(mp: Patch) -> None:
-    """A cache of IPAddresses counts as read that has not got as far as the journal says."""
+def believe_lagging_addresses(mp: Patch) -> None:
+    """Believe a cache of IPAddresses that has not read as far as the journal says."""
     _believe_lagging(mp, ADDRESS_KIND)
 
 
 def _believe_lagging(mp: Patch, source: str) -> None:
+    """Believe the cache of one kind, whether or not it has read as far as the journal says."""
     has_read = CacheWait.has_read
 
     def credulous(self: CacheWait, cache: Any, revision: int, pool: Any) -> bool:
@@ -134,13 +138,13 @@ def _believe_lagging(mp: Patch, source: str) -> None:
     mp.setattr(CacheWait, "has_read", credulous)
 
 
-def lists_forgotten(mp: Patch) -> None:
-    """A cache is used again though it does not show yet what a LIST showed."""
+def forget_lists(mp: Patch) -> None:
+    """Use a cache again before it shows all that a LIST has shown."""
     mp.setattr(CacheWait, "note_list", lambda self, pool, objects: None)
 
 
-def missing_revision_is_zero(mp: Patch) -> None:
-    """A journal without the revision of IPAddresses says that none has to be read."""
+def replace_missing_revision_by_zero(mp: Patch) -> None:
+    """Read no IPAddresses if the journal lacks the revision of IPAddresses."""
     read = StatusJournal.read
 
     def lenient(self: StatusJournal, pool: Any) -> Journal:
@@ -152,8 +156,8 @@ def missing_revision_is_zero(mp: Patch) -> None:
     mp.setattr(StatusJournal, "read", lenient)
 
 
-def fence_drops_all_promises(mp: Patch) -> None:
-    """A fence of one kind drops the promises to requests of the other, too."""
+def drop_all_promises_in_fence(mp: Patch) -> None:
+    """Let a fence of one kind of requests drop the promises to the other kind, too."""
 
     def alone(self: Journal, kind: str, revisions: Mapping[str, int]) -> Journal:
         del kind
@@ -162,13 +166,13 @@ def fence_drops_all_promises(mp: Patch) -> None:
     mp.setattr(Journal, "after_fence", alone)
 
 
-def absence_believed_at_once(mp: Patch) -> None:
-    """Claims count as not served once their kinds are not seen, whatever the journal says."""
+def believe_absence_at_once(mp: Patch) -> None:
+    """Treat claims as not served once their kinds are missing, whatever the journal says."""
     mp.setattr(absentkinds, "ABSENCE_SECONDS", 0.0)
 
 
-def every_promise_is_of_the_entry(mp: Patch) -> None:
-    """Absence is believed only once the journal has not changed at all."""
+def compare_whole_journals(mp: Patch) -> None:
+    """Believe the absence of claims only once the journal has not changed at all."""
 
     def whole_journal(pool: Any) -> Any:
         return tuple(pool.status.revisions.items()), tuple(pool.status.assignments)
@@ -176,8 +180,8 @@ def every_promise_is_of_the_entry(mp: Patch) -> None:
     mp.setattr(networkpoolclaims, "find_entry", whole_journal)
 
 
-def incomplete_is_absent(mp: Patch) -> None:
-    """If one of the kinds of claims is not served, none is."""
+def treat_incomplete_as_absent(mp: Patch) -> None:
+    """Treat claims as not served if only one of their kinds is missing."""
     served_from = DiscoveredClaims.served_from
 
     def lax(self: DiscoveredClaims, pool: Any) -> Any:
@@ -187,13 +191,13 @@ def incomplete_is_absent(mp: Patch) -> None:
     mp.setattr(DiscoveredClaims, "served_from", lax)
 
 
-def entry_ignored_without_integration(mp: Patch) -> None:
-    """A process without the integration takes no notice of what the journal says of claims."""
+def ignore_entry_without_integration(mp: Patch) -> None:
+    """Let a process without the integration ignore what the journal says about claims."""
     mp.setattr(ClaimService, "check_counts", lambda self, pool: None)
 
 
-def journal_of_any_uid(mp: Patch) -> None:
-    """A journal counts whichever object it was written for."""
+def believe_journals_of_any_uid(mp: Patch) -> None:
+    """Believe a journal whichever object it was written for."""
 
     def is_intact(pool: Any) -> bool:
         uid, _, _ = pool.status.journalOf.partition("/")
@@ -205,8 +209,8 @@ def journal_of_any_uid(mp: Patch) -> None:
     mp.setattr(statusjournal, "is_intact", is_intact)
 
 
-def promises_known_by_key(mp: Patch) -> None:
-    """A promise is settled by whatever request has its namespace and name."""
+def settle_promises_by_key(mp: Patch) -> None:
+    """Settle a promise by any request of its namespace and name, whatever the kind."""
     settle = settling.settle
 
     def by_key(journal: Journal, kind: str, read: Any, effects: Any = None) -> Journal:

@@ -1,7 +1,8 @@
-"""One scene on the simulator, played by hand: for what a storm brings about too seldom.
+"""The stage of a scene: a course of events that a storm brings about too seldom.
 
-The same replicas, wires, server and laws; but the scene says who reads how much, who works when,
-and which requests run late.
+Replicas, requests, server and laws are those of a run. But the scene decides how far each replica
+reads, when it works, and which requests run late. Scenes call the requests a, b, c and so on; of
+waiting requests, a goes first.
 """
 
 import asyncio
@@ -15,30 +16,38 @@ from anyio.abc import TaskGroup
 from controller.meta import Key
 from tests.clock import VirtualClock, settle
 from tests.reconcilers.simulation.adapter import Adapter
-from tests.reconcilers.simulation.chaos import keep_quiet
-from tests.reconcilers.simulation.laws import Judge, given_twice
+from tests.reconcilers.simulation.chaos import play_silently
+from tests.reconcilers.simulation.laws import Judge, find_double_holders
 from tests.reconcilers.simulation.model import Json, ModelServer, key_of
 from tests.reconcilers.simulation.networkpools import NetworkPools
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.replica import Passes, World
 from tests.reconcilers.simulation.wire import Flight
 
-Late = Callable[[Flight], bool]
+Matcher = Callable[[Flight], bool]
+"""Returns whether a request on its way is one of those that a scene handles."""
 Scene = Callable[["Stage"], Awaitable[str | None]]
+"""Plays a scene; returns the violation, None if there is none."""
 
 
-def nothing(_: Flight) -> bool:
-    """Nothing is late."""
+def match_none(_: Flight) -> bool:
+    """Match no request: none is late."""
     return False
 
 
-def writes_of(name: str) -> Late:
-    """Return a matcher for writes of an allocation."""
+def match_writes_of(name: str) -> Matcher:
+    """Return a matcher for the writes to an allocation."""
     return lambda flight: flight.method == "PATCH" and flight.name == name
 
 
 class Stage:
-    """A model with pool p of three addresses, its memory, and no replica at work yet."""
+    """A model with pool p of three addresses and its journal, and no working replica yet.
+
+    A late request is one whose sender has given up: it runs when `run_late_requests` is called.
+
+    Args:
+        group: runs the passes of the replicas.
+    """
 
     kind: ClassVar[type[Adapter]] = NetworkPools
 
@@ -48,72 +57,84 @@ class Stage:
         self.adapter: Any = self.kind(self.model, random.Random(0), Plan())
         self.judge = Judge(self.adapter)
         self.flights: list[Flight] = []
-        self.late: list[Flight] = []
+        self.late_requests: list[Flight] = []
         self.group = group
 
-    async def open(self) -> None:
-        """Make the pool, and let a first replica give it its finalizer and its memory."""
+    async def prepare(self) -> None:
+        """Create pool p, and let a first replica add its finalizer and its journal."""
         self.adapter.make_pool("p")
-        replica = self.replica()
+        replica = self.start_replica()
         for number in self.adapter.pool_numbers:
-            await self.work(replica, number, "p")
-            replica.read(1.0, all_of_it=True)
+            await self.reconcile(replica, number, "p")
+            replica.catch_up()
 
-    def ask(self, name: str, count: int = 1, since: str = "") -> None:
-        """Make a request that may be served; `since` when it was first asked for."""
-        self.adapter.ask(name, count, since)
+    def create_request(self, name: str, count: int = 1, since: str = "") -> None:
+        """Create a request that may be served; see `Adapter.create_request`."""
+        self.adapter.create_request(name, count, since)
 
-    def forget(self) -> None:
-        """Take the memory of the pool away."""
+    def delete_journal(self) -> None:
+        """Delete the journal of pool p."""
         for memory in self.adapter.memories:
-            self.edit_pool(memory.forgotten())
+            self.edit_pool(memory.make_removal())
 
-    def truncate(self) -> None:
-        """Take the promises of the pool away, and leave the rest of its journal."""
+    def delete_promises(self) -> None:
+        """Delete the promises of pool p, and leave the rest of its journal."""
         for memory in self.adapter.memories:
             self.edit_pool(memory.make_truncation(self.model.objects[self.adapter.pools, "p"]))
 
-    def restore(self, revision: int) -> None:
-        """Have another pool in the place of the pool, with the memory of another history."""
+    def restore_pool(self, revision: int) -> None:
+        """Replace pool p by one whose journal is of another cluster, and read up to `revision`."""
         self.replace_pool()
         pool = self.model.objects[self.adapter.pools, "p"]
         for memory in self.adapter.memories:
-            self.edit_pool(memory.of_history(pool, revision))
+            self.edit_pool(memory.make_empty_journal(pool, revision))
 
     def replace_pool(self, journals: Sequence[Json | None] = ()) -> None:
-        """Have another pool in the place of the pool, maybe with journals."""
+        """Replace pool p by a new object of its name.
+
+        Args:
+            journals: patches that give the new pool a journal; None in place of a missing journal.
+        """
         self.judge.paused = True
-        self.model.vanish(self.adapter.pools, "p")
+        self.model.remove_by_force(self.adapter.pools, "p")
         self.adapter.make_pool("p")
         self.judge.paused = False
         for patch in filter(None, journals):
             self.edit_pool(patch)
 
-    def gives_to(self, name: str) -> Late:
-        """Return a matcher for the writes by which a promise to a request is kept."""
-        return lambda flight: self.adapter.gives(flight, name)
+    def match_grants_to(self, name: str) -> Matcher:
+        """Return a matcher for the writes of promised addresses to a request."""
+        return lambda flight: self.adapter.is_grant(flight, name)
 
     def is_served(self, name: str) -> bool:
         """Return whether a request shows addresses."""
-        request = self.adapter.request_of(name)
-        return request is not None and bool(self.adapter.addresses(request))
+        request = self.adapter.find_request(name)
+        return request is not None and bool(self.adapter.list_shown(request))
+
+    def skip_time(self, *, seconds: float) -> None:
+        """Move the time on, without running anything."""
+        self.clock.skip(seconds)
 
     def edit_pool(self, patch: Json) -> None:
-        """Edit the pool, as a person does."""
+        """Edit pool p as a person does, without being judged."""
         self.edit(self.adapter.pools, "p", patch)
 
     def edit(self, plural: str, name: str, patch: Json) -> None:
-        """Edit an object, as a person does, who may do anything."""
+        """Edit an object as a person does, without being judged."""
         was_paused, self.judge.paused = self.judge.paused, True
         self.model.edit(plural, name, patch)
         self.judge.paused = was_paused
 
-    def replica(self) -> Any:
-        """Return a replica that has read everything."""
-        return self.sharing_replica(0)
+    def start_replica(self) -> Any:
+        """Return a new replica that has read everything."""
+        return self.start_sharing_replica(0)
 
-    def sharing_replica(self, shards: int) -> Any:
-        """Return a replica among replicas that share so many shards; it holds none of them yet."""
+    def start_sharing_replica(self, shards: int) -> Any:
+        """Return a new replica that shares the pools with others, and holds no shard yet.
+
+        Args:
+            shards: the number of shards.
+        """
         world = World(
             self.model,
             self.flights,
@@ -130,28 +151,41 @@ class Stage:
         """Return the key of an object of that name, where the pool is, too."""
         return key_of(self.adapter.pools, name)
 
-    async def pool(self, replica: Passes, late: Late = nothing) -> None:
-        """Let a replica work on the pool."""
-        await self.work(replica, 0, name="p", late=late)
+    async def reconcile_pool(self, replica: Passes, late: Matcher = match_none) -> None:
+        """Let a replica reconcile pool p; the requests that `late` matches run late."""
+        await self.reconcile(replica, 0, name="p", late=late)
 
-    async def work(self, replica: Passes, number: int, name: str, late: Late = nothing) -> None:
-        """Let a replica work on an object; its late requests run when `arrive` says so."""
-        replica.begin(self.group, number, self.key(name))
+    async def reconcile(
+        self, replica: Passes, number: int, name: str, late: Matcher = match_none
+    ) -> None:
+        """Let a replica reconcile an object, and answer its requests until the pass ends.
+
+        Args:
+            replica: the replica.
+            number: of the reconciler in the replica; 0 reconciles pools.
+            name: of the object.
+            late: matches the requests that become late: their sender gets an error, and they run
+                when `run_late_requests` is called.
+        """
+        replica.begin_pass(self.group, number, self.key(name))
         await settle()
         while self.flights:
             for flight in list(self.flights):
                 self.flights.remove(flight)
                 if late(flight):
-                    self.late.append(flight)
+                    self.late_requests.append(flight)
                     flight.land(lost=True)
                 else:
                     flight.run()
                     flight.land()
             await settle()
 
-    async def begin_list(self, replica: Passes, pool: str) -> Flight:
-        """Let a replica work on a pool until the server has answered its LIST; return that."""
-        replica.begin(self.group, 0, self.key(pool))
+    async def reconcile_until_list(self, replica: Passes, pool: str) -> Flight:
+        """Start a pass over a pool; return its LIST, which the server has answered.
+
+        The pass waits until the caller lands the answer.
+        """
+        replica.begin_pass(self.group, 0, self.key(pool))
         while True:
             await settle()
             flight = self.flights.pop(0)
@@ -160,9 +194,12 @@ class Stage:
                 return flight
             flight.land()
 
-    async def begin(self, replica: Passes, awaited: Late) -> Flight:
-        """Let a replica work on the pool until it sends a request that is awaited; return that."""
-        replica.begin(self.group, 0, self.key("p"))
+    async def reconcile_until(self, replica: Passes, awaited: Matcher) -> Flight:
+        """Start a pass over pool p; return the first request that `awaited` matches.
+
+        That request has not run, and the pass waits for its answer.
+        """
+        replica.begin_pass(self.group, 0, self.key("p"))
         while True:
             await settle()
             flight = self.flights.pop(0)
@@ -171,61 +208,61 @@ class Stage:
             flight.run()
             flight.land()
 
-    async def go_on(self, flight: Flight) -> None:
-        """Let a request run that was held up, and what its sender sends after it."""
+    async def run_held_request(self, flight: Flight) -> None:
+        """Run a request from `reconcile_until`, and all that its sender sends after it."""
         self.flights.append(flight)
         while self.flights:
-            under_way = self.flights.pop(0)
-            under_way.run()
-            under_way.land()
+            request = self.flights.pop(0)
+            request.run()
+            request.land()
             await settle()
 
-    async def serve(self, replica: Any) -> None:
-        """Let a replica fence the pool, serve who waits, and write what it promised."""
+    async def serve_requests(self, replica: Any) -> None:
+        """Let a replica fence pool p, promise addresses to waiting requests, and write them."""
         for _ in range(3):
-            replica.read(1.0, all_of_it=True)
-            await self.pool(replica)
+            replica.catch_up()
+            await self.reconcile_pool(replica)
 
     async def drop_settled(self, replica: Any) -> None:
-        """Let a replica serve who waits, and drop the settled promises after its quiet period."""
-        await self.serve(replica)
+        """Serve the waiting requests; drop their settled promises after the quiet period."""
+        await self.serve_requests(replica)
         await self.clock.advance(replica.settings.quiet_period)
-        await self.serve(replica)
+        await self.serve_requests(replica)
 
-    async def answered_late(self, replica: Any) -> None:
-        """Let what is under way run, and its answers come after word of it has."""
+    async def deliver_events_before_answers(self, replica: Any) -> None:
+        """Run the requests on their way; the replica reads each event before the answer."""
         await settle()
         while self.flights:
             for flight in list(self.flights):
                 self.flights.remove(flight)
                 flight.run()
-                replica.allocations.advance(replica.allocations.behind)
+                replica.allocations.catch_up()
                 flight.land()
             await settle()
 
-    def arrive(self) -> None:
-        """Let the late requests run, oldest first."""
-        for flight in self.late:
+    def run_late_requests(self) -> None:
+        """Run the late requests, oldest first."""
+        for flight in self.late_requests:
             flight.run()
-        self.late.clear()
+        self.late_requests.clear()
 
     @property
     def problem(self) -> str | None:
-        """What is wrong by now."""
-        return self.judge.problem or given_twice(self.adapter)
+        """The violation so far; None if there is none."""
+        return self.judge.problem or find_double_holders(self.adapter)
 
 
 def play_scene(
     scene: Callable[[Any], Awaitable[str | None]], on: type[Stage] = Stage
 ) -> str | None:
-    """Play a scene on a stage of that type; return what went wrong, None if nothing did."""
+    """Play a scene on a stage of the type `on`; return the violation, None if there is none."""
 
     async def play() -> Any:
         async with anyio.create_task_group() as group:
             stage = on(group)
-            await stage.open()
+            await stage.prepare()
             return await scene(stage)
 
-    with keep_quiet(silent=True):
+    with play_silently(silent=True):
         verdict: str | None = asyncio.run(play())
     return verdict

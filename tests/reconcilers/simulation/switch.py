@@ -1,4 +1,4 @@
-"""A safety rule that can be switched off, and what the simulation then says."""
+"""Switches: safety rules that can be switched off, and the violations that follow."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from tests.reconcilers.simulation.plans import Plan
 
 @dataclass(frozen=True)
 class Switch:
-    """A rule of the protocol.
+    """A rule, how it is switched off, and the violation that must follow.
 
     Args:
-        rule: which, in a sentence.
-        off: switches it off.
-        sign: part of what the simulation says without it.
-        plan: under which it has to notice.
-        seed: one that is known to notice; others are tried if the code has changed its course.
+        rule: a sentence that states the rule.
+        off: switches the rule off.
+        sign: a part of the violation without the rule.
+        plan: the plan of the runs that must fail without the rule.
+        seed: one that is known to fail; others are tried if it does not fail any more.
     """
 
     rule: str
@@ -30,17 +30,17 @@ class Switch:
 
 
 SEARCHED = 600
-"""How many other seeds are tried before a switch counts as one that nothing misses."""
+"""How many other seeds are tried before the rule counts as one without which nothing fails."""
 
 
-def check(switch: Switch, play: Callable[[int], str | None], note: Note) -> None:
+def check_switch(switch: Switch, play: Callable[[int], str | None], note: Note) -> None:
     """Assert that a seed fails with the rule switched off, and is clean with it.
 
     Args:
         switch: the rule.
-        play: plays a seed, and returns what went wrong.
-        note: is told of a better seed, where the one that is known does not notice any more: to
-            search for it each time takes seconds.
+        play: plays a seed; returns the violation, None if there is none.
+        note: records another seed if the known one does not notice any more: a search takes
+            seconds each time.
 
     Raises:
         AssertionError: no seed notices.
@@ -59,13 +59,13 @@ def check_scene(
     sign: str,
     rule: str = "",
 ) -> None:
-    """Assert that a scene ends badly with a rule switched off, and well with it.
+    """Assert that a scene ends with a violation with a rule switched off, and without one with it.
 
     Args:
-        off: switches it off.
-        play: plays the scene, and returns what went wrong.
-        sign: part of what the scene says without the rule.
-        rule: which, in a sentence.
+        off: switches the rule off.
+        play: plays the scene; returns the violation, None if there is none.
+        sign: a part of the violation without the rule.
+        rule: a sentence that states the rule.
     """
     assert play() is None
     with pytest.MonkeyPatch.context() as patch:

@@ -1,10 +1,10 @@
-"""Tenants, their Services and MetalLB, and replicas that all believe they lead; from a seed.
+"""The tenants' simulation: tenants, Services, MetalLB, and replicas that all believe they lead.
 
-Everything of ours is real. Every request, to the management cluster and into the tenants, is in
-flight until the seed lets it run: late, after its sender gave up or died, or with its answer lost.
-Caches lag, replicas die or freeze, tenants are out of order, Services come and go, allocations and
-clusters are deleted. In the calm after it all requests are served and nothing changes any more;
-then the clusters go, and every address has to come back.
+Our code is real. Every request, to the management cluster and into the tenants, is on its way
+until the seed lets it run: late, after its sender gave up or died, or with its answer lost. Caches
+lag, replicas die or freeze, tenants are unreachable, Services come and go, allocations and
+clusters are deleted. In the calm after this storm all requests are served and nothing changes any
+more; then the clusters are deleted, and every address has to be released.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Server
 from tests.reconcilers.simulation import tenantlaws
-from tests.reconcilers.simulation.chaos import keep_quiet
-from tests.reconcilers.simulation.routes import Route, arrive
+from tests.reconcilers.simulation.chaos import play_silently
+from tests.reconcilers.simulation.routes import Route, deliver
 
 TENANTS = ("a", "b")
 SETTINGS = Settings(
@@ -111,7 +111,12 @@ class TenantBalancer(Protocol):
 
 
 class Tenancy:
-    """One seed, played."""
+    """A run of one seed with two replicas, two tenants and a pool of four addresses.
+
+    Args:
+        seed: decides everything that happens.
+        faults: which faults happen how often.
+    """
 
     served_kinds: ClassVar[tuple[str, ...]] = TENANT_KINDS
 
@@ -140,11 +145,11 @@ class Tenancy:
             self._make_cluster(name)
         for api_server in (self.server, *self.tenants.values()):
             api_server.listeners.append(lambda _: self._judge())
-        self.replicas = [self._replica() for _ in range(2)]
+        self.replicas = [self._start_replica() for _ in range(2)]
 
     def play(self, *, silent: bool = True) -> str | None:
-        """Return the first violation, None if there was none; log only if not `silent`."""
-        with keep_quiet(silent=silent):
+        """Play the seed; return the first violation, None for none. Log if not `silent`."""
+        with play_silently(silent=silent):
             asyncio.run(self._play())
         return self.problem or None
 
@@ -154,18 +159,20 @@ class Tenancy:
         return sum(api_server.revision for api_server in (self.server, *self.tenants.values()))
 
     async def _play(self) -> None:
+        """Play the storm and the calm; `problem` is the first violation."""
         async with anyio.create_task_group() as group:
             for _ in range(self.faults.steps):
                 await self._step(group)
                 if self.problem:
                     break
             if self.faults.calm and not self.problem:
-                await self._calm(group)
+                await self._play_calm(group)
             for packet in self.packets:
                 packet.land()
             group.cancel_scope.cancel()
 
     def _judge(self) -> None:
+        """Note an address that is at a wrong place, unless a violation is known."""
         self.problem = self.problem or tenantlaws.find_misplaced(self.server, self.tenants) or ""
 
     def _make_balancer(self, tenant: Server) -> TenantBalancer:
@@ -179,13 +186,14 @@ class Tenancy:
     # The storm.
 
     async def _step(self, group: TaskGroup) -> None:
+        """Do one random step of the storm."""
         chance = self.random.random()
         if chance < 0.42 and self.packets:
-            await self._send()
+            await self._send_packet()
         elif chance < 0.95 - 0.08 - self.faults.use - self.faults.trouble:
-            self._work(group)
+            self._begin_any_pass(group)
         elif chance < 0.95 - 0.08 - self.faults.trouble:
-            self._use()
+            self._act_as_user()
         elif chance < 0.95 - self.faults.trouble:
             replica = self.random.choice(self.replicas)
             if self.random.random() < 0.4:
@@ -198,7 +206,8 @@ class Tenancy:
             await self.clock.advance(self.random.choice([0.5, 2, 6]))
         await settle()
 
-    async def _send(self) -> None:
+    async def _send_packet(self) -> None:
+        """Run a random request that is on its way, or let its sender give up waiting for it."""
         packet = self.packets.pop(self.random.randrange(len(self.packets)))
         chance = self.random.random()
         if chance < 0.06 and packet.is_awaited:  # the sender gives up; it runs later
@@ -206,14 +215,16 @@ class Tenancy:
             self.packets.append(packet)
             return
         unreachable = packet.to in self.down and self.random.random() < 0.9
-        arrive(packet, lost=unreachable, mute=chance > 0.96)
+        deliver(packet, lost=unreachable, mute=chance > 0.96)
 
-    def _work(self, group: TaskGroup) -> None:
+    def _begin_any_pass(self, group: TaskGroup) -> None:
+        """Begin a random pass of a random replica."""
         replica = self.random.choice(self.replicas)
-        reconciler, key = self.random.choice(self._keys(replica))
-        self._begin(group, replica, reconciler=reconciler, key=key)
+        reconciler, key = self.random.choice(self._list_passes(replica))
+        self._begin_pass(group, replica, reconciler=reconciler, key=key)
 
-    def _keys(self, replica: Replica) -> list[tuple[Any, Key]]:
+    def _list_passes(self, replica: Replica) -> list[tuple[Any, Key]]:
+        """Return the reconcilers of a replica, each with a key that it may reconcile."""
         allocations = sorted(
             allocation.metadata.key for allocation in replica.caches["ipallocations"]
         )
@@ -224,20 +235,24 @@ class Tenancy:
             *((replica.allocations, key) for key in allocations),
         ]
 
-    def _begin(self, group: TaskGroup, replica: Replica, reconciler: Any, key: Key) -> None:
+    def _begin_pass(self, group: TaskGroup, replica: Replica, reconciler: Any, key: Key) -> None:
+        """Begin a pass, unless the same reconciler of the replica is working on the key."""
         mark = (id(replica), key, type(reconciler).__name__)
         if mark not in self.passes:
             self.passes[mark] = anyio.CancelScope()
-            group.start_soon(self._pass, replica, reconciler, mark)
+            group.start_soon(self._run_pass, replica, reconciler, mark)
 
-    async def _pass(self, replica: Replica, reconciler: Any, mark: tuple[int, Key, str]) -> None:
+    async def _run_pass(
+        self, replica: Replica, reconciler: Any, mark: tuple[int, Key, str]
+    ) -> None:
+        """Run one pass; `mark` is its key in `passes`."""
         with self.passes[mark]:
-            await tenantlaws.attempt(reconciler, mark[1])
+            await tenantlaws.try_pass(reconciler, mark[1])
         del self.passes[mark]
         assert replica is not None, "kept alive as long as it works: its id is in the mark"
 
-    def _use(self) -> None:
-        """Have a Service come or go, or MetalLB stop or go on."""
+    def _act_as_user(self) -> None:
+        """Create or delete a Service, or pause MetalLB, or end its pause."""
         name = self.random.choice(TENANTS)
         tenant, balancer = self.tenants[name], self.balancers[name]
         chance = self.random.random()
@@ -254,7 +269,8 @@ class Tenancy:
             service(tenant, f"s{self.number}", spec=asked)
 
     def _disturb(self) -> None:
-        options = [self._restart, self._delete_allocation]
+        """Do one random fault of those that `faults` allows."""
+        options = [self._restart_replica, self._delete_allocation]
         if self.faults.outages:
             options.append(self._toggle_outage)
         if self.faults.secrets:
@@ -265,8 +281,8 @@ class Tenancy:
             options.append(self._toggle_kinds)
         self.random.choice(options)()
 
-    def _restart(self) -> None:
-        """Let a replica die wherever it is, or freeze: then what it does goes on, late."""
+    def _restart_replica(self) -> None:
+        """Replace a replica that dies, or that freezes: then its passes go on, late."""
         place = self.random.randrange(len(self.replicas))
         old = self.replicas[place]
         if self.random.random() < 0.5:
@@ -275,9 +291,10 @@ class Tenancy:
             for mark, scope in self.passes.items():
                 if mark[0] == id(old):
                     scope.cancel()
-        self.replicas[place] = self._replica()
+        self.replicas[place] = self._start_replica()
 
     def _delete_allocation(self) -> None:
+        """Delete a random allocation."""
         known = [
             allocation["metadata"]["name"]
             for allocation in self.server.all("ipallocations")
@@ -287,15 +304,16 @@ class Tenancy:
             self.server.delete("ipallocations", self.random.choice(known))
 
     def _toggle_outage(self) -> None:
+        """Make a tenant unreachable, or reachable again."""
         self.down ^= {self.random.choice(TENANTS)}
 
     def _toggle_secret(self) -> None:
-        """Take the way into a tenant, or bring it back; never of a cluster that is deleted."""
+        """Remove the kubeconfig of a tenant, or restore it; never that of a deleted cluster."""
         name = self.random.choice(TENANTS)
         cluster = self.server.objects.get(("tenantclusters", "team", name))
         if cluster is None or "deletionTimestamp" in cluster["metadata"]:
             return
-        if tenantlaws.left_behind(self.server, name, cluster["metadata"]["uid"]):
+        if tenantlaws.has_earlier_allocations(self.server, name, cluster["metadata"]["uid"]):
             return
         if self.server.has("secrets", f"{name}-admin-kubeconfig", namespace="team"):
             self.server.vanish("secrets", f"{name}-admin-kubeconfig", namespace="team")
@@ -303,7 +321,7 @@ class Tenancy:
             self._make_secret(name)
 
     def _toggle_kinds(self) -> None:
-        """Remove the balancer's kinds from a tenant with all their objects, or bring them back."""
+        """Remove the balancer's kinds and their objects from a tenant, or serve them again."""
         name = self.random.choice(TENANTS)
         if self.tenants[name].served == self.served_kinds:
             self.remove_kinds(name)
@@ -320,6 +338,7 @@ class Tenancy:
         tenant.served = tuple(kind for kind in self.served_kinds if kind in _KEPT_KINDS)
 
     def _toggle_cluster(self) -> None:
+        """Delete a TenantCluster, or create it again."""
         name = self.random.choice(TENANTS)
         if self.server.has("tenantclusters", name, namespace="team"):
             self._make_secret(name)
@@ -331,6 +350,7 @@ class Tenancy:
             self._make_cluster(name)
 
     def _make_cluster(self, name: str) -> None:
+        """Create a TenantCluster with a new uid, and its kubeconfig."""
         self.number += 1
         both = {"networking": {"ipFamilyPolicy": "RequireDualStack"}}
         body = make.tenant(
@@ -343,12 +363,14 @@ class Tenancy:
         self._make_secret(name)
 
     def _make_secret(self, name: str) -> None:
+        """Create the kubeconfig of a tenant, unless it exists."""
         meta = {"name": f"{name}-admin-kubeconfig", "namespace": "team"}
         encoded = base64.b64encode(name.encode()).decode()
         if not self.server.has("secrets", meta["name"], namespace="team"):
             self.server.add("secrets", {"metadata": meta, "data": {"admin.conf": encoded}})
 
-    def _replica(self) -> Replica:
+    def _start_replica(self) -> Replica:
+        """Return a new replica, whose requests the seed lets run."""
         routes: Mapping[str, Route] = {
             name: Route(tenant, self.packets, name) for name, tenant in self.tenants.items()
         }
@@ -364,8 +386,8 @@ class Tenancy:
 
     # The calm.
 
-    async def _calm(self, group: TaskGroup) -> None:
-        """Nothing is thrown at them more: every cluster is served, then everything comes back."""
+    async def _play_calm(self, group: TaskGroup) -> None:
+        """End all faults; serve every cluster, then delete all clusters and check what is left."""
         self.down.clear()
         for name in TENANTS:
             self._make_secret(name)
@@ -373,29 +395,29 @@ class Tenancy:
         for balancer in self.balancers.values():
             balancer.resume()
         for place in range(len(self.replicas)):
-            self.replicas[place] = self._replica()
-        await self._rest(group)
+            self.replicas[place] = self._start_replica()
+        await self._work_until_rest(group)
         gone = [n for n in TENANTS if not self.server.has("tenantclusters", n, namespace="team")]
         for name in gone:
             self._make_cluster(name)
         if gone and not self.problem:
-            await self._rest(group)
-        self.problem = self.problem or tenantlaws.unmet(self.server, self.tenants) or ""
+            await self._work_until_rest(group)
+        self.problem = self.problem or tenantlaws.find_unserved(self.server, self.tenants) or ""
         for name in TENANTS:
             if not self.problem:
                 self.server.delete("tenantclusters", name, namespace="team")
         if not self.problem:
-            await self._rest(group)
+            await self._work_until_rest(group)
         self.problem = self.problem or tenantlaws.find_leak(self.server, self.tenants) or ""
 
-    async def _rest(self, group: TaskGroup) -> None:
-        """Work until three looks in a row, the last ones minutes apart, have changed nothing."""
+    async def _work_until_rest(self, group: TaskGroup) -> None:
+        """Work until several rounds in a row change nothing; the last ones are a minute apart."""
         quiet = 0
         for _ in range(90):
             before = [api_server.revision for api_server in (self.server, *self.tenants.values())]
             asked = len(self.server.requests)
             for replica in self.replicas:
-                await self._round(group, replica)
+                await self._run_all_passes(group, replica)
             after = [api_server.revision for api_server in (self.server, *self.tenants.values())]
             quiet = quiet + 1 if before == after else 0
             if self.problem:
@@ -411,12 +433,13 @@ class Tenancy:
             f"it did not come to rest: {tenantlaws.report_places(self.server, self.tenants)}"
         )
 
-    async def _round(self, group: TaskGroup, replica: Replica) -> None:
-        for reconciler, key in self._keys(replica):
-            self._begin(group, replica, reconciler=reconciler, key=key)
+    async def _run_all_passes(self, group: TaskGroup, replica: Replica) -> None:
+        """Let a replica do each of its passes, and answer its requests at once."""
+        for reconciler, key in self._list_passes(replica):
+            self._begin_pass(group, replica, reconciler=reconciler, key=key)
             await settle()
             while self.packets:
-                arrive(self.packets.pop())
+                deliver(self.packets.pop())
                 await settle()
         await settle()
 

@@ -1,4 +1,7 @@
-"""How each rule of "addresses are given back in an order that cannot hurt" is switched off."""
+"""Switches for the rules of releasing addresses of tenants.
+
+Each function switches one rule off. Its docstring says what the code does without the rule.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,8 +36,8 @@ from tests.reconcilers.server import Json, Server
 Patch = pytest.MonkeyPatch
 
 
-def open_gate(mp: Patch) -> None:
-    """The finalizer goes whatever the tenant says."""
+def skip_release_check(mp: Patch) -> None:
+    """Remove the finalizer of an allocation whatever the tenant shows."""
 
     async def check(self: TenantReleaseCheck, allocation: IPAllocation, mark: int) -> Released:
         return Released("the tenant was not asked")
@@ -42,13 +45,13 @@ def open_gate(mp: Patch) -> None:
     mp.setattr(TenantReleaseCheck, "check", check)
 
 
-def gone_is_torn_down(mp: Patch) -> None:
-    """Whatever a cluster that is gone left in its tenant counts as out."""
+def ignore_vanished_clusters(mp: Patch) -> None:
+    """Treat the addresses of a vanished cluster as withdrawn from its tenant."""
     mp.setattr(VanishedClusters, "find_owner", lambda self, allocation: None)
 
 
-def marks_projected(mp: Patch) -> None:
-    """A range that is being given back is projected like any other."""
+def project_marked_ranges(mp: Patch) -> None:
+    """Project a range that is marked for release like any other."""
 
     def projection(members: Sequence[IPAllocation], position: int) -> Projection:
         unmarked = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
@@ -67,8 +70,8 @@ def marks_projected(mp: Patch) -> None:
     mp.setattr(projector, "find_needed_basis", lambda _: 0)
 
 
-def older_views_written(mp: Patch) -> None:
-    """A projection is written though a newer one has been."""
+def write_older_views(mp: Patch) -> None:
+    """Write a projection though a newer one has been written."""
     read_basis = metallb.read_basis
     mp.setattr(metallb, "read_basis", lambda _: 0)
 
@@ -79,21 +82,21 @@ def older_views_written(mp: Patch) -> None:
     mp.setattr(TenantMetalLB, "_differs", staticmethod(differs))
 
 
-def applied_blindly(mp: Patch) -> None:
-    """A projection is applied whatever the pool has become."""
+def apply_at_any_version(mp: Patch) -> None:
+    """Apply a projection whatever the tenant's pool has become."""
     apply = Client.apply
 
-    async def without_precondition(
+    async def patch_field_at_any_version(
         self: Client, resource: Any, key: Any, body: Any, **options: Any
     ) -> Any:
         options |= {"version": "", "uid": ""}
         return await apply(self, resource, key=key, body=body, **options)
 
-    mp.setattr(Client, "apply", without_precondition)
+    mp.setattr(Client, "apply", patch_field_at_any_version)
 
 
-def basis_of_own_answers(mp: Patch) -> None:
-    """A projection's basis is what was written, not what was read."""
+def move_basis_by_own_answers(mp: Patch) -> None:
+    """Let the answers to own writes raise the basis of a projection."""
     find_projection = Projector.find_projection
 
     def boastful(self: Projector, tenant: TenantCluster, provider: str = "") -> Projection:
@@ -104,8 +107,8 @@ def basis_of_own_answers(mp: Patch) -> None:
     mp.setattr(Projector, "find_projection", boastful)
 
 
-def any_basis(mp: Patch) -> None:
-    """The tenant's pool need not have been written since the mark."""
+def accept_any_basis(mp: Patch) -> None:
+    """Release a range though the tenant's pool was not written since the range was marked."""
     inspect = TenantReleaseCheck._inspect
 
     async def lax(
@@ -117,8 +120,8 @@ def any_basis(mp: Patch) -> None:
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
 
-def first_family_asked_for(mp: Patch) -> None:
-    """Of an allocation of both families, the tenant is asked for the first range only."""
+def check_first_family_only(mp: Patch) -> None:
+    """Check only the first range of an allocation of both families in the tenant."""
     inspect = TenantReleaseCheck._inspect
 
     async def lax(
@@ -129,8 +132,8 @@ def first_family_asked_for(mp: Patch) -> None:
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
 
-def uptake_not_waited_for(mp: Patch) -> None:
-    """No check waits until MetalLB has read that a range is not its own any more."""
+def skip_uptake_check(mp: Patch) -> None:
+    """Release a range though MetalLB has not read yet that the range was withdrawn."""
 
     async def prove_withdrawal(*_: Any, **__: Any) -> Proven:
         return Proven()
@@ -138,14 +141,14 @@ def uptake_not_waited_for(mp: Patch) -> None:
     mp.setattr(WithdrawalCheck, "prove_withdrawal", prove_withdrawal)
 
 
-def pool_not_looked_at(mp: Patch) -> None:
-    """No check looks whether the tenant's pool still has the range."""
+def skip_pool_check(mp: Patch) -> None:
+    """Release a range though the tenant's pool may still have it."""
     mp.setattr(adapter, "_may_overlap", lambda entry, span: False)
     mp.setattr(adapter, "read_basis", lambda pool: 10**9)
 
 
-def services_not_looked_at(mp: Patch) -> None:
-    """No check looks whether a Service still shows an address."""
+def skip_service_check(mp: Patch) -> None:
+    """Release a range though a Service may still show an address of it."""
 
     async def no_user(*_: Any, **__: Any) -> None:
         return None
@@ -153,8 +156,8 @@ def services_not_looked_at(mp: Patch) -> None:
     mp.setattr(release_check, "_find_user", no_user)
 
 
-def silence_is_consent(mp: Patch) -> None:
-    """A tenant that cannot be asked has let go."""
+def release_without_answer(mp: Patch) -> None:
+    """Release the ranges of a tenant that cannot be asked."""
     look = TenantReleaseCheck._check_tenant
 
     async def hasty(
@@ -168,8 +171,8 @@ def silence_is_consent(mp: Patch) -> None:
     mp.setattr(TenantReleaseCheck, "_check_tenant", hasty)
 
 
-def failure_is_absence(mp: Patch) -> None:
-    """A kubeconfig that cannot be read is one that is not there."""
+def treat_failed_read_as_absence(mp: Patch) -> None:
+    """Treat a kubeconfig that cannot be read as one that does not exist."""
     is_gone = TenantReleaseCheck._is_absent_live
 
     async def hasty(self: TenantReleaseCheck, tenant: TenantCluster) -> bool:
@@ -181,8 +184,8 @@ def failure_is_absence(mp: Patch) -> None:
     mp.setattr(TenantReleaseCheck, "_is_absent_live", hasty)
 
 
-def begun_not_recorded(mp: Patch) -> None:
-    """That something is projected is not recorded before it is."""
+def skip_record_of_projection(mp: Patch) -> None:
+    """Do not record that a projection begins before it does."""
 
     async def begin(self: Projector, current: CurrentCluster) -> None:
         """Record nothing."""
@@ -190,8 +193,8 @@ def begun_not_recorded(mp: Patch) -> None:
     mp.setattr(Projector, "_record_begun", begin)
 
 
-def created_with_ranges(mp: Patch) -> None:
-    """A tenant's pool is created with its ranges at once."""
+def create_with_ranges(mp: Patch) -> None:
+    """Create a tenant's pool with its ranges at once."""
 
     async def create(self: TenantMetalLB, projection: Projection) -> IPAddressPool:
         body = metallb._make_pool_body(projection.entries, projection)
@@ -201,8 +204,8 @@ def created_with_ranges(mp: Patch) -> None:
     mp.setattr(TenantMetalLB, "_create", create)
 
 
-def filled_unconfirmed(mp: Patch) -> None:
-    """A pool that was just created is filled with what the cache says."""
+def fill_by_cache(mp: Patch) -> None:
+    """Fill a pool that was just created with what the cache shows."""
 
     async def read_projection(self: Projector, tenant: TenantCluster) -> Projection:
         return self.find_projection(tenant)
@@ -210,19 +213,19 @@ def filled_unconfirmed(mp: Patch) -> None:
     mp.setattr(Projector, "_project_live", read_projection)
 
 
-def deleted_unmarked(mp: Patch) -> None:
-    """Shrink deletes and the finalizer goes, without the mark and the question in between."""
+def delete_unmarked(mp: Patch) -> None:
+    """Let shrink delete an allocation without marking it and without checking the tenant."""
 
     async def conclude(self: MarkedReleaser, allocation: IPAllocation) -> bool:
         await self._delete(allocation, "it is out of use")
         return True
 
     mp.setattr(MarkedReleaser, "_conclude", conclude)
-    open_gate(mp)
+    skip_release_check(mp)
 
 
-def marks_stay(mp: Patch) -> None:
-    """Shrink is not withdrawn though a Service has taken an address."""
+def keep_marks(mp: Patch) -> None:
+    """Keep a range marked for release though a Service has taken an address of it."""
 
     async def conclude(self: MarkedReleaser, allocation: IPAllocation) -> bool:
         answer = await self._release_check.check(allocation, allocation.metadata.revision)
@@ -238,8 +241,8 @@ def marks_stay(mp: Patch) -> None:
     mp.setattr(changes, "withdraw_marks", nothing)
 
 
-def losses_unseen(mp: Patch) -> None:
-    """No check looks for a Service that lost an address of a range that was taken out."""
+def ignore_losses(mp: Patch) -> None:
+    """Do not look for a Service that lost an address of a withdrawn range."""
 
     async def none_in_need(*_: Any, **__: Any) -> None:
         return None
@@ -247,8 +250,8 @@ def losses_unseen(mp: Patch) -> None:
     mp.setattr(release_check, "find_service_in_need", none_in_need)
 
 
-def waits_consumed(mp: Patch) -> None:
-    """A bounded wait that has elapsed begins anew at the next check."""
+def restart_elapsed_waits(mp: Patch) -> None:
+    """Restart a bounded wait that has elapsed at the next check."""
     start_or_check = BoundedWait.start_or_check
 
     def forgetful(
@@ -262,8 +265,8 @@ def waits_consumed(mp: Patch) -> None:
     mp.setattr(BoundedWait, "start_or_check", forgetful)
 
 
-def waits_kept(mp: Patch) -> None:
-    """A bounded wait goes on while the balancer is in another state."""
+def keep_waits_across_states(mp: Patch) -> None:
+    """Continue a bounded wait while the balancer is in another state."""
     began: dict[tuple[int, tuple[int, str, int]], float] = {}
 
     def lasting(
@@ -274,12 +277,12 @@ def waits_kept(mp: Patch) -> None:
     mp.setattr(BoundedWait, "start_or_check", lasting)
 
 
-def pools_deleted_blindly(mp: Patch) -> None:
-    """The tenant's pool is deleted whatever it has become."""
+def delete_at_any_version(mp: Patch) -> None:
+    """Delete the tenant's pool whatever it has become."""
     delete = Server._delete
 
-    def without_precondition(self: Server, target: Any, options: Any, *, dry: bool) -> Json:
+    def patch_field_at_any_version(self: Server, target: Any, options: Any, *, dry: bool) -> Json:
         of_pool = target.kind.resource.plural == "ipaddresspools"
         return delete(self, target, {} if of_pool else options, dry=dry)
 
-    mp.setattr(Server, "_delete", without_precondition)
+    mp.setattr(Server, "_delete", patch_field_at_any_version)

@@ -1,4 +1,7 @@
-"""Scenes in which one rule of giving back is all that keeps an address out of two places."""
+"""Scenes in which one rule of releasing keeps an address from being at two places.
+
+Each scene returns the violation, None if there is none. Its docstring tells the course of events.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,47 +19,64 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
-from tests.reconcilers.simulation.chaos import keep_quiet
-from tests.reconcilers.simulation.routes import arrive
+from tests.reconcilers.simulation.chaos import play_silently
+from tests.reconcilers.simulation.routes import deliver
 from tests.reconcilers.simulation.tenancy import WAIT, Faults, Tenancy
 
-Late = Callable[[HeldRequest], bool]
+Matcher = Callable[[HeldRequest], bool]
 TENANT = Key("team", "a")
 FIRST, SECOND, THIRD = (f"10.40.0.{number}" for number in range(3))
 
 
-def nothing(_: HeldRequest) -> bool:
-    """Nothing is late."""
+def match_none(_: HeldRequest) -> bool:
+    """Match no request: none is late."""
     return False
 
 
-def write_of_pool(method: str) -> Late:
-    """Return a matcher for a certain write of the tenant's pool, or of its offer."""
+def match_pool_writes(method: str) -> Matcher:
+    """Return a matcher for the writes of the tenant's pool, or its offer, by an HTTP method."""
     kinds = ("/ipaddresspools", "/addressoffers", "/ciliumloadbalancerippools")
     return lambda packet: packet.method == method and any(k in packet.path for k in kinds)
 
 
 class Yard(Tenancy):
-    """Two replicas and a tenant that holds one address; who works when is said by the scene."""
+    """Two replicas, and tenant a, which holds one address. The scene starts each pass.
+
+    A late request runs when `arrive` is called. The replicas are called `one` and `other`.
+
+    Args:
+        group: runs the passes.
+        faults: the settings of the controllers, and which kinds of faults are possible.
+    """
 
     def __init__(self, group: TaskGroup, faults: Faults | None = None) -> None:
         super().__init__(0, faults)
         self.group = group
-        self.late: list[HeldRequest] = []
+        self.late_requests: list[HeldRequest] = []
         self.one, self.other = self.replicas
         self.hold_range("team-a-lb", FIRST)
 
     def hold_range(self, name: str, address: str) -> None:
-        """Make an allocation of the tenant that holds an address."""
+        """Create an allocation of the tenant that holds an address."""
         body = make.allocation(name, tenant="team/a", size=1, held_range=(address, address))
         self.server.add("ipallocations", body)
 
-    async def project(self, replica: Replica, late: Late = nothing, *, wait: bool = False) -> None:
-        """Let a replica work on the tenant; late requests run later, and the sender may wait."""
+    async def project(
+        self, replica: Replica, late: Matcher = match_none, *, wait: bool = False
+    ) -> None:
+        """Let a replica reconcile the tenant; see `work` for late requests."""
         await self.work(replica, replica.clusters, key=TENANT, late=late, wait=wait)
 
-    async def give_back(self, name: str, late: Late = nothing, *, delete: bool = True) -> None:
-        """Let the other replica take an allocation back."""
+    async def release_by_other(
+        self, name: str, late: Matcher = match_none, *, delete: bool = True
+    ) -> None:
+        """Let the other replica release an allocation.
+
+        Args:
+            name: of the allocation.
+            late: matches the requests that become late.
+            delete: whether to delete the allocation before.
+        """
         if delete:
             self.server.delete("ipallocations", name)
         for _ in range(4):
@@ -65,33 +85,41 @@ class Yard(Tenancy):
                 await self.project(self.other, late)
 
     async def work(
-        self, replica: Replica, reconciler: Any, key: Key, late: Late, *, wait: bool = False
+        self, replica: Replica, reconciler: Any, key: Key, late: Matcher, *, wait: bool = False
     ) -> None:
-        """Let a replica work on an object until it is done or waits for what is late."""
-        self._begin(self.group, replica, reconciler=reconciler, key=key)
+        """Let a replica reconcile an object until the pass ends or waits for a late request.
+
+        Args:
+            replica: the replica.
+            reconciler: one of the replica's.
+            key: of the object.
+            late: matches the requests that become late.
+            wait: whether the sender of a late request waits for its answer; else it gets an error.
+        """
+        self._begin_pass(self.group, replica, reconciler=reconciler, key=key)
         await settle()
         while self.packets:
             packet = self.packets.pop(0)
             if late(packet):
-                self.late.append(packet)
+                self.late_requests.append(packet)
                 if not wait:
                     packet.land()
             else:
-                arrive(packet)
+                deliver(packet)
             await settle()
 
-    async def arrive(self) -> None:
-        """Let what is late run, and those who waited for it go on."""
-        late, self.late = self.late, []
-        for packet in late:
-            arrive(packet)
+    async def run_late_requests(self) -> None:
+        """Run the late requests, and all that their waiting senders send after them."""
+        late_requests, self.late_requests = self.late_requests, []
+        for packet in late_requests:
+            deliver(packet)
             await settle()
         while self.packets:
-            arrive(self.packets.pop(0))
+            deliver(self.packets.pop(0))
             await settle()
 
-    def verdict(self) -> str | None:
-        """Return the present violation."""
+    def report_problem(self) -> str | None:
+        """Return the violation so far, None if there is none."""
         return self.problem or None
 
 
@@ -99,7 +127,7 @@ Scene = Callable[[Yard], Awaitable[str | None]]
 
 
 def play_scene(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> str | None:
-    """Play a scene; return what went wrong, None if nothing did."""
+    """Play a scene; return the violation, None if there is none."""
 
     async def play() -> str | None:
         async with anyio.create_task_group() as group:
@@ -107,82 +135,92 @@ def play_scene(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> s
             group.cancel_scope.cancel()
         return verdict
 
-    with keep_quiet(silent=True):
+    with play_silently(silent=True):
         return asyncio.run(play())
 
 
 async def late_projection(yard: Yard) -> str | None:
-    """One replica's projection is on its way while the other takes a range of it back."""
+    """The projection of one replica is on its way while the other releases a range of it."""
     yard.hold_range("team-a-lb-1", SECOND)
     await yard.project(yard.one)
     yard.hold_range("team-a-lb-2", THIRD)
-    await yard.project(yard.one, write_of_pool("PATCH"))
-    await yard.give_back("team-a-lb-1")
-    await yard.arrive()
-    return yard.verdict()
+    await yard.project(yard.one, match_pool_writes("PATCH"))
+    await yard.release_by_other("team-a-lb-1")
+    await yard.run_late_requests()
+    return yard.report_problem()
 
 
-async def old_view(yard: Yard, *, wrote: bool = False) -> str | None:
-    """One replica has not heard that a range was taken back, and projects."""
+async def project_old_view(yard: Yard, *, wrote: bool = False) -> str | None:
+    """A replica that has not read the release of a range projects that range.
+
+    Args:
+        yard: the replicas and the tenant.
+        wrote: whether the replica got the answer to an own write, after the release.
+    """
     yard.hold_range("team-a-lb-1", SECOND)
     await yard.project(yard.one)
     yard.one.hold("ipallocations")
-    await yard.give_back("team-a-lb-1")
+    await yard.release_by_other("team-a-lb-1")
     if wrote:
         note_own_write(yard)
     for _ in range(2):
         await yard.project(yard.one)
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def old_view_of_one_who_wrote(yard: Yard) -> str | None:
-    """The same, and the answer to a write of its own is newer than all that."""
-    return await old_view(yard, wrote=True)
+async def project_old_view_after_own_write(yard: Yard) -> str | None:
+    """The replica that has not read the release got the answer to an own write after it."""
+    return await project_old_view(yard, wrote=True)
 
 
 def note_own_write(yard: Yard) -> None:
-    """Let a replica that hears of no allocations have the answer to a write of its own."""
+    """Give replica `one`, whose cache of allocations lags, the answer to a write of its own."""
     note = {"metadata": {"annotations": {"note": "mine"}}}
     answer = yard.server.edit("ipallocations", "team-a-lb", note)
     cache = yard.one.caches["ipallocations"]
     cache.apply_own_write(msgspec.convert(answer, cache.resource.type))
 
 
-async def taken_back_before_it_was_projected(yard: Yard) -> str | None:
-    """A range is taken back while its first projection is on its way."""
+async def release_before_projection(yard: Yard) -> str | None:
+    """A range is released while its first projection is on its way."""
     await yard.project(yard.one)
     yard.hold_range("team-a-lb-1", SECOND)
-    await yard.project(yard.one, write_of_pool("PATCH"))
+    await yard.project(yard.one, match_pool_writes("PATCH"))
     yard.server.delete("ipallocations", "team-a-lb-1")
     for _ in range(2):
         await yard.work(
-            yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing
+            yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=match_none
         )
-    await yard.arrive()
-    return yard.verdict()
+    await yard.run_late_requests()
+    return yard.report_problem()
 
 
-async def late_creation(yard: Yard, *, wait: bool = False) -> str | None:
-    """The tenant's pool is being created while its only range is taken back."""
-    await yard.project(yard.one, write_of_pool("POST"), wait=wait)
+async def release_during_creation(yard: Yard, *, wait: bool = False) -> str | None:
+    """The only range of the tenant is released while the tenant's pool is being created.
+
+    Args:
+        yard: the replicas and the tenant.
+        wait: whether the creator waits for the answer, and goes on.
+    """
+    await yard.project(yard.one, match_pool_writes("POST"), wait=wait)
     yard.server.delete("ipallocations", "team-a-lb")
     for _ in range(3):
         await yard.work(
-            yard.other, yard.other.allocations, key=make.key("team-a-lb"), late=nothing
+            yard.other, yard.other.allocations, key=make.key("team-a-lb"), late=match_none
         )
-    await yard.arrive()
-    return yard.verdict()
+    await yard.run_late_requests()
+    return yard.report_problem()
 
 
-async def late_creation_waited_for(yard: Yard) -> str | None:
-    """The same, and who creates it goes on when it is there."""
+async def release_during_awaited_creation(yard: Yard) -> str | None:
+    """The only range is released while the pool is being created; its creator goes on then."""
     yard.balancers["a"].paused = True  # What it writes would be in the creator's way.
     yard.one.hold("ipallocations")
-    return await late_creation(yard, wait=True)
+    return await release_during_creation(yard, wait=True)
 
 
-async def secret_without_answer(yard: Yard) -> str | None:
-    """A deleted cluster's Secret cannot be read just then."""
+async def release_without_readable_secret(yard: Yard) -> str | None:
+    """The Secret of a deleted cluster cannot be read while its range is released."""
     await yard.project(yard.one)
     yard.server.delete("tenantclusters", "a", namespace="team")
     await yard.work(yard.one, yard.one.clusters, key=TENANT, late=lambda packet: packet.to == "a")
@@ -191,11 +229,11 @@ async def secret_without_answer(yard: Yard) -> str | None:
     await yard.work(
         yard.other, yard.other.allocations, key=key, late=lambda p: "/secrets/" in p.path
     )
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def in_use_again(yard: Yard) -> str | None:
-    """A Service takes an address of what shrink has marked."""
+async def use_marked_address(yard: Yard) -> str | None:
+    """A Service takes an address of a range that shrink has marked."""
     yard.hold_range("team-a-lb-1", SECOND)
     await yard.project(yard.one)
     for name in ("x", "y"):
@@ -206,11 +244,11 @@ async def in_use_again(yard: Yard) -> str | None:
     for _ in range(4):
         await yard.project(yard.other)
         await yard.clock.advance(2)
-    return yard.verdict() or tenantlaws.unmet(yard.server, {"a": yard.tenants["a"]})
+    return yard.report_problem() or tenantlaws.find_unserved(yard.server, {"a": yard.tenants["a"]})
 
 
-async def taken_as_it_left(yard: Yard) -> str | None:
-    """A Service takes an address of what shrink has marked, after the tenant was last read."""
+async def use_address_during_withdrawal(yard: Yard) -> str | None:
+    """A Service takes a marked address after the tenant was read, and before it is withdrawn."""
     tenant = yard.tenants["a"]
     yard.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
@@ -218,17 +256,19 @@ async def taken_as_it_left(yard: Yard) -> str | None:
     service(tenant, "x")
     mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
     yard.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
-    await yard.project(yard.one, write_of_pool("PATCH"), wait=True)
+    await yard.project(yard.one, match_pool_writes("PATCH"), wait=True)
     service(tenant, "y")
     assert address_of(tenant, "y") == SECOND
-    await yard.arrive()
+    await yard.run_late_requests()
     for _ in range(3):
         await yard.project(yard.one)
-    return yard.verdict() or (None if address_of(tenant, "y") else "a Service lost its address")
+    return yard.report_problem() or (
+        None if address_of(tenant, "y") else "a Service lost its address"
+    )
 
 
-async def read_before_a_pause(yard: Yard) -> str | None:
-    """A range is taken back while MetalLB, which counts, stands still and has the old pool."""
+async def release_during_pause(yard: Yard) -> str | None:
+    """A range is released while MetalLB, which counts, stands still and has the old pool."""
     balancer = yard.balancers["a"]
     if isinstance(balancer, Balancer):
         balancer.counts = True
@@ -237,14 +277,14 @@ async def read_before_a_pause(yard: Yard) -> str | None:
         await yard.project(yard.one)
     service(yard.tenants["a"], "x")
     balancer.paused = True
-    await yard.give_back("team-a-lb-1")
+    await yard.release_by_other("team-a-lb-1")
     service(yard.tenants["a"], "y")
     balancer.resume()
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def in_use_by_its_second_family(yard: Yard) -> str | None:
-    """A Service of IPv6 keeps its address for a while when a range of both families is deleted."""
+async def release_used_second_family(yard: Yard) -> str | None:
+    """An allocation of both families is deleted; a Service still has its IPv6 address."""
     families = [
         {"family": "IPv4", "startAddress": SECOND, "endAddress": SECOND},
         {"family": "IPv6", "startAddress": "fd00::1", "endAddress": "fd00::1"},
@@ -264,11 +304,11 @@ async def in_use_by_its_second_family(yard: Yard) -> str | None:
         "fd00::1/128"
     ]
     yard.balancers["a"].paused = True
-    await yard.give_back("team-a-lb-1")
-    return yard.verdict()
+    await yard.release_by_other("team-a-lb-1")
+    return yard.report_problem()
 
 
-async def put_back_by_a_person(yard: Yard) -> str | None:
+async def offer_again_during_release(yard: Yard) -> str | None:
     """A person puts a range back into the tenant's offer, between its withdrawal and the check."""
     yard.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
@@ -280,14 +320,16 @@ async def put_back_by_a_person(yard: Yard) -> str | None:
     for offer in tenant.all("addressoffers"):
         meta, change = offer["metadata"], {"spec": {"entries": entries}}
         tenant.edit("addressoffers", meta["name"], change, namespace=meta["namespace"])
-    await yard.work(yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing)
-    return yard.verdict()
+    await yard.work(
+        yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=match_none
+    )
+    return yard.report_problem()
 
 
-async def kinds_gone_twice(yard: Yard) -> str | None:
+async def remove_kinds_twice(yard: Yard) -> str | None:
     """The balancer's kinds go, come back with an older backup, and go again.
 
-    The process reads the range out of the backup, and stands still from then on.
+    The process reads the range from the backup, and stands still from then on.
     """
     tenant, balancer = yard.tenants["a"], yard.balancers["a"]
     yard.hold_range("team-a-lb-1", SECOND)
@@ -298,7 +340,7 @@ async def kinds_gone_twice(yard: Yard) -> str | None:
     key = make.key("team-a-lb-1")
     yard.remove_kinds("a")
     yard.server.delete("ipallocations", "team-a-lb-1")
-    await yard.work(yard.other, yard.other.allocations, key=key, late=nothing)
+    await yard.work(yard.other, yard.other.allocations, key=key, late=match_none)
     await yard.clock.advance(WAIT - 1)
     tenant.served = yard.served_kinds
     for offer in backup:
@@ -306,17 +348,17 @@ async def kinds_gone_twice(yard: Yard) -> str | None:
         tenant.add("addressoffers", {"metadata": meta, "spec": offer["spec"]})
     balancer.paused = True
     await yard.project(yard.other)
-    await yard.work(yard.other, yard.other.allocations, key=key, late=nothing)
+    await yard.work(yard.other, yard.other.allocations, key=key, late=match_none)
     yard.remove_kinds("a")
     await yard.clock.advance(WAIT - 1)
-    await yard.work(yard.other, yard.other.allocations, key=key, late=nothing)
+    await yard.work(yard.other, yard.other.allocations, key=key, late=match_none)
     service(tenant, "y")
     balancer.resume()
-    return yard.verdict()
+    return yard.report_problem()
 
 
-async def acknowledged_and_still_shown(yard: Yard) -> str | None:
-    """The process acknowledges an offer without a range, and one Service still shows its address.
+async def acknowledge_shown_address(yard: Yard) -> str | None:
+    """The process acknowledges an offer without a range, and a Service still shows its address.
 
     LB-IPAM of Cilium does so when a write of a Service's status fails.
     """
@@ -333,11 +375,13 @@ async def acknowledged_and_still_shown(yard: Yard) -> str | None:
         meta = offer["metadata"]
         seen = {"status": {"observedGeneration": meta["generation"]}}
         tenant.edit("addressoffers", meta["name"], seen, namespace=meta["namespace"])
-    await yard.work(yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing)
-    return yard.verdict()
+    await yard.work(
+        yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=match_none
+    )
+    return yard.report_problem()
 
 
-async def still_shown_by_a_service(yard: Yard) -> str | None:
+async def release_shown_address(yard: Yard) -> str | None:
     """A range is out of the tenant's pool while a Service still shows its address."""
     yard.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The pool is created empty, and filled then.
@@ -349,21 +393,23 @@ async def still_shown_by_a_service(yard: Yard) -> str | None:
     ]
     assert shown_addresses == [f"{FIRST}/32", f"{SECOND}/32"]
     yard.balancers["a"].paused = True
-    await yard.give_back("team-a-lb-1")
-    return yard.verdict()
+    await yard.release_by_other("team-a-lb-1")
+    return yard.report_problem()
 
 
-async def late_withdrawal(yard: Yard) -> str | None:
-    """The deletion of the tenant's pool is on its way when there is a range for it again."""
+async def delete_pool_late(yard: Yard) -> str | None:
+    """The deletion of the tenant's pool is on its way when the tenant gets a range again."""
     await yard.project(yard.one)
     yard.server.edit(
         "ipallocations",
         "team-a-lb",
         {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}},
     )
-    await yard.project(yard.one, write_of_pool("DELETE"))
+    await yard.project(yard.one, match_pool_writes("DELETE"))
     yard.hold_range("team-a-lb-1", SECOND)
     await yard.project(yard.other)
-    await yard.arrive()
-    entries = tenantlaws.entries(yard.tenants["a"])
-    return yard.verdict() or (None if entries else "the tenant lost an address that it holds")
+    await yard.run_late_requests()
+    entries = tenantlaws.list_pool_ranges(yard.tenants["a"])
+    return yard.report_problem() or (
+        None if entries else "the tenant lost an address that it holds"
+    )

@@ -17,9 +17,9 @@ from tests.reconcilers.simulation.ciliumtenancy import (
     WaitingYard,
 )
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, tenant_faults
-from tests.reconcilers.simulation.switch import Switch, check, check_scene
+from tests.reconcilers.simulation.switch import Switch, check_scene, check_switch
 from tests.reconcilers.simulation.tenancy import EDITED, Faults
-from tests.reconcilers.simulation.tenantrules import basis_of_own_answers
+from tests.reconcilers.simulation.tenantrules import move_basis_by_own_answers
 from tests.reconcilers.simulation.tenantscenes import Scene
 
 GIVEN = "may be given away"
@@ -39,90 +39,94 @@ def test_no_address_is_offered_wrongly_and_every_one_is_released(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_edit_of_a_pool_gives_an_address_away_or_keeps_one(part: int) -> None:
+def test_edits_of_pools_neither_misplace_an_address_nor_block_its_release(part: int) -> None:
     model = partial(CiliumTenancy, faults=EDITED)
     check_part(model, SEEDS // 4, part=part, again="cilium {} --edits")
 
 
-def test_without_the_repair_of_a_deleted_pool_an_edit_keeps_its_addresses(
+def test_without_the_repair_of_a_deleted_pool_an_edit_blocks_its_release(
     record_property: Note,
 ) -> None:
     repair = Switch(
         "edits of the pool of a deleted allocation are undone",
-        rules.edits_of_deleted_kept,
+        rules.keep_edits_of_deleted,
         sign="on its way out for ever",
         plan=EDITED,
         seed=5,
     )
-    check(repair, lambda seed: CiliumTenancy(seed, EDITED).play(), record_property)
+    check_switch(repair, lambda seed: CiliumTenancy(seed, EDITED).play(), record_property)
 
 
 SCENES: dict[str, Rule] = {
-    "empty": ("a pool is created empty", rules.created_with_ranges, tenantscenes.late_creation),
+    "empty": (
+        "a pool is created empty",
+        rules.create_with_ranges,
+        tenantscenes.release_during_creation,
+    ),
     "confirm": (
-        "and filled with what a live read shows",
-        rules.filled_unconfirmed,
-        tenantscenes.late_creation_waited_for,
+        "a new pool is filled with what a live read shows",
+        rules.fill_by_cache,
+        tenantscenes.release_during_awaited_creation,
     ),
     "version": (
-        "a write is for the pool as it was read",
-        rules.patched_blindly,
-        ciliumscenes.late_fill,
+        "a pool is written at the version that was read",
+        rules.patch_pools_at_any_version,
+        ciliumscenes.release_during_fill,
     ),
     "acknowledged": (
-        "out means acknowledged in the generation that was written",
-        rules.any_generation_counts,
-        tenantscenes.read_before_a_pause,
+        "a range is released only if the written generation is acknowledged",
+        rules.accept_any_generation,
+        tenantscenes.release_during_pause,
     ),
     "judged": (
-        "and is repeated only if nothing but its counts has changed",
-        rules.changes_not_judged,
-        ciliumscenes.late_fill_waited_for,
+        "a refused write is repeated only if nothing but counts has changed",
+        rules.repeat_any_refused_write,
+        ciliumscenes.release_during_awaited_fill,
     ),
     "basis": (
-        "out means written since the mark",
-        rules.any_basis_counts,
-        ciliumscenes.late_fill_of_a_range_marked_again,
+        "a range is released only if its pool was written since the mark",
+        rules.accept_any_basis,
+        ciliumscenes.fill_range_marked_again,
     ),
     "refuse leftovers": (
-        "an older view takes no newer pool for a leftover",
-        rules.older_views_written,
-        ciliumscenes.taken_for_a_leftover,
+        "an older view does not empty a newer pool",
+        rules.write_older_views,
+        ciliumscenes.empty_unread_pool,
     ),
     "refuse ranges": (
         "an older view does not overwrite the ranges of a newer one",
-        rules.older_views_written,
-        ciliumscenes.ranges_edited_by_a_person,
+        rules.write_older_views,
+        ciliumscenes.project_ranges_before_edit,
     ),
     "position": (
-        "the basis is what was read, not written",
-        basis_of_own_answers,
-        ciliumscenes.taken_for_a_leftover_by_one_who_wrote,
+        "the basis is the revision that was read, not one that was written",
+        move_basis_by_own_answers,
+        ciliumscenes.empty_unread_pool_after_own_write,
     ),
     "drain": (
         "a pool is drained before it is emptied",
-        rules.emptied_without_drain,
-        ciliumscenes.used_after_the_look,
+        rules.empty_without_drain,
+        ciliumscenes.use_address_after_check,
     ),
     "used": (
         "a pool is emptied when nothing of it is counted as used",
-        rules.used_not_looked_at,
-        ciliumscenes.used_without_being_shown,
+        rules.ignore_used_count,
+        ciliumscenes.use_address_without_status,
     ),
     "twice": (
-        "one acknowledgement may be of a deleted pool of that name",
-        rules.one_acknowledgement_counts,
-        ciliumscenes.status_of_a_deleted_pool,
+        "two acknowledgements are needed: one may be of a deleted pool of that name",
+        rules.accept_one_acknowledgement,
+        ciliumscenes.acknowledge_by_deleted_pool,
     ),
     "own": (
-        "and counts if the check itself has written the generation",
-        rules.any_writer_counts,
-        ciliumscenes.status_of_the_pool_before,
+        "an acknowledgement counts only if the check has written the generation",
+        rules.accept_any_writer,
+        ciliumscenes.acknowledge_by_former_pool,
     ),
     "others": (
         "no other pool has an address of the range",
-        rules.other_pools_not_looked_at,
-        ciliumscenes.added_by_a_person,
+        rules.skip_other_pools,
+        ciliumscenes.release_address_in_foreign_pool,
     ),
 }
 
@@ -130,33 +134,33 @@ SCENES: dict[str, Rule] = {
 WAITING_SCENES: dict[str, Rule] = {
     "keyed": (
         "another leader is waited for where a Service may have shared an address",
-        rules.any_leader_counts,
-        ciliumscenes.emptied_by_a_person,
+        rules.skip_wait_for_other_leaders,
+        ciliumscenes.empty_used_pool,
     ),
     "takeover": (
-        "a leader that may stand still is given a while",
-        rules.takeovers_not_looked_at,
-        ciliumscenes.frozen_while_another_leads,
+        "a former leader that may stand still is waited for",
+        rules.skip_takeover_check,
+        ciliumscenes.freeze_leader,
     ),
     "hidden": (
-        "so is one whose Lease may not be read",
-        rules.silence_is_proof,
-        ciliumscenes.frozen_while_a_hidden_one_leads,
+        "a leader whose Lease cannot be read is waited for",
+        rules.believe_silence,
+        ciliumscenes.freeze_hidden_leader,
     ),
     "not served": (
         "kinds that are gone prove nothing",
-        rules.missing_kinds_are_proof,
-        ciliumscenes.kinds_removed,
+        rules.believe_missing_kinds,
+        ciliumscenes.remove_kinds,
     ),
     "missing": (
-        "nor does a pool that is gone",
-        rules.silence_is_proof,
-        ciliumscenes.pools_deleted_by_a_person,
+        "a pool that is gone proves nothing",
+        rules.believe_silence,
+        ciliumscenes.delete_pools,
     ),
     "silent": (
-        "nor does an operator that has never counted",
-        rules.silence_is_proof,
-        ciliumscenes.nothing_counted,
+        "an operator that has never counted proves nothing",
+        rules.believe_silence,
+        ciliumscenes.lose_counts,
     ),
 }
 
@@ -168,6 +172,6 @@ def test_without_a_rule_the_scene_ends_badly_and_with_it_well(name: str) -> None
 
 
 @pytest.mark.parametrize("name", WAITING_SCENES)
-def test_without_a_rule_about_what_cannot_be_seen_the_scene_ends_badly(name: str) -> None:
+def test_without_a_rule_about_invisible_state_the_scene_ends_badly(name: str) -> None:
     rule, off, scene = WAITING_SCENES[name]
     check_scene(off, lambda: tenantscenes.play_scene(scene, WaitingYard), sign=GIVEN, rule=rule)

@@ -49,14 +49,14 @@ def test_released_addresses_that_an_object_records_rest_though_objects_are_remov
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
-    def story() -> list[object]:
+    def describe_run() -> list[object]:
         run = Run(Claims, 7)
         run.play()
         return [run.random.random(), run.clock.monotonic(), run.number_of_writes]
 
-    assert story() == story()
+    assert describe_run() == describe_run()
 
 
-def test_an_ipaddress_is_taken_away_that_is_in_the_way_of_an_open_promise() -> None:
-    """In this run the claim shows what is in the way before another replica promises to it."""
+def test_an_ipaddress_that_blocks_an_open_promise_is_removed() -> None:
+    """In this run the claim reports the IPAddress before another replica makes the promise."""
     assert Run(Claims, 276, Plan(replicas=3)).play() is None

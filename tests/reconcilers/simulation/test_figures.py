@@ -12,7 +12,7 @@ from tests.reconcilers.simulation.networkpools import NetworkPools
 from tests.reconcilers.simulation.networks import Networks
 from tests.reconcilers.simulation.plans import RESTING, Plan
 from tests.reconcilers.simulation.sharedpools import SharedPools
-from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.switch import Switch, check_switch
 
 RULE, SIGN = "figures that differ are written", "in its status, but the objects say"
 FAMILIES = Plan(families=True)
@@ -20,26 +20,26 @@ FAMILIES = Plan(families=True)
 SWITCHES: dict[str, tuple[type[Adapter], Switch]] = {
     "networkpools": (
         NetworkPools,
-        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, seed=35),
+        Switch(RULE, rules.keep_networkpool_figures, SIGN, seed=35),
     ),
     "both families": (
         NetworkPools,
-        Switch(RULE, rules.networkpool_figures_not_updated, sign=SIGN, plan=FAMILIES, seed=12),
+        Switch(RULE, rules.keep_networkpool_figures, sign=SIGN, plan=FAMILIES, seed=12),
     ),
     "shared": (
         SharedPools,
-        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, seed=3),
+        Switch(RULE, rules.keep_networkpool_figures, SIGN, seed=3),
     ),
-    "claims": (Claims, Switch(RULE, rules.claim_pool_figures_not_updated, SIGN)),
+    "claims": (Claims, Switch(RULE, rules.keep_claim_pool_figures, SIGN)),
     "clusters": (
         ClusterClaims,
-        Switch(RULE, rules.claim_pool_figures_not_updated, sign=SIGN, plan=RESTING),
+        Switch(RULE, rules.keep_claim_pool_figures, sign=SIGN, plan=RESTING),
     ),
-    "networks": (Networks, Switch(RULE, rules.network_figures_not_updated, SIGN)),
+    "networks": (Networks, Switch(RULE, rules.keep_network_figures, SIGN)),
 }
 
 
 @pytest.mark.parametrize("kind", SWITCHES)
 def test_figures_that_are_not_written_again_are_noticed(kind: str, record_property: Note) -> None:
     adapter, switch = SWITCHES[kind]
-    check(switch, lambda seed: Run(adapter, seed, switch.plan).play(), record_property)
+    check_switch(switch, lambda seed: Run(adapter, seed, switch.plan).play(), record_property)

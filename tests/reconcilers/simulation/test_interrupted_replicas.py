@@ -1,4 +1,7 @@
-"""Replicas that stop between two writes: no address is free, and no pool goes, in between."""
+"""Replicas that stop between two writes: no address is free, and no pool is removed, in between.
+
+The coroutines that take a stage are scenes; they return the violation, None if there is none.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +12,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.networkpool.claims import ClaimService, PoolClaims
 from tests.reconcilers.simulation.adapter import FIRST
-from tests.reconcilers.simulation.claimrules import addresses_listed_first
+from tests.reconcilers.simulation.claimrules import list_addresses_first
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, POOLS
 from tests.reconcilers.simulation.sharedscenes import POOL, REF, SharedStage
 from tests.reconcilers.simulation.stage import play_scene
@@ -17,20 +20,21 @@ from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.wire import Flight
 
 
-async def pool_goes_while_a_promise_is_kept(stage: SharedStage) -> str | None:
-    """A promise to c is kept between the LISTs of IPAddresses and of claims of a deletion."""
-    stage.claim("c")
-    late_create = await stage.begin(
-        stage.replica(), lambda flight: flight.plural == ADDRESSES and flight.method == "POST"
+async def pool_is_deleted_while_a_promise_is_written(stage: SharedStage) -> str | None:
+    """The promised address of c is written while the deletion of the pool lists its claims."""
+    stage.create_claim("c")
+    late_create = await stage.reconcile_until(
+        stage.start_replica(),
+        lambda flight: flight.plural == ADDRESSES and flight.method == "POST",
     )
     stage.model.delete(POOLS, "p")
-    other = stage.replica()  # it has read everything
-    list_of_claims = await stage.begin(
+    other = stage.start_replica()  # it has read everything
+    list_of_claims = await stage.reconcile_until(
         other, lambda flight: flight.plural == CLAIMS and flight.method == "GET"
     )
-    await stage.go_on(late_create)  # and the write of the claim
+    await stage.run_held_request(late_create)  # and the write of the claim
     assert (stage.model.get(CLAIMS, "c") or {})["status"]["addressRef"]
-    await stage.go_on(list_of_claims)
+    await stage.run_held_request(list_of_claims)
     address = stage.model.get(ADDRESSES, "c")
     assert address is not None
     if stage.model.get(POOLS, "p") is None:
@@ -38,50 +42,51 @@ async def pool_goes_while_a_promise_is_kept(stage: SharedStage) -> str | None:
     return stage.problem
 
 
-def test_a_pool_stays_whose_promise_is_kept_during_its_deletion() -> None:
+def test_a_pool_is_kept_whose_promise_is_written_during_its_deletion() -> None:
     check_scene(
-        addresses_listed_first,
-        lambda: play_scene(pool_goes_while_a_promise_is_kept, SharedStage),
+        list_addresses_first,
+        lambda: play_scene(pool_is_deleted_while_a_promise_is_written, SharedStage),
         "the pool is gone",
     )
 
 
-def second_write_of_the_pool() -> Callable[[Flight], bool]:
-    """Return whether a request is the second write of the pool, or comes after it."""
+def match_from_second_pool_write() -> Callable[[Flight], bool]:
+    """Return a matcher for the second write of the pool and all requests after it."""
     writes: list[Flight] = []
 
-    def is_reached(flight: Flight) -> bool:
+    def is_match(flight: Flight) -> bool:
         if flight.method == "PATCH" and flight.plural == POOLS:
             writes.append(flight)
         return len(writes) >= 2
 
-    return is_reached
+    return is_match
 
 
-async def lost_journal_and_one_fence(
+async def fence_of_allocations_alone_after_a_lost_journal(
     stage: SharedStage, served_from: Callable[[NetworkPool], PoolClaims | None] | None
 ) -> str | None:
-    """The journal is lost; a replica fences allocations and stops; another one has no claims.
+    """A journal is lost; a replica fences the allocations and stops; another has no claims.
 
     Args:
-        stage: the platform.
-        served_from: what the other replica knows of claims; None for what discovery has answered.
+        stage: a stage without requests.
+        served_from: returns the claims of a pool, or None, in the other replica; None to use its
+            discovery, which has found no claims.
     """
-    stage.claim("c")
-    first = stage.replica()
+    stage.create_claim("c")
+    first = stage.start_replica()
     await stage.drop_settled(first)
     stage.edit_pool({"status": {"journalOf": "nonsense"}})
-    stage.ask("a")
-    other = stage.replica()
+    stage.create_request("a")
+    other = stage.start_replica()
     other.discovered.pool_claims = None
     if served_from is not None:
         other.discovered.served_from = served_from
-    await stage.work(other, POOL, "p")
-    first.read(1.0, all_of_it=True)
-    await stage.work(first, POOL, name="p", late=second_write_of_the_pool())
+    await stage.reconcile(other, POOL, "p")
+    first.catch_up()
+    await stage.reconcile(first, POOL, name="p", late=match_from_second_pool_write())
     for _ in range(3):
-        other.read(1.0, all_of_it=True)
-        await stage.work(other, POOL, "p")
+        other.catch_up()
+        await stage.reconcile(other, POOL, "p")
         await stage.clock.advance(5)
     return stage.problem
 
@@ -89,69 +94,71 @@ async def lost_journal_and_one_fence(
 @pytest.mark.parametrize("is_off", [True, False], ids=["switched off", "not seen yet"])
 def test_claims_hold_their_addresses_while_allocations_alone_are_fenced(is_off: bool) -> None:
     served_from = ClaimService().served_from if is_off else None
-    scene = partial(lost_journal_and_one_fence, served_from=served_from)
+    scene = partial(fence_of_allocations_alone_after_a_lost_journal, served_from=served_from)
     assert play_scene(scene, SharedStage) is None
 
 
-async def restored_address_is_recreated_and_its_replica_dies(stage: SharedStage) -> str | None:
-    """A restored IPAddress is removed to be made anew; the replica dies before it makes it."""
+async def replica_stops_while_it_recreates_a_restored_address(stage: SharedStage) -> str | None:
+    """A replica removes a restored IPAddress, and stops before it creates the IPAddress again."""
     spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}2", "prefix": 24}
     owner = {
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
         "kind": "IPAddressClaim",
         "name": "c",
-        "uid": "of-before",
+        "uid": "uid-before-the-restore",
         "controller": True,
     }
     metadata = {"name": "c", "finalizers": [ADDRESS_FINALIZER], "ownerReferences": [owner]}
     stage.model.create(ADDRESSES, {"metadata": metadata, "spec": spec})
-    stage.claim("c")
+    stage.create_claim("c")
     stage.model.delete(ADDRESSES, "c")  # by the garbage collector
-    first = stage.replica()
-    dead: list[Flight] = []
+    first = stage.start_replica()
+    unsent: list[Flight] = []
 
-    def from_create_on(flight: Flight) -> bool:
+    def match_from_create_on(flight: Flight) -> bool:
         if flight.plural == ADDRESSES and flight.method == "POST":
-            dead.append(flight)
-        return bool(dead)
+            unsent.append(flight)
+        return bool(unsent)
 
-    for worker, name in ((POOL, "p"), (2, "c"), (POOL, "p"), (2, "c")):
-        await stage.work(first, worker, name=name, late=from_create_on)
-        if dead:
+    for number, name in ((POOL, "p"), (2, "c"), (POOL, "p"), (2, "c")):
+        await stage.reconcile(first, number, name=name, late=match_from_create_on)
+        if unsent:
             break
-        first.read(1.0, all_of_it=True)
-    stage.late.clear()
-    assert dead
+        first.catch_up()
+    stage.late_requests.clear()
+    assert unsent
     assert stage.model.get(ADDRESSES, "c") is None
     stage.edit(CLAIMS, "c", {"metadata": {"labels": {"touched": "true"}}})
-    stage.ask_first("a")
-    other = stage.replica()
+    stage.create_oldest_allocation("a")
+    other = stage.start_replica()
     for _ in range(3):
-        other.read(1.0, all_of_it=True)
-        await stage.work(other, POOL, "p")
-        await stage.work(other, 2, "c")
+        other.catch_up()
+        await stage.reconcile(other, POOL, "p")
+        await stage.reconcile(other, 2, "c")
         await stage.clock.advance(60)
     address = stage.model.get(ADDRESSES, "c")
-    got = (address or {}).get("spec", {}).get("address")
-    return None if got == f"{FIRST}2" else f"c was restored with {FIRST}2, and has {got}"
+    restored_address = (address or {}).get("spec", {}).get("address")
+    if restored_address == f"{FIRST}2":
+        return None
+    return f"c was restored with {FIRST}2, and has {restored_address}"
 
 
 def test_a_restored_address_is_never_free() -> None:
-    assert play_scene(restored_address_is_recreated_and_its_replica_dies, SharedStage) is None
+    assert play_scene(replica_stops_while_it_recreates_a_restored_address, SharedStage) is None
 
 
-async def pool_goes_whose_claim_records_its_address(stage: SharedStage) -> str | None:
+async def pool_is_deleted_while_a_claim_records_its_address(stage: SharedStage) -> str | None:
     """The IPAddress of c was removed by force; c records its address, and the pool is deleted."""
-    stage.claim("c")
-    await stage.drop_settled(stage.replica())
-    stage.model.vanish(ADDRESSES, "c")
+    stage.create_claim("c")
+    await stage.drop_settled(stage.start_replica())
+    stage.model.remove_by_force(ADDRESSES, "c")
     stage.model.delete(POOLS, "p")
-    other = stage.replica()
-    await stage.work(other, POOL, "p")
+    other = stage.start_replica()
+    await stage.reconcile(other, POOL, "p")
     if stage.model.get(POOLS, "p") is None:
         return "the pool is gone, and claim c has an address on record"
     return None
 
 
-def test_a_pool_stays_while_a_claim_records_an_address() -> None:
-    assert play_scene(pool_goes_whose_claim_records_its_address, SharedStage) is None
+def test_a_pool_is_kept_while_a_claim_records_an_address() -> None:
+    assert play_scene(pool_is_deleted_while_a_claim_records_its_address, SharedStage) is None

@@ -19,37 +19,41 @@ from tests.reconcilers.simulation.ippoolscenes import (
 from tests.reconcilers.simulation.plans import LAGGING, SWITCHED_BESIDE_OTHERS, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import play_scene
-from tests.reconcilers.simulation.switch import Switch, check, check_scene
+from tests.reconcilers.simulation.switch import Switch, check_scene, check_switch
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 
 SWITCHES = {
     "2": Switch(
-        "what is promised is taken", rules.promises_not_taken, sign=BOTH_HAVE, plan=LAGGING, seed=8
+        "promised addresses are not chosen again",
+        rules.ignore_promises,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=8,
     ),
     "4": Switch(
         "the journal is written at the version that was read",
-        rules.pools_written_blindly,
+        rules.write_pools_at_any_version,
         sign=BOTH_HAVE,
         plan=LAGGING,
         seed=2,
     ),
     "5": Switch(
-        "a claim is written at the version that was promised for",
-        rules.claims_written_blindly,
+        "a claim is written at the version that the promise names",
+        rules.write_requests_at_any_version,
         sign="came to have",
         plan=LAGGING,
         seed=4,
     ),
     "6": Switch(
         "a promise is kept until it is settled",
-        rules.dropped_at_once,
+        rules.forget_promises_at_once,
         sign=BOTH_HAVE,
         plan=LAGGING,
         seed=22,
     ),
     "8": Switch(
-        "what claims of one kind hold is taken for claims of the other kind",
-        rules.kinds_do_not_see_each_other,
+        "addresses of claims of one kind are not given to claims of the other kind",
+        rules.ignore_addresses_of_other_kind,
         sign=BOTH_HAVE,
         plan=LAGGING,
         seed=1,
@@ -77,7 +81,7 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     number: str, record_property: Note
 ) -> None:
     switch = SWITCHES[number]
-    check(switch, lambda seed: Run(IPPools, seed, switch.plan).play(), record_property)
+    check_switch(switch, lambda seed: Run(IPPools, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.slow
@@ -93,7 +97,7 @@ def test_a_promised_address_that_metal3s_controller_gave_to_another_claim_is_not
     None
 ):
     check_scene(
-        rules.names_in_the_way_are_ours,
+        rules.adopt_addresses_of_other_claims,
         lambda: play_scene(promised_address_given_elsewhere, IPPoolStage),
         BOTH_HAVE,
     )

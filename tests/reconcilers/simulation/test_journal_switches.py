@@ -32,7 +32,7 @@ def _and_no_second_lock(off: Off) -> Off:
     """
 
     def switch_off(patch: pytest.MonkeyPatch) -> None:
-        ippoolrules.names_in_the_way_are_ours(patch)
+        ippoolrules.adopt_addresses_of_other_claims(patch)
         off(patch)
 
     return switch_off
@@ -50,65 +50,65 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
         journalscenes.promise_kept_and_dropped_unseen,
         BOTH,
         {
-            "networkpools": poolrules.any_position,
-            "claims": claimrules.revision_not_raised,
-            "networks": networkrules.revision_not_raised,
-            "kkp": kkprules.revision_not_raised,
+            "networkpools": poolrules.believe_any_position,
+            "claims": claimrules.keep_revision,
+            "networks": networkrules.keep_revision,
+            "kkp": kkprules.keep_revision,
         },
     ),
     "6 what settled a promise raises the revision": (
         journalscenes.promise_kept_and_dropped_unseen,
         BOTH,
-        {"networkpools": poolrules.revision_not_raised},
+        {"networkpools": poolrules.keep_revision},
     ),
     "5 a promise whose write is refused for good is voided": (
         journalscenes.addresses_whose_writes_are_refused,
         journalscenes.WAITS,
         dict.fromkeys(
-            ("networkpools", "claims", "networks", "kkp"), journalrules.refused_promises_stay
+            ("networkpools", "claims", "networks", "kkp"), journalrules.keep_refused_promises
         ),
     ),
     "7 a pool without memory is fenced": (
         journalscenes.late_write_after_loss_of_memory,
         BOTH,
-        {"networkpools": poolrules.no_fence},
+        {"networkpools": poolrules.skip_fence},
     ),
     "7 a fence voids what was promised": (
         journalscenes.late_write_after_loss_of_memory,
         BOTH,
         {
-            "networkpools": journalrules.fence_voids_nothing,
-            "claims": journalrules.fence_voids_nothing,
-            "ippools": _and_no_second_lock(journalrules.fence_voids_nothing),
-            "networks": journalrules.fence_voids_nothing,
-            "kkp": journalrules.fence_voids_nothing,
+            "networkpools": journalrules.fence_without_voiding,
+            "claims": journalrules.fence_without_voiding,
+            "ippools": _and_no_second_lock(journalrules.fence_without_voiding),
+            "networks": journalrules.fence_without_voiding,
+            "kkp": journalrules.fence_without_voiding,
         },
     ),
     "7 a journal of which a part was dropped is no memory": (
         journalscenes.late_write_after_a_truncation,
         BOTH,
         {
-            "networkpools": journalrules.checksums_ignored,
-            "claims": journalrules.checksums_ignored,
-            "ippools": _and_no_second_lock(journalrules.checksums_ignored),
-            "networks": journalrules.checksums_ignored,
-            "kkp": journalrules.checksums_ignored,
+            "networkpools": journalrules.ignore_checksums,
+            "claims": journalrules.ignore_checksums,
+            "ippools": _and_no_second_lock(journalrules.ignore_checksums),
+            "networks": journalrules.ignore_checksums,
+            "kkp": journalrules.ignore_checksums,
         },
     ),
     "7 a memory of another history is no memory": (
         journalscenes.late_write_after_a_restore,
         BOTH,
         {
-            "networkpools": poolrules.memory_of_others_believed,
+            "networkpools": poolrules.believe_foreign_memory,
         },
     ),
     "7 a journal that came with a copy of its pool is no memory": (
         journalscenes.late_write_after_a_copy,
         BOTH,
         {
-            "networkpools": poolrules.journal_of_others_believed,
-            **dict.fromkeys(("claims", "networks", "kkp"), claimrules.memory_of_others_believed),
-            "ippools": _and_no_second_lock(claimrules.memory_of_others_believed),
+            "networkpools": poolrules.believe_copied_journals,
+            **dict.fromkeys(("claims", "networks", "kkp"), claimrules.believe_foreign_memory),
+            "ippools": _and_no_second_lock(claimrules.believe_foreign_memory),
         },
     ),
 }
@@ -131,5 +131,5 @@ def test_the_journal_of_an_ippool_suffices_without_the_second_lock(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene, *_ = SCENES[rule]
-    ippoolrules.names_in_the_way_are_ours(monkeypatch)
+    ippoolrules.adopt_addresses_of_other_claims(monkeypatch)
     assert play_scene(scene, IPPoolStage) is None

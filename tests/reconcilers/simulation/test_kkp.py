@@ -17,7 +17,7 @@ from tests.reconcilers.simulation.kkp import Kkp
 from tests.reconcilers.simulation.plans import LAGGING, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
 from tests.reconcilers.simulation.stage import play_scene
-from tests.reconcilers.simulation.switch import Switch, check, check_scene
+from tests.reconcilers.simulation.switch import Switch, check_scene, check_switch
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 
 _BUSY = replace(LAGGING, users=0.15, reading=0.15)
@@ -27,39 +27,43 @@ CHANGED, LOST = " now", "lost its addresses"
 
 SWITCHES = {
     "2": Switch(
-        "what is promised is taken", rules.promises_not_taken, sign=BOTH_HAVE, plan=LAGGING, seed=5
+        "promised addresses are not chosen again",
+        rules.ignore_promises,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=5,
     ),
     "3": Switch(
-        "an allocation is made without addresses",
-        rules.made_with_addresses,
+        "an allocation is created without addresses",
+        rules.create_allocations_with_addresses,
         sign=BOTH_HAVE,
         plan=LAGGING,
         seed=1,
     ),
     "4": Switch(
         "the journal is written at the version that was read",
-        rules.pools_written_blindly,
+        rules.write_pools_at_any_version,
         sign=BOTH_HAVE,
         plan=LAGGING,
         seed=1,
     ),
     "5": Switch(
-        "an allocation is written at the version that was promised for",
-        rules.written_at_any_version,
+        "an allocation is written at the version that the promise names",
+        rules.write_requests_at_any_version,
         sign=CHANGED,
         plan=_EMPTIED,
         seed=8,
     ),
     "6": Switch(
         "a promise is kept until it is settled",
-        rules.dropped_at_once,
+        rules.forget_promises_at_once,
         sign=BOTH_HAVE,
         plan=LAGGING,
         seed=3,
     ),
     "8": Switch(
-        "own answers are not what was read",
-        rules.own_answers_count_as_read,
+        "the answers to own writes do not count as read",
+        rules.count_own_answers_as_read,
         sign=BOTH_HAVE,
         plan=_BUSY,
         seed=24,
@@ -67,29 +71,29 @@ SWITCHES = {
 }
 
 SCENES = {
-    "7b": (rules.fence_voids_only_the_empty, scenes.late_growth_after_loss_of_memory, BOTH_HAVE),
+    "7b": (rules.fence_only_empty_allocations, scenes.late_growth_after_loss_of_memory, BOTH_HAVE),
     "9": (
-        rules.left_without_addresses,
+        rules.keep_empty_allocations,
         scenes.empty_allocation_of_a_full_pool,
         "without addresses",
     ),
-    "10": (rules.rewritten_from_the_start, scenes.growth, CHANGED),
-    "11a": (rules.deleted_by_cache, scenes.datacenter_gone_and_back, LOST),
-    "11b": (rules.deleted_by_cache, scenes.cluster_moved_away_and_back, LOST),
-    "12": (rules.leftovers_deleted_blindly, scenes.late_deletion_of_a_leftover, LOST),
+    "10": (rules.replace_existing_addresses, scenes.growth, CHANGED),
+    "11a": (rules.delete_by_cache, scenes.datacenter_gone_and_back, LOST),
+    "11b": (rules.delete_by_cache, scenes.cluster_moved_away_and_back, LOST),
+    "12": (rules.delete_at_any_version, scenes.late_deletion_of_a_leftover, LOST),
     "13": (
-        rules.written_for_where_the_cluster_is,
-        scenes.promise_kept_by_who_believes_in_another_datacenter,
+        rules.write_for_cached_datacenter,
+        scenes.promise_written_by_a_replica_that_missed_a_move,
         "does not hand out",
     ),
     "15": (
-        rules.unreadable_objects_hold_nothing,
+        rules.ignore_unreadable_objects,
         scenes.allocation_unreadable_for_a_while,
         BOTH_HAVE,
     ),
     "14": (
-        rules.decided_again_by_the_first_view,
-        scenes.promise_kept_while_another_cannot_be_made,
+        rules.decide_again_by_first_view,
+        scenes.promise_written_while_another_allocation_cannot_be_created,
         BOTH_HAVE,
     ),
 }
@@ -98,7 +102,7 @@ SCENES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @integration_plans
-def test_no_two_ever_have_one_address_of_kkp_and_every_cluster_that_fits_is_served(
+def test_no_two_clusters_ever_have_one_address_and_every_cluster_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
     check_part(
@@ -112,7 +116,7 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     number: str, record_property: Note
 ) -> None:
     switch = SWITCHES[number]
-    check(switch, lambda seed: Run(Kkp, seed, switch.plan).play(), record_property)
+    check_switch(switch, lambda seed: Run(Kkp, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("number", SCENES)

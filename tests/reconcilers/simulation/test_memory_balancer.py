@@ -16,21 +16,22 @@ from tests.reconcilers.simulation.memorytenancy import MemoryTenancy, MemoryYard
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, tenant_faults
 from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.tenancy import SETTINGS, WAITING, Faults
-from tests.reconcilers.simulation.tenantrules import losses_unseen, waits_kept
+from tests.reconcilers.simulation.tenantrules import ignore_losses, keep_waits_across_states
 from tests.reconcilers.simulation.tenantscenes import Scene, play_scene
 
 GIVEN = "may be given away"
 WAIT = 30.0
+"""Seconds for which a balancer that shows nothing is waited for."""
 
 SWITCHES: dict[str, Scene] = {
-    "refuses_older_views": scenes.old_view,
-    "creates_empty": scenes.late_creation,
-    "confirms": scenes.late_creation_waited_for,
+    "refuses_older_views": scenes.project_old_view,
+    "creates_empty": scenes.release_during_creation,
+    "confirms": scenes.release_during_awaited_creation,
     "writes_what_was_read": scenes.late_projection,
-    "waits_for_mark": scenes.taken_back_before_it_was_projected,
-    "looks_for_range": scenes.put_back_by_a_person,
-    "waits_for_process": scenes.read_before_a_pause,
-    "keeps_ranges": scenes.acknowledged_and_still_shown,
+    "waits_for_mark": scenes.release_before_projection,
+    "looks_for_range": scenes.offer_again_during_release,
+    "waits_for_process": scenes.release_during_pause,
+    "keeps_ranges": scenes.acknowledge_shown_address,
 }
 
 
@@ -52,18 +53,22 @@ def test_without_a_rule_of_the_port_a_scene_ends_badly_and_with_it_well(rule: st
     check_scene(switch_off, lambda: play_scene(SWITCHES[rule], MemoryYard), sign=GIVEN, rule=rule)
 
 
-def test_a_service_that_takes_an_address_as_it_is_taken_out_keeps_or_regains_one() -> None:
+def test_a_service_that_takes_an_address_during_its_withdrawal_has_an_address_in_the_end() -> None:
     check_scene(
-        losses_unseen, lambda: play_scene(scenes.taken_as_it_left, MemoryYard), "lost its address"
+        ignore_losses,
+        lambda: play_scene(scenes.use_address_during_withdrawal, MemoryYard),
+        "lost its address",
     )
 
 
-def test_an_earlier_wait_for_kinds_that_are_gone_does_not_shorten_a_later_one(
+def test_an_earlier_wait_for_missing_kinds_does_not_shorten_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MemoryTenancy, "rules", Rules(shows_acknowledgement=False))
     yard = partial(MemoryYard, faults=WAITING)
-    check_scene(waits_kept, lambda: play_scene(scenes.kinds_gone_twice, yard), GIVEN)
+    check_scene(
+        keep_waits_across_states, lambda: play_scene(scenes.remove_kinds_twice, yard), GIVEN
+    )
 
 
 def test_a_balancer_that_shows_nothing_is_waited_for_and_then_believed(
@@ -75,7 +80,7 @@ def test_a_balancer_that_shows_nothing_is_waited_for_and_then_believed(
 
 
 def _is_released_after(seconds: float) -> bool:
-    """Return whether a range is released so long after its allocation was deleted."""
+    """Return whether a range is released `seconds` after its allocation was deleted."""
     tenant = replace(SETTINGS.tenant, metallb_wait=WAIT)
     faults = Faults(settings=replace(SETTINGS, tenant=tenant))
 
@@ -85,9 +90,9 @@ def _is_released_after(seconds: float) -> bool:
             yard.hold_range("team-a-lb-1", scenes.SECOND)
             for _ in range(2):
                 await yard.project(yard.one)
-            await yard.give_back("team-a-lb-1")
+            await yard.release_by_other("team-a-lb-1")
             await yard.clock.advance(seconds)
-            await yard.give_back("team-a-lb-1", delete=False)
+            await yard.release_by_other("team-a-lb-1", delete=False)
             group.cancel_scope.cancel()
         return not yard.server.has("ipallocations", "team-a-lb-1")
 

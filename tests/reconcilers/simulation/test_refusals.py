@@ -10,12 +10,12 @@ from tests.numbers import Note
 from tests.reconcilers.simulation.adapter import Adapter
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claims import Claims
-from tests.reconcilers.simulation.journalrules import refused_again_at_once
+from tests.reconcilers.simulation.journalrules import retry_refused_requests_at_once
 from tests.reconcilers.simulation.kkp import Kkp
 from tests.reconcilers.simulation.networkpools import NetworkPools
 from tests.reconcilers.simulation.networks import Networks
 from tests.reconcilers.simulation.plans import Plan
-from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.switch import Switch, check_switch
 
 PLAN = Plan(refusals=0.06, lasting_refusals=True)
 
@@ -25,10 +25,10 @@ PLAN = Plan(refusals=0.06, lasting_refusals=True)
     [(NetworkPools, 5), (Claims, 2), (Kkp, 7), (Networks, 1)],
     ids=["NetworkPool", "InClusterIPPool", "IPAMPool", "NetworkNamespace"],
 )
-def test_a_request_that_rests_after_a_refusal_costs_few_writes_in_each_resync(
+def test_a_refused_request_costs_few_writes_in_each_resync(
     adapter: type[Adapter], seed: int, record_property: Note
 ) -> None:
     rule = "a request whose promise was voided is promised nothing for a resync"
     sign = "times in a resync although it is refused"
-    switch = Switch(rule, refused_again_at_once, sign=sign, plan=PLAN, seed=seed)
-    check(switch, lambda number: Run(adapter, number, PLAN).play(), record_property)
+    switch = Switch(rule, retry_refused_requests_at_once, sign=sign, plan=PLAN, seed=seed)
+    check_switch(switch, lambda number: Run(adapter, number, PLAN).play(), record_property)

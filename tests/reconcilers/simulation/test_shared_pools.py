@@ -10,69 +10,69 @@ from tests.reconcilers.simulation import sharedrules as rules
 from tests.reconcilers.simulation import sharedscenes as scenes
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claimrules import (
-    created_addresses_unread,
+    settle_before_addresses_are_read,
 )
 from tests.reconcilers.simulation.plans import STEADILY_SWITCHED, SWITCHED, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded_integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.stage import Scene, play_scene
-from tests.reconcilers.simulation.switch import Switch, check, check_scene
+from tests.reconcilers.simulation.switch import Switch, check_scene, check_switch
 
 SCENES = {
     "a lost journal is fenced before allocations are served": (
-        rules.lost_journal_believed,
+        rules.skip_fence_of_claims,
         scenes.claim_written_late_after_loss_of_memory,
     ),
     "a lost journal of a paused pool is fenced before allocations are served": (
-        rules.pause_stops_the_fence,
+        rules.skip_fence_during_pause,
         scenes.claim_written_late_after_a_paused_pool_lost_its_memory,
     ),
     "an address that an allocation has is not adopted": (
-        rules.adopted_though_allocated,
+        rules.adopt_allocated_addresses,
         scenes.address_made_by_hand_that_an_allocation_has,
     ),
-    "what is promised to an allocation is taken": (
-        rules.promises_to_allocations_free,
+    "an address that is promised to an allocation is not given to a claim": (
+        rules.forget_promises_to_allocations,
         scenes.allocation_promised_while_a_claim_is_served,
     ),
-    "what is promised to a claim is taken": (
-        rules.promises_to_claims_free,
+    "an address that is promised to a claim is not given to an allocation": (
+        rules.forget_promises_to_claims,
         scenes.claim_promised_while_an_allocation_is_served,
     ),
-    "what is promised to a claim is taken before the kinds of claims are seen": (
-        rules.promises_to_claims_free,
+    "an address that is promised to a claim is kept until the kinds of claims are discovered": (
+        rules.forget_promises_to_claims,
         scenes.claim_promised_before_its_kinds_are_seen,
     ),
-    "what claims have is taken before their kinds are seen": (
-        rules.absence_believed_at_once,
+    "addresses of claims are kept until the kinds of claims are discovered": (
+        rules.believe_absence_at_once,
         scenes.claim_served_before_its_kinds_are_seen,
     ),
-    "what claims have is taken": (
-        rules.claims_unseen,
+    "addresses of claims are not given to allocations": (
+        rules.ignore_claims,
         scenes.claim_served_before_an_allocation_asks,
     ),
     "claims are read as far as the journal says": (
-        rules.lagging_claims_read,
+        rules.believe_lagging_claims,
         scenes.claim_loses_its_ipaddress_while_claims_lag,
     ),
     "a fence of one kind keeps the promises to the other": (
-        rules.fence_drops_all_promises,
+        rules.drop_all_promises_in_fence,
         scenes.fence_of_claims_while_an_allocation_is_promised,
     ),
-    "what claims have is taken though one of their definitions is missing": (
-        rules.incomplete_is_absent,
+    "addresses of claims are kept though one of their definitions is missing": (
+        rules.treat_incomplete_as_absent,
         scenes.definition_missing_while_an_ipaddress_exists,
     ),
-    "what claims have is taken though the integration is off": (
-        rules.entry_ignored_without_integration,
+    "addresses of claims are kept though the integration is off": (
+        rules.ignore_entry_without_integration,
         scenes.integration_off_after_a_claim_was_served,
     ),
     "a journal that was written for another uid is lost": (
-        rules.journal_of_any_uid,
+        rules.believe_journals_of_any_uid,
         scenes.claim_written_late_after_a_restore_to_a_new_uid,
     ),
     "a claim and an allocation of one name are two holders": (
-        rules.promises_known_by_key,
+        rules.settle_promises_by_key,
         scenes.claim_and_allocation_of_one_name,
     ),
 }
@@ -98,18 +98,18 @@ def test_claims_and_allocations_share_no_address_while_the_integration_goes_and_
 
 
 @pytest.mark.slow
-def test_what_the_journal_says_of_claims_is_believed_by_processes_without_the_integration(
+def test_processes_without_the_integration_keep_the_addresses_that_the_journal_gives_to_claims(
     record_property: Note,
 ) -> None:
     """Else a pool whose claims nobody reads gives their addresses to allocations."""
     switch = Switch(
-        "what claims have is taken though the integration is off",
-        rules.entry_ignored_without_integration,
+        "addresses of claims are kept though the integration is off",
+        rules.ignore_entry_without_integration,
         sign="both have",
         plan=STEADILY_SWITCHED,
         seed=8,
     )
-    check(switch, lambda seed: Run(SharedPools, seed, switch.plan).play(), record_property)
+    check_switch(switch, lambda seed: Run(SharedPools, seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("rule", SCENES)
@@ -118,10 +118,10 @@ def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None
     check_scene(off, lambda: play_scene(scene, scenes.SharedStage), sign="both have", rule=rule)
 
 
-def test_a_pass_chooses_by_one_moment_though_it_lists_allocations_in_between() -> None:
-    """Else a promise that was kept meanwhile is settled, and its address free."""
+def test_a_pass_that_lists_allocations_reads_the_claims_again_before_it_chooses() -> None:
+    """Else a promise that is written during the LIST is settled, and its address free."""
     check_scene(
-        rules.holdings_of_claims_kept_while_allocations_are_listed,
+        rules.keep_claims_read_before_the_list,
         lambda: play_scene(scenes.claim_written_while_allocations_are_listed, scenes.SharedStage),
         "both have",
     )
@@ -130,7 +130,7 @@ def test_a_pass_chooses_by_one_moment_though_it_lists_allocations_in_between() -
 def test_an_address_that_a_list_showed_is_taken_until_the_cache_shows_it() -> None:
     """Else it is free again as soon as the cache of claims has caught up."""
     check_scene(
-        rules.lists_forgotten,
+        rules.forget_lists,
         lambda: play_scene(scenes.address_made_by_hand_that_a_list_showed, scenes.SharedStage),
         "both have",
     )
@@ -139,8 +139,8 @@ def test_an_address_that_a_list_showed_is_taken_until_the_cache_shows_it() -> No
 @pytest.mark.parametrize(
     ("off", "scene"),
     [
-        (created_addresses_unread, scenes.claim_forced_away_while_ipaddresses_lag),
-        (rules.lagging_addresses_read, scenes.claim_forced_away_after_its_promise_is_dropped),
+        (settle_before_addresses_are_read, scenes.claim_forced_away_while_ipaddresses_lag),
+        (rules.believe_lagging_addresses, scenes.claim_forced_away_after_its_promise_is_dropped),
     ],
 )
 def test_an_allocation_gets_no_address_of_an_ipaddress_that_outlives_its_claim(
@@ -158,7 +158,7 @@ def test_an_allocation_gets_no_address_of_an_ipaddress_whose_revision_was_remove
     None
 ):
     check_scene(
-        rules.missing_revision_is_zero,
+        rules.replace_missing_revision_by_zero,
         lambda: play_scene(
             scenes.claim_forced_away_after_an_edit_of_the_journal, scenes.SharedStage
         ),
@@ -169,20 +169,20 @@ def test_an_allocation_gets_no_address_of_an_ipaddress_whose_revision_was_remove
 def test_the_condition_of_another_controller_ends_though_the_journal_is_lost() -> None:
     """Else the pool, whose journal only a pass can restore, waits for ever."""
     check_scene(
-        rules.lost_journal_keeps_condition,
+        rules.keep_foreign_condition_without_journal,
         lambda: play_scene(scenes.journal_lost_while_another_controller_wrote, scenes.SharedStage),
         "wait for ever",
     )
 
 
-def test_a_deleted_pool_that_waits_for_claims_asks_for_nothing() -> None:
-    """It listed all allocations at each of its turns."""
+def test_a_deleted_pool_that_waits_for_claims_sends_no_requests() -> None:
+    """In this run an earlier version listed all allocations in each pass."""
     assert Run(SharedPools, 19).play() is None
 
 
 def test_absence_of_claims_is_believed_though_promises_to_allocations_change_the_journal() -> None:
     check_scene(
-        rules.every_promise_is_of_the_entry,
+        rules.compare_whole_journals,
         lambda: play_scene(scenes.absence_under_steady_promises, scenes.SharedStage),
         "waits for ever",
     )

@@ -91,7 +91,7 @@ def test_no_address_is_projected_wrongly_where_replicas_share_tenants_and_pool(p
     _check_tenants(SharedTenancy, part, "--shards 2")
 
 
-def test_shards_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> None:
+def test_shards_move_during_passes_and_some_are_held_by_two_replicas() -> None:
     runs = [Run(NetworkPools, seed, SHARDED) for seed in range(12)]
     assert [run.play() for run in runs] == [None] * len(runs)
     assert min(run.moves for run in runs) > 0
@@ -99,7 +99,7 @@ def test_shards_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> No
     assert sum(run.cancelled for run in runs) > 10
 
 
-def test_tenants_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> None:
+def test_tenants_move_during_passes_and_some_are_held_by_two_replicas() -> None:
     runs = [SharedTenancy(seed) for seed in range(4)]
     assert [run.play() for run in runs] == [None] * len(runs)
     assert sum(run.shared > 0 for run in runs) > 2
@@ -116,9 +116,9 @@ def test_the_pools_of_the_simulation_belong_to_different_shards() -> None:
     ids=["pools", "tenants", "shared tenants"],
 )
 def test_a_seed_gives_the_same_run_each_time(play: Callable[[int], Run | Tenancy]) -> None:
-    def story() -> list[object]:
-        reported = play(7)
-        reported.play()
-        return [reported.random.random(), reported.clock.monotonic(), reported.number_of_writes]
+    def describe_run() -> list[object]:
+        run = play(7)
+        run.play()
+        return [run.random.random(), run.clock.monotonic(), run.number_of_writes]
 
-    assert story() == story()
+    assert describe_run() == describe_run()

@@ -1,6 +1,6 @@
 """Each rule of giving back, switched off: the simulation of tenants must notice.
 
-What each switch does is told by functions in tenantrules.py. As with the pools, most are missed in
+The functions in tenantrules.py switch the rules off. As with the pools, most are missed in
 a storm, from a seed that is noted here; where that takes too many seeds, a scene plays what it
 takes on the same replicas and servers: those of SCENES. That a MetalLB which was removed
 is given a while, the grace of a deleted cluster, the annotation that releases anyway, and
@@ -16,7 +16,7 @@ import pytest
 from tests.numbers import Note
 from tests.reconcilers.simulation import tenantrules as rules
 from tests.reconcilers.simulation import tenantscenes as scenes
-from tests.reconcilers.simulation.switch import Switch, check, check_scene
+from tests.reconcilers.simulation.switch import Switch, check_scene, check_switch
 from tests.reconcilers.simulation.tenancy import FORCE, WAITING, Faults, Tenancy
 from tests.reconcilers.simulation.tenantscenes import Scene, play_scene
 
@@ -24,114 +24,137 @@ _STORM = Faults(calm=False)
 GIVEN, REST = "may be given away", "it did not come to rest"
 
 SWITCHES = {
-    "gate": Switch("the finalizer goes last", rules.open_gate, sign=GIVEN, plan=_STORM, seed=12),
+    "gate": Switch(
+        "the finalizer is removed last", rules.skip_release_check, sign=GIVEN, plan=_STORM, seed=12
+    ),
     "mark": Switch(
-        "what is marked is not projected", rules.marks_projected, sign=REST, plan=Faults(), seed=26
+        "a range that is marked for release is not projected",
+        rules.project_marked_ranges,
+        sign=REST,
+        plan=Faults(),
+        seed=26,
     ),
     "look": Switch(
-        "out means not in the pool", rules.pool_not_looked_at, sign=GIVEN, plan=_STORM, seed=19
+        "a range is released only if it is not in the tenant's pool",
+        rules.skip_pool_check,
+        sign=GIVEN,
+        plan=_STORM,
+        seed=19,
     ),
     "silence": Switch(
-        "who does not answer holds on", rules.silence_is_consent, sign=GIVEN, plan=_STORM, seed=12
+        "a tenant that does not answer keeps its ranges",
+        rules.release_without_answer,
+        sign=GIVEN,
+        plan=_STORM,
+        seed=12,
     ),
-    "begun": Switch(
+    "record": Switch(
         "a projection is recorded before it begins",
-        rules.begun_not_recorded,
+        rules.skip_record_of_projection,
         sign=GIVEN,
         plan=_STORM,
         seed=12,
     ),
     "departed": Switch(
-        "a tenant outlives its cluster",
-        rules.gone_is_torn_down,
+        "a tenant keeps its ranges when its cluster has vanished",
+        rules.ignore_vanished_clusters,
         sign=GIVEN,
         plan=replace(FORCE, calm=False),
         seed=356,
     ),
     "elapsed": Switch(
-        "a wait that has elapsed stays so",
-        rules.waits_consumed,
+        "a wait that has elapsed is not restarted",
+        rules.restart_elapsed_waits,
         sign="still asks the management cluster",
         plan=WAITING,
         seed=2,
     ),
     "shrink": Switch(
-        "shrink asks before it takes", rules.deleted_unmarked, sign=GIVEN, plan=_STORM, seed=12
+        "shrink checks the tenant before it deletes an allocation",
+        rules.delete_unmarked,
+        sign=GIVEN,
+        plan=_STORM,
+        seed=12,
     ),
 }
 
 SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene, str]] = {
     "refuse": (
-        "an older view does not overwrite a newer",
-        rules.older_views_written,
-        scenes.old_view,
+        "an older view does not overwrite a newer one",
+        rules.write_older_views,
+        scenes.project_old_view,
         GIVEN,
     ),
     "version": (
-        "a projection is for the pool as it was read",
-        rules.applied_blindly,
+        "a projection is written at the version of the pool that was read",
+        rules.apply_at_any_version,
         scenes.late_projection,
         GIVEN,
     ),
     "position": (
-        "the basis is what was read, not written",
-        rules.basis_of_own_answers,
-        scenes.old_view_of_one_who_wrote,
+        "the basis is the revision that was read, not one that was written",
+        rules.move_basis_by_own_answers,
+        scenes.project_old_view_after_own_write,
         GIVEN,
     ),
     "basis": (
-        "out means written since the mark",
-        rules.any_basis,
-        scenes.taken_back_before_it_was_projected,
+        "a range is released only if its pool was written since the mark",
+        rules.accept_any_basis,
+        scenes.release_before_projection,
         GIVEN,
     ),
-    "empty": ("a pool is created empty", rules.created_with_ranges, scenes.late_creation, GIVEN),
+    "empty": (
+        "a pool is created empty",
+        rules.create_with_ranges,
+        scenes.release_during_creation,
+        GIVEN,
+    ),
     "confirm": (
-        "and filled with what is so now",
-        rules.filled_unconfirmed,
-        scenes.late_creation_waited_for,
+        "a new pool is filled with what a live read shows",
+        rules.fill_by_cache,
+        scenes.release_during_awaited_creation,
         GIVEN,
     ),
     "absence": (
-        "only NotFound says that there is no tenant",
-        rules.failure_is_absence,
-        scenes.secret_without_answer,
+        "only NotFound proves that there is no tenant",
+        rules.treat_failed_read_as_absence,
+        scenes.release_without_readable_secret,
         GIVEN,
     ),
     "uptake": (
-        "out means out of what MetalLB has read",
-        rules.uptake_not_waited_for,
-        scenes.read_before_a_pause,
+        "a range is released only if MetalLB has read that it is withdrawn",
+        rules.skip_uptake_check,
+        scenes.release_during_pause,
         GIVEN,
     ),
     "services": (
-        "nor on a Service",
-        rules.services_not_looked_at,
-        scenes.still_shown_by_a_service,
+        "a range is released only if no Service shows an address of it",
+        rules.skip_service_check,
+        scenes.release_shown_address,
         GIVEN,
     ),
     "families": (
-        "no range is free while the tenant has any of both",
-        rules.first_family_asked_for,
-        scenes.in_use_by_its_second_family,
+        "no range is free while the tenant has the range of either family",
+        rules.check_first_family_only,
+        scenes.release_used_second_family,
         GIVEN,
     ),
     "withdraw": (
-        "shrink leaves what is in use",
-        rules.marks_stay,
-        scenes.in_use_again,
+        "shrink keeps a range that is in use",
+        rules.keep_marks,
+        scenes.use_marked_address,
         "on its way out for ever",
     ),
     "lost": (
-        "shrink leaves what a Service took as it was taken out",
-        rules.losses_unseen,
-        scenes.taken_as_it_left,
+        "shrink keeps a range of which a Service took an address during the withdrawal",
+        rules.ignore_losses,
+        scenes.use_address_during_withdrawal,
         "a Service lost its address",
     ),
     "delete": (
-        "a pool is deleted as it was read",
-        rules.pools_deleted_blindly,
-        scenes.late_withdrawal,
+        "a pool is deleted at the version that was read",
+        rules.delete_at_any_version,
+        scenes.delete_pool_late,
         "the tenant lost",
     ),
 }
@@ -142,7 +165,7 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     rule: str, record_property: Note
 ) -> None:
     switch = SWITCHES[rule]
-    check(switch, lambda seed: Tenancy(seed, switch.plan).play(), record_property)
+    check_switch(switch, lambda seed: Tenancy(seed, switch.plan).play(), record_property)
 
 
 @pytest.mark.parametrize("name", SCENES)

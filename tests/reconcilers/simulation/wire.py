@@ -22,14 +22,14 @@ from tests.reconcilers.simulation.model import (
 
 
 class Flight(HeldRequest):
-    """One request on its way, by the short names of the simulation.
+    """One request that a replica has sent, and that has not run yet.
 
     Args:
         model: the API server.
         method: of HTTP.
-        path: what it is about.
-        query: the parameters.
-        body: as it was sent, decoded; empty for nothing.
+        path: of the URL.
+        query: the parameters of the URL.
+        body: the decoded body; empty for none.
         content_type: of the body.
     """
 
@@ -50,6 +50,11 @@ class Flight(HeldRequest):
         self._content_type = content_type
 
     def _ask_model(self) -> bytes:
+        """Return the model's answer to the request.
+
+        Raises:
+            Forbidden: the model refuses writes to this object.
+        """
         if self.model.refuses(self.method, self.plural, self.name, self.body):
             raise Forbidden(403, "Forbidden", "a quota or a webhook refuses it")
         if self.method == "PATCH":
@@ -65,11 +70,11 @@ class Flight(HeldRequest):
 
 
 class Wire(Transport):
-    """Carries one replica's requests into the common pool of flights.
+    """Carries one replica's requests to the list of all requests on their way.
 
     Args:
         model: the API server.
-        flights: gets each request.
+        flights: the list to which each request is added.
     """
 
     def __init__(self, model: ModelServer, flights: list[Flight]) -> None:
@@ -107,7 +112,7 @@ class Wire(Transport):
 
 
 def _parse_path(path: str) -> tuple[str, str, str]:
-    """Return the plural, what the model calls the object, and the subresource of a path."""
+    """Return the plural, the model's name of the object, and the subresource of a path."""
     parts = path.strip("/").split("/")[3:]
     namespace = parts[1] if parts[0] == "namespaces" else ""
     plural, name, subresource = (*(parts[2:] if namespace else parts), "", "")[:3]

@@ -28,17 +28,17 @@ def test_a_pass_reads_the_annotation_of_its_pool_once(
         return journal
 
     async def scene(stage: Stage) -> None:
-        replica = stage.replica()
-        await stage.pool(replica)
-        replica.read(1.0, all_of_it=True)
+        replica = stage.start_replica()
+        await stage.reconcile_pool(replica)
+        replica.catch_up()
         for name in "abc":  # the first pass may fence; the last ones find promises to drop
-            stage.ask(name)
-            replica.read(1.0, all_of_it=True)
+            stage.create_request(name)
+            replica.catch_up()
             reads.clear()
             with monkeypatch.context() as patched:
                 patched.setattr(AnnotatedJournal, "read", noting)
-                await stage.pool(replica)
-            replica.read(1.0, all_of_it=True)
+                await stage.reconcile_pool(replica)
+            replica.catch_up()
             assert len(reads) == 1, (name, reads)
         assert reads[0], "the journal had promises"
 
@@ -58,15 +58,15 @@ def test_a_pass_reads_the_status_of_its_networkpool_once(
         return journal
 
     async def scene(stage: Stage) -> None:
-        replica = stage.replica()
+        replica = stage.start_replica()
         for name in "ab":
-            stage.ask(name)
-            replica.read(1.0, all_of_it=True)
+            stage.create_request(name)
+            replica.catch_up()
             reads.clear()
             with monkeypatch.context() as patched:
                 patched.setattr(StatusJournal, "read", noting)
-                await stage.pool(replica)
-            replica.read(1.0, all_of_it=True)
+                await stage.reconcile_pool(replica)
+            replica.catch_up()
             assert len(reads) == 1, (name, reads)
         assert reads[0], "the journal had promises"
 

@@ -21,19 +21,19 @@ POOL, CLUSTER = 0, 1
 
 async def _serve(stage: KkpStage, others: int) -> KkpReplica:
     """Serve pool p and cluster a, and as many pools and clusters of other datacenters."""
-    stage.ask("a")
+    stage.create_request("a")
     datacenter = {"type": "range", "poolCidr": "10.1.0.0/29", "allocationRange": 1}
     names = [f"other-{number}" for number in range(others)]
     for name in names:
         spec = {"datacenters": {name: datacenter}}
         stage.model.create(KKP_POOLS, {"metadata": {"name": name}, "spec": spec})
         stage.adapter.make_cluster(name, name)
-    replica: KkpReplica = stage.replica()
+    replica: KkpReplica = stage.start_replica()
     for _ in range(2):
         for name in ("p", *names):
-            await stage.work(replica, POOL, name)
-            await stage.work(replica, CLUSTER, "a" if name == "p" else name)
-        replica.read(1.0, all_of_it=True)
+            await stage.reconcile(replica, POOL, name)
+            await stage.reconcile(replica, CLUSTER, "a" if name == "p" else name)
+        replica.catch_up()
     return replica
 
 
@@ -55,11 +55,11 @@ def test_a_pass_calls_as_much_among_many_datacenters_as_among_few(of: int, name:
 async def _settle(stage: KkpStage, replica: KkpReplica, clusters: Sequence[str]) -> None:
     """Pass over pool big and its clusters until nothing is left to do."""
     for _ in range(4):
-        await stage.work(replica, POOL, "big")
+        await stage.reconcile(replica, POOL, "big")
         for name in clusters:
-            await stage.work(replica, CLUSTER, name)
-        replica.read(1.0, all_of_it=True)
-        stage.clock.skip(61)  # the next pass drops the promises that are over
+            await stage.reconcile(replica, CLUSTER, name)
+        replica.catch_up()
+        stage.skip_time(seconds=61)  # the next pass drops the promises that are over
 
 
 def _ask(stage: KkpStage) -> None:
@@ -68,9 +68,9 @@ def _ask(stage: KkpStage) -> None:
 
 def _release(stage: KkpStage) -> None:
     """Delete a cluster and its allocation, if it has one."""
-    stage.model.vanish(KKP_CLUSTERS, "big-001")
+    stage.model.remove_by_force(KKP_CLUSTERS, "big-001")
     if stage.model.get(KKP_ALLOCATIONS, "cluster-big-001/big"):
-        stage.model.vanish(KKP_ALLOCATIONS, "cluster-big-001/big")
+        stage.model.remove_by_force(KKP_ALLOCATIONS, "cluster-big-001/big")
 
 
 def _touch(stage: KkpStage) -> None:
@@ -132,14 +132,14 @@ def test_a_pass_calls_as_much_among_many_clusters_as_among_few(
         names = [f"big-{number:03}" for number in range(clusters)]
         for name in names:
             stage.adapter.make_cluster(name, "big")
-        replica: KkpReplica = stage.replica()
+        replica: KkpReplica = stage.start_replica()
         await _settle(stage, replica, names)
         disturb(stage)
-        replica.read(1.0, all_of_it=True)
+        replica.catch_up()
         await _settle(stage, replica, names)
         change(stage)
-        replica.read(1.0, all_of_it=True)
-        calls[clusters] = await calls_of(lambda: stage.work(replica, POOL, "big"))
+        replica.catch_up()
+        calls[clusters] = await calls_of(lambda: stage.reconcile(replica, POOL, "big"))
 
     # Every pass of these tests checks what is kept, which costs as much as there is.
     monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
