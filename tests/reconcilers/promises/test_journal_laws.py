@@ -324,8 +324,8 @@ def test_promises_are_counted_without_being_parsed(monkeypatch: pytest.MonkeyPat
     assert count_promises(pool_of(document)) == 0
 
 
-def test_a_promise_has_one_holder_object() -> None:
-    """Each pass asks each promise several times."""
+def test_the_holder_of_a_promise_is_created_once() -> None:
+    """Each pass reads the holder of each promise several times."""
     [first, _] = STATUS.journal.promises
     assert first.holder is first.holder
     assert first.holder == (KIND, first.key)

@@ -46,73 +46,93 @@ from tests.reconcilers.lab import Lab, Recorded
 
 CLAIMS, ADDRESSES = api.claims("v1beta2"), api.addresses("v1beta2")
 HELD = ("10.40.0.0", "10.40.0.7")
+"""The first and the last address of the range that the restored allocation holds."""
+LISTED_REVISION = 5
+"""The resourceVersion at which every cache was listed."""
 
 
-class Site:
-    """A NetworkPool whose passes serve claims and allocations, and one claim that waits."""
+class PoolReading:
+    """Reads a NetworkPool that serves allocations and claims, from caches that are still empty.
+
+    The caches have listed an empty cluster at LISTED_REVISION.
+
+    Args:
+        pool: the pool to read.
+    """
 
     def __init__(self, pool: NetworkPool) -> None:
         clock = VirtualClock()
-        self.server = FakeApi(clock)
+        server = FakeApi(clock)
         for kind in (NETWORK_POOL, IP_ALLOCATION, CLAIMS, ADDRESSES):
-            self.server.serve(kind)
-        client, recorder = Client(self.server), cast("Recorder", Recorded())
+            server.serve(kind)
+        client = Client(server)
         indexes: dict[str, Any] = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
-        pools = Cache(NETWORK_POOL)
-        claims, addresses = Cache(CLAIMS, indexes=indexes), Cache(ADDRESSES, indexes=indexes)
+        allocation_indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+        self.pool = pool
+        self.allocations = Cache(IP_ALLOCATION, indexes=allocation_indexes)
+        self.claims = Cache(CLAIMS, indexes=indexes)
+        addresses = Cache(ADDRESSES, indexes=indexes)
+        for cache in (self.allocations, self.claims, addresses):
+            cache.replace([], revision=LISTED_REVISION)
         caches = ClaimCaches(
-            claims,
+            self.claims,
             addresses,
             clusters=None,
-            pools={"NetworkPool": pools},
+            pools={"NetworkPool": Cache(NETWORK_POOL)},
             claim_kind=CLAIMS,
             address_kind=ADDRESSES,
         )
-        parts = ClaimParts(
+        self._reader = PoolReader(
+            self.allocations,
             client,
-            caches,
-            reader=clusterapi_reading.make_reader(client, caches, clock=clock, patience=0),
-            recorder=recorder,
-            leftovers=Leftovers(client, caches, clock),
-            restored=RestoredRequests(claims, clock, waits=waits, spaces=list_spaces),
             clock=clock,
-            settings=Settings().pool,
-        )
-        discovered = DiscoveredClaims(clock)
-        discovered.known, discovered.pool_claims = True, NetworkPoolClaims(parts)
-        allocation_indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
-        self.allocations = Cache(IP_ALLOCATION, indexes=allocation_indexes)
-        self.claims, self.pool = claims, pool
-        for cache in (self.allocations, claims, addresses):
-            cache.replace([], 5, {})
-        keep = partial(keep_holdings, self.allocations, "", clock, 0.0, lambda *_: None)
-        self.reader = PoolReader(
-            self.allocations, client, clock=clock, wait_seconds=0.0, keep=keep, claims=discovered
+            wait_seconds=0.0,
+            keep=partial(keep_holdings, self.allocations, "", clock, 0.0, lambda *_: None),
+            claims=discover_claims(client, caches, clock),
         )
 
     async def read(self) -> AllocationsView:
-        """Read as far as a journal says that has read nothing yet."""
+        """Read the pool; its journal requires no revision of any kind."""
         kinds = (IP_ALLOCATION.full_name, CLAIMS.full_name, ADDRESSES.full_name)
-        return await self.reader.read_up_to(self.pool, Journal(dict.fromkeys(kinds, 0)))
+        return await self._reader.read_up_to(self.pool, Journal(dict.fromkeys(kinds, 0)))
+
+
+def discover_claims(client: Client, caches: ClaimCaches, clock: VirtualClock) -> DiscoveredClaims:
+    """Return the claims of NetworkPools as they are once their kinds are discovered."""
+    parts = ClaimParts(
+        client,
+        caches,
+        reader=clusterapi_reading.make_reader(client, caches, clock=clock, patience=0),
+        recorder=cast("Recorder", Recorded()),
+        leftovers=Leftovers(client, caches, clock),
+        restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=list_spaces),
+        clock=clock,
+        settings=Settings().pool,
+    )
+    discovered = DiscoveredClaims(clock)
+    discovered.known, discovered.pool_claims = True, NetworkPoolClaims(parts)
+    return discovered
 
 
 async def test_a_pool_waits_while_the_cache_of_allocations_may_be_of_another_history() -> None:
-    site = Site(make.pool(memory=1))
-    assert (await site.read()).holdings.holder_count == 0, "the allocation was gone"
-    site.allocations.unconfirm_history()
+    reading = PoolReading(make.pool(memory=1))
+    view = await reading.read()
+    assert view.holdings.holder_count == 0, "the allocation was deleted after the backup"
+    reading.allocations.unconfirm_history()
     with pytest.raises(Behind, match="have not been relisted"):
-        await site.read()
-    site.allocations.replace([make.allocation("a", held_range=HELD)], 5, {}, replaced=True)
-    view = await site.read()
+        await reading.read()
+    restored = make.allocation("a", held_range=HELD)
+    reading.allocations.replace([restored], revision=LISTED_REVISION, replaced=True)
+    view = await reading.read()
     [held_range] = view.holdings.held_ranges("IPv4")
     assert (held_range.start_text, held_range.end_text) == HELD
 
 
 async def test_a_pool_waits_while_the_cache_of_claims_may_be_of_another_history() -> None:
-    site = Site(make.pool(memory=1))
-    site.claims.unconfirm_history()
+    reading = PoolReading(make.pool(memory=1))
+    reading.claims.unconfirm_history()
     with pytest.raises(Behind, match="have not been relisted"):
-        await site.read()
+        await reading.read()
 
 
 async def test_a_pool_waits_while_its_journal_names_a_kind_that_is_not_known() -> None:

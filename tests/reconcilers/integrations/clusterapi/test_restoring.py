@@ -16,13 +16,14 @@ from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
 CLAIMS = api.claims("v1beta2")
 ADDRESSES = api.addresses("v1beta2")
-MACHINES = {"m1": "10.0.0.13", "m2": "10.0.0.10", "m3": "10.0.0.14", "m4": "10.0.0.12"}
-POOL = {"apiGroup": NETWORK_POOL.group, "kind": NETWORK_POOL.kind, "name": "p"}
+ADDRESS_BY_CLAIM = {"m1": "10.0.0.13", "m2": "10.0.0.10", "m3": "10.0.0.14", "m4": "10.0.0.12"}
+"""The addresses that the claims had when they were saved."""
+POOL_REF = {"apiGroup": NETWORK_POOL.group, "kind": NETWORK_POOL.kind, "name": "p"}
 
 
 @asynccontextmanager
 async def serve_pool() -> AsyncIterator[Cluster]:
-    """Return a cluster with one pool, whose claims one replica serves."""
+    """Yield a cluster with pool p, whose claims one replica serves."""
     async with anyio.create_task_group() as group:
         home = Cluster(group, Settings(integration=(CLUSTER_API,)), 0)
         for kind in (DEFINITIONS, CLAIMS, ADDRESSES):
@@ -35,11 +36,11 @@ async def serve_pool() -> AsyncIterator[Cluster]:
 
 
 async def restore_claims(home: Cluster) -> None:
-    """Create the claims as they were saved: with our finalizer, without status."""
-    for name in MACHINES:
+    """Create the claims as a restore does: with our finalizer, without status."""
+    for name in ADDRESS_BY_CLAIM:
         metadata = {"name": name, "finalizers": [api.CLAIM_FINALIZER]}
         await home.client.create(
-            CLAIMS, NAMESPACE, {"metadata": metadata, "spec": {"poolRef": POOL}}
+            CLAIMS, NAMESPACE, {"metadata": metadata, "spec": {"poolRef": POOL_REF}}
         )
 
 
@@ -52,17 +53,17 @@ async def restore_addresses(home: Cluster) -> None:
         "name": "p",
         "uid": pool.metadata.uid,
     }
-    for name, address in MACHINES.items():
+    for name, address in ADDRESS_BY_CLAIM.items():
         metadata = {
             "name": name,
             "finalizers": [api.ADDRESS_FINALIZER],
             "ownerReferences": [owner],
         }
-        spec = {"claimRef": {"name": name}, "poolRef": POOL, "address": address, "prefix": 24}
+        spec = {"claimRef": {"name": name}, "poolRef": POOL_REF, "address": address, "prefix": 24}
         await home.client.create(ADDRESSES, NAMESPACE, {"metadata": metadata, "spec": spec})
 
 
-async def addresses(home: Cluster) -> Mapping[str, Any]:
+async def read_addresses(home: Cluster) -> Mapping[str, Any]:
     """Return the address of each claim that is served."""
     claims = {
         obj.metadata.name for obj in (await home.client.list(CLAIMS)).items if obj.address_name
@@ -75,10 +76,10 @@ async def test_claims_that_are_restored_before_their_addresses_keep_them() -> No
     async with serve_pool() as home:
         await restore_claims(home)
         await home.pass_by(20)
-        assert await addresses(home) == {}
+        assert await read_addresses(home) == {}
         await restore_addresses(home)
         await home.pass_by(2)
-        assert await addresses(home) == MACHINES
+        assert await read_addresses(home) == ADDRESS_BY_CLAIM
 
 
 async def test_claims_that_are_restored_after_their_addresses_keep_them() -> None:
@@ -87,23 +88,22 @@ async def test_claims_that_are_restored_after_their_addresses_keep_them() -> Non
         await home.pass_by(20)
         await restore_claims(home)
         await home.pass_by(2)
-        assert await addresses(home) == MACHINES
+        assert await read_addresses(home) == ADDRESS_BY_CLAIM
 
 
 async def test_restored_claims_without_addresses_are_served_after_half_a_minute() -> None:
     async with serve_pool() as home:
         await restore_claims(home)
         await home.pass_by(29)
-        assert await addresses(home) == {}
+        assert await read_addresses(home) == {}
         await home.pass_by(3)
-        assert len(set((await addresses(home)).values())) == len(MACHINES)
+        assert len(set((await read_addresses(home)).values())) == len(ADDRESS_BY_CLAIM)
 
 
-async def test_a_claim_without_our_finalizer_does_not_wait() -> None:
+async def test_a_claim_without_our_finalizer_is_served_at_once() -> None:
+    """It is not restored from a backup: a claim gets our finalizer before it is served."""
     async with serve_pool() as home:
-        metadata = {"name": "new"}
-        await home.client.create(
-            CLAIMS, NAMESPACE, {"metadata": metadata, "spec": {"poolRef": POOL}}
-        )
+        claim = {"metadata": {"name": "new"}, "spec": {"poolRef": POOL_REF}}
+        await home.client.create(CLAIMS, NAMESPACE, claim)
         await home.pass_by(1)
-        assert "new" in await addresses(home)
+        assert "new" in await read_addresses(home)

@@ -16,7 +16,8 @@ from reconcilers.configuration.integrationnames import METAL3
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.metal3 import api
-from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.integrations.unreadable import Json, Site
+from tests.reconcilers.integrations.unreadable import site as open_site
 from tests.reconcilers.test_sharing import NAMESPACE
 
 CONTRACT_CLAIMS, CONTRACT_ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
@@ -24,112 +25,126 @@ ADDRESSES_OF: dict[str, tuple[Resource[Any], Resource[Any]]] = {
     "IPClaim": (api.CLAIMS, api.ADDRESSES),
     "IPAddressClaim": (CONTRACT_CLAIMS, CONTRACT_ADDRESSES),
 }
-OF_CAPM3 = "metal3data.infrastructure.cluster.x-k8s.io"
-"""The finalizer that a consumer puts on every claim, for as long as a machine has the address."""
+CAPM3_FINALIZER = "metal3data.infrastructure.cluster.x-k8s.io"
+"""CAPM3 adds it to a claim for as long as a machine uses the address."""
+SETTLE_SECONDS = 2
+"""Seconds after which every pass that a write causes is over."""
+RESYNC_SECONDS = 60
+"""Seconds after which every object was reconciled again."""
 
 
-class ClaimsOfPool:
-    """Claims of one kind, of the pool p.
+class PoolClaims:
+    """The claims of one kind that name pool p, in a cluster with one replica.
 
     Args:
-        place: the cluster.
-        kind: of the claims.
+        site: the cluster and its replica.
+        kind: of the claims: IPClaim or IPAddressClaim.
     """
 
-    def __init__(self, place: Site, kind: str) -> None:
-        self.place = place
-        self.claims, self.addresses = ADDRESSES_OF[kind]
+    def __init__(self, site: Site, kind: str) -> None:
+        self.site = site
+        self.claim_kind, self.address_kind = ADDRESSES_OF[kind]
 
-    async def ask(self, name: str, *finalizers: str) -> None:
-        """Create a claim."""
+    async def create(self, name: str, *finalizers: str) -> None:
+        """Create a claim, and let the replica serve it."""
         reference = {"apiGroup": api.GROUP, "kind": api.POOL, "name": "p"}
-        spec = {"pool": {"name": "p"}} if self.claims == api.CLAIMS else {"poolRef": reference}
+        spec = {"poolRef": reference}
+        if self.claim_kind == api.CLAIMS:
+            spec = {"pool": {"name": "p"}}
         metadata = {"finalizers": [*finalizers]}
-        await self.place.make(self.claims, name, spec, metadata=metadata)
-        await self.place.home.pass_by(2)
+        await self.site.make(self.claim_kind, name, spec, metadata=metadata)
+        await self.site.home.pass_by(SETTLE_SECONDS)
 
-    def address(self, name: str) -> str:
+    async def remove_by_force(self, name: str) -> None:
+        """Delete a claim without its finalizers, and let the replica react."""
+        await self.site.remove(self.claim_kind, name)
+        await self.site.home.pass_by(SETTLE_SECONDS)
+
+    def find_address(self, name: str) -> str:
         """Return the address of a claim; empty if its status names no IPAddress."""
-        status = self.place.see(self.claims, name).get("status", {})
+        status = self.site.see(self.claim_kind, name).get("status", {})
         reference: Json = status.get("address") or status.get("addressRef") or {}
-        address = self.place.see(self.addresses, reference.get("name", ""))
+        address = self.site.see(self.address_kind, reference.get("name", ""))
         return str(address.get("spec", {}).get("address", ""))
 
-    async def remove(self, name: str) -> None:
-        """Delete a claim, finalizers or not."""
-        await self.place.remove(self.claims, name)
-        await self.place.home.pass_by(2)
+    def has_ipaddress(self, name: str) -> bool:
+        """Return whether an IPAddress of that name exists."""
+        return bool(self.site.see(self.address_kind, name))
 
 
 @asynccontextmanager
-async def open_claims(kind: str) -> AsyncIterator[ClaimsOfPool]:
-    """Return the claims of a kind of a pool with nine addresses."""
+async def serve_claims(kind: str) -> AsyncIterator[PoolClaims]:
+    """Serve pool p, which has the addresses 10.0.0.1 to 10.0.0.9; yield its claims of a kind."""
     kinds = (*api.KINDS, CONTRACT_CLAIMS, CONTRACT_ADDRESSES, clusterapi.clusters("v1beta2"))
-    async with site(Settings(integration=(METAL3,)), *kinds) as place:
+    async with open_site(Settings(integration=(METAL3,)), *kinds) as site:
         entries = [{"start": "10.0.0.1", "end": "10.0.0.9"}]
-        await place.make(api.POOLS, "p", {"namePrefix": "p", "pools": entries})
-        yield ClaimsOfPool(place, kind)
+        await site.make(api.POOLS, "p", {"namePrefix": "p", "pools": entries})
+        yield PoolClaims(site, kind)
 
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
 async def test_an_address_in_use_is_kept_until_its_claim_is_removed_by_force(kind: str) -> None:
-    async with open_claims(kind) as claims:
-        await claims.ask("a", OF_CAPM3)
-        assert claims.address("a") == "10.0.0.1"
-        await claims.place.home.pass_by(60)
-        await claims.place.delete(claims.claims, "a")
-        await claims.place.home.pass_by(60)
-        await claims.ask("b")
-        assert (claims.address("a"), claims.address("b")) == ("10.0.0.1", "10.0.0.2")
-        await claims.place.edit(claims.claims, "a", {"metadata": {"finalizers": None}})
-        await claims.place.home.pass_by(2)
-        assert not claims.place.see(claims.claims, "a")
-        assert not claims.place.see(claims.addresses, "p-10-0-0-1")
-        await claims.ask("c")
-        assert claims.address("c") == "10.0.0.1"
+    async with serve_claims(kind) as claims:
+        await claims.create("a", CAPM3_FINALIZER)
+        assert claims.find_address("a") == "10.0.0.1"
+        await claims.site.home.pass_by(RESYNC_SECONDS)
+        await claims.site.delete(claims.claim_kind, "a")
+        await claims.site.home.pass_by(RESYNC_SECONDS)
+        await claims.create("b")
+        assert claims.find_address("a") == "10.0.0.1", "the finalizer of CAPM3 keeps claim a"
+        assert claims.find_address("b") == "10.0.0.2"
+        await claims.site.edit(claims.claim_kind, "a", {"metadata": {"finalizers": None}})
+        await claims.site.home.pass_by(SETTLE_SECONDS)
+        assert not claims.site.see(claims.claim_kind, "a")
+        assert not claims.has_ipaddress("p-10-0-0-1")
+        await claims.create("c")
+        assert claims.find_address("c") == "10.0.0.1"
 
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
 async def test_a_claim_recreated_after_its_removal_by_force_gets_its_address_back(
     kind: str,
 ) -> None:
-    async with open_claims(kind) as claims:
-        await claims.ask("a", OF_CAPM3)
-        await claims.remove("a")
-        await claims.ask("b")
-        assert claims.address("b") == "10.0.0.2", "the IPAddress of the earlier claim is there"
-        await claims.ask("a")
-        assert claims.address("a") == "10.0.0.1"
-        await claims.place.home.pass_by(120)
-        assert (claims.address("a"), claims.address("b")) == ("10.0.0.1", "10.0.0.2")
+    async with serve_claims(kind) as claims:
+        await claims.create("a", CAPM3_FINALIZER)
+        await claims.remove_by_force("a")
+        await claims.create("b")
+        assert claims.find_address("b") == "10.0.0.2", "the IPAddress of the earlier claim exists"
+        await claims.create("a")
+        assert claims.find_address("a") == "10.0.0.1"
+        await claims.site.home.pass_by(2 * RESYNC_SECONDS)
+        assert claims.find_address("a") == "10.0.0.1"
+        assert claims.find_address("b") == "10.0.0.2"
 
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
-async def test_nothing_is_left_of_a_claim_that_is_removed_by_force_at_once(kind: str) -> None:
-    async with open_claims(kind) as claims:
-        await claims.ask("a")
-        await claims.remove("a")
-        assert claims.place.see(claims.addresses, "p-10-0-0-1"), "a restore may bring its claim"
-        await claims.place.home.pass_by(60)
-        assert not claims.place.see(claims.addresses, "p-10-0-0-1")
-        await claims.ask("b")
-        assert claims.address("b") == "10.0.0.1"
+async def test_the_ipaddress_of_a_claim_removed_by_force_is_deleted_within_a_minute(
+    kind: str,
+) -> None:
+    async with serve_claims(kind) as claims:
+        await claims.create("a")
+        await claims.remove_by_force("a")
+        assert claims.has_ipaddress("p-10-0-0-1"), "a restore may create the claim again"
+        await claims.site.home.pass_by(RESYNC_SECONDS)
+        assert not claims.has_ipaddress("p-10-0-0-1")
+        await claims.create("b")
+        assert claims.find_address("b") == "10.0.0.1"
 
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
 async def test_an_address_that_no_status_named_is_free_once_its_claim_is_gone(kind: str) -> None:
-    async with open_claims(kind) as claims:
-        api_server = claims.place.home.api
+    async with serve_claims(kind) as claims:
+        api_server = claims.site.home.api
 
         def remove_claim(request: Request) -> None:
-            """Let the claim go while its IPAddress is created."""
-            if (request.method, request.resource) == ("POST", claims.addresses.full_name):
+            """Remove claim a by force while its IPAddress is created."""
+            if (request.method, request.resource) == ("POST", claims.address_kind.full_name):
                 api_server.on_request = None
-                api_server.remove_object(claims.claims, Key(NAMESPACE, "a"))
+                api_server.remove_object(claims.claim_kind, Key(NAMESPACE, "a"))
 
         api_server.on_request = remove_claim
-        await claims.ask("a")
-        assert not claims.place.see(claims.claims, "a")
-        assert not claims.place.see(claims.addresses, "p-10-0-0-1")
-        await claims.ask("b")
-        assert claims.address("b") == "10.0.0.1"
+        await claims.create("a")
+        assert not claims.site.see(claims.claim_kind, "a")
+        assert not claims.has_ipaddress("p-10-0-0-1")
+        await claims.create("b")
+        assert claims.find_address("b") == "10.0.0.1"
