@@ -7,10 +7,9 @@ import pytest
 from envtest import ControlPlane
 from reconcilers.api import crd
 from tests.contract.conftest import administrator
-from tests.contract.kubermatic.lab import Lab as KubermaticLab
-from tests.contract.kubermatic.lab import ranges
+from tests.contract.kubermatic.lab import KubermaticLab, ranges
 from tests.contract.product import product
-from tests.contract.vitistack.lab import Lab as VitistackLab
+from tests.contract.vitistack.lab import VitistackLab
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -35,23 +34,23 @@ async def test_allocations_go_with_their_owners_and_their_addresses_are_free(
 
 
 async def _pools_of_kkp(lab: KubermaticLab) -> None:
-    await lab.pool("p", dc=ranges("10.0.0.0/29", 4))
-    await lab.cluster("a")
-    await lab.has("a", "p", "10.0.0.0-10.0.0.3")
-    await lab.cluster("b")
-    await lab.has("b", "p", "10.0.0.4-10.0.0.7")
-    await lab.delete(lab.pools("p"))
+    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 4))
+    await lab.create_cluster("a")
+    await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.create_cluster("b")
+    await lab.wait_for_ranges("b", "p", "10.0.0.4-10.0.0.7")
+    await lab.delete(lab.pool_path("p"))
     for name in ("a", "b"):
-        await lab.wait_until_gone(lab.allocation(name, "p"))
-    await lab.pool("p", dc=ranges("10.1.0.0/29", 4))
-    await lab.has("a", "p", "10.1.0.0-10.1.0.3")
-    await lab.has("b", "p", "10.1.0.4-10.1.0.7")
+        await lab.wait_until_gone(lab.allocation_path(name, "p"))
+    await lab.create_pool("p", dc=ranges("10.1.0.0/29", 4))
+    await lab.wait_for_ranges("a", "p", "10.1.0.0-10.1.0.3")
+    await lab.wait_for_ranges("b", "p", "10.1.0.4-10.1.0.7")
 
 
 async def _configurations_of_vitistack(lab: VitistackLab) -> None:
-    await lab.network()
-    await lab.ask("by-hand", interfaceName="eth1")
-    await lab.configuration("vm", "eth0", "eth1")
+    await lab.create_network()
+    await lab.create_allocation("by-hand", interfaceName="eth1")
+    await lab.create_configuration("vm", "eth0", "eth1")
     await lab.wait_until_configured("vm", "Ready")
     await lab.until(
         "IPAllocation", "by-hand", lambda allocation: "ownerReferences" in allocation["metadata"]
@@ -59,5 +58,5 @@ async def _configurations_of_vitistack(lab: VitistackLab) -> None:
     await lab.delete("NetworkConfiguration", "vm")
     for name in ("vm-eth0", "by-hand"):
         await lab.wait_until_gone("IPAllocation", name)
-    summary = await lab.summary(lambda shown_summary: shown_summary.get("allocatedCount") == 0)
+    summary = await lab.wait_for_summary(lambda counts: counts.get("allocatedCount") == 0)
     assert summary["availableCount"] == 253

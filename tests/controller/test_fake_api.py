@@ -18,7 +18,7 @@ from controller.testing import (
     VirtualClock,
     settle,
 )
-from tests.contract.fake_api.gauges import GAUGES, HOLD, Gauge, body
+from tests.contract.fake_api.gauges import GAUGES, HOLD, Gauge, make_gauge_body
 
 KEY = Key("default", "a")
 
@@ -30,7 +30,7 @@ def create_api(**options: Any) -> FakeApi:
 
 
 async def create(client: Client) -> Gauge:
-    return await client.create(GAUGES, "default", body())
+    return await client.create(GAUGES, "default", make_gauge_body())
 
 
 async def test_ordered_failures_hit_the_requests_that_fit_and_no_further_ones() -> None:
@@ -198,7 +198,7 @@ async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: 
     api = create_api()
     await create(Client(api))
     path, query = GAUGES.collection("default"), {"dryRun": "Some"}
-    sent: dict[str, Any] = body() if method == "POST" else {"spec": {"count": 3}}
+    sent: dict[str, Any] = make_gauge_body() if method == "POST" else {"spec": {"count": 3}}
     if method == "DELETE":
         query, sent = {}, {"dryRun": ["Some"]}
     before = api.get_stored(GAUGES, KEY)

@@ -35,11 +35,11 @@ from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, 
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.wiring import assemble
-from tests.contract.clusterapi.lab import IPAM, Lab
-from tests.contract.kubermatic.lab import Lab as KkpLab
+from tests.contract.clusterapi.lab import IPAM, ClusterApiLab
+from tests.contract.kubermatic.lab import KubermaticLab
 from tests.contract.kubermatic.lab import ranges
 from tests.contract.metal3.lab import Metal3Lab
-from tests.contract.vitistack.lab import Lab as NetworkLab
+from tests.contract.vitistack.lab import VitistackLab
 from tests.hidden_identity import hiding
 from tests.polling import SECONDS
 from tests.yamls import read_yaml
@@ -145,40 +145,40 @@ async def create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str
 
 async def _claim(http: httpx.AsyncClient) -> None:
     """Make a pool that has an address outside of it, and a claim for which it has none."""
-    lab = Lab(http, HOME)
+    lab = ClusterApiLab(http, HOME)
     ref = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "machines"}
     spec = {"claimRef": {"name": "out"}, "poolRef": ref, "address": "10.5.0.9", "prefix": 24}
     await lab.create("IPAddress", "out", spec)
-    await lab.pool("machines", "10.5.0.1")
-    await lab.claim("served", "machines")
+    await lab.create_pool("machines", "10.5.0.1")
+    await lab.create_claim("served", "machines")
     await lab.wait_until_served("served")
-    await lab.claim("waiting", "machines")
-    await lab.says("waiting", "PoolExhausted")
-    await lab.counts("machines", (1, 2, 0, 1))
+    await lab.create_claim("waiting", "machines")
+    await lab.wait_for_reason("waiting", "PoolExhausted")
+    await lab.wait_for_counts("machines", total=1, used=2, free=0, out_of_range=1)
 
 
 async def _ask_for_a_cluster(http: httpx.AsyncClient) -> None:
     """Make a pool of KKP that has room for one of two clusters, and an allocation outside."""
-    lab = KkpLab(http, "site")
-    await lab.post_namespace("c")
-    await lab.allocate("c", "pool", type="range", addresses=["10.6.0.9-10.6.0.9"])
-    await lab.pool("pool", dc=ranges("10.6.0.0/31", 2))
-    await lab.cluster("a")
-    await lab.has("a", "pool", "10.6.0.0-10.6.0.1")
-    await lab.cluster("b")
-    await lab.says("b", "False", "PoolExhausted")
+    lab = KubermaticLab(http, "site")
+    await lab.create_namespace("c")
+    await lab.create_allocation("c", "pool", type="range", addresses=["10.6.0.9-10.6.0.9"])
+    await lab.create_pool("pool", dc=ranges("10.6.0.0/31", 2))
+    await lab.create_cluster("a")
+    await lab.wait_for_ranges("a", "pool", "10.6.0.0-10.6.0.1")
+    await lab.create_cluster("b")
+    await lab.wait_for_condition("b", "False", "PoolExhausted")
 
 
 async def _ask_of_a_network(http: httpx.AsyncClient) -> None:
     """Make a network that has room for one of two IPAllocations, and one outside."""
-    lab = NetworkLab(http, HOME)
-    await lab.ask("out")
+    lab = VitistackLab(http, HOME)
+    await lab.create_allocation("out")
     path = f"{lab.path('IPAllocation', 'out')}/status"
     await lab.patch(path, {"status": {"phase": "Allocated", "address": "10.0.2.99"}})
-    await lab.network(ipv4RangeStart="10.0.2.7", ipv4RangeEnd="10.0.2.7")
-    await lab.ask("one")
-    await lab.shows("one", "Allocated")
-    await lab.ask("two")
+    await lab.create_network(ipv4RangeStart="10.0.2.7", ipv4RangeEnd="10.0.2.7")
+    await lab.create_allocation("one")
+    await lab.wait_for_phase("one", "Allocated")
+    await lab.create_allocation("two")
     await lab.wait_until_refused("two", "no available IP addresses")
 
 
@@ -187,10 +187,10 @@ async def _ask_of_metal3(http: httpx.AsyncClient) -> None:
     lab = Metal3Lab(http, HOME)
     spec = {"address": "10.7.0.9", "pool": {"name": "metal"}, "claim": {"name": "out"}}
     await lab.create("IPAddress", "outside", spec)
-    await lab.pool("metal", {"start": "10.7.0.1", "end": "10.7.0.1"})
-    await lab.claim("served", "metal")
+    await lab.create_pool("metal", {"start": "10.7.0.1", "end": "10.7.0.1"})
+    await lab.create_claim("served", "metal")
     await lab.wait_until_served("served")
-    await lab.claim("waiting", "metal")
+    await lab.create_claim("waiting", "metal")
     await lab.wait_until_refused("waiting", "Exhausted IP Pools")
 
 

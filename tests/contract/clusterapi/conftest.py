@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from reconcilers.integrations.clusterapi import crds
-from tests.contract.clusterapi.lab import Lab
+from tests.contract.clusterapi.lab import ClusterApiLab
 from tests.contract.product import Server, serving
 
 
@@ -18,8 +18,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 @pytest_asyncio.fixture(loop_scope="package")
-async def lab(server: Server) -> Lab:
-    """A namespace of its own for each test."""
+async def lab(server: Server) -> ClusterApiLab:
+    """The objects of Cluster API in a namespace of each test's own."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "lab-"}}
     namespace = (await server.admin.post("/api/v1/namespaces", json=body)).json()
-    return Lab(server.admin, namespace["metadata"]["name"])
+    return ClusterApiLab(server.admin, namespace["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""Objects of Cluster API's contract on a server, as a test makes, changes and awaits them."""
+"""Objects of Cluster API on a server, as a test creates, changes and waits for them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,25 +26,38 @@ CLAIM_FINALIZER = f"{IPAM}/ReleaseAddress"
 ADDRESS_FINALIZER = f"{IPAM}/ProtectAddress"
 
 
-def status(body: Body | None) -> Body:
+def get_status(body: Body | None) -> Body:
     """Return an object's status; empty while nobody has written one."""
     return (body or {}).get("status") or {}
 
 
-def condition(body: Body | None, kind: str = "Ready") -> Body:
+def find_condition(body: Body | None, kind: str = "Ready") -> Body:
     """Return a condition of an object's status; empty if it has none of that kind."""
-    conditions = status(body).get("conditions") or []
+    conditions = get_status(body).get("conditions") or []
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
-def reason(body: Body | None) -> str:
+def get_reason(body: Body | None) -> str:
     """Return the reason of an object's Ready condition, empty if it has none."""
-    return str(condition(body).get("reason", ""))
+    return str(find_condition(body).get("reason", ""))
+
+
+def make_address_spec(claim: str, pool: str, address: str, **settings: Any) -> Body:
+    """Return the spec of an IPAddress of an InClusterIPPool.
+
+    Args:
+        claim: the name of its claim.
+        pool: the name of its pool.
+        settings: further fields, or others in place of those here.
+    """
+    reference = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": pool}
+    spec = {"claimRef": {"name": claim}, "poolRef": reference, "address": address, "prefix": 24}
+    return spec | settings
 
 
 @dataclass
-class Lab:
-    """One namespace of a server, and the objects in it.
+class ClusterApiLab:
+    """A namespace of a server; the methods create, read and wait for objects in it.
 
     Args:
         admin: the administrator's client.
@@ -54,7 +67,7 @@ class Lab:
     namespace: str
 
     def path(self, kind: str, name: str = "", namespace: str | None = None) -> str:
-        """Return the path of an object, or of all of a kind."""
+        """Return the URL path of an object, or of the collection of a kind if `name` is empty."""
         version, _, plural = PATHS[kind].rpartition("/")
         within = "" if kind.startswith("Global") else f"/namespaces/{namespace or self.namespace}"
         return f"/apis/{version}{within}/{plural}" + (f"/{name}" if name else "")
@@ -77,16 +90,18 @@ class Lab:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
-    async def items(self, kind: str) -> list[Body]:
+    async def list_objects(self, kind: str) -> list[Body]:
         """Return all objects of a kind in the namespace."""
         answer = await self.admin.get(self.path(kind))
         assert answer.status_code == 200, answer.text
         return list(answer.json()["items"])
 
-    async def patch(self, kind: str, name: str, patch: Mapping[str, Any], sub: str = "") -> Body:
-        """Merge a patch into an object."""
+    async def patch(
+        self, kind: str, name: str, patch: Mapping[str, Any], subresource: str = ""
+    ) -> Body:
+        """Apply a merge patch to an object, or to a subresource of it; return the object."""
         answer = await self.admin.patch(
-            self.path(kind, name) + (f"/{sub}" if sub else ""),
+            self.path(kind, name) + (f"/{subresource}" if subresource else ""),
             json=patch,
             headers={"Content-Type": "application/merge-patch+json"},
         )
@@ -101,74 +116,90 @@ class Lab:
     async def until(
         self, kind: str, name: str, holds: Callable[[Body], bool], seconds: float = SECONDS
     ) -> Body:
-        """Wait until an object is there and as it should be; return it."""
-
-        async def look() -> Body | None:
-            return await self.find(kind, name)
-
-        body = await until(look, lambda look: look is not None and holds(look), seconds=seconds)
+        """Wait until an object exists and `holds` is true of it; return the object."""
+        body = await until(
+            lambda: self.find(kind, name),
+            lambda body: body is not None and holds(body),
+            seconds=seconds,
+        )
         assert body is not None
         return body
 
     async def wait_until_gone(self, kind: str, name: str, seconds: float = SECONDS) -> None:
         """Wait until an object is gone."""
+        await until(lambda: self.find(kind, name), lambda body: body is None, seconds=seconds)
 
-        async def look() -> Body | None:
-            return await self.find(kind, name)
-
-        await until(look, lambda look: look is None, seconds=seconds)
-
-    async def pool(
+    async def create_pool(
         self, name: str, *addresses: str, kind: str = "InClusterIPPool", **spec: Any
     ) -> Body:
-        """Create a pool of addresses."""
+        """Create a pool of addresses; `spec` has further fields of its spec."""
         return await self.create(kind, name, {"addresses": list(addresses), "prefix": 24, **spec})
 
-    async def claim(
-        self, name: str, pool: str, kind: str = "InClusterIPPool", **more: Any
+    async def create_claim(
+        self,
+        name: str,
+        pool: str,
+        kind: str = "InClusterIPPool",
+        *,
+        cluster: str = "",
+        **metadata: Any,
     ) -> Body:
-        """Create a claim; `cluster` names its Cluster, the rest is metadata."""
+        """Create a claim on a pool.
+
+        Args:
+            name: of the claim.
+            pool: the name of the pool.
+            kind: of the pool.
+            cluster: the name of the Cluster that the claim belongs to; empty for none.
+            metadata: further fields of the claim's metadata.
+        """
         group = PATHS[kind].partition("/")[0]
         spec: Body = {"poolRef": {"apiGroup": group, "kind": kind, "name": pool}}
-        if cluster := more.pop("cluster", None):
+        if cluster:
             spec["clusterName"] = cluster
-        return await self.create("IPAddressClaim", name, spec, **more)
+        return await self.create("IPAddressClaim", name, spec, **metadata)
 
     async def wait_until_served(self, name: str) -> str:
         """Wait until a claim has its address; return the address."""
         claim = await self.until(
-            "IPAddressClaim", name, lambda claim: bool(status(claim).get("addressRef"))
+            "IPAddressClaim", name, lambda claim: bool(get_status(claim).get("addressRef"))
         )
         address = await self.find("IPAddress", claim["status"]["addressRef"]["name"])
         assert address is not None, "an addressRef leads to an IPAddress"
         return str(address["spec"]["address"])
 
-    async def says(self, name: str, why: str) -> Body:
-        """Wait until a claim's Ready condition has a reason."""
-        return await self.until("IPAddressClaim", name, lambda claim: reason(claim) == why)
+    async def wait_for_reason(self, name: str, reason: str) -> Body:
+        """Wait until the Ready condition of a claim has a reason; return the claim."""
+        return await self.until("IPAddressClaim", name, lambda claim: get_reason(claim) == reason)
 
     async def wait_until_settled(self, pool: str = "beacon") -> None:
-        """Return once the product has looked at everything that was made before this call.
+        """Wait until the controllers have processed all objects that were created before.
 
-        It has when a claim that was made after all that, of a pool of its own, was served.
+        They have once a claim that is created now, on a pool of its own, is served.
+
+        Args:
+            pool: what the name of that pool begins with.
         """
-        name = f"{pool}-{await self._count(pool)}"
-        await self.pool(name, "10.255.0.0/24")
-        await self.claim(name, name)
+        name = f"{pool}-{await self._count_pools(pool)}"
+        await self.create_pool(name, "10.255.0.0/24")
+        await self.create_claim(name, name)
         await self.wait_until_served(name)
 
-    async def _count(self, pool: str) -> int:
-        pools = await self.items("InClusterIPPool")
-        return sum(item["metadata"]["name"].startswith(pool) for item in pools)
+    async def _count_pools(self, prefix: str) -> int:
+        """Return the number of InClusterIPPools whose name begins with a prefix."""
+        pools = await self.list_objects("InClusterIPPool")
+        return sum(pool["metadata"]["name"].startswith(prefix) for pool in pools)
 
-    async def counts(
-        self, pool: str, expected: tuple[int, int, int, int], kind: str = "InClusterIPPool"
+    async def wait_for_counts(
+        self,
+        pool: str,
+        *,
+        total: int,
+        used: int,
+        free: int,
+        out_of_range: int,
+        kind: str = "InClusterIPPool",
     ) -> None:
-        """Wait until a pool counts total, used, free, outOfRange so."""
-        names = ("total", "used", "free", "outOfRange")
-        expected_counts = dict(zip(names, expected, strict=True))
-
-        def holds(body: Body) -> bool:
-            return (body.get("status") or {}).get("ipAddresses") == expected_counts
-
-        await self.until(kind, pool, holds)
+        """Wait until the status of a pool counts its addresses like this."""
+        counts = {"total": total, "used": used, "free": free, "outOfRange": out_of_range}
+        await self.until(kind, pool, lambda body: get_status(body).get("ipAddresses") == counts)

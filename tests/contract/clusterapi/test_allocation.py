@@ -5,43 +5,47 @@ import pytest
 from tests.contract.clusterapi.lab import (
     ADDRESS_FINALIZER,
     CLAIM_FINALIZER,
-    Lab,
-    condition,
-    status,
+    ClusterApiLab,
+    find_condition,
+    get_status,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-async def test_a_claim_gets_the_lowest_free_address_and_the_pool_counts_it(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.12", gateway="10.0.0.1")
-    await lab.claim("a", "p")
+async def test_a_claim_gets_the_lowest_free_address_and_the_pool_counts_it(
+    lab: ClusterApiLab,
+) -> None:
+    await lab.create_pool("p", "10.0.0.10-10.0.0.12", gateway="10.0.0.1")
+    await lab.create_claim("a", "p")
     assert await lab.wait_until_served("a") == "10.0.0.10"
-    await lab.claim("b", "p")
+    await lab.create_claim("b", "p")
     assert await lab.wait_until_served("b") == "10.0.0.11"
-    await lab.counts("p", (3, 2, 1, 0))
+    await lab.wait_for_counts("p", total=3, used=2, free=1, out_of_range=0)
 
 
-async def test_what_is_excluded_reserved_or_the_gateway_is_never_handed_out(lab: Lab) -> None:
-    await lab.pool(
+async def test_excluded_and_reserved_addresses_and_the_gateway_are_never_handed_out(
+    lab: ClusterApiLab,
+) -> None:
+    await lab.create_pool(
         "p", "10.0.0.0/29", prefix=29, gateway="10.0.0.1", excludedAddresses=["10.0.0.3"]
     )
     for name, expected in (("a", "10.0.0.2"), ("b", "10.0.0.4"), ("c", "10.0.0.5")):
-        await lab.claim(name, "p")
+        await lab.create_claim(name, "p")
         assert await lab.wait_until_served(name) == expected
-    await lab.claim("d", "p")
+    await lab.create_claim("d", "p")
     assert await lab.wait_until_served("d") == "10.0.0.6"
-    await lab.claim("e", "p")
-    await lab.says("e", "PoolExhausted")
-    await lab.counts("p", (4, 4, 0, 0))
+    await lab.create_claim("e", "p")
+    await lab.wait_for_reason("e", "PoolExhausted")
+    await lab.wait_for_counts("p", total=4, used=4, free=0, out_of_range=0)
 
 
-async def test_the_ipaddress_has_owners_finalizer_label_and_the_gateway_to_the_letter(
-    lab: Lab,
+async def test_the_ipaddress_has_owners_finalizer_and_label_and_spells_the_gateway_as_its_pool(
+    lab: ClusterApiLab,
 ) -> None:
     await lab.create("Cluster", "c", {})
-    pool = await lab.pool("p", "2001:db8::10", prefix=64, gateway="2001:DB8:0::1")
-    claim = await lab.claim("a", "p", cluster="c")
+    pool = await lab.create_pool("p", "2001:db8::10", prefix=64, gateway="2001:DB8:0::1")
+    claim = await lab.create_claim("a", "p", cluster="c")
     await lab.wait_until_served("a")
     address = await lab.find("IPAddress", "a")
     assert address is not None
@@ -80,29 +84,33 @@ async def test_the_ipaddress_has_owners_finalizer_label_and_the_gateway_to_the_l
     served_claim = await lab.find("IPAddressClaim", "a")
     assert served_claim is not None
     assert served_claim["metadata"]["finalizers"] == [CLAIM_FINALIZER]
-    assert condition(served_claim)["status"] == "True"
-    assert condition(served_claim)["reason"] == "AddressAllocated"
+    assert find_condition(served_claim)["status"] == "True"
+    assert find_condition(served_claim)["reason"] == "AddressAllocated"
 
 
-async def test_a_pool_without_gateway_makes_addresses_without_one(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10")
-    await lab.claim("a", "p")
+async def test_ipaddresses_of_a_pool_without_gateway_have_no_gateway(lab: ClusterApiLab) -> None:
+    await lab.create_pool("p", "10.0.0.10")
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
     address = await lab.find("IPAddress", "a")
     assert address is not None
     assert "gateway" not in address["spec"]
 
 
-async def test_a_global_pool_serves_claims_of_all_namespaces(lab: Lab) -> None:
+async def test_a_global_pool_serves_claims_of_all_namespaces(lab: ClusterApiLab) -> None:
     name = f"global-{lab.namespace}"
-    await lab.pool(name, "10.1.0.10-10.1.0.11", kind="GlobalInClusterIPPool")
-    await lab.claim("a", name, "GlobalInClusterIPPool")
+    await lab.create_pool(name, "10.1.0.10-10.1.0.11", kind="GlobalInClusterIPPool")
+    await lab.create_claim("a", name, "GlobalInClusterIPPool")
     assert await lab.wait_until_served("a") == "10.1.0.10"
-    await lab.counts(name, (2, 1, 1, 0), "GlobalInClusterIPPool")
+    await lab.wait_for_counts(
+        name, total=2, used=1, free=1, out_of_range=0, kind="GlobalInClusterIPPool"
+    )
 
 
 @pytest.mark.parametrize("kind", ["InClusterPrefixPool", "GlobalInClusterPrefixPool"])
-async def test_a_prefix_pool_hands_out_aligned_prefixes_lowest_first(lab: Lab, kind: str) -> None:
+async def test_a_prefix_pool_hands_out_aligned_prefixes_lowest_first(
+    lab: ClusterApiLab, kind: str
+) -> None:
     name = f"prefixes-{lab.namespace}"
     spec = {
         "prefixes": ["2001:db8:a::/62"],
@@ -111,15 +119,17 @@ async def test_a_prefix_pool_hands_out_aligned_prefixes_lowest_first(lab: Lab, k
     }
     await lab.create(kind, name, spec)
     for claim, expected in (("a", "2001:db8:a::"), ("b", "2001:db8:a:2::")):
-        await lab.claim(claim, name, kind)
+        await lab.create_claim(claim, name, kind)
         assert await lab.wait_until_served(claim) == expected
     address = await lab.find("IPAddress", "b")
     assert address is not None
     assert address["spec"]["prefix"] == 64
-    await lab.counts(name, (3, 2, 1, 0), kind)
+    await lab.wait_for_counts(name, total=3, used=2, free=1, out_of_range=0, kind=kind)
 
 
-async def test_a_network_pool_serves_claims_and_allocations_from_one_space(lab: Lab) -> None:
+async def test_a_network_pool_serves_claims_and_allocations_from_one_space(
+    lab: ClusterApiLab,
+) -> None:
     await lab.create("NetworkPool", "p", {"cidr": "10.2.0.0/29", "gateway": "10.2.0.1"})
     spec = {
         "poolRef": {"name": "p"},
@@ -127,19 +137,19 @@ async def test_a_network_pool_serves_claims_and_allocations_from_one_space(lab: 
         "type": "nodes",
         "count": 2,
     }
-    await lab.claim("a", "p", "NetworkPool")
+    await lab.create_claim("a", "p", "NetworkPool")
     assert await lab.wait_until_served("a") == "10.2.0.0"
     await lab.create("IPAllocation", "n", spec)
     allocation = await lab.until(
         "IPAllocation", "n", lambda body: body.get("status", {}).get("phase") == "Allocated"
     )
     assert allocation["status"]["startAddress"] == "10.2.0.2"
-    await lab.claim("b", "p", "NetworkPool")
+    await lab.create_claim("b", "p", "NetworkPool")
     assert await lab.wait_until_served("b") == "10.2.0.4"
     address = await lab.find("IPAddress", "b")
     assert address is not None
     assert (address["spec"]["prefix"], address["spec"]["gateway"]) == (29, "10.2.0.1")
-    await lab.until("NetworkPool", "p", lambda pool: status(pool).get("allocatedIPs") == 4)
+    await lab.until("NetworkPool", "p", lambda pool: get_status(pool).get("allocatedIPs") == 4)
 
 
 @pytest.mark.parametrize(
@@ -153,18 +163,18 @@ async def test_a_network_pool_serves_claims_and_allocations_from_one_space(lab: 
     ],
 )
 async def test_addresses_ranges_and_small_subnets_are_served_ascending(
-    lab: Lab, addresses: list[str], prefix: int, expected: list[str]
+    lab: ClusterApiLab, addresses: list[str], prefix: int, expected: list[str]
 ) -> None:
-    await lab.pool("p", *addresses, prefix=prefix)
+    await lab.create_pool("p", *addresses, prefix=prefix)
     for number in range(len(expected)):
-        await lab.claim(f"a{number}", "p")
+        await lab.create_claim(f"a{number}", "p")
         assert await lab.wait_until_served(f"a{number}") == expected[number]
-    await lab.claim("z", "p")
-    await lab.says("z", "PoolExhausted")
+    await lab.create_claim("z", "p")
+    await lab.wait_for_reason("z", "PoolExhausted")
 
 
-async def test_claims_of_the_older_version_are_served_too(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10")
+async def test_claims_of_the_older_version_are_served_too(lab: ClusterApiLab) -> None:
+    await lab.create_pool("p", "10.0.0.10")
     path = lab.path("IPAddressClaim").replace("v1beta2", "v1beta1")
     body = {
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta1",
@@ -182,7 +192,7 @@ async def test_claims_of_the_older_version_are_served_too(lab: Lab) -> None:
     assert await lab.wait_until_served("a") == "10.0.0.10"
 
 
-async def test_claims_of_foreign_pools_are_left_alone_altogether(lab: Lab) -> None:
+async def test_claims_on_pools_of_other_providers_are_not_written(lab: ClusterApiLab) -> None:
     spec = {"poolRef": {"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"}}
     claim = await lab.create("IPAddressClaim", "a", spec)
     other = {"poolRef": {"apiGroup": "other.io", "kind": "InClusterIPPool", "name": "p"}}

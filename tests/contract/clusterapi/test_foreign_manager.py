@@ -1,4 +1,4 @@
-"""A NetworkPool that another controller served before serves claims and allocations again."""
+"""A NetworkPool that another controller wrote to before serves claims and allocations again."""
 
 from pathlib import Path
 from typing import Any
@@ -9,23 +9,23 @@ from envtest import ControlPlane
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
-from tests.contract.clusterapi.lab import Lab, condition
+from tests.contract.clusterapi.lab import ClusterApiLab, find_condition
 from tests.contract.conftest import administrator
 from tests.contract.product import install_kinds, product, under_shipped_roles
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-async def test_both_are_served_once_the_other_controller_is_silent_though_the_journal_is_missing(
+async def test_claim_and_allocation_are_served_after_a_foreign_manager_without_a_journal(
     tmp_path: Path,
 ) -> None:
-    # Each pass waited for the other: the journal was restored only without the condition, and the
-    # condition was removed only with a journal.
+    # Once neither was served: the journal was only restored if the pool had no condition
+    # ForeignManager, and that condition was only removed if the pool had a journal.
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, "clusterapi", crds.crds())
-        lab = Lab(admin, "default")
+        lab = ClusterApiLab(admin, "default")
         await lab.create("NetworkPool", "p", {"cidr": "10.0.0.0/24"})
-        written: dict[str, Any] = {
+        foreign_manager: dict[str, Any] = {
             "type": FOREIGN_MANAGER,
             "status": "True",
             "reason": "StatusWrittenByOthers",
@@ -33,9 +33,12 @@ async def test_both_are_served_once_the_other_controller_is_silent_though_the_jo
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         await lab.patch(
-            "NetworkPool", "p", patch={"status": {"conditions": [written]}}, sub="status"
+            "NetworkPool",
+            "p",
+            patch={"status": {"conditions": [foreign_manager]}},
+            subresource="status",
         )
-        await lab.claim("c", "p", "NetworkPool")
+        await lab.create_claim("c", "p", "NetworkPool")
         spec = {
             "poolRef": {"name": "p"},
             "tenantClusterRef": {"namespace": "default", "name": "missing"},
@@ -55,4 +58,4 @@ async def test_both_are_served_once_the_other_controller_is_silent_though_the_jo
                 lambda allocation: allocation.get("status", {}).get("phase") == "Allocated",
             )
             pool = await lab.find("NetworkPool", "p")
-            assert condition(pool, FOREIGN_MANAGER).get("status") != "True"
+            assert find_condition(pool, FOREIGN_MANAGER).get("status") != "True"

@@ -1,4 +1,4 @@
-"""The integration begins when its kinds are served, also with others' definitions of the pools."""
+"""The integration starts when its kinds are served, also with the upstream provider's CRDs."""
 
 from pathlib import Path
 
@@ -7,17 +7,17 @@ import httpx
 
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import crd
-from tests.contract.clusterapi.lab import Lab
+from tests.contract.clusterapi.lab import ClusterApiLab
 from tests.contract.product import DATA, product
 from tests.polling import until
 
 
-async def test_claims_are_served_once_their_kinds_are_and_by_definitions_without_conditions(
+async def test_claims_are_served_once_crds_are_installed_whose_pools_have_no_conditions(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await plane.install_crds(crd.crds())
     kubeconfig, log = plane.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log"
-    lab = Lab(admin, "default")
+    lab = ClusterApiLab(admin, "default")
     with product("clusterapi", kubeconfig, log):
 
         async def read_log() -> str:
@@ -29,10 +29,10 @@ async def test_claims_are_served_once_their_kinds_are_and_by_definitions_without
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}}
         assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
         lab.namespace = "late"
-        await lab.pool("p", "10.0.0.10-10.0.0.11")
-        await lab.claim("a", "p")
+        await lab.create_pool("p", "10.0.0.10-10.0.0.11")
+        await lab.create_claim("a", "p")
         assert await lab.wait_until_served("a") == "10.0.0.10"
-        await lab.counts("p", (2, 1, 1, 0))
+        await lab.wait_for_counts("p", total=2, used=1, free=1, out_of_range=0)
         await lab.wait_until_settled()
         before = await lab.find("InClusterIPPool", "p")
         assert before is not None

@@ -9,14 +9,14 @@ from controller.config import connect
 from controller.pages import Bind
 from reconcilers.ui.serving import serve_local_page
 from tests.browser import browser
-from tests.contract.clusterapi.lab import Lab
+from tests.contract.clusterapi.lab import ClusterApiLab
 from tests.contract.product import Server, install_roles
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
 async def test_a_claim_that_is_served_and_released_is_seen_on_the_page(
-    server: Server, lab: Lab, tmp_path: Path
+    server: Server, lab: ClusterApiLab, tmp_path: Path
 ) -> None:
     await install_roles(server.admin, "ui")  # the page shows the controllers' events
     transport = await connect(server.kubeconfig, None, user_agent="page")
@@ -29,9 +29,9 @@ async def test_a_claim_that_is_served_and_released_is_seen_on_the_page(
         ):
             await page.show(url)
             await page.until("document.body && document.body.dataset.drawn === 'true'")
-            await lab.pool("machines", "10.99.0.10-10.99.0.12")
+            await lab.create_pool("machines", "10.99.0.10-10.99.0.12")
             await page.until(f"{pool}?.textContent.includes('3 of 3 free')")
-            await lab.claim("web", "machines")
+            await lab.create_claim("web", "machines")
             await page.until(f"{pool}.textContent.includes('2 of 3 free')")
             await lab.delete("IPAddressClaim", "web")
             await page.until(f"{pool}.textContent.includes('3 of 3 free')")

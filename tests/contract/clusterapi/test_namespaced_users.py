@@ -1,4 +1,4 @@
-"""Commands with -n: what other namespaces hold of a pool of the whole cluster is never free."""
+"""Commands with -n never show addresses as free that other namespaces may hold."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.clusterapi.lab import IPAM, Lab, status
+from tests.contract.clusterapi.lab import IPAM, ClusterApiLab, get_status
 from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_beside
 
@@ -17,14 +17,14 @@ OURS = "butler.butlerlabs.dev"
 GROUPS = (IPAM, OURS, "cluster.x-k8s.io")
 
 
-async def restricted_kubeconfig(
-    server: Server, lab: Lab, folder: Path, groups: Sequence[str] = GROUPS
+async def create_namespaced_reader(
+    server: Server, lab: ClusterApiLab, folder: Path, groups: Sequence[str] = GROUPS
 ) -> Path:
-    """Return a kubeconfig of a user who may read the lab's namespace and cluster-scoped pools.
+    """Create a user for one namespace and cluster-scoped pools; return the user's kubeconfig.
 
     Args:
-        server: where the user is.
-        lab: the namespace.
+        server: for the user.
+        lab: has the namespace.
         folder: for the kubeconfig.
         groups: the API groups that may be read in the namespace.
     """
@@ -47,87 +47,88 @@ async def restricted_kubeconfig(
         },
     }
     for path, body in bodies.items():
-        whole: dict[str, Any] = {
+        manifest: dict[str, Any] = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "metadata": {"name": user},
             **body,
         }
         if "roleRef" in body:
-            whole["roleRef"] = {
+            manifest["roleRef"] = {
                 "apiGroup": "rbac.authorization.k8s.io",
                 "name": user,
                 **body["roleRef"],
             }
             subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-            whole["subjects"] = [subject]
-        answer = await server.admin.post(path, json=whole)
+            manifest["subjects"] = [subject]
+        answer = await server.admin.post(path, json=manifest)
         assert answer.status_code == 201, answer.text
     await server.plane.add_user(user, ["system:authenticated"])
     return server.plane.write_kubeconfig(folder / "reader", user)
 
 
-async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never_free(
-    server: Server, lab: Lab, tmp_path: Path
+async def test_addresses_that_other_namespaces_hold_of_a_global_pool_are_never_shown_as_free(
+    server: Server, lab: ClusterApiLab, tmp_path: Path
 ) -> None:
-    whole = f"whole-{lab.namespace}"
+    pool_name = f"global-{lab.namespace}"
     spec = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24, "gateway": "10.72.0.1"}
-    await lab.create("GlobalInClusterIPPool", whole, spec)
-    await lab.claim("node", whole, kind="GlobalInClusterIPPool")
+    await lab.create("GlobalInClusterIPPool", pool_name, spec)
+    await lab.create_claim("node", pool_name, kind="GlobalInClusterIPPool")
     address = await lab.wait_until_served("node")
-    other = f"{lab.namespace}-other"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
+    other_namespace = f"{lab.namespace}-other"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other_namespace}}
     assert (await server.admin.post("/api/v1/namespaces", json=body)).status_code == 201
 
-    admin = (f"--kubeconfig={server.admin_kubeconfig}", "-n", other)
+    admin = (f"--kubeconfig={server.admin_kubeconfig}", "-n", other_namespace)
     answer = await run_beside("whois", address, *admin)
     assert answer.code == 0
     assert f"allocated  IPAddressClaim {lab.namespace}/node" in answer.out
     pools = json.loads((await run_beside("pools", *admin, "-o", "json")).out)
-    (pool,) = [pool for pool in pools["items"] if pool["name"] == whole]
+    (pool,) = [pool for pool in pools["items"] if pool["name"] == pool_name]
     (family,) = pool["families"]
     assert (family["allocated"], family["available"]) == (1, 10)
     assert "notRead" not in pools
     checked = json.loads((await run_beside("check", *admin, "-o", "json")).out)
     assert [
-        finding for finding in checked["findings"] if finding["subject"]["name"] == whole
+        finding for finding in checked["findings"] if finding["subject"]["name"] == pool_name
     ] == []
 
-    elsewhere = Lab(server.admin, other)
-    kubeconfig = await restricted_kubeconfig(server, elsewhere, tmp_path)
-    reader = (f"--kubeconfig={kubeconfig}", "-n", other)
+    other_lab = ClusterApiLab(server.admin, other_namespace)
+    kubeconfig = await create_namespaced_reader(server, other_lab, tmp_path)
+    reader = (f"--kubeconfig={kubeconfig}", "-n", other_namespace)
     answer = await run_beside("whois", address, *reader)
     assert answer.code == 0
-    assert f"{address}  GlobalInClusterIPPool {whole}  unknown" in answer.out
+    assert f"{address}  GlobalInClusterIPPool {pool_name}  unknown" in answer.out
     assert "free" not in answer.out
-    kinds, _, _ = answer.err.partition(f" of other namespaces than {other}")
+    kinds, _, _ = answer.err.partition(f" of other namespaces than {other_namespace}")
     assert kinds != answer.err
     assert f"ipaddressclaims.{IPAM}" in kinds
     answer = await run_beside("whois", "192.0.2.1", *reader)
     assert answer.code == 1
     assert (
-        f"no pool that you may read of namespace {other} or of the whole cluster contains"
-        " 192.0.2.1; a pool that you may not read, for example of another namespace, may contain"
+        f"no pool that you may read of namespace {other_namespace} or of the whole cluster"
+        " contains 192.0.2.1; a pool that you may not read, for example of another namespace, may"
+        " contain"
     ) in answer.err
     absent = "192.0.2.1"
     (all_searched,) = (await run_beside("whois", absent, admin[0])).errors
     assert all_searched == f"no pool of any namespace contains {absent}"
     (one_searched,) = (await run_beside("whois", absent, *admin)).errors
     assert one_searched == (
-        f"no pool of namespace {other} or of the whole cluster contains {absent}; a pool of"
-        " another namespace may contain it: run the command without -n, or with -A"
+        f"no pool of namespace {other_namespace} or of the whole cluster contains {absent};"
+        " a pool of another namespace may contain it: run the command without -n, or with -A"
     )
     pools = json.loads((await run_beside("pools", *reader, "-o", "json")).out)
-    (pool,) = [pool for pool in pools["items"] if pool["name"] == whole]
+    (pool,) = [pool for pool in pools["items"] if pool["name"] == pool_name]
     (family,) = pool["families"]
     assert (family["total"], family["allocated"], family["available"]) == (11, None, None)
     assert pool["waiting"] is None
-    assert f"ipaddresses.{IPAM} of other namespaces than {other}" in pool["notRead"]
+    assert f"ipaddresses.{IPAM} of other namespaces than {other_namespace}" in pool["notRead"]
     mapped = json.loads((await run_beside("map", *reader, "-o", "json")).out)
-    (pool,) = [item for item in mapped["items"] if item["name"] == whole]
+    (pool,) = [item for item in mapped["items"] if item["name"] == pool_name]
     states = {extent["state"] for extent in pool["families"][0]["extents"]}
     assert "unknown" in states
     assert "free" not in states
-    assert f"ipaddresses.{IPAM} of other namespaces than {other}" in pools["notRead"]
+    assert f"ipaddresses.{IPAM} of other namespaces than {other_namespace}" in pools["notRead"]
     checked = await run_beside("check", *reader, "-o", "json")
     report = json.loads(checked.out)
     assert (checked.code, report["findings"]) == (0, [])
@@ -137,18 +138,18 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
     repaired = await run_beside("check", *reader, "--repair", str(file))
     assert repaired.code == 0, repaired.err
 
-    for kind, name in (("IPAddressClaim", "node"), ("GlobalInClusterIPPool", whole)):
+    for kind, name in (("IPAddressClaim", "node"), ("GlobalInClusterIPPool", pool_name)):
         await lab.delete(kind, name)
 
 
-async def test_what_may_be_held_by_claims_that_a_user_may_not_read_is_unknown_and_not_free(
-    server: Server, lab: Lab, tmp_path: Path
+async def test_addresses_that_unreadable_claims_may_hold_are_shown_as_unknown_and_not_as_free(
+    server: Server, lab: ClusterApiLab, tmp_path: Path
 ) -> None:
     await lab.create("NetworkPool", "rack", {"cidr": "10.74.0.0/28"})
-    await lab.claim("node", "rack", kind="NetworkPool")
+    await lab.create_claim("node", "rack", kind="NetworkPool")
     address = await lab.wait_until_served("node")
-    await lab.until("NetworkPool", "rack", lambda pool: status(pool).get("allocatedIPs") == 1)
-    kubeconfig = await restricted_kubeconfig(server, lab, folder=tmp_path, groups=[OURS])
+    await lab.until("NetworkPool", "rack", lambda pool: get_status(pool).get("allocatedIPs") == 1)
+    kubeconfig = await create_namespaced_reader(server, lab, folder=tmp_path, groups=[OURS])
     reader = (f"--kubeconfig={kubeconfig}", "-n", lab.namespace)
     claims = f"ipaddressclaims.{IPAM}"
 

@@ -2,83 +2,94 @@
 
 import pytest
 
-from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, CLAIM_FINALIZER, PAUSED, Lab
+from tests.contract.clusterapi.lab import (
+    ADDRESS_FINALIZER,
+    CLAIM_FINALIZER,
+    PAUSED,
+    ClusterApiLab,
+    make_address_spec,
+)
 from tests.contract.product import Server, release_line
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
-OTHER = "example.com/keep"
+FOREIGN_FINALIZER = "example.com/keep"
 
 
-async def test_a_deleted_claim_takes_its_ipaddress_along_and_the_address_is_free(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.11")
+async def test_a_deleted_claim_takes_its_ipaddress_along_and_the_address_is_free(
+    lab: ClusterApiLab,
+) -> None:
+    await lab.create_pool("p", "10.0.0.10-10.0.0.11")
     for name in ("a", "b"):
-        await lab.claim(name, "p")
+        await lab.create_claim(name, "p")
         await lab.wait_until_served(name)
     await lab.delete("IPAddressClaim", "a")
     await lab.wait_until_gone("IPAddressClaim", "a")
     assert await lab.find("IPAddress", "a") is None
-    await lab.counts("p", (2, 1, 1, 0))
-    await lab.claim("c", "p")
+    await lab.wait_for_counts("p", total=2, used=1, free=1, out_of_range=0)
+    await lab.create_claim("c", "p")
     assert await lab.wait_until_served("c") == "10.0.0.10"
 
 
 async def test_the_address_is_free_though_a_foreign_finalizer_keeps_the_deleted_claim(
-    lab: Lab,
+    lab: ClusterApiLab,
 ) -> None:
-    await lab.pool("p", "10.0.0.10")
-    await lab.claim("a", "p", finalizers=[OTHER])
+    await lab.create_pool("p", "10.0.0.10")
+    await lab.create_claim("a", "p", finalizers=[FOREIGN_FINALIZER])
     await lab.wait_until_served("a")
-    await lab.claim("b", "p")
-    await lab.says("b", "PoolExhausted")
+    await lab.create_claim("b", "p")
+    await lab.wait_for_reason("b", "PoolExhausted")
     await lab.delete("IPAddressClaim", "a")
     assert await lab.wait_until_served("b") == "10.0.0.10"
-    kept = await lab.find("IPAddressClaim", "a")
-    assert kept is not None
-    assert kept["metadata"]["finalizers"] == [OTHER]
+    claim = await lab.find("IPAddressClaim", "a")
+    assert claim is not None
+    assert claim["metadata"]["finalizers"] == [FOREIGN_FINALIZER]
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
     await lab.wait_until_gone("IPAddressClaim", "a")
 
 
-async def test_a_claim_that_is_deleted_before_it_was_seen_gets_nothing(lab: Lab) -> None:
-    await lab.claim("a", "p", finalizers=[OTHER])
+async def test_a_claim_that_is_deleted_before_its_pool_exists_gets_no_address(
+    lab: ClusterApiLab,
+) -> None:
+    await lab.create_claim("a", "p", finalizers=[FOREIGN_FINALIZER])
     await lab.until(
         "IPAddressClaim", "a", lambda claim: CLAIM_FINALIZER in claim["metadata"]["finalizers"]
     )
     await lab.delete("IPAddressClaim", "a")
     await lab.until(
-        "IPAddressClaim", "a", lambda claim: claim["metadata"]["finalizers"] == [OTHER]
+        "IPAddressClaim", "a", lambda claim: claim["metadata"]["finalizers"] == [FOREIGN_FINALIZER]
     )
-    await lab.pool("p", "10.0.0.10")
+    await lab.create_pool("p", "10.0.0.10")
     await lab.wait_until_settled()
-    kept = await lab.find("IPAddressClaim", "a")
-    assert kept is not None
-    assert kept["metadata"]["finalizers"] == [OTHER]
-    assert "addressRef" not in kept.get("status", {})
+    claim = await lab.find("IPAddressClaim", "a")
+    assert claim is not None
+    assert claim["metadata"]["finalizers"] == [FOREIGN_FINALIZER]
+    assert "addressRef" not in claim.get("status", {})
     assert await lab.find("IPAddress", "a") is None
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
 
 
-async def test_a_released_address_rests_for_the_grace_period_and_its_claim_does_not(
-    lab: Lab,
+async def test_a_released_address_is_not_reused_in_the_grace_period_though_its_claim_is_gone(
+    lab: ClusterApiLab,
 ) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=4)
-    await lab.claim("a", "p")
+    await lab.create_pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=4)
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
     await lab.delete("IPAddressClaim", "a")
     await lab.wait_until_gone("IPAddressClaim", "a")
-    await lab.claim("b", "p")
+    await lab.create_claim("b", "p")
     assert await lab.wait_until_served("b") == "10.0.0.11"
-    await lab.claim("c", "p")
+    await lab.create_claim("c", "p")
     assert await lab.wait_until_served("c") == "10.0.0.10"
     await lab.wait_until_gone("IPAddress", "a")
 
 
-async def test_an_address_that_rests_is_released_though_no_claim_is_among_its_owners(
-    lab: Lab,
+async def test_an_ipaddress_in_its_grace_period_is_not_owned_by_its_claim_and_is_released_after_it(
+    lab: ClusterApiLab,
 ) -> None:
-    # Else a garbage collector takes that owner away, or keeps a claim for which it deletes first.
-    await lab.pool("p", "10.0.0.10", addressReuseGracePeriodSeconds=2)
-    await lab.claim("a", "p")
+    # If the claim stayed an owner, the garbage collector would remove the reference, or would keep
+    # a claim that is deleted in the foreground.
+    await lab.create_pool("p", "10.0.0.10", addressReuseGracePeriodSeconds=2)
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
     await lab.delete("IPAddressClaim", "a")
     await lab.wait_until_gone("IPAddressClaim", "a")
@@ -90,21 +101,21 @@ async def test_an_address_that_rests_is_released_though_no_claim_is_among_its_ow
     await lab.wait_until_gone("IPAddress", "a")
 
 
-async def test_an_ipaddress_whose_claim_vanished_is_released(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10")
-    await lab.claim("a", "p")
+async def test_an_ipaddress_whose_claim_vanished_is_released(lab: ClusterApiLab) -> None:
+    await lab.create_pool("p", "10.0.0.10")
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
     await lab.delete("IPAddressClaim", "a")
     await lab.wait_until_gone("IPAddress", "a")
-    await lab.counts("p", (1, 0, 1, 0))
+    await lab.wait_for_counts("p", total=1, used=0, free=1, out_of_range=0)
 
 
 async def test_an_ipaddress_whose_claim_vanished_is_released_though_its_owner_was_collected(
-    lab: Lab,
+    lab: ClusterApiLab,
 ) -> None:
-    await lab.pool("p", "10.0.0.10")
-    await lab.claim("a", "p")
+    await lab.create_pool("p", "10.0.0.10")
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
     await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": PAUSED}})
     await lab.wait_until_settled()
@@ -121,32 +132,24 @@ async def test_an_ipaddress_whose_claim_vanished_is_released_though_its_owner_wa
     await lab.wait_until_gone("IPAddress", "a")
 
 
-async def test_an_ipaddress_that_was_made_by_hand_is_never_released(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.11")
-    await lab.create("IPAddress", "mine", by_hand("mine", "p", "10.0.0.10"))
-    await lab.counts("p", (2, 1, 1, 0))
-    await lab.claim("a", "p")
+async def test_an_ipaddress_that_was_made_by_hand_is_never_released(lab: ClusterApiLab) -> None:
+    await lab.create_pool("p", "10.0.0.10-10.0.0.11")
+    await lab.create("IPAddress", "by-hand", make_address_spec("by-hand", "p", "10.0.0.10"))
+    await lab.wait_for_counts("p", total=2, used=1, free=1, out_of_range=0)
+    await lab.create_claim("a", "p")
     assert await lab.wait_until_served("a") == "10.0.0.11"
-    address = await lab.find("IPAddress", "mine")
+    address = await lab.find("IPAddress", "by-hand")
     assert address is not None
     assert "finalizers" not in address["metadata"]
-    await lab.delete("IPAddress", "mine")
-    await lab.counts("p", (2, 1, 1, 0))
+    await lab.delete("IPAddress", "by-hand")
+    await lab.wait_for_counts("p", total=2, used=1, free=1, out_of_range=0)
 
 
-def by_hand(claim: str, pool: str, address: str) -> dict[str, object]:
-    """Return the spec of an IPAddress."""
-    return {
-        "claimRef": {"name": claim},
-        "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": pool},
-        "address": address,
-        "prefix": 24,
-    }
-
-
-async def test_what_lacks_on_an_ipaddress_is_put_back(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10")
-    await lab.claim("a", "p")
+async def test_removed_finalizers_and_owners_of_an_ipaddress_are_restored(
+    lab: ClusterApiLab,
+) -> None:
+    await lab.create_pool("p", "10.0.0.10")
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
     before = await lab.find("IPAddress", "a")
     assert before is not None
@@ -159,11 +162,11 @@ async def test_what_lacks_on_an_ipaddress_is_put_back(lab: Lab) -> None:
 
 
 async def test_an_ipaddress_that_was_removed_by_force_comes_back_with_its_address(
-    lab: Lab,
+    lab: ClusterApiLab,
 ) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.12", gateway="10.0.0.1")
+    await lab.create_pool("p", "10.0.0.10-10.0.0.12", gateway="10.0.0.1")
     for name in ("a", "b"):
-        await lab.claim(name, "p")
+        await lab.create_claim(name, "p")
         await lab.wait_until_served(name)
     await lab.delete("IPAddressClaim", "a")
     await lab.wait_until_gone("IPAddressClaim", "a")
@@ -179,11 +182,11 @@ async def test_an_ipaddress_that_was_removed_by_force_comes_back_with_its_addres
     assert after["spec"] == before["spec"]
 
 
-async def test_a_new_claim_of_the_name_gets_the_former_ones_address_while_it_is_being_deleted(
-    lab: Lab,
+async def test_a_new_claim_adopts_the_ipaddress_of_its_name_that_is_being_deleted(
+    lab: ClusterApiLab,
 ) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.11")
-    await lab.claim("a", "p", annotations={"cluster.x-k8s.io/paused": ""})
+    await lab.create_pool("p", "10.0.0.10-10.0.0.11")
+    await lab.create_claim("a", "p", annotations={"cluster.x-k8s.io/paused": ""})
     owner = {
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
         "kind": "IPAddressClaim",
@@ -194,7 +197,7 @@ async def test_a_new_claim_of_the_name_gets_the_former_ones_address_while_it_is_
     await lab.create(
         "IPAddress",
         "a",
-        by_hand("a", "p", "10.0.0.11"),
+        make_address_spec("a", "p", "10.0.0.11"),
         ownerReferences=[owner],
         finalizers=[ADDRESS_FINALIZER],
     )
@@ -203,20 +206,24 @@ async def test_a_new_claim_of_the_name_gets_the_former_ones_address_while_it_is_
     assert await lab.wait_until_served("a") == "10.0.0.11"
 
 
-async def test_a_claim_of_the_same_name_waits_while_its_former_address_rests(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=3)
-    await lab.claim("a", "p")
+async def test_a_claim_of_the_same_name_waits_for_the_grace_period_of_the_earlier_ones_address(
+    lab: ClusterApiLab,
+) -> None:
+    await lab.create_pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=3)
+    await lab.create_claim("a", "p")
     assert await lab.wait_until_served("a") == "10.0.0.10"
     await lab.delete("IPAddressClaim", "a")
     await lab.wait_until_gone("IPAddressClaim", "a")
-    await lab.claim("a", "p")
-    await lab.says("a", "AllocationFailed")
+    await lab.create_claim("a", "p")
+    await lab.wait_for_reason("a", "AllocationFailed")
     assert await lab.wait_until_served("a") == "10.0.0.10"
 
 
-async def test_a_released_address_is_one_line_in_the_log(lab: Lab, server: Server) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.11")
-    await lab.claim("a", "p")
+async def test_a_released_address_is_one_line_in_the_log(
+    lab: ClusterApiLab, server: Server
+) -> None:
+    await lab.create_pool("p", "10.0.0.10-10.0.0.11")
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
     await lab.delete("IPAddressClaim", "a")
     await lab.wait_until_gone("IPAddressClaim", "a")

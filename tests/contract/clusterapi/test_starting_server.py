@@ -1,4 +1,4 @@
-"""A server that has just started lacks kinds in its discovery: what claims hold is not free."""
+"""While a starting server's discovery lacks kinds, addresses that claims hold stay held."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from envtest.faults import Fault, Match, Proxy
 from envtest.plane import RunningControlPlane as Plane
-from tests.contract.clusterapi.lab import Lab, reason, status
+from tests.contract.clusterapi.lab import ClusterApiLab, get_reason, get_status
 from tests.contract.product import install_kinds, product
 
 NETWORK_POOL = {"apiGroup": "butler.butlerlabs.dev", "kind": "NetworkPool", "name": "lab"}
@@ -33,8 +33,8 @@ class WithoutGroups(Fault):
         yield msgspec.json.encode({**document, "groups": built_in})
 
 
-async def allocate(lab: Lab, name: str) -> None:
-    """Create a request for eight addresses of the pool."""
+async def create_allocation(lab: ClusterApiLab, name: str) -> None:
+    """Create an IPAllocation of eight addresses of the NetworkPool `lab`."""
     spec = {
         "poolRef": {"name": "lab"},
         "tenantClusterRef": {"name": "a", "namespace": "team"},
@@ -45,11 +45,11 @@ async def allocate(lab: Lab, name: str) -> None:
 
 
 @pytest.mark.slow
-async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_their_kinds(
+async def test_no_address_of_a_claim_is_allocated_while_discovery_lacks_the_claims_kind(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await install_kinds(plane, "clusterapi")
-    lab, log = Lab(admin, "machines"), tmp_path / "log"
+    lab, log = ClusterApiLab(admin, "machines"), tmp_path / "log"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
     await lab.create("NetworkPool", "lab", {"cidr": "10.1.0.0/28"})
@@ -64,22 +64,22 @@ async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_thei
         groups = Match(where=lambda call: call.path == "/apis")
         with product("clusterapi", kubeconfig, log):
             with proxy.inject(WithoutGroups(), groups):
-                await allocate(lab, "block")
+                await create_allocation(lab, "block")
                 await lab.until(
                     "NetworkPool",
                     "lab",
-                    lambda pool: reason(pool) == "HoldersUnknown",
+                    lambda pool: get_reason(pool) == "HoldersUnknown",
                 )
                 waiting = await lab.until(
                     "IPAllocation",
                     "block",
-                    lambda allocation: status(allocation).get("phase") == "Pending",
+                    lambda allocation: get_status(allocation).get("phase") == "Pending",
                 )
                 assert "startAddress" not in waiting["status"]
             served_allocation = await lab.until(
                 "IPAllocation",
                 "block",
-                lambda allocation: bool(status(allocation).get("startAddress")),
+                lambda allocation: bool(get_status(allocation).get("startAddress")),
             )
     first, last = (
         int(served_allocation["status"][name].rpartition(".")[2])
@@ -90,4 +90,4 @@ async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_thei
         range(first, last + 1)
     )
 
-    await lab.until("NetworkPool", "lab", lambda pool: reason(pool) == "Ready")
+    await lab.until("NetworkPool", "lab", lambda pool: get_reason(pool) == "Ready")

@@ -2,34 +2,38 @@
 
 import pytest
 
-from tests.contract.clusterapi.lab import Lab, condition, reason
-from tests.contract.clusterapi.test_adoption import spec
+from tests.contract.clusterapi.lab import (
+    ClusterApiLab,
+    find_condition,
+    get_reason,
+    make_address_spec,
+)
 from tests.contract.loosening import create_loosely, loosen_field
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 DEFINITION = "ipaddresses.ipam.cluster.x-k8s.io"
 
 
-async def test_no_claim_gets_the_address_of_an_unreadable_ipaddress(lab: Lab) -> None:
-    await lab.pool("p", "10.0.0.10-10.0.0.11")
-    await lab.pool("q", "10.0.1.10")
+async def test_no_claim_gets_the_address_of_an_unreadable_ipaddress(lab: ClusterApiLab) -> None:
+    await lab.create_pool("p", "10.0.0.10-10.0.0.11")
+    await lab.create_pool("q", "10.0.1.10")
     todo = f"IPAddress {lab.namespace}/odd cannot be read; correct or delete it"
     async with loosen_field(lab.admin, DEFINITION, "prefix"):
         body = {
             "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
             "kind": "IPAddress",
             "metadata": {"name": "odd"},
-            "spec": spec("odd", "p", "10.0.0.10", prefix="many"),
+            "spec": make_address_spec("odd", "p", "10.0.0.10", prefix="many"),
         }
         await create_loosely(lab.admin, lab.path("IPAddress"), body)
-        await lab.until("InClusterIPPool", "p", lambda pool: reason(pool) == "HoldersUnknown")
-        await lab.claim("a", "p")
-        await lab.claim("b", "q")
+        await lab.until("InClusterIPPool", "p", lambda pool: get_reason(pool) == "HoldersUnknown")
+        await lab.create_claim("a", "p")
+        await lab.create_claim("b", "q")
         assert await lab.wait_until_served("b") == "10.0.1.10"
-        said = await lab.says("a", "PoolNotReady")
-        assert todo in condition(said)["message"]
-        assert todo in condition(await lab.find("InClusterIPPool", "p"))["message"]
+        waiting_claim = await lab.wait_for_reason("a", "PoolNotReady")
+        assert todo in find_condition(waiting_claim)["message"]
+        assert todo in find_condition(await lab.find("InClusterIPPool", "p"))["message"]
 
         await lab.patch("IPAddress", "odd", {"spec": {"prefix": 24}})
         assert await lab.wait_until_served("a") == "10.0.0.11"
-        await lab.until("InClusterIPPool", "p", lambda pool: reason(pool) == "Ready")
+        await lab.until("InClusterIPPool", "p", lambda pool: get_reason(pool) == "Ready")

@@ -19,13 +19,14 @@ from tests.contract.fake_api.gauges import (
     SHELF_CRD,
     SHELF_SCHEMA,
     SHELVES,
-    at,
+    get_version,
 )
 from tests.envtest.samples import build_gauge_definition
 
 
 @asynccontextmanager
-async def fake() -> AsyncIterator[Transport]:
+async def open_fake_api() -> AsyncIterator[Transport]:
+    """Yield a fake API that serves the kinds of these tests."""
     api = FakeApi(SystemClock())
     api.serve(GAUGES, fields=("spec.place",))
     api.serve(SHELVES, schema=SHELF_SCHEMA)
@@ -35,28 +36,32 @@ async def fake() -> AsyncIterator[Transport]:
 
 
 @asynccontextmanager
-async def real(plane: Plane, folder: Path) -> AsyncIterator[Transport]:
+async def open_server(plane: Plane, folder: Path) -> AsyncIterator[Transport]:
+    """Yield a transport to the server, and delete the objects of the test afterwards."""
     transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
     try:
         yield transport
-        await clean(Client(transport))
+        await delete_objects(Client(transport))
     finally:
         await transport.aclose()
 
 
-async def clean(client: Client) -> None:
-    """Delete what a test left on the server that all share."""
+async def delete_objects(client: Client) -> None:
+    """Delete the objects that a test left on the server that all tests share."""
     for kind in (GAUGES, SHELVES, PLAINS):
         for obj in (await client.list(kind)).items:
-            free = await client.patch(kind, at(obj), {"metadata": {"finalizers": None}})
-            if not free.metadata.terminating:
-                await client.delete(kind, at(free))
-    for other in (await client.list(CONFIG_MAPS, namespace="default")).items:
-        await client.delete(CONFIG_MAPS, at(other))
+            unblocked = await client.patch(
+                kind, get_version(obj), {"metadata": {"finalizers": None}}
+            )
+            if not unblocked.metadata.terminating:
+                await client.delete(kind, get_version(unblocked))
+    for config_map in (await client.list(CONFIG_MAPS, namespace="default")).items:
+        await client.delete(CONFIG_MAPS, get_version(config_map))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_plane() -> AsyncIterator[Plane]:
+    """The server of all tests of a module, with the CRDs of Gauge, Shelf and Plain."""
     async with ControlPlane.start() as plane:
         await plane.install_crds([build_gauge_definition(), SHELF_CRD, PLAIN_CRD])
         yield plane
@@ -66,10 +71,16 @@ async def shared_plane() -> AsyncIterator[Plane]:
 async def transport(
     request: pytest.FixtureRequest, shared_plane: Plane, tmp_path: Path
 ) -> AsyncIterator[Transport]:
-    async with fake() if request.param == "fake" else real(shared_plane, tmp_path) as opened:
+    """A transport to the fake API, or to the server: each test runs with both."""
+    async with (
+        open_fake_api()
+        if request.param == "fake"
+        else open_server(shared_plane, tmp_path) as opened
+    ):
         yield opened
 
 
 @pytest.fixture
 def client(transport: Transport) -> Client:
+    """A client of the fake API, or of the server."""
     return Client(transport)

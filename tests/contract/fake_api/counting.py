@@ -1,4 +1,4 @@
-"""A transport that counts, for cases about which requests are sent."""
+"""A transport that records requests, for tests that check how many are sent."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from controller import Transport
 
 
 class CountedTransport:
-    """A transport that remembers the methods of its requests."""
+    """A transport that appends the HTTP method of each request to `methods`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner

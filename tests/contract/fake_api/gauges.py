@@ -8,10 +8,13 @@ from controller import Client, ObjectMeta, Resource, Version
 from tests.envtest.samples import GROUP, build_definition
 
 HOLD = "lab.example.com/hold"
+"""A finalizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
+    """A custom object, of any kind of this module but ConfigMap."""
+
     metadata: ObjectMeta
     spec: dict[str, Any] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
@@ -19,6 +22,8 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
+    """A ConfigMap with its data."""
+
     metadata: ObjectMeta
     data: dict[str, str] = field(default_factory=dict)
 
@@ -76,7 +81,10 @@ SCALES = Resource(GROUP, "v1", "Scale", "gauges", Gauge)
 MISSING = Resource(GROUP, "v1", "Missing", "missing", Gauge)
 
 
-def body(name: str = "a", *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+def make_gauge_body(
+    name: str = "a", *, labels: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """Return a body for the creation of a Gauge; `spec` overrides the fields of its spec."""
     return {
         "metadata": {"name": name, "labels": labels or {}},
         "spec": {"count": 1, "place": "hall", **spec},
@@ -84,12 +92,15 @@ def body(name: str = "a", *, labels: dict[str, str] | None = None, **spec: Any) 
 
 
 async def create_gauge(client: Client, name: str = "a", **spec: Any) -> Gauge:
-    return await client.create(GAUGES, "default", body(name, **spec))
+    """Create a Gauge in namespace `default`; `spec` overrides the fields of its spec."""
+    return await client.create(GAUGES, "default", make_gauge_body(name, **spec))
 
 
-def at(obj: Gauge | ConfigMap) -> Version:
+def get_version(obj: Gauge | ConfigMap) -> Version:
+    """Return the version of an object, as the precondition of a write to it."""
     return Version.from_object(obj)
 
 
-def names(gauges: Sequence[Gauge]) -> list[str]:
+def list_names(gauges: Sequence[Gauge]) -> list[str]:
+    """Return the names of gauges, in their order."""
     return [gauge.metadata.name for gauge in gauges]

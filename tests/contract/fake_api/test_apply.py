@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, conflicts, force, what is no longer applied."""
+"""Server-side apply: owners of fields, conflicts, force, and fields that are no longer applied."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ from tests.contract.fake_api.gauges import (
     CONFIG_MAPS,
     HOLD,
     SHELVES,
-    at,
+    get_version,
 )
 from tests.envtest.samples import GROUP
 
@@ -41,7 +41,7 @@ async def apply(
     subresource: str = "",
     **query: str,
 ) -> Json:
-    """Apply `content` to the shelf `a`; return the answer."""
+    """Apply `content` to the shelf `a` as a field manager; return the object as stored."""
     sent = {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Shelf",
@@ -211,7 +211,7 @@ async def test_updates_and_patches_own_what_they_change(
     await apply(transport, "one", {"spec": {"place": "hall", "count": 2}})
     person = client.with_field_manager("person")
     shelf = await person.get(SHELVES, Key("default", "a"))
-    await person.patch(SHELVES, at(shelf), {"spec": {"count": 5}})
+    await person.patch(SHELVES, get_version(shelf), {"spec": {"count": 5}})
     edited = await read_stored(transport)
     assert read_owned_fields(edited) == {
         ("one", "Apply", ""): {"f:spec": {"f:place": {}}},
@@ -327,7 +327,7 @@ async def test_fields_without_an_owner_belong_to_whoever_wrote_before_the_first_
     person = client.with_field_manager("person")
     await person.create(SHELVES, "default", {"metadata": {"name": "a"}, "spec": {"count": 1}})
     shelf = await person.get(SHELVES, Key("default", "a"))
-    await person.patch(SHELVES, at(shelf), {"metadata": {"managedFields": [{}]}})
+    await person.patch(SHELVES, get_version(shelf), {"metadata": {"managedFields": [{}]}})
     assert read_owned_fields(await read_stored(transport)) == {}
     with pytest.raises(FieldManagerConflict) as refused:
         await apply(transport, "one", {"spec": {"count": 2}})
@@ -355,5 +355,7 @@ async def test_an_object_keeps_its_owners_when_another_kind_of_write_changes_not
 ) -> None:
     first = await apply(transport, "one", {"spec": {"count": 2}})
     shelf = await client.get(SHELVES, Key("default", "a"))
-    await client.with_field_manager("person").patch(SHELVES, at(shelf), {"spec": {"count": 2}})
+    await client.with_field_manager("person").patch(
+        SHELVES, get_version(shelf), {"spec": {"count": 2}}
+    )
     assert await read_stored(transport) == first

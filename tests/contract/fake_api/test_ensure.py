@@ -1,4 +1,4 @@
-"""Children: created, repaired, left alone at rest, and refused to a second owner."""
+"""`ensure` creates and repairs children, only reads them at rest, and refuses a second owner."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -32,8 +32,8 @@ from tests.contract.fake_api.gauges import (
     HOLD,
     SHELVES,
     Gauge,
-    at,
     create_gauge,
+    get_version,
 )
 from tests.envtest.samples import GROUP, build_definition
 
@@ -46,6 +46,8 @@ CHILD = Key("default", "child")
 
 @dataclass(frozen=True, slots=True)
 class Region:
+    """A Namespace, as a cluster-scoped kind of children and owners."""
+
     metadata: ObjectMeta
     spec: dict[str, str] = field(default_factory=dict)
 
@@ -58,11 +60,13 @@ SECRETS = Resource("", "v1", "Secret", "secrets", Untyped)
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def owner(client: Client) -> Owner:
+    """A Gauge `owner` that exists, as the owner of children."""
     return Owner(await create_gauge(client, "owner"), GAUGES)
 
 
 @asynccontextmanager
-async def server_client(plane: Plane, folder: Path) -> AsyncIterator[Client]:
+async def open_client(plane: Plane, folder: Path) -> AsyncIterator[Client]:
+    """Yield a client of the server."""
     transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
     try:
         yield Client(transport)
@@ -90,12 +94,12 @@ async def test_a_child_at_rest_is_read_and_not_written(transport: Transport, own
     assert counted.methods == ["GET"]
 
 
-async def test_a_changed_a_deleted_and_a_dropped_field_are_repaired(
+async def test_changed_and_deleted_fields_are_restored_and_dropped_fields_are_removed(
     client: Client, owner: Owner
 ) -> None:
     first = await ensure(client, CONFIG_MAPS, owner, BODY)
     edit = {"data": {"a": "edited", "b": None, "c": "of another"}}
-    await client.with_field_manager("person").patch(CONFIG_MAPS, at(first.object), edit)
+    await client.with_field_manager("person").patch(CONFIG_MAPS, get_version(first.object), edit)
     repaired = await ensure(client, CONFIG_MAPS, owner, BODY)
     assert repaired.operation == "updated"
     assert set(repaired.fields) == {"data.a", "data.b"}
@@ -108,36 +112,38 @@ async def test_a_changed_a_deleted_and_a_dropped_field_are_repaired(
     assert (await ensure(client, CONFIG_MAPS, owner, less)).operation == "unchanged"
 
 
-async def test_labels_of_others_stay_and_their_removal_of_ours_is_repaired(
+async def test_labels_of_others_stay_and_our_removed_labels_and_owner_are_restored(
     client: Client, owner: Owner
 ) -> None:
     body: Json = {**BODY, "metadata": {"name": "child", "labels": {"app": "x"}}}
     first = await ensure(client, CONFIG_MAPS, owner, body)
     edit: Json = {"metadata": {"labels": {"app": None, "team": "net"}, "ownerReferences": None}}
-    await client.with_field_manager("person").patch(CONFIG_MAPS, at(first.object), edit)
+    await client.with_field_manager("person").patch(CONFIG_MAPS, get_version(first.object), edit)
     repaired = await ensure(client, CONFIG_MAPS, owner, body)
     assert repaired.object.metadata.labels == {"app": "x", "team": "net"}
     assert repaired.object.metadata.ownerReferences[0].uid == owner.object.metadata.uid
     assert (await ensure(client, CONFIG_MAPS, owner, body)).operation == "unchanged"
 
 
-async def test_entries_of_sets_and_maps_are_compared_by_what_names_them(
+async def test_entries_of_sets_and_map_lists_are_compared_by_their_keys_and_not_by_position(
     client: Client, owner: Owner
 ) -> None:
-    def shelf(*boards: Json, tags: list[str]) -> Json:
+    """Boards are a map by name, tags are a set: their order does not matter."""
+
+    def make_shelf(*boards: Json, tags: list[str]) -> Json:
         spec = {"boards": list(boards), "tags": tags, "rows": ["x", "y"]}
         return {"metadata": {"name": "child"}, "spec": spec}
 
     low, high = {"name": "low", "width": 3}, {"name": "high", "width": 4}
-    await ensure(client, SHELVES, owner, shelf(low, high, tags=["wet", "red"]))
+    await ensure(client, SHELVES, owner, make_shelf(low, high, tags=["wet", "red"]))
     await client.apply(
         SHELVES, CHILD, {"spec": {"boards": [{"name": "mid", "width": 1}]}}, manager="other"
     )
-    same = await ensure(client, SHELVES, owner, shelf(high, low, tags=["red", "wet"]))
+    same = await ensure(client, SHELVES, owner, make_shelf(high, low, tags=["red", "wet"]))
     assert same.operation == "unchanged"
 
     wider = {"name": "low", "width": 5}
-    changed = await ensure(client, SHELVES, owner, shelf(wider, tags=["red"]))
+    changed = await ensure(client, SHELVES, owner, make_shelf(wider, tags=["red"]))
     assert changed.operation == "updated"
     assert sorted(changed.fields) == [
         'spec.boards[{"name":"high"}]',
@@ -149,13 +155,13 @@ async def test_entries_of_sets_and_maps_are_compared_by_what_names_them(
     assert changed.object.spec["tags"] == ["red"]
 
 
-async def test_a_child_of_another_is_refused_and_stays_as_it_is(
+async def test_a_child_of_another_owner_is_refused_and_not_changed(
     client: Client, owner: Owner
 ) -> None:
     await ensure(client, CONFIG_MAPS, owner, BODY)
-    thief = Owner(await create_gauge(client, "thief"), GAUGES)
+    second_owner = Owner(await create_gauge(client, "second"), GAUGES)
     with pytest.raises(OwnedByAnother, match=r"ConfigMap default/child .* owner is Gauge owner"):
-        await ensure(client, CONFIG_MAPS, thief, {**BODY, "data": {}})
+        await ensure(client, CONFIG_MAPS, second_owner, {**BODY, "data": {}})
     assert (await client.get(CONFIG_MAPS, CHILD)).data == {"a": "1", "b": "2"}
 
 
@@ -164,10 +170,10 @@ async def test_the_child_of_an_earlier_owner_of_that_name_is_refused(
 ) -> None:
     await ensure(client, CONFIG_MAPS, owner, BODY)
     assert isinstance(owner.object, Gauge)
-    await client.delete(GAUGES, at(owner.object))
-    again = Owner(await create_gauge(client, "owner"), GAUGES)
+    await client.delete(GAUGES, get_version(owner.object))
+    recreated = Owner(await create_gauge(client, "owner"), GAUGES)
     with pytest.raises(OwnedByAnother, match="an earlier Gauge owner, which was deleted"):
-        await ensure(client, CONFIG_MAPS, again, BODY)
+        await ensure(client, CONFIG_MAPS, recreated, BODY)
 
 
 async def test_an_object_without_an_owner_is_adopted(client: Client, owner: Owner) -> None:
@@ -182,12 +188,14 @@ async def test_without_force_a_field_of_another_manager_is_a_conflict(
 ) -> None:
     first = await ensure(client, CONFIG_MAPS, owner, BODY)
     edit = {"data": {"a": "edited"}}
-    await client.with_field_manager("person").patch(CONFIG_MAPS, at(first.object), edit)
+    await client.with_field_manager("person").patch(CONFIG_MAPS, get_version(first.object), edit)
     with pytest.raises(FieldManagerConflict, match="person"):
         await ensure(client, CONFIG_MAPS, owner, BODY, force=False)
 
 
-async def test_bodies_and_owners_that_cannot_be_are_named(client: Client, owner: Owner) -> None:
+async def test_impossible_bodies_and_owners_are_refused_with_the_reason(
+    client: Client, owner: Owner
+) -> None:
     with pytest.raises(ValueError, match="Namespace x is cluster-scoped and cannot be owned by"):
         await ensure(client, NAMESPACES, owner, {"metadata": {"name": "x"}})
     with pytest.raises(ValueError, match=r"ConfigMap to ensure needs metadata\.name"):
@@ -196,21 +204,21 @@ async def test_bodies_and_owners_that_cannot_be_are_named(client: Client, owner:
         await ensure(client, SHELVES, owner, {**BODY, "status": {}})
     with pytest.raises(ValueError, match=r"child has no owner to take the namespace from"):
         await ensure(client, CONFIG_MAPS, None, BODY, manager="me")
-    everywhere = Region(ObjectMeta("default", uid="uid"))
+    cluster_scoped = Region(ObjectMeta("default", uid="uid"))
     with pytest.raises(ValueError, match="its owner, Namespace default, which is cluster-scoped"):
-        await ensure(client, CONFIG_MAPS, Owner(everywhere, NAMESPACES), BODY)
-    placed = {"metadata": {"name": "child", "namespace": "default"}}
+        await ensure(client, CONFIG_MAPS, Owner(cluster_scoped, NAMESPACES), BODY)
+    with_namespace = {"metadata": {"name": "child", "namespace": "default"}}
     with pytest.raises(ValueError, match="pass manager="):
-        await ensure(client, CONFIG_MAPS, None, placed)
+        await ensure(client, CONFIG_MAPS, None, with_namespace)
     with pytest.raises(ValueError, match=r"get configmaps child: the kind is namespaced"):
         await client.get(CONFIG_MAPS, Key("", "child"))
     with pytest.raises(ValueError, match=r"create configmaps child: the kind is namespaced"):
         await client.create(CONFIG_MAPS, "", BODY)
     with pytest.raises(TypeError, match=r"must be Owner\(object, KIND\) or None, not a Gauge"):
         await ensure(client, CONFIG_MAPS, owner.object, BODY)  # type: ignore[arg-type]
-    other_space = {"metadata": {"name": "x", "namespace": "elsewhere"}}
+    other_namespace = {"metadata": {"name": "x", "namespace": "elsewhere"}}
     with pytest.raises(ValueError, match="an owner is in the same namespace"):
-        await ensure(client, CONFIG_MAPS, owner, other_space)
+        await ensure(client, CONFIG_MAPS, owner, other_namespace)
 
 
 async def test_a_dry_run_creates_nothing(client: Client, owner: Owner) -> None:
@@ -252,7 +260,7 @@ SECRET = {"metadata": {"name": "child"}, "stringData": {"password": "x"}}
 async def test_built_in_kinds_with_defaults_are_at_rest_after_one_write(
     shared_plane: Plane, tmp_path: Path, kind: Resource[Untyped], body: Json
 ) -> None:
-    async with server_client(shared_plane, tmp_path) as client:
+    async with open_client(shared_plane, tmp_path) as client:
         owner = Owner(await create_gauge(client, "owner"), GAUGES)
         first = await ensure(client, kind, owner, body)
         try:
@@ -268,39 +276,42 @@ async def test_built_in_kinds_with_defaults_are_at_rest_after_one_write(
             await client.delete(GAUGES, Version.from_object(owner.object))
 
 
-async def test_a_child_that_is_being_deleted_is_kept_and_created_again_once_it_is_gone(
+async def test_a_child_that_is_being_deleted_is_not_written_and_recreated_once_it_is_gone(
     client: Client, owner: Owner
 ) -> None:
     body: Json = {**BODY, "metadata": {"name": "child", "finalizers": [HOLD]}}
     first = await ensure(client, CONFIG_MAPS, owner, body)
-    going = await client.delete(CONFIG_MAPS, at(first.object))
-    assert going is not None
+    terminating = await client.delete(CONFIG_MAPS, get_version(first.object))
+    assert terminating is not None
     kept = await ensure(client, CONFIG_MAPS, owner, body)
     assert (kept.operation, kept.object.metadata.terminating) == ("unchanged", True)
-    free = {"metadata": {"finalizers": None}}
-    await client.patch(CONFIG_MAPS, at(kept.object), free)
+    without_finalizers = {"metadata": {"finalizers": None}}
+    await client.patch(CONFIG_MAPS, get_version(kept.object), without_finalizers)
     again = await ensure(client, CONFIG_MAPS, owner, BODY)
     assert again.operation == "created"
     assert again.object.metadata.uid != first.object.metadata.uid
 
 
-def template(**container: Any) -> Json:
+def make_pod_template(**container: Any) -> Json:
+    """Return a Pod template of one container with further fields."""
     return {
         "metadata": {"labels": {"app": "x"}},
         "spec": {"containers": [{"name": "web", "image": "nginx:1.29", **container}]},
     }
 
 
-def workload(**spec: Any) -> Json:
+def make_workload(**spec: Any) -> Json:
+    """Return a Deployment or StatefulSet with further fields of its spec."""
     selector = {"matchLabels": {"app": "x"}}
     return {"metadata": {"name": "child"}, "spec": {"selector": selector, **spec}}
 
 
-def env(source: str, value: Json) -> Json:
-    return template(env=[{"name": "A", "valueFrom": {source: value}}])
+def make_template_with_env(source: str, value: Json) -> Json:
+    """Return a Pod template whose variable A comes from a source."""
+    return make_pod_template(env=[{"name": "A", "valueFrom": {source: value}}])
 
 
-DOWNWARD = template()
+DOWNWARD = make_pod_template()
 DOWNWARD["spec"]["volumes"] = [
     {
         "name": "info",
@@ -332,13 +343,15 @@ LIMIT = {"resource": "limits.cpu"}
     [
         (
             STATEFUL_SETS,
-            workload(serviceName="x", template=template(), volumeClaimTemplates=[CLAIM]),
+            make_workload(
+                serviceName="x", template=make_pod_template(), volumeClaimTemplates=[CLAIM]
+            ),
         ),
-        (DEPLOYMENTS, workload(template=env("fieldRef", NAME))),
-        (DEPLOYMENTS, workload(template=env("resourceFieldRef", LIMIT))),
-        (DEPLOYMENTS, workload(template=DOWNWARD)),
+        (DEPLOYMENTS, make_workload(template=make_template_with_env("fieldRef", NAME))),
+        (DEPLOYMENTS, make_workload(template=make_template_with_env("resourceFieldRef", LIMIT))),
+        (DEPLOYMENTS, make_workload(template=DOWNWARD)),
         (POLICIES, POLICY),
-        (DEPLOYMENTS, workload(template=template(resources=QUANTITIES))),
+        (DEPLOYMENTS, make_workload(template=make_pod_template(resources=QUANTITIES))),
     ],
     ids=[
         "volumeClaimTemplates",
@@ -349,15 +362,15 @@ LIMIT = {"resource": "limits.cpu"}
         "quantities",
     ],
 )
-async def test_values_that_the_server_rewrites_cost_one_write_at_most(
+async def test_values_that_the_server_rewrites_are_at_rest_after_a_second_ensure(
     shared_plane: Plane, tmp_path: Path, kind: Resource[Untyped], body: Json
 ) -> None:
-    async with server_client(shared_plane, tmp_path) as client:
+    async with open_client(shared_plane, tmp_path) as client:
         body = {**body, "metadata": {"name": "child", "namespace": "default"}}
         child = (await ensure(client, kind, None, body, manager="me")).object
         try:
             await ensure(client, kind, None, body, manager="me")
-            await assert_at_rest(client, kind, body)
+            await check_at_rest(client, kind, body)
         finally:
             await client.delete(kind, Version.from_object(child))
 
@@ -386,11 +399,13 @@ RACK_CRD = build_definition(
 RACKS = Resource(GROUP, "v1", "Rack", "racks", Untyped)
 
 
-def rack(*ports: Json) -> Json:
+def make_rack(*ports: Json) -> Json:
+    """Return a Rack with these ports."""
     return {"metadata": {"name": "child", "namespace": "default"}, "spec": {"ports": [*ports]}}
 
 
-async def assert_at_rest(client: Client, kind: Resource[Untyped], body: Json) -> None:
+async def check_at_rest(client: Client, kind: Resource[Untyped], body: Json) -> None:
+    """Check that `ensure` only reads a child, with what a client has learned of defaults."""
     counted = CountedTransport(client._transport)
     reader = Client(counted)
     reader.applied_values = client.applied_values
@@ -402,21 +417,21 @@ async def test_fields_dropped_from_a_value_with_defaults_are_removed(
     shared_plane: Plane, tmp_path: Path
 ) -> None:
     await shared_plane.install_crds([RACK_CRD])
-    async with server_client(shared_plane, tmp_path) as client:
-        await ensure(client, RACKS, None, rack({"port": 80, "note": "old"}), manager="me")
-        await ensure(client, RACKS, None, rack({"port": 80, "note": "old"}), manager="me")
-        await assert_at_rest(client, RACKS, rack({"port": 80, "note": "old"}))
-        smaller = await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
+    async with open_client(shared_plane, tmp_path) as client:
+        await ensure(client, RACKS, None, make_rack({"port": 80, "note": "old"}), manager="me")
+        await ensure(client, RACKS, None, make_rack({"port": 80, "note": "old"}), manager="me")
+        await check_at_rest(client, RACKS, make_rack({"port": 80, "note": "old"}))
+        smaller = await ensure(client, RACKS, None, make_rack({"port": 80}), manager="me")
         assert (smaller.operation, smaller.fields) == ("updated", ("spec.ports",))
         assert smaller.object.body["spec"]["ports"] == [{"port": 80, "protocol": "TCP"}]
-        await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
-        await assert_at_rest(client, RACKS, rack({"port": 80}))
+        await ensure(client, RACKS, None, make_rack({"port": 80}), manager="me")
+        await check_at_rest(client, RACKS, make_rack({"port": 80}))
 
         written = {"spec": {"ports": [{"port": 81}]}}
         await client.patch(RACKS, Version.from_object(smaller.object), written)
-        repaired = await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
+        repaired = await ensure(client, RACKS, None, make_rack({"port": 80}), manager="me")
         assert (repaired.operation, repaired.fields) == ("updated", ("spec.ports",))
-        await assert_at_rest(client, RACKS, rack({"port": 80}))  # known from before
+        await check_at_rest(client, RACKS, make_rack({"port": 80}))  # by defaults learned above
         await client.delete(RACKS, Version.from_object(repaired.object))
 
 
@@ -424,20 +439,21 @@ async def test_a_quantity_that_others_or_the_body_change_is_written(
     shared_plane: Plane, tmp_path: Path
 ) -> None:
     def make_limited(cpu: str) -> Json:
-        body = workload(template=template(resources={"limits": {"cpu": cpu}}))
+        """Return a Deployment with a limit of CPU."""
+        body = make_workload(template=make_pod_template(resources={"limits": {"cpu": cpu}}))
         return {**body, "metadata": {"name": "child", "namespace": "default"}}
 
-    async with server_client(shared_plane, tmp_path) as client:
+    async with open_client(shared_plane, tmp_path) as client:
         child = (
             await ensure(client, DEPLOYMENTS, None, make_limited("1000m"), manager="me")
         ).object
         try:
             await ensure(client, DEPLOYMENTS, None, make_limited("1000m"), manager="me")
-            await assert_at_rest(client, DEPLOYMENTS, make_limited("1000m"))
+            await check_at_rest(client, DEPLOYMENTS, make_limited("1000m"))
             changed = await ensure(client, DEPLOYMENTS, None, make_limited("2000m"), manager="me")
             assert changed.operation == "updated"
             await ensure(client, DEPLOYMENTS, None, make_limited("2000m"), manager="me")
-            await assert_at_rest(client, DEPLOYMENTS, make_limited("2000m"))
+            await check_at_rest(client, DEPLOYMENTS, make_limited("2000m"))
             other = make_limited("1")
             await client.apply(DEPLOYMENTS, CHILD, other, manager="person", force=True)
             repaired = await ensure(client, DEPLOYMENTS, None, make_limited("2000m"), manager="me")
@@ -452,12 +468,12 @@ async def test_a_quantity_that_others_or_the_body_change_is_written(
 
 async def test_a_dry_run_learns_no_defaults(shared_plane: Plane, tmp_path: Path) -> None:
     await shared_plane.install_crds([RACK_CRD])
-    async with server_client(shared_plane, tmp_path) as client:
-        await ensure(client, RACKS, None, rack({"port": 80, "note": "old"}), manager="me")
-        trial = client.with_dry_run()
+    async with open_client(shared_plane, tmp_path) as client:
+        await ensure(client, RACKS, None, make_rack({"port": 80, "note": "old"}), manager="me")
+        dry_run_client = client.with_dry_run()
         for _ in range(2):
-            await ensure(trial, RACKS, None, rack({"port": 80}), manager="me")
-        client.applied_values = trial.applied_values
-        smaller = await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
+            await ensure(dry_run_client, RACKS, None, make_rack({"port": 80}), manager="me")
+        client.applied_values = dry_run_client.applied_values
+        smaller = await ensure(client, RACKS, None, make_rack({"port": 80}), manager="me")
         assert smaller.operation == "updated"
         await client.delete(RACKS, Version.from_object(smaller.object))

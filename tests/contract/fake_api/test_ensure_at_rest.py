@@ -39,24 +39,30 @@ WEBHOOKS = Resource(
 )
 
 
-def pod(**container: Any) -> Json:
+def make_pod_template(**container: Any) -> Json:
+    """Return a Pod template of one container with further fields."""
     return {
         "metadata": {"labels": {"app": "x"}},
         "spec": {"containers": [{"name": "web", "image": "nginx:1.29", **container}]},
     }
 
 
-def workload(spec: Json | None = None, **container: Any) -> Json:
+def make_workload(spec: Json | None = None, **container: Any) -> Json:
+    """Return a workload with further fields of its spec, and of its container."""
     selector = {"matchLabels": {"app": "x"}}
-    return {"spec": {"selector": selector, "template": pod(**container), **(spec or {})}}
+    return {
+        "spec": {"selector": selector, "template": make_pod_template(**container), **(spec or {})}
+    }
 
 
-def job() -> Json:
+def make_job_spec() -> Json:
+    """Return the fields of the spec of a Job that it requires."""
     container = {"name": "once", "image": "busybox:1.37"}
     return {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
 
 
-def port(number: int, protocol: str = "") -> Json:
+def make_port(number: int, protocol: str = "") -> Json:
+    """Return a port of a container; no protocol means the default, TCP."""
     return {"containerPort": number} | ({"protocol": protocol} if protocol else {})
 
 
@@ -77,32 +83,38 @@ CASES: dict[str, tuple[Resource[Untyped], Json]] = {
     "empty stringData": (SECRETS, {"stringData": {}}),
     "nulls": (
         DEPLOYMENTS,
-        workload({"strategy": None, "minReadySeconds": None}, env=None, resources=None),
+        make_workload({"strategy": None, "minReadySeconds": None}, env=None, resources=None),
     ),
     "empties": (
         DEPLOYMENTS,
-        workload({"strategy": {}}, env=[], resources={}, securityContext={}, args=[]),
+        make_workload({"strategy": {}}, env=[], resources={}, securityContext={}, args=[]),
     ),
-    "zeros": (DEPLOYMENTS, workload({"minReadySeconds": 0, "paused": False})),
-    "empty text": (DEPLOYMENTS, workload(env=[{"name": "A", "value": ""}])),
+    "zeros": (DEPLOYMENTS, make_workload({"minReadySeconds": 0, "paused": False})),
+    "empty text": (DEPLOYMENTS, make_workload(env=[{"name": "A", "value": ""}])),
     "quantities": (
         DEPLOYMENTS,
-        workload(
+        make_workload(
             resources={"limits": {"cpu": "1000m", "memory": "0.5Gi"}, "requests": {"cpu": 1}}
         ),
     ),
     "probe": (
         DEPLOYMENTS,
-        workload(
+        make_workload(
             livenessProbe={"httpGet": {"path": "/x", "port": "web"}, "initialDelaySeconds": 0},
             volumeMounts=[],
         ),
     ),
-    "ports of two protocols": (DEPLOYMENTS, workload(ports=[port(53), port(53, "SCTP")])),
-    "two protocols, default last": (DEPLOYMENTS, workload(ports=[port(53, "UDP"), port(53)])),
+    "ports of two protocols": (
+        DEPLOYMENTS,
+        make_workload(ports=[make_port(53), make_port(53, "SCTP")]),
+    ),
+    "two protocols, default last": (
+        DEPLOYMENTS,
+        make_workload(ports=[make_port(53, "UDP"), make_port(53)]),
+    ),
     "volumeClaimTemplates": (
         STATEFUL_SETS,
-        workload(
+        make_workload(
             {
                 "serviceName": "x",
                 "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": CLAIM_SPEC}],
@@ -124,8 +136,11 @@ CASES: dict[str, tuple[Resource[Untyped], Json]] = {
     ),
     "headless": (SERVICES, {"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}),
     "empty selector": (SERVICES, {"spec": {"selector": {}, "ports": [{"port": 80}]}}),
-    "job": (JOBS, {"spec": {"backoffLimit": 0, **job()}}),
-    "cron job": (CRON_JOBS, {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job()}}}),
+    "job": (JOBS, {"spec": {"backoffLimit": 0, **make_job_spec()}}),
+    "cron job": (
+        CRON_JOBS,
+        {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": make_job_spec()}}},
+    ),
     "ingress": (
         INGRESSES,
         {"spec": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}}},
@@ -171,24 +186,27 @@ CASES: dict[str, tuple[Resource[Untyped], Json]] = {
         },
     ),
 }
+"""By description: a kind, and the body of a child without its name."""
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def server(shared_plane: Plane, tmp_path: Path) -> AsyncIterator[CountedTransport]:
+    """A transport to the server that records its requests."""
     transport = await connect(shared_plane.write_kubeconfig(tmp_path / "kubeconfig"))
     yield CountedTransport(transport)
     await transport.aclose()
 
 
-def complete(kind: Resource[Untyped], body: Json) -> Json:
+def add_name(kind: Resource[Untyped], body: Json) -> Json:
+    """Return the body with name, and namespace if the kind is namespaced."""
     place = {"name": "child"} | ({"namespace": "default"} if kind.namespaced else {})
     return {**body, "metadata": {**body.get("metadata", {}), **place}}
 
 
-async def assert_at_rest(
+async def check_at_rest(
     server: CountedTransport, client: Client, kind: Resource[Untyped], body: Json
 ) -> None:
-    """Two passes send a GET each, and the object stays at its version."""
+    """Check that two calls of `ensure` send a GET each and leave the child at its version."""
     versions = set()
     for _ in range(2):
         server.methods.clear()
@@ -198,59 +216,60 @@ async def assert_at_rest(
     assert len(versions) == 1
 
 
-async def remove(client: Client, kind: Resource[Untyped], child: Untyped) -> None:
+async def delete_child(client: Client, kind: Resource[Untyped], child: Untyped) -> None:
+    """Delete a child at whatever version it has, without its finalizers."""
     current = await client.get(kind, child.metadata.key)
-    free = {"metadata": {"finalizers": None}}
-    stored = await client.patch(kind, Version.from_object(current), free)
+    without_finalizers = {"metadata": {"finalizers": None}}
+    stored = await client.patch(kind, Version.from_object(current), without_finalizers)
     await client.delete(kind, Version.from_object(stored), propagation="Background")
 
 
 @pytest.mark.parametrize("case", CASES)
 async def test_a_created_child_is_at_rest(server: CountedTransport, case: str) -> None:
     kind, body = CASES[case]
-    client, desired = Client(server), complete(kind, body)
+    client, desired = Client(server), add_name(kind, body)
     created = await ensure(client, kind, None, desired, manager="me")
     assert created.operation == "created"
-    await assert_at_rest(server, client, kind=kind, body=desired)
-    await remove(client, kind, created.object)
+    await check_at_rest(server, client, kind=kind, body=desired)
+    await delete_child(client, kind, created.object)
 
 
 @pytest.mark.parametrize("case", CASES)
 async def test_a_restart_costs_one_apply_at_most(server: CountedTransport, case: str) -> None:
     kind, body = CASES[case]
-    desired = complete(kind, body)
+    desired = add_name(kind, body)
     created = await ensure(Client(server), kind, None, desired, manager="me")
     restarted = Client(server)
     server.methods.clear()
     child = await ensure(restarted, kind, None, desired, manager="me")
     assert server.methods in (["GET"], ["GET", "PATCH"])
     assert child.object.metadata.uid == created.object.metadata.uid
-    await assert_at_rest(server, restarted, kind=kind, body=desired)
-    await remove(restarted, kind, created.object)
+    await check_at_rest(server, restarted, kind=kind, body=desired)
+    await delete_child(restarted, kind, created.object)
 
 
-async def test_a_value_that_others_write_in_place_of_an_empty_one_is_taken_back(
+async def test_a_value_that_a_person_writes_in_place_of_an_empty_one_is_removed(
     server: CountedTransport,
 ) -> None:
     kind, body = CASES["deny all"]
-    client, desired = Client(server), complete(kind, body)
+    client, desired = Client(server), add_name(kind, body)
     created = await ensure(client, kind, None, desired, manager="me")
-    open_door: Json = {"spec": {"egress": [{}]}}
+    allow_all: Json = {"spec": {"egress": [{}]}}
     await client.with_field_manager("person").patch(
-        kind, Version.from_object(created.object), open_door
+        kind, Version.from_object(created.object), allow_all
     )
     repaired = await ensure(client, kind, None, desired, manager="me")
     assert (repaired.operation, repaired.fields) == ("updated", ("spec.egress",))
     assert not repaired.object.body["spec"].get("egress")
-    await assert_at_rest(server, client, kind=kind, body=desired)
-    await remove(client, kind, created.object)
+    await check_at_rest(server, client, kind=kind, body=desired)
+    await delete_child(client, kind, created.object)
 
 
 async def test_a_default_that_a_person_replaces_in_a_value_of_one_owner_is_restored(
     server: CountedTransport,
 ) -> None:
     kind = POLICIES
-    desired = complete(kind, {"spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]}})
+    desired = add_name(kind, {"spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]}})
     client = Client(server)
     created = await ensure(client, kind, None, desired, manager="me")
     edit = {"spec": {"ingress": [{"ports": [{"port": 80, "protocol": "UDP"}]}]}}
@@ -261,7 +280,7 @@ async def test_a_default_that_a_person_replaces_in_a_value_of_one_owner_is_resto
     assert (repaired.operation, repaired.fields) == ("updated", ("spec.ingress",))
     (rule,) = repaired.object.body["spec"]["ingress"]
     assert rule["ports"][0].get("protocol", "TCP") == "TCP"
-    await remove(client, kind, created.object)
+    await delete_child(client, kind, created.object)
 
 
 @pytest.mark.parametrize("values", [None, {}])

@@ -1,4 +1,4 @@
-"""Objects of which only the metadata is asked for; a real server sends nothing else of them."""
+"""Reads of metadata only; a real server sends nothing but the metadata then."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,19 +12,19 @@ from controller import Change, Client, Key, Manager, MetadataOnly, Resource, Tra
 from controller.testing import FakeApi
 from controller.transport import NO_QUERY
 from envtest.settings import read_settings
-from tests.contract.fake_api.gauges import GAUGES, at, body, create_gauge
+from tests.contract.fake_api.gauges import GAUGES, create_gauge, get_version, make_gauge_body
 from tests.envtest.samples import GROUP
 from tests.polling import SECONDS
 
 HEADS = Resource(GROUP, "v1", "Gauge", "gauges", MetadataOnly)
 PLACE = b'"hall"'
-"""What stands in the spec of each gauge."""
+"""Bytes of the spec of each gauge, which metadata does not have."""
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Recording(Transport):
-    """Passes everything on, and keeps the bytes of all answers."""
+    """A transport that appends the bytes of all answers to `received`."""
 
     def __init__(self, inner: Transport) -> None:
         self.received = b""
@@ -55,7 +55,10 @@ class Recording(Transport):
 
 
 def sends_whole_objects(transport: Transport) -> bool:
-    """Return whether it answers such requests with whole objects, as real servers never do."""
+    """Return whether a server answers requests for metadata with whole objects.
+
+    The fake API and the embedded server do, and clients drop the rest. Real servers do not.
+    """
     return isinstance(transport, FakeApi) or read_settings().kind == "embedded"
 
 
@@ -87,9 +90,13 @@ async def test_lists_watches_and_gets_bring_the_metadata_and_nothing_else(
         with anyio.fail_after(SECONDS):
             await heads.wait_synced()
             await wait_for({"before": ""})
-            after = await client.create(GAUGES, "default", body("after", labels={"state": "new"}))
+            after = await client.create(
+                GAUGES, "default", make_gauge_body("after", labels={"state": "new"})
+            )
             await wait_for({"before": "", "after": "new"})
-            await client.patch(GAUGES, at(after), {"metadata": {"labels": {"state": "old"}}})
+            await client.patch(
+                GAUGES, get_version(after), {"metadata": {"labels": {"state": "old"}}}
+            )
             await wait_for({"before": "", "after": "old"})
             listed = await manager.client.list(HEADS)
             read = await manager.client.get(HEADS, Key("default", "after"))

@@ -24,10 +24,10 @@ from tests.contract.fake_api.gauges import (
     HOLD,
     MISSING,
     Gauge,
-    at,
-    body,
     create_gauge,
-    names,
+    get_version,
+    list_names,
+    make_gauge_body,
 )
 from tests.envtest.samples import GROUP
 from tests.polling import SECONDS
@@ -53,8 +53,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 )
 async def test_label_selectors_select(client: Client, selector: str, expected: list[str]) -> None:
     for name, labels in (("a", {"color": "red"}), ("b", {"color": "blue"}), ("c", {})):
-        await client.create(GAUGES, "default", body(name, labels=labels))
-    assert names((await client.list(GAUGES, labels=selector)).items) == expected
+        await client.create(GAUGES, "default", make_gauge_body(name, labels=labels))
+    assert list_names((await client.list(GAUGES, labels=selector)).items) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_label_selectors_select(client: Client, selector: str, expected: l
 async def test_field_selectors_select(client: Client, selector: str, expected: list[str]) -> None:
     await create_gauge(client, "a")
     await create_gauge(client, "b", place="cellar")
-    assert names((await client.list(GAUGES, fields=selector)).items) == expected
+    assert list_names((await client.list(GAUGES, fields=selector)).items) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_a_selector_that_cannot_be_evaluated_is_refused(
     assert refused.value.status == 400
 
 
-async def test_discovery_lists_what_is_served(client: Client) -> None:
+async def test_discovery_finds_only_kinds_that_are_served(client: Client) -> None:
     assert await client.is_served(GAUGES)
     assert await client.is_served(CONFIG_MAPS)
     assert not await client.is_served(MISSING)
@@ -98,44 +98,45 @@ async def test_a_kind_that_is_not_served_is_not_found(client: Client) -> None:
     assert missing.value.reason == ""
 
 
-def kind_of(change: Change[Gauge]) -> str:
+def describe_change(change: Change[Gauge]) -> str:
+    """Return added, modified or deleted."""
     if change.old is None:
         return "added"
     return "deleted" if change.new is None else "modified"
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_watch_delivers_what_happens_to_the_selected_objects(
+async def test_a_watch_with_a_field_selector_delivers_changes_of_the_selected_objects(
     transport: Transport, *, streams: bool
 ) -> None:
     client = Client(transport)
     before = await create_gauge(client, "before")
     watched = Informer(GAUGES, transport, SystemClock(), fields="spec.place=hall", streams=streams)
     seen: list[tuple[str, str]] = []
-    heard = anyio.Event()
+    last_seen = anyio.Event()
 
     def handler(change: Change[Gauge]) -> None:
         obj = change.new or change.old
         assert obj is not None
-        seen.append((kind_of(change), obj.metadata.name))
+        seen.append((describe_change(change), obj.metadata.name))
         if obj.metadata.name == "last":
-            heard.set()
+            last_seen.set()
 
     watched.add_handler(handler)
     async with anyio.create_task_group() as group:
         group.start_soon(watched.run)
         with anyio.fail_after(SECONDS):
             await watched.wait_synced()
-            moved = await client.patch(GAUGES, at(before), {"spec": {"place": "cellar"}})
-            back = await client.patch(GAUGES, at(moved), {"spec": {"place": "hall"}})
+            moved = await client.patch(GAUGES, get_version(before), {"spec": {"place": "cellar"}})
+            back = await client.patch(GAUGES, get_version(moved), {"spec": {"place": "hall"}})
             await client.patch_status(GAUGES, back, {"count": 3})
             gone = await add_finalizer(client, GAUGES, await create_gauge(client, "gone"), HOLD)
-            kept = await client.delete(GAUGES, at(gone))
+            kept = await client.delete(GAUGES, get_version(gone))
             assert kept is not None
             await remove_finalizer(client, GAUGES, kept, HOLD)
             await create_gauge(client, "elsewhere", place="cellar")
             await create_gauge(client, "last")
-            await heard.wait()
+            await last_seen.wait()
         group.cancel_scope.cancel()
     assert seen == [
         ("added", "before"),
@@ -162,15 +163,17 @@ async def test_a_manager_runs_on_the_fake_api_and_caches_its_own_writes(
             await gauges.wait_synced()
             created = await create_gauge(manager.client)
             assert gauges.cache.get(Key("default", "a")) == created
-            await manager.client.delete(GAUGES, at(created))
+            await manager.client.delete(GAUGES, get_version(created))
             assert gauges.cache.get(Key("default", "a")) is None
             dry = manager.client.with_dry_run()
-            await dry.create(GAUGES, "default", body("never"))
+            await dry.create(GAUGES, "default", make_gauge_body("never"))
             assert gauges.cache.get(Key("default", "never")) is None
         manager.stop()
 
 
-async def test_a_kind_in_a_namespace_that_is_not_served_is_not_said_to_be_gone() -> None:
+async def test_an_unserved_kind_in_an_existing_namespace_is_not_reported_as_a_missing_object() -> (
+    None
+):
     api = FakeApi(SystemClock())
     api.serve(NAMESPACES)
     client = Client(api)

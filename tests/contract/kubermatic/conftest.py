@@ -21,7 +21,7 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import build_path
 from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, build_entries
 from reconcilers.wiring.integrations import make_integration_webhooks
-from tests.contract.kubermatic.lab import Lab
+from tests.contract.kubermatic.lab import KubermaticLab
 from tests.contract.product import Server, serving
 from tests.polling import until
 
@@ -38,14 +38,14 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 @pytest_asyncio.fixture(loop_scope="package")
-async def lab(server: Server) -> Lab:
-    """Names of its own for each test."""
-    return Lab(server.admin, f"t{next(_numbers)}")
+async def lab(server: Server) -> KubermaticLab:
+    """The objects of KKP whose names begin with a prefix of each test's own."""
+    return KubermaticLab(server.admin, f"t{next(_numbers)}")
 
 
 @asynccontextmanager
 async def serve_webhook(server: Server) -> AsyncIterator[None]:
-    """Serve the webhook of IPAMPools, which is in force inside the context."""
+    """Serve the webhook of IPAMPools; inside the context the API server calls it."""
     transport = await connect(server.admin_kubeconfig)
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
@@ -66,15 +66,15 @@ async def serve_webhook(server: Server) -> AsyncIterator[None]:
         }
         configuration = await server.admin.post(CONFIGURATIONS, json=body)
         assert configuration.status_code == 201, configuration.text
-        await until(lambda: _is_webhook_asked(server.admin), bool)
+        await until(lambda: _is_webhook_called(server.admin), bool)
         yield
         await server.admin.delete(f"{CONFIGURATIONS}/{HOOK}")
         manager.stop()
     await transport.aclose()
 
 
-async def _is_webhook_asked(admin: httpx.AsyncClient) -> bool:
-    """Return whether the server asks the webhook already: nothing tells when it begins."""
+async def _is_webhook_called(admin: httpx.AsyncClient) -> bool:
+    """Return whether the API server calls the webhook; only a request can tell."""
     body = {
         "apiVersion": POOLS.api_version,
         "kind": POOLS.kind,

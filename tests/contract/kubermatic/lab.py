@@ -1,6 +1,6 @@
-"""Objects of KKP on a server, as a test makes, changes and awaits them.
+"""Objects of KKP on a server, as a test creates, changes and waits for them.
 
-They are of the whole server, so each test has its own names: pools, clusters and datacenters.
+They are cluster-scoped, so pools, clusters and datacenters have a prefix for each test.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ CONDITION = "IPAMControllerReconciledSuccessfully"
 
 
 @dataclass
-class Lab:
-    """The objects of one test.
+class KubermaticLab:
+    """The objects of one test; the methods create, read and wait for them.
 
     Args:
         admin: the administrator's client.
@@ -29,26 +29,26 @@ class Lab:
     prefix: str
 
     def name(self, name: str) -> str:
-        """Return a name of this test's own."""
+        """Return a name with the prefix of this test."""
         return f"{self.prefix}-{name}"
 
     def namespace(self, cluster: str) -> str:
         """Return the namespace of a cluster."""
         return f"cluster-{self.name(cluster)}"
 
-    def pools(self, name: str = "") -> str:
-        """Return the path of a pool, or of all."""
+    def pool_path(self, name: str = "") -> str:
+        """Return the URL path of a pool, or of all pools if `name` is empty."""
         return f"{ROOT}/ipampools" + (f"/{self.name(name)}" if name else "")
 
-    def clusters(self, name: str = "") -> str:
-        """Return the path of a cluster, or of all."""
+    def cluster_path(self, name: str = "") -> str:
+        """Return the URL path of a cluster, or of all clusters if `name` is empty."""
         return f"{ROOT}/clusters" + (f"/{self.name(name)}" if name else "")
 
-    def allocation(self, cluster: str, pool: str) -> str:
-        """Return the path of a cluster's allocation of a pool."""
+    def allocation_path(self, cluster: str, pool: str) -> str:
+        """Return the URL path of the allocation of a pool to a cluster."""
         return f"{ROOT}/namespaces/{self.namespace(cluster)}/ipamallocations/{self.name(pool)}"
 
-    async def post(self, path: str, body: Body) -> Body:
+    async def create(self, path: str, body: Body) -> Body:
         """Create an object."""
         answer = await self.admin.post(path, json=body)
         assert answer.status_code == 201, answer.text
@@ -63,7 +63,7 @@ class Lab:
         return dict(answer.json())
 
     async def patch(self, path: str, patch: Mapping[str, Any]) -> Body:
-        """Merge a patch into an object."""
+        """Apply a merge patch to an object; return the object."""
         headers = {"Content-Type": "application/merge-patch+json"}
         answer = await self.admin.patch(path, json=patch, headers=headers)
         assert answer.status_code == 200, answer.text
@@ -74,63 +74,76 @@ class Lab:
         answer = await self.admin.delete(path)
         assert answer.status_code in {200, 202, 404}, answer.text
 
-    def datacenters(self, **datacenters: Body) -> Body:
-        """Return the spec of a pool with these datacenters."""
+    def make_pool_spec(self, **datacenters: Body) -> Body:
+        """Return the spec of a pool with these datacenters, whose names get the prefix."""
         return {
             "datacenters": {
                 self.name(name): datacenter for name, datacenter in datacenters.items()
             }
         }
 
-    async def pool(self, name: str, **datacenters: Body) -> Body:
-        """Create a pool."""
-        spec = self.datacenters(**datacenters)
+    async def create_pool(self, name: str, **datacenters: Body) -> Body:
+        """Create a pool with the settings of these datacenters."""
+        spec = self.make_pool_spec(**datacenters)
         meta = {"name": self.name(name)}
         body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "spec": spec}
-        return await self.post(self.pools(), {**body, "metadata": meta})
+        return await self.create(self.pool_path(), {**body, "metadata": meta})
 
-    async def cluster(
-        self, name: str, dc: str = "dc", *, namespace: bool = True, **more: Any
+    async def create_cluster(
+        self,
+        name: str,
+        dc: str = "dc",
+        *,
+        namespace: bool = True,
+        labels: Mapping[str, str] | None = None,
+        **spec: Any,
     ) -> Body:
-        """Create a cluster with its namespace; `labels` are metadata, the rest is spec."""
-        labels = more.pop("labels", {})
+        """Create a cluster in a datacenter.
+
+        Args:
+            name: without the prefix.
+            dc: the datacenter, without the prefix.
+            namespace: create the namespace of the cluster, too.
+            labels: of the cluster.
+            spec: further fields of the spec.
+        """
         body = {
             "apiVersion": "kubermatic.k8c.io/v1",
             "kind": "Cluster",
-            "metadata": {"name": self.name(name), "labels": labels},
-            "spec": {"cloud": {"dc": self.name(dc), "providerName": "fake"}, **more},
+            "metadata": {"name": self.name(name), "labels": labels or {}},
+            "spec": {"cloud": {"dc": self.name(dc), "providerName": "fake"}, **spec},
         }
-        created = await self.post(self.clusters(), body)
-        return await self.with_namespace(name) if namespace else created
+        created = await self.create(self.cluster_path(), body)
+        return await self.create_reported_namespace(name) if namespace else created
 
-    async def with_namespace(self, name: str) -> Body:
-        """Make the namespace of a cluster and write it to the status, as KKP does."""
-        await self.post_namespace(name)
+    async def create_reported_namespace(self, name: str) -> Body:
+        """Create the namespace of a cluster and write its name to the status, as KKP does."""
+        await self.create_namespace(name)
         status = {"status": {"namespaceName": self.namespace(name)}}
-        return await self.patch(f"{self.clusters(name)}/status", status)
+        return await self.patch(f"{self.cluster_path(name)}/status", status)
 
-    async def post_namespace(self, name: str) -> None:
-        """Make the namespace of a cluster."""
+    async def create_namespace(self, name: str) -> None:
+        """Create the namespace of a cluster, without a word of it in the cluster's status."""
         meta = {"name": self.namespace(name)}
-        await self.post(
+        await self.create(
             "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
         )
 
-    async def allocate(self, cluster: str, pool: str, **spec: Any) -> Body:
-        """Create an allocation by hand, in the namespace of a cluster that need not exist."""
-        path = self.allocation(cluster, pool).rpartition("/")[0]
+    async def create_allocation(self, cluster: str, pool: str, **spec: Any) -> Body:
+        """Create an allocation as a person does; the cluster need not exist, but its namespace."""
+        path = self.allocation_path(cluster, pool).rpartition("/")[0]
         spec["dc"] = self.name(spec.get("dc", "dc"))
         meta = {"name": self.name(pool)}
         body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMAllocation"}
-        return await self.post(path, {**body, "metadata": meta, "spec": spec})
+        return await self.create(path, {**body, "metadata": meta, "spec": spec})
 
     async def until(
         self, path: str, holds: Callable[[Body], bool], seconds: float = SECONDS
     ) -> Body:
-        """Wait until an object is there and as it should be; return it."""
+        """Wait until an object exists and `holds` is true of it; return the object."""
         body = await until(
             lambda: self.find(path),
-            lambda condition: condition is not None and holds(condition),
+            lambda body: body is not None and holds(body),
             seconds=seconds,
         )
         assert body is not None
@@ -138,10 +151,14 @@ class Lab:
 
     async def wait_until_gone(self, path: str) -> None:
         """Wait until an object is gone."""
-        await until(lambda: self.find(path), lambda condition: condition is None)
+        await until(lambda: self.find(path), lambda body: body is None)
 
-    async def has(self, cluster: str, pool: str, *expected: str) -> Body:
-        """Wait until a cluster has exactly these ranges, or this prefix, of a pool."""
+    async def wait_for_ranges(self, cluster: str, pool: str, *expected: str) -> Body:
+        """Wait until a cluster's allocation of a pool has exactly these ranges, or this prefix.
+
+        Returns:
+            The allocation.
+        """
 
         def holds(body: Body) -> bool:
             spec = body["spec"]
@@ -149,21 +166,25 @@ class Lab:
                 (spec["cidr"],) if "cidr" in spec else tuple(spec.get("addresses", ()))
             )
 
-        return await self.until(self.allocation(cluster, pool), holds)
+        return await self.until(self.allocation_path(cluster, pool), holds)
 
-    async def says(self, cluster: str, status: str, reason: str) -> str:
-        """Wait until the condition of a cluster has status and reason; return its message."""
+    async def wait_for_condition(self, cluster: str, status: str, reason: str) -> str:
+        """Wait until a cluster's IPAM condition has a status and a reason; return its message."""
 
         def holds(body: Body) -> bool:
-            reconciled = condition(body)
+            reconciled = find_condition(body)
             return (reconciled.get("status"), reconciled.get("reason")) == (status, reason)
 
-        return str(condition(await self.until(self.clusters(cluster), holds))["message"])
+        return str(find_condition(await self.until(self.cluster_path(cluster), holds))["message"])
 
-    async def events(
+    async def wait_for_events(
         self, kind: str, name: str, reason: str, holds: Callable[[list[str]], bool] = bool
     ) -> list[str]:
-        """Wait until there are events of a reason on an object; return their notes."""
+        """Wait until `holds` is true of the notes of an object's events of a reason.
+
+        Returns:
+            The notes.
+        """
 
         async def look() -> list[str]:
             answer = await self.admin.get("/apis/events.k8s.io/v1/events")
@@ -178,26 +199,38 @@ class Lab:
 
         return await until(look, holds)
 
-    async def until_event(self, kind: str, name: str, reason: str, content: str) -> None:
-        """Wait until an event on an object has a text in its note."""
-        await self.events(
+    async def wait_for_event(self, kind: str, name: str, reason: str, content: str) -> None:
+        """Wait until an event about an object has a text in its note."""
+        await self.wait_for_events(
             kind, name, reason=reason, holds=lambda notes: any(content in note for note in notes)
         )
 
 
-def condition(body: Body | None) -> Body:
-    """Return the condition of a cluster; empty if it has none."""
+def find_condition(body: Body | None) -> Body:
+    """Return the condition of a cluster about IPAM; empty if it has none."""
     conditions = ((body or {}).get("status") or {}).get("conditions") or {}
     return dict(conditions.get(CONDITION, {}))
 
 
 def ranges(cidr: str, size: int, *excluded: str) -> Body:
-    """Return the settings of a datacenter that hands out ranges."""
+    """Return a datacenter's settings in a pool that hands out ranges.
+
+    Args:
+        cidr: of the pool.
+        size: the number of addresses for each cluster.
+        excluded: ranges that are not handed out.
+    """
     body: Body = {"type": "range", "poolCidr": cidr, "allocationRange": size}
     return {**body, **({"excludeRanges": list(excluded)} if excluded else {})}
 
 
 def prefixes(cidr: str, length: int, *excluded: str) -> Body:
-    """Return the settings of a datacenter that hands out prefixes."""
+    """Return a datacenter's settings in a pool that hands out prefixes.
+
+    Args:
+        cidr: of the pool.
+        length: the prefix length for each cluster.
+        excluded: prefixes that are not handed out.
+    """
     body: Body = {"type": "prefix", "poolCidr": cidr, "allocationPrefix": length}
     return {**body, **({"excludePrefixes": list(excluded)} if excluded else {})}

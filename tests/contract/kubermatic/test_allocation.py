@@ -1,19 +1,19 @@
-"""Clusters get ranges or prefixes of every pool that names their datacenter."""
+"""Clusters get ranges or prefixes from each pool that names their datacenter."""
 
 import pytest
 
-from tests.contract.kubermatic.lab import Lab, prefixes, ranges
+from tests.contract.kubermatic.lab import KubermaticLab, prefixes, ranges
 from tests.contract.product import Server, release_line
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-async def test_each_cluster_gets_the_lowest_free_range_and_the_names_and_owner_of_kkp(
-    lab: Lab,
+async def test_a_cluster_gets_the_lowest_free_range_in_an_allocation_like_those_of_kkp(
+    lab: KubermaticLab,
 ) -> None:
-    pool = await lab.pool("p", dc=ranges("192.168.1.0/28", 6))
-    await lab.cluster("a")
-    allocation = await lab.has("a", "p", "192.168.1.0-192.168.1.5")
+    pool = await lab.create_pool("p", dc=ranges("192.168.1.0/28", 6))
+    await lab.create_cluster("a")
+    allocation = await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.5")
     assert allocation["spec"] == {
         "type": "range",
         "dc": lab.name("dc"),
@@ -28,7 +28,7 @@ async def test_each_cluster_gets_the_lowest_free_range_and_the_names_and_owner_o
         }
     ]
     assert not {"annotations", "labels", "finalizers"} & set(allocation["metadata"])
-    await lab.says("a", "True", "Allocated")
+    await lab.wait_for_condition("a", "True", "Allocated")
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ async def test_each_cluster_gets_the_lowest_free_range_and_the_names_and_owner_o
         ),
     ],
 )
-async def test_a_range_is_split_around_what_is_held_or_excluded(
-    lab: Lab,
+async def test_a_range_is_split_around_held_and_excluded_addresses(
+    lab: KubermaticLab,
     cidr: str,
     size: int,
     excluded: list[str],
     held_ranges: list[str],
     expected: list[str],
 ) -> None:
-    await lab.post_namespace("other")
-    await lab.allocate("other", "p", type="range", addresses=held_ranges)
-    await lab.pool("p", dc=ranges(cidr, size, *excluded))
-    await lab.cluster("a")
-    await lab.has("a", "p", *expected)
+    await lab.create_namespace("other")
+    await lab.create_allocation("other", "p", type="range", addresses=held_ranges)
+    await lab.create_pool("p", dc=ranges(cidr, size, *excluded))
+    await lab.create_cluster("a")
+    await lab.wait_for_ranges("a", "p", *expected)
 
 
 @pytest.mark.parametrize(
@@ -96,67 +96,78 @@ async def test_a_range_is_split_around_what_is_held_or_excluded(
         ("10.0.0.0/8", 32, [], "10.0.0.0/31", "10.0.0.2/32"),
     ],
 )
-async def test_a_prefix_is_the_lowest_aligned_block_that_touches_nothing_held_or_excluded(
-    lab: Lab, cidr: str, length: int, excluded: list[str], held_prefix: str, expected: str
+async def test_a_prefix_is_the_lowest_aligned_block_without_held_or_excluded_addresses(
+    lab: KubermaticLab,
+    cidr: str,
+    length: int,
+    excluded: list[str],
+    held_prefix: str,
+    expected: str,
 ) -> None:
-    await lab.post_namespace("other")
-    await lab.allocate("other", "p", type="prefix", cidr=held_prefix)
-    await lab.pool("p", dc=prefixes(cidr, length, *excluded))
-    await lab.cluster("a")
-    allocation = await lab.has("a", "p", expected)
+    await lab.create_namespace("other")
+    await lab.create_allocation("other", "p", type="prefix", cidr=held_prefix)
+    await lab.create_pool("p", dc=prefixes(cidr, length, *excluded))
+    await lab.create_cluster("a")
+    allocation = await lab.wait_for_ranges("a", "p", expected)
     assert "addresses" not in allocation["spec"]
 
 
-async def test_what_grows_is_appended_and_what_shrinks_keeps_all(lab: Lab) -> None:
-    await lab.pool("p", dc=ranges("192.168.1.0/26", 8))
-    await lab.cluster("a")
-    await lab.has("a", "p", "192.168.1.0-192.168.1.7")
-    await lab.cluster("b")
-    await lab.has("b", "p", "192.168.1.8-192.168.1.15")
-    await lab.patch(lab.pools("p"), {"spec": lab.datacenters(dc={"allocationRange": 16})})
-    await lab.has("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
-    await lab.has("b", "p", "192.168.1.8-192.168.1.15", "192.168.1.24-192.168.1.31")
-    await lab.patch(lab.pools("p"), {"spec": lab.datacenters(dc={"allocationRange": 4})})
-    await lab.cluster("c")
-    await lab.has("c", "p", "192.168.1.32-192.168.1.35")
-    await lab.has("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
+async def test_a_larger_size_appends_a_range_and_a_smaller_one_takes_nothing_away(
+    lab: KubermaticLab,
+) -> None:
+    await lab.create_pool("p", dc=ranges("192.168.1.0/26", 8))
+    await lab.create_cluster("a")
+    await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.7")
+    await lab.create_cluster("b")
+    await lab.wait_for_ranges("b", "p", "192.168.1.8-192.168.1.15")
+    await lab.patch(lab.pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 16})})
+    await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
+    await lab.wait_for_ranges("b", "p", "192.168.1.8-192.168.1.15", "192.168.1.24-192.168.1.31")
+    await lab.patch(lab.pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 4})})
+    await lab.create_cluster("c")
+    await lab.wait_for_ranges("c", "p", "192.168.1.32-192.168.1.35")
+    await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
 
 
-async def test_a_prefix_of_another_length_is_replaced(lab: Lab) -> None:
-    await lab.cluster("a")
-    await lab.allocate("a", "p", type="prefix", cidr="192.168.1.0/30")
-    await lab.pool("p", dc=prefixes("192.168.1.0/26", 29, "192.168.1.8/29", "192.168.1.16/29"))
-    await lab.has("a", "p", "192.168.1.0/29")
+async def test_a_prefix_of_another_length_is_replaced(lab: KubermaticLab) -> None:
+    await lab.create_cluster("a")
+    await lab.create_allocation("a", "p", type="prefix", cidr="192.168.1.0/30")
+    await lab.create_pool(
+        "p", dc=prefixes("192.168.1.0/26", 29, "192.168.1.8/29", "192.168.1.16/29")
+    )
+    await lab.wait_for_ranges("a", "p", "192.168.1.0/29")
 
 
-async def test_each_datacenter_and_pool_has_addresses_of_its_own(lab: Lab) -> None:
-    await lab.pool("p", dc=ranges("10.0.0.0/24", 4), other=prefixes("10.0.0.0/24", 28))
-    await lab.pool("q", dc=prefixes("2001:db8::/56", 64))
-    await lab.cluster("a")
-    await lab.cluster("b", "other")
-    await lab.has("a", "p", "10.0.0.0-10.0.0.3")
-    await lab.has("a", "q", "2001:db8::/64")
-    await lab.has("b", "p", "10.0.0.0/28")
-    assert await lab.find(lab.allocation("b", "q")) is None
+async def test_each_datacenter_and_pool_has_addresses_of_its_own(lab: KubermaticLab) -> None:
+    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4), other=prefixes("10.0.0.0/24", 28))
+    await lab.create_pool("q", dc=prefixes("2001:db8::/56", 64))
+    await lab.create_cluster("a")
+    await lab.create_cluster("b", "other")
+    await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.wait_for_ranges("a", "q", "2001:db8::/64")
+    await lab.wait_for_ranges("b", "p", "10.0.0.0/28")
+    assert await lab.find(lab.allocation_path("b", "q")) is None
 
 
-async def test_a_deleted_allocation_is_made_again(lab: Lab) -> None:
-    await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
-    await lab.cluster("a")
-    first = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
-    await lab.delete(lab.allocation("a", "p"))
+async def test_a_deleted_allocation_is_recreated(lab: KubermaticLab) -> None:
+    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_cluster("a")
+    first = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.delete(lab.allocation_path("a", "p"))
     await lab.until(
-        lab.allocation("a", "p"),
+        lab.allocation_path("a", "p"),
         lambda allocation: allocation["metadata"]["uid"] != first["metadata"]["uid"],
     )
-    await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
 
 
-async def test_a_released_allocation_is_one_line_in_the_log(lab: Lab, server: Server) -> None:
-    await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
-    await lab.cluster("a")
-    allocation = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
-    await lab.delete(lab.allocation("a", "p"))
+async def test_a_released_allocation_is_one_line_in_the_log(
+    lab: KubermaticLab, server: Server
+) -> None:
+    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_cluster("a")
+    allocation = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.delete(lab.allocation_path("a", "p"))
     meta = allocation["metadata"]
     line = await release_line(server.log, f"IPAMAllocation {meta['namespace']}/{meta['name']}")
     assert "range=10.0.0.0-10.0.0.3" in line

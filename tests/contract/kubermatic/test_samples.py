@@ -1,4 +1,4 @@
-"""The samples for KKP pass its webhook's rules and are served as their comments say."""
+"""The samples for KKP are accepted by the webhook and serve what their comments say."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,32 +7,33 @@ import pytest
 import yaml
 
 from tests.contract.kubermatic.conftest import serve_webhook
-from tests.contract.kubermatic.lab import ROOT, Body, Lab
+from tests.contract.kubermatic.lab import ROOT, Body, KubermaticLab
 from tests.contract.product import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 SAMPLES = Path(__file__).parents[3] / "examples" / "kubermatic" / "pools.yaml"
-GIVEN: Mapping[tuple[str, str], Body] = {
+EXPECTED_SPECS: Mapping[tuple[str, str], Body] = {
     ("east", "metallb"): {"addresses": ["192.0.2.10-192.0.2.25"]},
     ("west", "metallb"): {"cidr": "198.51.100.16/28"},
     ("north", "metallb-ipv4"): {"addresses": ["203.0.113.0-203.0.113.7"]},
     ("north", "metallb-ipv6"): {"cidr": "2001:db8:100::/64"},
 }
+"""By cluster and pool: fields of the spec of the allocation."""
 
 
 async def test_clusters_get_addresses_of_the_pools_of_the_samples(server: Server) -> None:
-    lab = Lab(server.admin, "example")  # with which the datacenters of the samples begin
+    lab = KubermaticLab(server.admin, "example")  # with which the datacenters of the samples begin
     async with serve_webhook(server):
         for document in yaml.safe_load_all(SAMPLES.read_text()):
-            answer = await server.admin.post(lab.pools(), json=document)
+            answer = await server.admin.post(lab.pool_path(), json=document)
             assert answer.status_code == 201, answer.text
             assert "Warning" not in answer.headers
     for name in ("east", "west", "north"):
-        await lab.cluster(name, name)
-    for (cluster, pool), spec in GIVEN.items():
+        await lab.create_cluster(name, name)
+    for (cluster, pool), spec in EXPECTED_SPECS.items():
 
-        def is_given(body: Body, spec: Body = spec) -> bool:
+        def has_expected_fields(body: Body, spec: Body = spec) -> bool:
             return all(body["spec"].get(name) == value for name, value in spec.items())
 
         path = f"{ROOT}/namespaces/{lab.namespace(cluster)}/ipamallocations/{pool}"
-        await lab.until(path, is_given)
+        await lab.until(path, has_expected_fields)

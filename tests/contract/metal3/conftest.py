@@ -21,7 +21,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 @pytest_asyncio.fixture(loop_scope="package")
 async def lab(server: Server) -> Metal3Lab:
-    """A namespace of its own for each test."""
+    """The objects of metal3 in a namespace of each test's own."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "metal3-"}}
     answer = await server.admin.post("/api/v1/namespaces", json=body)
     assert answer.status_code == 201, answer.text

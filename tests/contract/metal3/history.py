@@ -1,4 +1,4 @@
-"""Which claim had which address from which revision to which, as the watches of both kinds report.
+"""The addresses of claims over time, as the watches of both kinds of claims report them.
 
 Revisions of one server count the writes of all kinds, so histories of both kinds are compared by
 them: two claims never have one address at one revision, and no claim ever has a second address.
@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from tests.contract.metal3.lab import CLAIM_KINDS, Metal3Lab, address_name
+from tests.contract.metal3.lab import CLAIM_KINDS, Metal3Lab, get_address_name
 from tests.following import follow_writes
 from tests.polling import make_awaitable, until
 
@@ -23,11 +23,11 @@ Body = Mapping[str, Any]
 
 @dataclass
 class Tenure:
-    """A claim that has an address.
+    """The time for which a claim has an address.
 
     Args:
         claim: its kind, name and uid.
-        address: the name of its IPAddress, which has the address in it.
+        address: the name of its IPAddress, which contains the address.
         begin: the revision at which its status named the IPAddress.
         end: the revision at which it was gone.
     """
@@ -39,7 +39,7 @@ class Tenure:
 
 
 class ClaimHistory:
-    """Follows the claims of a namespace."""
+    """Follows claims of a namespace; finds addresses of two claims and claims of two addresses."""
 
     def __init__(self) -> None:
         self._tenures: dict[str, Tenure] = {}
@@ -64,7 +64,7 @@ class ClaimHistory:
         meta = body["metadata"]
         claim, revision = f"{kind} {meta['name']} {meta['uid']}", int(meta["resourceVersion"])
         self._seen.add((kind, meta["name"]))
-        address = address_name(dict(body))
+        address = get_address_name(dict(body))
         tenure = self._tenures.get(claim)
         if tenure is None and address and event != "DELETED":
             self._tenures[claim] = Tenure(claim, address, revision)
@@ -76,10 +76,10 @@ class ClaimHistory:
             tenure.end = revision
 
     async def wait_until_seen(self, kind: str, name: str) -> None:
-        """Wait until a claim was seen: what came before it, of its kind, was seen as well."""
+        """Wait until a claim was seen; then all earlier claims of its kind were seen, too."""
         await until(make_awaitable(lambda: (kind, name) in self._seen), bool)
 
-    def findings(self) -> list[str]:
+    def list_findings(self) -> list[str]:
         """Return the violations, as sentences."""
         return [*self.renumbered, *self._list_shared()]
 

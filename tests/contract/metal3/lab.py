@@ -1,4 +1,4 @@
-"""Objects of metal3 and of Cluster API on a server, as a test creates, changes and awaits them."""
+"""Objects of metal3 and Cluster API on a server, as a test creates, changes and waits for them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ PATHS = {
     "Cluster": "cluster.x-k8s.io/v1beta2/clusters",
 }
 CLAIM_KINDS = ("IPClaim", "IPAddressClaim")
+"""The kind of claims of metal3, and that of Cluster API."""
 ADDRESS_KINDS = {"IPClaim": "IPAddress", "IPAddressClaim": "IPAddress of Cluster API"}
 FINALIZERS = {
     "IPPool": f"ippool.{METAL3}",
@@ -31,29 +32,29 @@ PAUSED = {"cluster.x-k8s.io/paused": "true"}
 Body = dict[str, Any]
 
 
-def status(body: Body | None) -> Body:
+def get_status(body: Body | None) -> Body:
     """Return an object's status; empty while nobody has written one."""
     return (body or {}).get("status") or {}
 
 
-def address_name(claim: Body) -> str:
+def get_address_name(claim: Body) -> str:
     """Return the name of the IPAddress in the status of a claim of either kind; empty for none."""
-    reference = status(claim).get("address") or status(claim).get("addressRef") or {}
+    reference = get_status(claim).get("address") or get_status(claim).get("addressRef") or {}
     return str(reference.get("name", ""))
 
 
-def problem(claim: Body) -> str:
-    """Return the error of a claim of either kind; empty for none."""
+def get_problem(claim: Body) -> str:
+    """Return the error that the status of a claim of either kind shows; empty for none."""
     if claim["kind"] == "IPClaim":
-        return str(status(claim).get("errorMessage", ""))
-    conditions = status(claim).get("conditions") or []
+        return str(get_status(claim).get("errorMessage", ""))
+    conditions = get_status(claim).get("conditions") or []
     ready: Body = next((entry for entry in conditions if entry["type"] == "Ready"), {})
     return str(ready.get("message", "")) if ready.get("status") == "False" else ""
 
 
 @dataclass
 class Metal3Lab:
-    """One namespace of a server, and the objects in it.
+    """A namespace of a server; the methods create, read and wait for objects in it.
 
     Args:
         admin: the administrator's client.
@@ -63,7 +64,7 @@ class Metal3Lab:
     namespace: str
 
     def path(self, kind: str, name: str = "") -> str:
-        """Return the path of an object, or of all objects of a kind."""
+        """Return the URL path of an object, or of the collection of a kind if `name` is empty."""
         version, _, plural = PATHS[kind].rpartition("/")
         path = f"/apis/{version}/namespaces/{self.namespace}/{plural}"
         return f"{path}/{name}" if name else path
@@ -88,7 +89,7 @@ class Metal3Lab:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
-    async def items(self, kind: str) -> list[Body]:
+    async def list_objects(self, kind: str) -> list[Body]:
         """Return all objects of a kind in the namespace."""
         answer = await self.admin.get(self.path(kind))
         assert answer.status_code == 200, answer.text
@@ -97,7 +98,7 @@ class Metal3Lab:
     async def patch(
         self, kind: str, name: str, patch: Mapping[str, Any], subresource: str = ""
     ) -> Body:
-        """Merge a patch into an object."""
+        """Apply a merge patch to an object, or to a subresource of it; return the object."""
         answer = await self.admin.patch(
             self.path(kind, name) + (f"/{subresource}" if subresource else ""),
             json=patch,
@@ -112,7 +113,7 @@ class Metal3Lab:
         assert answer.status_code in {200, 202, 404}, answer.text
 
     async def until(self, kind: str, name: str, holds: Callable[[Body], bool]) -> Body:
-        """Wait until an object is there and as it should be; return it."""
+        """Wait until an object exists and `holds` is true of it; return the object."""
         seen = await until(
             lambda: self.find(kind, name), lambda body: body is not None and holds(body)
         )
@@ -123,17 +124,17 @@ class Metal3Lab:
         """Wait until an object is gone."""
         await until(lambda: self.find(kind, name), lambda body: body is None)
 
-    async def pool(self, name: str, *entries: Body, **spec: Any) -> Body:
-        """Create a pool with these entries."""
+    async def create_pool(self, name: str, *entries: Body, **spec: Any) -> Body:
+        """Create a pool with these entries of spec.pools and these other fields of its spec."""
         settings = {"namePrefix": name, "prefix": 24, **spec}
         return await self.create("IPPool", name, {**settings, "pools": list(entries)})
 
-    async def claim(
-        self, name: str, pool: str, kind: str = "IPClaim", wish: str = "", **metadata: Any
+    async def create_claim(
+        self, name: str, pool: str, kind: str = "IPClaim", requested: str = "", **metadata: Any
     ) -> Body:
-        """Create a claim of either kind; `wish` is the address that it asks for."""
-        if wish:
-            annotations = {**metadata.pop("annotations", {}), "ipAddress": wish}
+        """Create a claim of either kind; its annotation requests the address `requested`."""
+        if requested:
+            annotations = {**metadata.pop("annotations", {}), "ipAddress": requested}
             metadata["annotations"] = annotations
         if kind == "IPClaim":
             spec: Body = {"pool": {"name": pool, "namespace": self.namespace}}
@@ -143,30 +144,30 @@ class Metal3Lab:
 
     async def wait_until_served(self, name: str, kind: str = "IPClaim") -> str:
         """Wait until a claim has its address; return the address."""
-        claim = await self.until(kind, name, lambda body: bool(address_name(body)))
-        assert problem(claim) == ""
-        address = await self.find(ADDRESS_KINDS[kind], address_name(claim))
+        claim = await self.until(kind, name, lambda body: bool(get_address_name(body)))
+        assert get_problem(claim) == ""
+        address = await self.find(ADDRESS_KINDS[kind], get_address_name(claim))
         assert address is not None, "the name in the status leads to an IPAddress"
         return str(address["spec"]["address"])
 
     async def wait_until_refused(self, name: str, message: str, kind: str = "IPClaim") -> Body:
         """Wait until a claim without address shows an error; return the claim."""
         return await self.until(
-            kind, name, lambda body: problem(body) == message and not address_name(body)
+            kind, name, lambda body: get_problem(body) == message and not get_address_name(body)
         )
 
-    async def waits(self, name: str, kind: str = "IPClaim", seconds: float = 2.0) -> None:
-        """Look at a claim for a while; it gets neither an address nor an error."""
+    async def check_waiting(self, name: str, kind: str = "IPClaim", seconds: float = 2.0) -> None:
+        """Check for some seconds that a claim gets neither an address nor an error."""
         for body in await keep_looking(lambda: self.find(kind, name), seconds):
             assert body is not None
-            assert (address_name(body), problem(body)) == ("", "")
+            assert (get_address_name(body), get_problem(body)) == ("", "")
 
-    async def no_items(self, kind: str) -> None:
-        """Wait until there is no object of a kind in the namespace."""
-        await until(lambda: self.items(kind), lambda items: not items)
+    async def wait_until_none(self, kind: str) -> None:
+        """Wait until no object of a kind is left in the namespace."""
+        await until(lambda: self.list_objects(kind), lambda items: not items)
 
-    async def until_later(self, timestamp: str) -> None:
-        """Wait until objects that are created get another creationTimestamp, by a dry run."""
+    async def wait_until_later_than(self, timestamp: str) -> None:
+        """Wait until new objects get a later creationTimestamp, which dry runs tell."""
 
         async def look() -> str:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "now-"}}
@@ -183,16 +184,16 @@ class Metal3Lab:
         for kind in CLAIM_KINDS:
             addresses = {
                 body["metadata"]["name"]: body["spec"]["address"]
-                for body in await self.items(ADDRESS_KINDS[kind])
+                for body in await self.list_objects(ADDRESS_KINDS[kind])
             }
-            for claim in await self.items(kind):
-                if address_name(claim):
+            for claim in await self.list_objects(kind):
+                if get_address_name(claim):
                     key = f"{kind} {claim['metadata']['name']}"
-                    address_by_claim[key] = addresses[address_name(claim)]
+                    address_by_claim[key] = addresses[get_address_name(claim)]
         return address_by_claim
 
-    async def events(self, kind: str, name: str) -> list[str]:
-        """Wait until there are events about an object; return their notes."""
+    async def wait_for_events(self, kind: str, name: str) -> list[str]:
+        """Wait for an event about an object; return the notes of all events about it."""
 
         async def look() -> list[str]:
             path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"

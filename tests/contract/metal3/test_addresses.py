@@ -1,4 +1,4 @@
-"""Which address a claim of either kind gets of an IPPool."""
+"""The address that a claim of either kind gets from an IPPool."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from tests.contract.metal3.lab import (
     IPAM,
     METAL3,
     Metal3Lab,
-    address_name,
-    status,
+    get_address_name,
+    get_status,
 )
 
 pytestmark = [
@@ -22,13 +22,13 @@ pytestmark = [
 async def test_a_claim_gets_the_lowest_address_of_the_first_entry_with_room(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool(
+    await lab.create_pool(
         "p",
         {"start": "10.0.0.20", "end": "10.0.0.21"},
         {"start": "10.0.0.10", "end": "10.0.0.11", "prefix": 28, "gateway": "10.0.0.1"},
     )
     for name, address in (("a", "10.0.0.20"), ("b", "10.0.0.21"), ("c", "10.0.0.10")):
-        await lab.claim(name, "p", kind)
+        await lab.create_claim(name, "p", kind)
         assert await lab.wait_until_served(name, kind) == address
     last = await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-10")
     assert last is not None
@@ -38,12 +38,12 @@ async def test_a_claim_gets_the_lowest_address_of_the_first_entry_with_room(
 async def test_the_ipaddress_has_names_labels_owners_and_finalizers_of_metal3(
     lab: Metal3Lab, kind: str
 ) -> None:
-    pool = await lab.pool(
+    pool = await lab.create_pool(
         "p", {"start": "10.0.0.5", "end": "10.0.0.9"}, gateway="10.0.0.1", dnsServers=["9.9.9.9"]
     )
-    claim = await lab.claim("a", "p", kind, labels={"x": "y"})
+    claim = await lab.create_claim("a", "p", kind, labels={"x": "y"})
     await lab.wait_until_served("a", kind)
-    claim = await lab.until(kind, "a", lambda body: bool(address_name(body)))
+    claim = await lab.until(kind, "a", lambda body: bool(get_address_name(body)))
     assert claim["metadata"]["finalizers"] == [FINALIZERS[kind]]
     address = await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-5")
     assert address is not None
@@ -64,7 +64,7 @@ async def test_the_ipaddress_has_names_labels_owners_and_finalizers_of_metal3(
             "pool": {"name": "p", **reference},
             "claim": {"name": "a", **reference},
         }
-        assert status(claim)["address"] == {"name": "p-10-0-0-5", **reference}
+        assert get_status(claim)["address"] == {"name": "p-10-0-0-5", **reference}
         assert all("controller" not in owner for owner in meta["ownerReferences"])
     else:
         assert spec == {
@@ -84,10 +84,10 @@ async def test_the_ipaddress_has_names_labels_owners_and_finalizers_of_metal3(
 async def test_an_entry_of_a_subnet_begins_after_the_address_as_written(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", {"subnet": "10.0.0.1/30"})
-    await lab.claim("a", "p", kind)
+    await lab.create_pool("p", {"subnet": "10.0.0.1/30"})
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.2"
-    await lab.claim("b", "p", kind)
+    await lab.create_claim("b", "p", kind)
     # The last address is the broadcast address.
     await lab.wait_until_refused("b", "Exhausted IP Pools", kind)
 
@@ -95,55 +95,59 @@ async def test_an_entry_of_a_subnet_begins_after_the_address_as_written(
 async def test_the_gateway_is_given_only_to_a_claim_that_asks_for_it(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"}, gateway="10.0.0.1")
-    await lab.claim("a", "p", kind)
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"}, gateway="10.0.0.1")
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.2"
-    await lab.claim("b", "p", kind, wish="10.0.0.1")
+    await lab.create_claim("b", "p", kind, requested="10.0.0.1")
     assert await lab.wait_until_served("b", kind) == "10.0.0.1"
 
 
 async def test_a_pre_allocated_address_is_kept_for_the_claim_of_its_name(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool(
+    await lab.create_pool(
         "p",
         {"subnet": "fd00::/126", "prefix": 64},
         preAllocations={"b": "FD00:0::1", "c": "10.0.0.1"},
     )
-    await lab.claim("a", "p", kind)
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "fd00::2"
-    await lab.claim("b", "p", kind)
+    await lab.create_claim("b", "p", kind)
     assert await lab.wait_until_served("b", kind) == "fd00::1"
-    await lab.claim("c", "p", kind)
+    await lab.create_claim("c", "p", kind)
     await lab.wait_until_refused("c", "Pre-allocated IP out of bounds", kind)
-    await lab.claim("d", "p", kind, wish="fd00::1")
+    await lab.create_claim("d", "p", kind, requested="fd00::1")
     await lab.wait_until_refused("d", "Requested IP not available", kind)
 
 
-async def test_a_wish_is_granted_or_refused_and_never_replaced(lab: Metal3Lab, kind: str) -> None:
-    await lab.pool("p", {"subnet": "fd00::/64"}, preAllocations={"e": "fd00::9"})
+async def test_a_claim_gets_the_address_that_it_requests_or_none(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.create_pool("p", {"subnet": "fd00::/64"}, preAllocations={"e": "fd00::9"})
     far = "fd00::ffff:ffff:ffff:fff0"
-    await lab.claim("a", "p", kind, wish=far)
+    await lab.create_claim("a", "p", kind, requested=far)
     assert await lab.wait_until_served("a", kind) == far
-    await lab.claim("b", "p", kind, wish=far)
+    await lab.create_claim("b", "p", kind, requested=far)
     await lab.wait_until_refused("b", "Requested IP not available", kind)
-    await lab.claim("c", "p", kind, wish="fd01::1")
+    await lab.create_claim("c", "p", kind, requested="fd01::1")
     await lab.wait_until_refused("c", "Requested IP out of bounds", kind)
-    await lab.claim("d", "p", kind, wish="fd00::g")
+    await lab.create_claim("d", "p", kind, requested="fd00::g")
     invalid = 'Invalid ipAddress annotation "fd00::g": not a valid IP address'
     await lab.wait_until_refused("d", invalid, kind)
-    await lab.claim("e", "p", kind, wish="fd00::8")
+    await lab.create_claim("e", "p", kind, requested="fd00::8")
     conflict = "PreAllocation and requested ip address are conflicting"
     await lab.wait_until_refused("e", conflict, kind)
 
 
-async def test_an_error_ends_with_its_cause(lab: Metal3Lab, kind: str) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
-    await lab.claim("a", "p", kind)
+async def test_a_refused_claim_is_served_once_the_cause_of_its_error_is_gone(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
+    await lab.create_claim("a", "p", kind)
     await lab.wait_until_served("a", kind)
-    await lab.claim("b", "p", kind)
+    await lab.create_claim("b", "p", kind)
     await lab.wait_until_refused("b", "Exhausted IP Pools", kind)
-    await lab.claim("c", "p", kind, wish="10.0.0.4")
+    await lab.create_claim("c", "p", kind, requested="10.0.0.4")
     await lab.wait_until_refused("c", "Requested IP out of bounds", kind)
     await lab.delete(kind, "a")
     assert await lab.wait_until_served("b", kind) == "10.0.0.1"
@@ -153,22 +157,24 @@ async def test_an_error_ends_with_its_cause(lab: Metal3Lab, kind: str) -> None:
 
 
 async def test_a_random_pool_gives_every_address_once(lab: Metal3Lab, kind: str) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.12"}, allocationStrategy="random")
+    await lab.create_pool(
+        "p", {"start": "10.0.0.1", "end": "10.0.0.12"}, allocationStrategy="random"
+    )
     names = [f"c{number}" for number in range(12)]
     for name in names:
-        await lab.claim(name, "p", kind)
+        await lab.create_claim(name, "p", kind)
     addresses = [await lab.wait_until_served(name, kind) for name in names]
     assert sorted(addresses) == sorted({f"10.0.0.{last}" for last in range(1, 13)})
-    await lab.claim("more", "p", kind)
+    await lab.create_claim("more", "p", kind)
     await lab.wait_until_refused("more", "Exhausted IP Pools", kind)
 
 
-async def test_pools_of_one_name_prefix_share_the_names_of_ipaddresses(
+async def test_pools_with_one_name_prefix_hand_out_different_addresses(
     lab: Metal3Lab, kind: str
 ) -> None:
     for pool in ("p", "q"):
-        await lab.pool(pool, {"start": "10.0.0.1", "end": "10.0.0.2"}, namePrefix="same")
-        await lab.claim(f"of-{pool}", pool, kind)
+        await lab.create_pool(pool, {"start": "10.0.0.1", "end": "10.0.0.2"}, namePrefix="same")
+        await lab.create_claim(f"of-{pool}", pool, kind)
     addresses = [await lab.wait_until_served(f"of-{pool}", kind) for pool in ("p", "q")]
     assert sorted(addresses) == ["10.0.0.1", "10.0.0.2"]
 
@@ -176,11 +182,11 @@ async def test_pools_of_one_name_prefix_share_the_names_of_ipaddresses(
 async def test_the_status_of_the_pool_shows_the_addresses_of_claims(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
-    await lab.claim("a", "p", kind)
-    await lab.claim("b", "p", kind, wish="10.0.0.7")
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.create_claim("a", "p", kind)
+    await lab.create_claim("b", "p", kind, requested="10.0.0.7")
     expected = {"a": "10.0.0.1", "b": "10.0.0.7"}
-    pool = await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == expected)
-    assert status(pool)["lastUpdated"]
+    pool = await lab.until("IPPool", "p", lambda body: get_status(body).get("indexes") == expected)
+    assert get_status(pool)["lastUpdated"]
     await lab.delete(kind, "a")
-    await lab.until("IPPool", "p", lambda body: status(body)["indexes"] == {"b": "10.0.0.7"})
+    await lab.until("IPPool", "p", lambda body: get_status(body)["indexes"] == {"b": "10.0.0.7"})

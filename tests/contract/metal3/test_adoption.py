@@ -1,4 +1,4 @@
-"""Claims and IPAddresses that were there before: from metal3, from a move, or by hand."""
+"""Claims and IPAddresses that metal3, a move or a person created before."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.contract.metal3.lab import (
     PAUSED,
     Body,
     Metal3Lab,
-    address_name,
+    get_address_name,
 )
 
 pytestmark = [
@@ -32,8 +32,8 @@ async def create_address(
         kind: of the claim.
         name: of the IPAddress.
         address: a single one.
-        claim: its name.
-        metadata: of the IPAddress.
+        claim: the name of the claim.
+        metadata: further metadata of the IPAddress.
     """
     spec: Body = {"address": address, "prefix": 24}
     if kind == "IPClaim":
@@ -46,24 +46,26 @@ async def create_address(
     return await lab.create(ADDRESS_KINDS[kind], name, spec, **metadata)
 
 
-def status_of(lab: Metal3Lab, kind: str, name: str) -> Body:
-    """Return the status of a claim that names an IPAddress."""
+def make_address_status(lab: Metal3Lab, kind: str, name: str) -> Body:
+    """Return a patch of a claim's status that names an IPAddress."""
     if kind == "IPClaim":
         return {"status": {"address": {"name": name, "namespace": lab.namespace}}}
     return {"status": {"addressRef": {"name": name}}}
 
 
-async def test_what_metal3_gave_is_kept_without_renumbering(lab: Metal3Lab, kind: str) -> None:
-    await lab.pool("p", ENTRY)
+async def test_claims_that_metal3_served_keep_their_addresses(lab: Metal3Lab, kind: str) -> None:
+    await lab.create_pool("p", ENTRY)
     await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
     for number in (3, 1):
         claim, name = f"c{number}", f"p-10-0-0-{number}"
-        await lab.claim(claim, "p", kind, finalizers=[FINALIZERS[kind]])
+        await lab.create_claim(claim, "p", kind, finalizers=[FINALIZERS[kind]])
         finalizers = [FINALIZERS[ADDRESS_KINDS[kind]]]
         await create_address(
             lab, kind, name=name, address=f"10.0.0.{number}", claim=claim, finalizers=finalizers
         )
-        await lab.patch(kind, claim, patch=status_of(lab, kind, name), subresource="status")
+        await lab.patch(
+            kind, claim, patch=make_address_status(lab, kind, name), subresource="status"
+        )
     await lab.patch(
         "IPPool",
         "p",
@@ -73,7 +75,7 @@ async def test_what_metal3_gave_is_kept_without_renumbering(lab: Metal3Lab, kind
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
     for name in ("new", "newer"):
-        await lab.claim(name, "p", kind)
+        await lab.create_claim(name, "p", kind)
     assert {await lab.wait_until_served(name, kind) for name in ("new", "newer")} == {
         "10.0.0.2",
         "10.0.0.4",
@@ -86,12 +88,12 @@ async def test_what_metal3_gave_is_kept_without_renumbering(lab: Metal3Lab, kind
     await lab.wait_until_gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
 
 
-async def test_a_moved_claim_without_status_gets_the_address_that_names_it(
+async def test_a_moved_claim_without_status_gets_the_ipaddress_that_names_the_claim(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", ENTRY)
+    await lab.create_pool("p", ENTRY)
     stale = {"apiVersion": f"{METAL3}/v1alpha1", "kind": "IPPool", "name": "p", "uid": "before"}
-    await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
+    await lab.create_claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
     await create_address(
         lab, kind, name="p-10-0-0-7", address="10.0.0.7", claim="a", ownerReferences=[stale]
     )
@@ -104,40 +106,44 @@ async def test_a_moved_claim_without_status_gets_the_address_that_names_it(
     assert "before" not in {owner["uid"] for owner in address["metadata"]["ownerReferences"]}
 
 
-async def test_an_ipaddress_by_hand_of_any_name_and_spelling_is_adopted(
+async def test_an_ipaddress_made_by_hand_is_adopted_whatever_its_name_and_spelling(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", {"subnet": "fd00::/120"})
+    await lab.create_pool("p", {"subnet": "fd00::/120"})
     await create_address(lab, kind, name="by-hand", address="FD00:0:0::1", claim="b")
-    await lab.claim("a", "p", kind)
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "fd00::2"
-    await lab.claim("b", "p", kind)
-    claim = await lab.until(kind, "b", lambda body: bool(address_name(body)))
-    assert address_name(claim) == "by-hand"
+    await lab.create_claim("b", "p", kind)
+    claim = await lab.until(kind, "b", lambda body: bool(get_address_name(body)))
+    assert get_address_name(claim) == "by-hand"
 
 
-async def test_an_address_is_given_to_one_claim_of_both_kinds(lab: Metal3Lab, kind: str) -> None:
-    await lab.pool("p", ENTRY, preAllocations={"a": "10.0.0.5"})
-    await lab.claim("a", "p", kind)
+async def test_claims_of_both_kinds_with_one_name_do_not_share_a_pre_allocated_address(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.create_pool("p", ENTRY, preAllocations={"a": "10.0.0.5"})
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.5"
     [other] = {*CLAIM_KINDS} - {kind}
-    await lab.claim("a", "p", other)
+    await lab.create_claim("a", "p", other)
     await lab.wait_until_refused("a", "Pre-allocated IP not available", other)
     await lab.delete(kind, "a")
     assert await lab.wait_until_served("a", other) == "10.0.0.5"
 
 
-async def test_a_second_claim_on_one_ipaddress_is_held_and_not_healed(
+async def test_the_address_of_two_claims_stays_held_after_one_of_them_is_deleted(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", ENTRY)
-    await lab.claim("a", "p", kind)
+    await lab.create_pool("p", ENTRY)
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
-    await lab.claim("b", "p", kind, finalizers=[FINALIZERS[kind]], annotations=PAUSED)
-    await lab.patch(kind, "b", patch=status_of(lab, kind, "p-10-0-0-1"), subresource="status")
+    await lab.create_claim("b", "p", kind, finalizers=[FINALIZERS[kind]], annotations=PAUSED)
+    await lab.patch(
+        kind, "b", patch=make_address_status(lab, kind, "p-10-0-0-1"), subresource="status"
+    )
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch(kind, "b", {"metadata": {"annotations": unpaused}})
     await lab.delete(kind, "a")
     await lab.wait_until_gone(kind, "a")
-    await lab.claim("c", "p", kind)
+    await lab.create_claim("c", "p", kind)
     assert await lab.wait_until_served("c", kind) == "10.0.0.2"

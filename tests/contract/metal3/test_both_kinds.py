@@ -1,4 +1,4 @@
-"""Claims of both kinds beside each other, and what an IPAddressClaim of Cluster API shows."""
+"""Claims of both kinds beside each other, and the conditions of an IPAddressClaim."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from tests.contract.metal3.lab import (
     PAUSED,
     Body,
     Metal3Lab,
-    address_name,
-    status,
+    get_address_name,
+    get_status,
 )
 from tests.contract.metal3.test_adoption import create_address
 
@@ -18,92 +18,96 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 ENTRY = {"start": "10.0.0.1", "end": "10.0.0.9"}
 
 
-def ready_of(claim: Body) -> tuple[str, str]:
+def get_ready_condition(claim: Body) -> tuple[str, str]:
     """Return status and reason of the condition Ready of an IPAddressClaim."""
-    [ready] = [entry for entry in status(claim)["conditions"] if entry["type"] == "Ready"]
+    [ready] = [entry for entry in get_status(claim)["conditions"] if entry["type"] == "Ready"]
     return ready["status"], ready["reason"]
 
 
-async def test_claims_of_both_kinds_with_one_name_have_an_address_each(lab: Metal3Lab) -> None:
-    await lab.pool("p", ENTRY)
+async def test_claims_of_both_kinds_with_one_name_get_an_address_each(lab: Metal3Lab) -> None:
+    await lab.create_pool("p", ENTRY)
     for kind in CLAIM_KINDS:
-        await lab.claim("a", "p", kind)
+        await lab.create_claim("a", "p", kind)
     addresses = [await lab.wait_until_served("a", kind) for kind in CLAIM_KINDS]
     assert sorted(addresses) == ["10.0.0.1", "10.0.0.2"]
     for kind in CLAIM_KINDS:
-        [address] = await lab.items(ADDRESS_KINDS[kind])
+        [address] = await lab.list_objects(ADDRESS_KINDS[kind])
         claim = await lab.find(kind, "a")
         assert claim is not None
-        assert address["metadata"]["name"] == address_name(claim)
+        assert address["metadata"]["name"] == get_address_name(claim)
 
 
 async def test_a_random_pool_gives_claims_of_both_kinds_one_address_each(lab: Metal3Lab) -> None:
     entry = {"start": "10.0.0.1", "end": "10.0.0.40"}
-    await lab.pool("p", entry, allocationStrategy="random")
+    await lab.create_pool("p", entry, allocationStrategy="random")
     claims = [(CLAIM_KINDS[number % 2], f"c{number}") for number in range(40)]
     for kind, name in claims:
-        await lab.claim(name, "p", kind)
+        await lab.create_claim(name, "p", kind)
     addresses = [await lab.wait_until_served(name, kind) for kind, name in claims]
     assert len(set(addresses)) == len(claims)
-    objects = [item for kind in CLAIM_KINDS for item in await lab.items(ADDRESS_KINDS[kind])]
+    objects = [
+        item for kind in CLAIM_KINDS for item in await lab.list_objects(ADDRESS_KINDS[kind])
+    ]
     assert len(objects) == len(claims)
 
 
 async def test_an_ipaddressclaim_shows_the_reason_of_its_error_and_of_its_address(
     lab: Metal3Lab,
 ) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
     kind = "IPAddressClaim"
-    await lab.claim("a", "p", kind)
+    await lab.create_claim("a", "p", kind)
     await lab.wait_until_served("a", kind)
     claim = await lab.find(kind, "a")
     assert claim is not None
-    assert ready_of(claim) == ("True", "AddressAllocated")
-    await lab.claim("b", "p", kind)
-    assert ready_of(await lab.wait_until_refused("b", "Exhausted IP Pools", kind)) == (
+    assert get_ready_condition(claim) == ("True", "AddressAllocated")
+    await lab.create_claim("b", "p", kind)
+    assert get_ready_condition(await lab.wait_until_refused("b", "Exhausted IP Pools", kind)) == (
         "False",
         "PoolExhausted",
     )
-    await lab.claim("c", "p", kind, wish="10.0.0.9")
-    assert ready_of(await lab.wait_until_refused("c", "Requested IP out of bounds", kind)) == (
+    await lab.create_claim("c", "p", kind, requested="10.0.0.9")
+    assert get_ready_condition(
+        await lab.wait_until_refused("c", "Requested IP out of bounds", kind)
+    ) == (
         "False",
         "AllocationFailed",
     )
 
 
-async def test_a_claim_has_no_error_beside_its_address(lab: Metal3Lab) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
-    await lab.claim("a", "p")
+async def test_the_error_of_a_claim_is_removed_when_it_gets_an_address(lab: Metal3Lab) -> None:
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
+    await lab.create_claim("a", "p")
     await lab.wait_until_served("a")
-    await lab.claim("b", "p")
+    await lab.create_claim("b", "p")
     await lab.wait_until_refused("b", "Exhausted IP Pools")
     await lab.delete("IPClaim", "a")
-    claim = await lab.until("IPClaim", "b", lambda body: bool(address_name(body)))
-    assert status(claim) == {"address": {"name": "p-10-0-0-1", "namespace": lab.namespace}}
+    claim = await lab.until("IPClaim", "b", lambda body: bool(get_address_name(body)))
+    assert get_status(claim) == {"address": {"name": "p-10-0-0-1", "namespace": lab.namespace}}
 
 
-async def test_an_ipaddressclaim_follows_the_pause_of_its_own_cluster(lab: Metal3Lab) -> None:
-    await lab.pool("p", ENTRY)
-    await lab.create("Cluster", "mine", {"paused": True})
-    labels = {"cluster.x-k8s.io/cluster-name": "mine"}
-    await lab.claim("a", "p", "IPAddressClaim", labels=labels)
-    await lab.claim("b", "p")
+async def test_an_ipaddressclaim_waits_while_its_cluster_is_paused(lab: Metal3Lab) -> None:
+    await lab.create_pool("p", ENTRY)
+    await lab.create("Cluster", "owner", {"paused": True})
+    labels = {"cluster.x-k8s.io/cluster-name": "owner"}
+    await lab.create_claim("a", "p", "IPAddressClaim", labels=labels)
+    await lab.create_claim("b", "p")
     assert await lab.wait_until_served("b") == "10.0.0.1"
-    await lab.waits("a", "IPAddressClaim", seconds=0.5)
-    await lab.patch("Cluster", "mine", {"spec": {"paused": False}})
+    await lab.check_waiting("a", "IPAddressClaim", seconds=0.5)
+    await lab.patch("Cluster", "owner", {"spec": {"paused": False}})
     assert await lab.wait_until_served("a", "IPAddressClaim") == "10.0.0.2"
 
 
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
-async def test_restored_claims_that_come_before_their_ipaddresses_keep_their_addresses(
+async def test_claims_that_are_restored_before_their_ipaddresses_keep_their_addresses(
     lab: Metal3Lab, kind: str
 ) -> None:
     await lab.create("Cluster", "c", {"paused": True})
-    await lab.pool("p", ENTRY, clusterName="c")
+    await lab.create_pool("p", ENTRY, clusterName="c")
     for name in ("a", "b"):
-        await lab.claim(name, "p", kind, finalizers=[FINALIZERS[kind]])
-    await lab.claim("new", "p", kind)
-    await lab.waits("new", kind, seconds=0.5)
+        await lab.create_claim(name, "p", kind, finalizers=[FINALIZERS[kind]])
+    await lab.create_claim("new", "p", kind)
+    await lab.check_waiting("new", kind, seconds=0.5)
     for name, last in (("a", 2), ("b", 1)):
         await create_address(
             lab, kind, name=f"p-10-0-0-{last}", address=f"10.0.0.{last}", claim=name
@@ -114,30 +118,28 @@ async def test_restored_claims_that_come_before_their_ipaddresses_keep_their_add
 
 
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
-async def test_an_ipaddress_for_a_claim_that_never_comes_holds_its_address(
-    lab: Metal3Lab, kind: str
-) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"})
+async def test_an_ipaddress_without_its_claim_holds_its_address(lab: Metal3Lab, kind: str) -> None:
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"})
     await create_address(lab, kind, name="for-later", address="10.0.0.1", claim="never")
-    await lab.claim("a", "p", kind)
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.2"
-    await lab.claim("b", "p", kind, wish="10.0.0.1")
+    await lab.create_claim("b", "p", kind, requested="10.0.0.1")
     await lab.wait_until_refused("b", "Requested IP not available", kind)
 
 
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
 @pytest.mark.parametrize("prefix", ["p.1", "10-0", "p-10-0-0"])
-async def test_a_prefix_with_dots_and_digits_keeps_the_address_in_the_name(
+async def test_a_claim_whose_ipaddress_is_lost_holds_its_address_by_the_name_in_its_status(
     lab: Metal3Lab, kind: str, prefix: str
 ) -> None:
-    await lab.pool("p", ENTRY, namePrefix=prefix)
-    await lab.claim("a", "p", kind)
+    await lab.create_pool("p", ENTRY, namePrefix=prefix)
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     name, addresses = f"{prefix}-10-0-0-1", ADDRESS_KINDS[kind]
     claim = await lab.patch(kind, "a", {"metadata": {"annotations": PAUSED}})
-    assert address_name(claim) == name
+    assert get_address_name(claim) == name
     await lab.patch(addresses, name, {"metadata": {"finalizers": None}})
     await lab.delete(addresses, name)
     await lab.wait_until_gone(addresses, name)
-    await lab.claim("b", "p", kind)
+    await lab.create_claim("b", "p", kind)
     assert await lab.wait_until_served("b", kind) == "10.0.0.2"

@@ -1,4 +1,4 @@
-"""What a history of claims finds, and what it leaves alone."""
+"""The history of claims finds addresses of two claims, and claims of two addresses."""
 
 from tests.contract.metal3.history import ClaimHistory
 
@@ -15,9 +15,9 @@ def test_a_history_finds_an_address_of_two_claims_and_a_claim_of_two_addresses()
     note("MODIFIED", "a", 1, "p-1")
     note("MODIFIED", "b", 3, "p-1")
     note("DELETED", "a", 2, "p-1")
-    assert history.findings() == []
+    assert history.list_findings() == []
     note("MODIFIED", "c", 4, "p-1")
     note("DELETED", "b", 5, "p-1")
-    assert history.findings() == ["p-1 of IPClaim b b was given to IPClaim c c, too"]
+    assert history.list_findings() == ["p-1 of IPClaim b b was given to IPClaim c c, too"]
     note("MODIFIED", "c", 6, "p-2")
-    assert history.findings()[0] == "IPClaim c c had p-1, then p-2"
+    assert history.list_findings()[0] == "IPClaim c c had p-1, then p-2"

@@ -1,4 +1,4 @@
-"""Objects that nobody expects: no pool stops for them, and nothing is kept for ever."""
+"""Unexpected objects: they do not stop a pool, and they can all be deleted."""
 
 import pytest
 
@@ -10,10 +10,10 @@ from tests.contract.metal3.lab import (
     METAL3,
     PAUSED,
     Metal3Lab,
-    address_name,
-    status,
+    get_address_name,
+    get_status,
 )
-from tests.contract.metal3.test_adoption import create_address, status_of
+from tests.contract.metal3.test_adoption import create_address, make_address_status
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="package"),
@@ -21,45 +21,45 @@ pytestmark = [
 ]
 
 
-async def test_an_ipaddress_whose_name_is_in_the_way_does_not_stop_the_pool(
+async def test_a_pool_skips_addresses_whose_ipaddress_name_is_already_used(
     lab: Metal3Lab, kind: str
 ) -> None:
     await create_address(lab, kind, name="p-10-0-0-1", address="10.0.0.9", claim="x")
     await create_address(lab, kind, name="p-10-0-0-2", address="192.168.0.1", claim="y")
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
-    await lab.claim("a", "p", kind)
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.3"
-    await lab.claim("b", "p", kind, wish="10.0.0.2")
+    await lab.create_claim("b", "p", kind, requested="10.0.0.2")
     await lab.wait_until_refused("b", "Requested IP not available", kind)
 
 
-async def test_a_name_that_may_be_of_either_family_is_held_by_both_addresses(
+async def test_an_ipv4_and_an_ipv6_address_with_one_ipaddress_name_are_not_both_handed_out(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool(
+    await lab.create_pool(
         "p", {"start": "1.2.3.4", "end": "1.2.3.4"}, {"start": "1:2:3:4::", "end": "1:2:3:4::9"}
     )
-    await lab.claim("a", "p", kind)
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "1.2.3.4"
-    await lab.claim("b", "p", kind)
+    await lab.create_claim("b", "p", kind)
     assert await lab.wait_until_served("b", kind) == "1:2:3:4::1"
 
 
 async def test_addresses_that_metal3_refuses_are_not_chosen(lab: Metal3Lab, kind: str) -> None:
     entry = {"start": "::fffe:ffff:ffff", "end": "::1:0:0:0"}
-    await lab.pool("p", entry)
-    await lab.claim("a", "p", kind)
+    await lab.create_pool("p", entry)
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "::fffe:ffff:ffff"
-    await lab.claim("b", "p", kind)
+    await lab.create_claim("b", "p", kind)
     assert await lab.wait_until_served("b", kind) == "::1:0:0:0"
 
 
 async def test_an_ipaddress_without_finalizer_is_released_with_its_claim(
     lab: Metal3Lab, kind: str
 ) -> None:
-    pool = await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    pool = await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
-    claim = await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
+    claim = await lab.create_claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
     owners = [
         {
             "apiVersion": owner["apiVersion"],
@@ -72,7 +72,9 @@ async def test_an_ipaddress_without_finalizer_is_released_with_its_claim(
     await create_address(
         lab, kind, name="p-10-0-0-1", address="10.0.0.1", claim="a", ownerReferences=owners
     )
-    await lab.patch(kind, "a", patch=status_of(lab, kind, "p-10-0-0-1"), subresource="status")
+    await lab.patch(
+        kind, "a", patch=make_address_status(lab, kind, "p-10-0-0-1"), subresource="status"
+    )
     await lab.delete(kind, "a")
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
@@ -80,7 +82,7 @@ async def test_an_ipaddress_without_finalizer_is_released_with_its_claim(
     await lab.wait_until_gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
 
 
-async def test_an_ipaddress_that_the_status_of_a_pool_cannot_show_stops_nothing(
+async def test_an_ipaddress_with_an_invalid_address_does_not_stop_the_pool_and_its_status(
     lab: Metal3Lab, kind: str
 ) -> None:
     spec = {
@@ -90,48 +92,50 @@ async def test_an_ipaddress_that_the_status_of_a_pool_cannot_show_stops_nothing(
         "claimRef": {"name": "odd"},
     }
     await lab.create("IPAddress of Cluster API", "odd", spec)
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
-    await lab.claim("a", "p", kind)
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.create_claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     expected = {"a": "10.0.0.1"}
-    await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == expected)
+    await lab.until("IPPool", "p", lambda body: get_status(body).get("indexes") == expected)
 
 
-async def test_a_status_that_names_no_ipaddress_is_corrected_to_the_one_of_the_claim(
+async def test_a_status_that_names_a_missing_ipaddress_is_corrected_to_the_claims_ipaddress(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
     await create_address(lab, kind, name="by-hand", address="10.0.0.1", claim="a")
-    await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
-    await lab.patch(kind, "a", patch=status_of(lab, kind, "p-10-0-0-1"), subresource="status")
+    await lab.create_claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
+    await lab.patch(
+        kind, "a", patch=make_address_status(lab, kind, "p-10-0-0-1"), subresource="status"
+    )
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
-    await lab.until(kind, "a", lambda body: address_name(body) == "by-hand")
+    await lab.until(kind, "a", lambda body: get_address_name(body) == "by-hand")
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
-async def test_a_claim_whose_other_ipaddress_has_the_name_is_refused(
+async def test_a_claim_is_refused_if_an_ipaddress_of_another_pool_has_the_name_it_needs(
     lab: Metal3Lab, kind: str
 ) -> None:
     await create_address(lab, kind, name="p-10-0-0-5", address="10.0.0.5", claim="b")
-    await lab.pool("r", {"start": "10.0.0.1", "end": "10.0.0.9"}, namePrefix="p")
-    await lab.claim("b", "r", kind, wish="10.0.0.5")
+    await lab.create_pool("r", {"start": "10.0.0.1", "end": "10.0.0.9"}, namePrefix="p")
+    await lab.create_claim("b", "r", kind, requested="10.0.0.5")
     await lab.wait_until_refused("b", "Requested IP not available", kind)
 
 
-async def test_a_claim_waits_without_error_while_its_late_ipaddress_is_in_the_way(
+async def test_a_claim_waits_without_error_while_a_late_ipaddress_for_it_has_a_held_address(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.create_pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     [other] = {*CLAIM_KINDS} - {kind}
-    await lab.claim("b", "p", other)
+    await lab.create_claim("b", "p", other)
     assert await lab.wait_until_served("b", other) == "10.0.0.1"
-    claim = await lab.claim("a", "p", kind, annotations=PAUSED)
+    claim = await lab.create_claim("a", "p", kind, annotations=PAUSED)
     made_for = {ANNOTATION_MADE_FOR: claim["metadata"]["uid"]}
     await create_address(
         lab, kind, name="p-10-0-0-1", address="10.0.0.1", claim="a", annotations=made_for
     )
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch(kind, "a", {"metadata": {"annotations": unpaused}})
-    await lab.waits("a", kind)
+    await lab.check_waiting("a", kind)

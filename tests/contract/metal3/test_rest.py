@@ -1,4 +1,4 @@
-"""Two live processes at rest, beside whatever people and metal3's controller left behind."""
+"""Two live processes write nothing once they have repaired what others left behind."""
 
 from pathlib import Path
 
@@ -12,38 +12,41 @@ from tests.contract.metal3.lab import (
     PATHS,
     PAUSED,
     Metal3Lab,
-    problem,
+    get_problem,
 )
-from tests.contract.metal3.test_adoption import create_address, status_of
+from tests.contract.metal3.test_adoption import create_address, make_address_status
 from tests.contract.product import Server, product
 from tests.polling import keep_looking, until
 from tests.reconcilers.cli.commands import find_installed_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
-NAMES = ("shared-a", "shared-b", "surplus", "lost", "failed")
-REST = 4.0
-"""Seconds in which nothing may be written."""
+LEFTOVERS = ("shared-a", "shared-b", "surplus", "lost", "failed")
+"""Claims: two of one IPAddress, one of two, one of none, and one that shows an error, too."""
+QUIET_SECONDS = 4.0
+"""For which nothing may be written."""
 
 
-async def versions(lab: Metal3Lab) -> dict[str, str]:
+async def read_versions(lab: Metal3Lab) -> dict[str, str]:
     """Return the resourceVersions of all objects of the namespace."""
     kinds = [kind for kind in PATHS if kind != "Cluster"]
     return {
         f"{kind} {item['metadata']['name']}": item["metadata"]["resourceVersion"]
         for kind in kinds
-        for item in await lab.items(kind)
+        for item in await lab.list_objects(kind)
     }
 
 
 async def create_leftovers(lab: Metal3Lab, kind: str) -> None:
-    """Create claims with surplus, shared, missing and odd IPAddresses, which are all served."""
+    """Create claims with shared, surplus, missing and other IPAddresses; see LEFTOVERS."""
     prefix = kind.lower()
     finalizers = [FINALIZERS[kind]]
     first = 1 + 20 * CLAIM_KINDS.index(kind)
-    for number, name in enumerate(NAMES):
+    for number, name in enumerate(LEFTOVERS):
         last = first + (0 if name == "shared-b" else number)
-        await lab.claim(f"{prefix}-{name}", "p", kind, finalizers=finalizers, annotations=PAUSED)
-        status = status_of(lab, kind, f"p-10-0-0-{last}")["status"]
+        await lab.create_claim(
+            f"{prefix}-{name}", "p", kind, finalizers=finalizers, annotations=PAUSED
+        )
+        status = make_address_status(lab, kind, f"p-10-0-0-{last}")["status"]
         if name == "failed" and kind == "IPClaim":
             status["errorMessage"] = "Exhausted IP Pools"
         await lab.patch(kind, f"{prefix}-{name}", patch={"status": status}, subresource="status")
@@ -59,14 +62,14 @@ async def create_leftovers(lab: Metal3Lab, kind: str) -> None:
         address=f"10.0.0.{first + 9}",
         claim=f"{prefix}-surplus",
     )
-    for name in NAMES:
+    for name in LEFTOVERS:
         unpaused = {"cluster.x-k8s.io/paused": None}
         await lab.patch(kind, f"{prefix}-{name}", {"metadata": {"annotations": unpaused}})
 
 
 async def is_at_rest(lab: Metal3Lab) -> bool:
-    """Return whether nothing is written for a while."""
-    seen = await keep_looking(lambda: versions(lab), REST)
+    """Return whether nothing is written for QUIET_SECONDS."""
+    seen = await keep_looking(lambda: read_versions(lab), QUIET_SECONDS)
     return all(state == seen[0] for state in seen)
 
 
@@ -77,21 +80,23 @@ async def test_two_live_processes_write_nothing_at_rest(
     with product("metal3", server.kubeconfig, tmp_path / "log", program=find_installed_command):
         await until(log.read_text, lambda output: "Serving claims of IPPools" in output)
         entry = {"start": "10.0.0.1", "end": "10.0.0.99"}
-        await lab.pool("p", entry, preAllocations={"x": "10.0.0.50"})
+        await lab.create_pool("p", entry, preAllocations={"x": "10.0.0.50"})
         for kind in CLAIM_KINDS:
             await create_leftovers(lab, kind)
-        await lab.pool("long", {"subnet": "10.1.0.0/24"}, namePrefix="x" * 253)
-        await lab.pool("odd", {"end": "10.1.0.0"}, {"subnet": "10.1.0.1/32"}, namePrefix="A_B/c")
-        await lab.pool("wrong", {"subnet": "10.2.0.0/24"}, namePrefix="A_B/c")
+        await lab.create_pool("long", {"subnet": "10.1.0.0/24"}, namePrefix="x" * 253)
+        await lab.create_pool(
+            "odd", {"end": "10.1.0.0"}, {"subnet": "10.1.0.1/32"}, namePrefix="A_B/c"
+        )
+        await lab.create_pool("wrong", {"subnet": "10.2.0.0/24"}, namePrefix="A_B/c")
         for kind in CLAIM_KINDS:
             for pool in ("long", "odd", "wrong", "nowhere"):
-                await lab.claim(f"of-{pool}", pool, kind)
+                await lab.create_claim(f"of-{pool}", pool, kind)
             for pool in ("long", "wrong"):
                 await lab.until(
-                    kind, f"of-{pool}", lambda body: "Failed to create" in problem(body)
+                    kind, f"of-{pool}", lambda body: "Failed to create" in get_problem(body)
                 )
             await lab.wait_until_refused("of-odd", "Exhausted IP Pools", kind)
-            await lab.claim("x", "p", kind)
+            await lab.create_claim("x", "p", kind)
             lost = f"p-10-0-0-{4 + 20 * CLAIM_KINDS.index(kind)}"
             await lab.until(ADDRESS_KINDS[kind], lost, bool)
         assert await lab.wait_until_served("x") == "10.0.0.50"

@@ -1,4 +1,4 @@
-"""The samples for metal3 are served, and planned, as their comments say."""
+"""The samples for metal3 get the addresses that their comments name, on a server and by `plan`."""
 
 from pathlib import Path
 
@@ -27,8 +27,10 @@ async def test_a_plan_of_the_samples_shows_the_same_addresses() -> None:
     plan = await run_beside("plan", "-f", str(SAMPLES))
     assert plan.code == 0, plan.err
     lines = [line.split() for line in plan.out.splitlines()]
-    gets = {line[1]: line[4] for line in lines if line[:1] in (["IPClaim"], ["IPAddressClaim"])}
-    assert gets == {
+    address_by_claim = {
+        line[1]: line[4] for line in lines if line[:1] in (["IPClaim"], ["IPAddressClaim"])
+    }
+    assert address_by_claim == {
         "default/control-plane-0": "192.168.10.11",
         "default/worker-0": "192.168.10.10",
     }

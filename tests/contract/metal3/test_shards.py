@@ -1,4 +1,4 @@
-"""Two processes share the work by shards: all IPPools are the work of the one with shard 0."""
+"""Two processes with a shard each: the holder of shard 0 serves all IPPools."""
 
 import signal
 from collections import Counter
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 FLAGS = ("--shards=2", *FAST)
 
 
-async def test_claims_are_served_once_by_two_processes_that_share_shards_until_one_ends(
+async def test_two_processes_with_a_shard_each_serve_each_claim_once_also_after_one_ends(
     tmp_path: Path,
 ) -> None:
     crds = read_all_yaml((DATA / "clusterapi" / "crds.yaml").read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ async def test_claims_are_served_once_by_two_processes_that_share_shards_until_o
         kubeconfig = await under_shipped_roles(plane, admin, where=tmp_path, integration="metal3")
         await install_roles(admin, "shards")
         lab = Metal3Lab(admin, HOME)
-        await lab.pool("p", {"subnet": "10.0.0.0/24"})
+        await lab.create_pool("p", {"subnet": "10.0.0.0/24"})
         with (
             product("metal3", kubeconfig, tmp_path / "first", *FLAGS) as first,
             product("metal3", kubeconfig, tmp_path / "second", *FLAGS) as second,
@@ -45,17 +45,17 @@ async def test_claims_are_served_once_by_two_processes_that_share_shards_until_o
             await until(lambda: list_holders(lab), lambda holders: len(holders) == 2)
             await create_claims(lab, 0, 40)
             await wait_until_served(lab, 40)
-            await check_apart(lab, 40)
+            await check_different_addresses(lab, 40)
             first.send_signal(signal.SIGTERM)
             await create_claims(lab, 40, 60)
             await wait_until_served(lab, 60)
-            await check_apart(lab, 60)
+            await check_different_addresses(lab, 60)
             await until(lambda: list_holders(lab), lambda holders: len(holders) == 1)
             assert second.poll() is None
 
 
 async def list_holders(lab: Metal3Lab) -> set[str]:
-    """Return the holders of the two shards, once no shard is free."""
+    """Return the holders of the Leases of both shards; empty while a shard is free."""
     answer = await lab.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases")
     assert answer.status_code == 200, answer.text
     leases = {lease["metadata"]["name"]: lease["spec"] for lease in answer.json()["items"]}
@@ -64,9 +64,11 @@ async def list_holders(lab: Metal3Lab) -> set[str]:
     return set() if "" in holders else holders
 
 
-async def check_apart(lab: Metal3Lab, count: int) -> None:
-    """Check that so many claims have an address, each another one, and one IPAddress each."""
+async def check_different_addresses(lab: Metal3Lab, count: int) -> None:
+    """Check that `count` claims have different addresses, and one IPAddress each."""
     assert await count_served(lab) == count
-    addresses = [item for kind in CLAIM_KINDS for item in await lab.items(ADDRESS_KINDS[kind])]
+    addresses = [
+        item for kind in CLAIM_KINDS for item in await lab.list_objects(ADDRESS_KINDS[kind])
+    ]
     counts = Counter(item["spec"]["address"] for item in addresses)
     assert (len(addresses), len(counts)) == (count, count)

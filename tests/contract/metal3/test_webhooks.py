@@ -1,4 +1,4 @@
-"""What the webhooks refuse of metal3's objects, in metal3's words."""
+"""The webhooks refuse objects of metal3 by its rules and with its messages."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ HOST, HOOK = "127.0.0.1", "metal3"
 
 @asynccontextmanager
 async def serve_webhooks(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
-    """Serve the webhooks of metal3's kinds, which are in force inside the context."""
+    """Serve the webhooks of metal3's kinds; inside the context the API server calls them."""
     transport = await connect(server.admin_kubeconfig)
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
@@ -57,52 +57,53 @@ async def serve_webhooks(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
         answer = await server.admin.post(CONFIGURATIONS, json=body)
         assert answer.status_code == 201, answer.text
         for kind in ("IPPool", "IPClaim", "IPAddress"):
-            await until(partial(_is_refused, lab, kind), bool)
+            await until(partial(_is_webhook_called, lab, kind), bool)
         yield
         await server.admin.delete(f"{CONFIGURATIONS}/{HOOK}")
         manager.stop()
     await transport.aclose()
 
 
-EMPTY: Body = {
+MINIMAL_SPECS: Body = {
     "IPPool": {"namePrefix": "p", "pools": [{}]},
     "IPClaim": {"pool": {}},
     "IPAddress": {"address": "10.0.0.1", "pool": {}, "claim": {}},
 }
+"""By kind: a spec with all fields that the schema requires; the webhooks refuse it."""
 
 
-async def _is_refused(lab: Metal3Lab, kind: str) -> bool:
-    """Return whether the server asks a webhook already: nothing tells when it begins."""
-    return (await _try_to_create(lab, kind, {})).status_code == 422
+async def _is_webhook_called(lab: Metal3Lab, kind: str) -> bool:
+    """Return whether the API server calls the webhook of a kind; only a request can tell."""
+    return (await _post_dry(lab, kind, {})).status_code == 422
 
 
-async def refusal(lab: Metal3Lab, kind: str, spec: Body, **metadata: Any) -> str:
-    """Return the message by which a new object is refused; empty if it is not."""
-    return _message(await _try_to_create(lab, kind, spec, **metadata))
+async def try_create(lab: Metal3Lab, kind: str, spec: Body, **metadata: Any) -> str:
+    """Try to create an object by a dry run; return the refusal, or nothing if it is accepted."""
+    return _get_refusal(await _post_dry(lab, kind, spec, **metadata))
 
 
-async def _try_to_create(lab: Metal3Lab, kind: str, spec: Body, **metadata: Any) -> httpx.Response:
+async def _post_dry(lab: Metal3Lab, kind: str, spec: Body, **metadata: Any) -> httpx.Response:
     body: Body = {
         "apiVersion": "ipam.metal3.io/v1alpha1",
         "kind": kind,
         "metadata": {"name": "tried", **metadata},
-        "spec": {**EMPTY[kind], **spec},
+        "spec": {**MINIMAL_SPECS[kind], **spec},
     }
     return await lab.admin.post(lab.path(kind), json=body, params={"dryRun": "All"})
 
 
-async def refusal_of_edit(lab: Metal3Lab, kind: str, name: str, spec: Body) -> str:
-    """Return the message by which an edit is refused; empty if it is not."""
+async def try_edit(lab: Metal3Lab, kind: str, name: str, spec: Body) -> str:
+    """Try to edit a spec by a dry run; return the refusal, or nothing if it is accepted."""
     answer = await lab.admin.patch(
         lab.path(kind, name),
         json={"spec": spec},
         headers={"Content-Type": "application/merge-patch+json"},
         params={"dryRun": "All"},
     )
-    return _message(answer)
+    return _get_refusal(answer)
 
 
-def _message(answer: httpx.Response) -> str:
+def _get_refusal(answer: httpx.Response) -> str:
     assert answer.status_code in {200, 201, 422}, answer.text
     return "" if answer.status_code < 400 else str(answer.json()["message"])
 
@@ -130,23 +131,25 @@ POOL_CASES: list[tuple[Body, str]] = [
 ]
 
 
-async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server: Server) -> None:
-    await lab.pool("p", RANGE)
-    await lab.claim("a", "p", wish="10.0.0.5")
+async def test_each_rule_refuses_with_the_message_of_metal3(
+    lab: Metal3Lab, server: Server
+) -> None:
+    await lab.create_pool("p", RANGE)
+    await lab.create_claim("a", "p", requested="10.0.0.5")
     assert await lab.wait_until_served("a") == "10.0.0.5"
-    await lab.claim("b", "p", "IPAddressClaim", wish="10.0.0.6")
+    await lab.create_claim("b", "p", "IPAddressClaim", requested="10.0.0.6")
     assert await lab.wait_until_served("b", "IPAddressClaim") == "10.0.0.6"
     async with serve_webhooks(server, lab):
         for spec, message in POOL_CASES:
-            refused = await refusal(lab, "IPPool", spec)
+            refused = await try_create(lab, "IPPool", spec)
             assert message in refused
             assert bool(message) == bool(refused)
         shrunk = {"pools": [{"start": "10.0.0.1", "end": "10.0.0.4"}]}
-        in_use = await refusal_of_edit(lab, "IPPool", name="p", spec=shrunk)
+        in_use = await try_edit(lab, "IPPool", name="p", spec=shrunk)
         assert 'Invalid value: "10.0.0.5": is in use but out of bounds' in in_use
         assert "10.0.0.6" in in_use
         kept = {"pools": [{"start": "10.0.0.5", "end": "10.0.0.6"}]}
-        assert await refusal_of_edit(lab, "IPPool", name="p", spec=kept) == ""
+        assert await try_edit(lab, "IPPool", name="p", spec=kept) == ""
         for kind, name, edit, message in (
             ("IPPool", "p", {"namePrefix": "q"}, "cannot be modified"),
             ("IPPool", "p", {"allocationStrategy": "random"}, "cannot be modified after creation"),
@@ -155,49 +158,47 @@ async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server:
             ("IPAddress", "p-10-0-0-5", {"pool": {"name": "q"}}, "cannot be modified"),
             ("IPAddress", "p-10-0-0-5", {"claim": {"name": "q"}}, "cannot be modified"),
         ):
-            assert message in await refusal_of_edit(lab, kind, name=name, spec=edit)
-        assert "spec.pool.name: Invalid value" in await refusal(lab, "IPClaim", {})
+            assert message in await try_edit(lab, kind, name=name, spec=edit)
+        assert "spec.pool.name: Invalid value" in await try_create(lab, "IPClaim", {})
         wish = {"annotations": {"ipAddress": "no"}}
-        refused = await refusal(lab, "IPClaim", {"pool": {"name": "p"}}, **wish)
+        refused = await try_create(lab, "IPClaim", {"pool": {"name": "p"}}, **wish)
         assert "is not a valid IP address" in refused
-        assert "spec.claim.name: Invalid value" in await refusal(lab, "IPAddress", {})
-        await lab.claim("c", "p")
+        assert "spec.claim.name: Invalid value" in await try_create(lab, "IPAddress", {})
+        await lab.create_claim("c", "p")
         assert await lab.wait_until_served("c") == "10.0.0.1"
 
 
-async def test_each_kind_has_its_webhook() -> None:
+async def test_each_kind_of_metal3_has_a_webhook() -> None:
     assert {resource for resource, _ in INTEGRATIONS[METAL3].values()} == set(KINDS)
 
 
-async def test_edits_are_refused_by_what_is_in_use_and_not_by_what_the_status_shows(
+async def test_edits_are_judged_by_the_addresses_in_use_also_if_the_status_lacks_them(
     lab: Metal3Lab, server: Server
 ) -> None:
-    await lab.pool("p", RANGE)
-    await lab.claim("a", "p", wish="10.0.0.5")
+    await lab.create_pool("p", RANGE)
+    await lab.create_claim("a", "p", requested="10.0.0.5")
     assert await lab.wait_until_served("a") == "10.0.0.5"
     await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
     await lab.patch("IPPool", "p", patch={"status": {"indexes": None}}, subresource="status")
     async with serve_webhooks(server, lab):
         shrunk = {"pools": [{"start": "10.0.0.1", "end": "10.0.0.4"}]}
-        assert "is in use but out of bounds" in await refusal_of_edit(
+        assert "is in use but out of bounds" in await try_edit(
             lab, "IPPool", name="p", spec=shrunk
         )
         outside = {"preAllocations": {"b": "10.0.1.1"}}
-        refused = await refusal_of_edit(lab, "IPPool", name="p", spec=outside)
+        refused = await try_edit(lab, "IPPool", name="p", spec=outside)
         assert "is out of bounds of the pools given" in refused
         assert (
-            await refusal_of_edit(
-                lab, "IPPool", name="p", spec={"allocationStrategy": "sequential"}
-            )
+            await try_edit(lab, "IPPool", name="p", spec={"allocationStrategy": "sequential"})
             == ""
         )
         for reference in ({"namespace": "elsewhere"}, {"kind": "Other"}):
-            refused = await refusal_of_edit(lab, "IPClaim", name="a", spec={"pool": reference})
+            refused = await try_edit(lab, "IPClaim", name="a", spec={"pool": reference})
             assert "spec.pool: " in refused
             assert "cannot be modified" in refused
         by_hand = {"pool": {"name": "p"}, "claim": {"name": "b"}}
-        assert await refusal(lab, "IPAddress", {"address": "10.0.0.7", **by_hand}) == ""
-        assert "spec.pool.name: " in await refusal(lab, "IPAddress", {**by_hand, "pool": {}})
+        assert await try_create(lab, "IPAddress", {"address": "10.0.0.7", **by_hand}) == ""
+        assert "spec.pool.name: " in await try_create(lab, "IPAddress", {**by_hand, "pool": {}})
         await lab.delete("IPClaim", "a")  # a deletion is never refused
     await lab.patch("IPPool", "p", {"metadata": {"annotations": dict.fromkeys(PAUSED)}})
     await lab.wait_until_gone("IPClaim", "a")
@@ -206,9 +207,9 @@ async def test_edits_are_refused_by_what_is_in_use_and_not_by_what_the_status_sh
 async def test_an_edit_of_the_address_that_a_claim_asks_for_is_validated(
     lab: Metal3Lab, server: Server
 ) -> None:
-    await lab.pool("p", RANGE)
+    await lab.create_pool("p", RANGE)
     async with serve_webhooks(server, lab):
-        await lab.claim("a", "p")
+        await lab.create_claim("a", "p")
         for annotations, is_refused in (
             ({"ipAddress": "nonsense"}, True),
             ({"ipAddress": " 10.0.0.5 "}, False),

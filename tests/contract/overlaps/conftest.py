@@ -16,7 +16,7 @@ from reconcilers.integrations.clusterapi import crds
 from reconcilers.webhooks.admission import build_path
 from reconcilers.webhooks.configuration import INTEGRATIONS, VALIDATED, build_entries
 from tests.contract.conftest import administrator
-from tests.contract.overlaps.lab import Lab
+from tests.contract.overlaps.lab import OverlapLab
 from tests.contract.product import DATA, HOME, product
 from tests.polling import until
 
@@ -35,7 +35,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
         folder = tmp_path_factory.mktemp("overlaps")
         port = choose_free_port(HOST)
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
-        await configure(admin, port)
+        await register_webhooks(admin, port)
         flags = [
             *(f"--integration={integration}" for integration in (KUBERMATIC, VITISTACK)),
             f"--webhook-port={port}",
@@ -44,18 +44,18 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
         ]
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         with product(CLUSTER_API, kubeconfig, folder / "log", *flags):
-            await wait_refused(admin)
+            await wait_until_webhooks_called(admin)
             yield admin
 
 
 @pytest_asyncio.fixture(loop_scope="package")
-async def lab(server: httpx.AsyncClient) -> Lab:
-    """A subnet of its own for each test."""
-    return Lab(server, next(_numbers))
+async def lab(server: httpx.AsyncClient) -> OverlapLab:
+    """The pools of a test, which has a subnet of its own."""
+    return OverlapLab(server, next(_numbers))
 
 
-async def configure(admin: httpx.AsyncClient, port: int) -> None:
-    """Register the webhooks of all kinds; the product says whom to trust."""
+async def register_webhooks(admin: httpx.AsyncClient, port: int) -> None:
+    """Register the webhooks of all kinds at a port; the product writes its authority there."""
     validated = {**VALIDATED, **INTEGRATIONS[CLUSTER_API], **INTEGRATIONS[KUBERMATIC]}
 
     def make_client_config(webhook: str) -> Mapping[str, Any]:
@@ -72,9 +72,9 @@ async def configure(admin: httpx.AsyncClient, port: int) -> None:
     assert response.status_code == 201, response.text
 
 
-async def wait_refused(admin: httpx.AsyncClient) -> None:
-    """Wait until the webhooks are asked and refuse a pool: nothing else tells when they are."""
-    refused = {
+async def wait_until_webhooks_called(admin: httpx.AsyncClient) -> None:
+    """Wait until the API server calls the webhooks, which refuse this pool; only this can tell."""
+    invalid_pool = {
         "apiVersion": "kubermatic.k8c.io/v1",
         "kind": "IPAMPool",
         "metadata": {"name": "tried"},
@@ -82,6 +82,6 @@ async def wait_refused(admin: httpx.AsyncClient) -> None:
     }
     pools = "/apis/kubermatic.k8c.io/v1/ipampools"
     await until(
-        lambda: admin.post(pools, json=refused, params={"dryRun": "All"}),
+        lambda: admin.post(pools, json=invalid_pool, params={"dryRun": "All"}),
         lambda answer: answer.status_code == 403,
     )

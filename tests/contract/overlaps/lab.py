@@ -1,6 +1,7 @@
-"""Pools of every kind on a server, as a test makes, changes and awaits them.
+"""Pools of every kind on a server, as a test creates, changes and waits for them.
 
-Each test has a subnet of its own, of 64 addresses: its pools hand out the lower or the upper half.
+Each test has a subnet of 64 addresses. Its pools, one of each kind at most, hand out the lower or
+the upper half of it.
 """
 
 from collections.abc import Mapping
@@ -31,14 +32,14 @@ IPV4_ONLY = {"NetworkNamespace"}
 
 
 @dataclass
-class Lab:
-    """The pools of one test.
+class OverlapLab:
+    """The pools of one test; the methods create, read and wait for them.
 
     Args:
         admin: the administrator's client.
         number: of the test; its subnet is 10.NUMBER.0.0/26, or fd00:NUMBER::/122.
         ipv6: whether the test's pools are of IPv6.
-        warnings: what the webhooks warned of at the last write.
+        warnings: the warnings of webhooks about the last write.
     """
 
     admin: httpx.AsyncClient
@@ -56,7 +57,7 @@ class Lab:
         return f"{kind} {within}{self.name(kind)}"
 
     def path(self, kind: str, name: str = "") -> str:
-        """Return the path of a pool, or of all of a kind."""
+        """Return the URL path of a pool, or of the collection of a kind if `name` is empty."""
         version, plural, namespaced = PATHS[kind]
         within = f"/namespaces/{NAMESPACE}" if namespaced else ""
         return f"/apis/{version}{within}/{plural}" + (f"/{name}" if name else "")
@@ -64,12 +65,16 @@ class Lab:
     def spec(self, kind: str, half: str) -> Body:
         """Return the spec of a pool that hands out one half of the subnet."""
         first, last = (0, 31) if half == LOWER else (32, 63)
-        whole, bits, prefix = self.address(0), 128 if self.ipv6 else 32, 64 if self.ipv6 else 24
+        subnet_start, bits, prefix = (
+            self.address(0),
+            128 if self.ipv6 else 32,
+            64 if self.ipv6 else 24,
+        )
         ends = self.address(first), self.address(last)
         span, block = "-".join(ends), f"{ends[0]}/{bits - 5}"
         if kind == "NetworkPool":
             ranges = [{"start": ends[0], "end": ends[1]}]
-            return {"cidr": f"{whole}/{bits - 6}", "tenantAllocation": {"ranges": ranges}}
+            return {"cidr": f"{subnet_start}/{bits - 6}", "tenantAllocation": {"ranges": ranges}}
         if kind.endswith("IPPool"):
             return {"addresses": [span], "prefix": prefix, "gateway": self.address(254)}
         if kind.endswith("PrefixPool"):
@@ -78,7 +83,11 @@ class Lab:
             settings = {"type": "range", "poolCidr": block, "allocationRange": 4}
             return {"datacenters": {f"dc-{self.number}": settings}}
         within = {"ipv4RangeStart": ends[0], "ipv4RangeEnd": ends[1]}
-        static = {"ipv4CIDR": f"{whole}/{bits - 6}", "ipv4Gateway": self.address(62), **within}
+        static = {
+            "ipv4CIDR": f"{subnet_start}/{bits - 6}",
+            "ipv4Gateway": self.address(62),
+            **within,
+        }
         return {
             "datacenterIdentifier": f"dc-{self.number}",
             "supervisorIdentifier": "supervisor",
@@ -86,7 +95,7 @@ class Lab:
         }
 
     def address(self, offset: int) -> str:
-        """Return an address of the subnet."""
+        """Return the address at an offset in the subnet."""
         subnet = f"fd00:{self.number}::" if self.ipv6 else f"10.{self.number}.0.0"
         return str(ip_address(subnet) + offset)
 
@@ -103,10 +112,10 @@ class Lab:
         self._note_warnings(answer)
         return dict(answer.json())
 
-    async def move(self, kind: str, half: str) -> None:
-        """Let the test's pool of a kind hand out the other half; an IPAMPool is created anew."""
+    async def change_half(self, kind: str, half: str) -> None:
+        """Let the test's pool of a kind hand out a half; an IPAMPool is recreated for it."""
         path = self.path(kind, self.name(kind))
-        if kind == "IPAMPool":  # of which KKP allows no other addresses
+        if kind == "IPAMPool":  # KKP does not allow a change of its addresses
             await self.delete(kind)
             await self.create(kind, half)
             return
@@ -129,38 +138,39 @@ class Lab:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
-    async def says(self, kind: str, other: str) -> None:
-        """Wait until the test's pool of a kind reports that another hands out its addresses."""
+    async def wait_until_overlapping(self, kind: str, other: str) -> None:
+        """Wait until the test's pool of a kind reports an overlap with that of kind `other`."""
         name = self.full_name(other)
         if kind == "IPAMPool":  # which has no status
-            await until(self.notes, lambda notes: any(name in note for note in notes))
+            await until(self.list_overlap_notes, lambda notes: any(name in note for note in notes))
         else:
             await until(
-                lambda: self.condition(kind),
+                lambda: self.find_condition(kind),
                 lambda condition: (
                     condition.get("status") == "True" and name in condition["message"]
                 ),
             )
 
-    async def says_nothing(self, kind: str) -> None:
-        """Wait until the test's pool of a kind reports that no other hands out its addresses.
+    async def wait_until_apart(self, kind: str) -> None:
+        """Wait until the test's pool of a kind reports that no other pool overlaps with it.
 
-        An IPAMPool has no status, and a network that shares nothing no condition.
+        An IPAMPool has no status. A NetworkNamespace without overlap may lack the condition.
         """
-        silent = {"False"} if kind != "NetworkNamespace" else {"False", None}
+        apart = {"False"} if kind != "NetworkNamespace" else {"False", None}
         if kind != "IPAMPool":
             await until(
-                lambda: self.condition(kind), lambda condition: condition.get("status") in silent
+                lambda: self.find_condition(kind),
+                lambda condition: condition.get("status") in apart,
             )
 
-    async def condition(self, kind: str) -> Body:
+    async def find_condition(self, kind: str) -> Body:
         """Return the condition Overlapping of the test's pool of a kind; empty for none."""
         conditions = (await self.find(kind)).get("status", {}).get("conditions", [])
         return next(
             (condition for condition in conditions if condition["type"] == "Overlapping"), {}
         )
 
-    async def notes(self) -> list[str]:
+    async def list_overlap_notes(self) -> list[str]:
         """Return the notes of the test's IPAMPool's events about shared addresses."""
         answer = await self.admin.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
         regarding = "IPAMPool", self.name("IPAMPool"), "Overlapping"

@@ -12,9 +12,9 @@ import httpx
 
 from tests.contract.storm.clusters import Clusters
 from tests.contract.storm.networks import Machines
-from tests.contract.storm.play import Asked, Scene, storm
+from tests.contract.storm.play import Platform, StormSettings, play_storm
 
-SCENES: Mapping[str, Callable[[httpx.AsyncClient, random.Random], Scene]] = {
+PLATFORMS: Mapping[str, Callable[[httpx.AsyncClient, random.Random], Platform]] = {
     "kubermatic": Clusters,
     "vitistack": Machines,
 }
@@ -23,7 +23,7 @@ SCENES: Mapping[str, Callable[[httpx.AsyncClient, random.Random], Scene]] = {
 def main() -> int:
     """Play the storms of some seeds; return 1 if any had findings."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("platform", choices=[*SCENES])
+    parser.add_argument("platform", choices=[*PLATFORMS])
     parser.add_argument("seed", type=int, help="the first seed")
     parser.add_argument("--to", type=int, help="the seed to stop before; default: one seed")
     parser.add_argument(
@@ -32,17 +32,21 @@ def main() -> int:
     parser.add_argument("--many", type=int, default=0, help="how many wait for the pool")
     parser.add_argument("--quiet", action="store_true", help="create and delete nothing meanwhile")
     args = parser.parse_args()
-    bad = 0
+    seeds_with_findings = 0
     for seed in range(args.seed, args.to or args.seed + 1):
-        asked = Asked(seed, args.rounds, args.many, busy=not args.quiet)
+        settings = StormSettings(seed, args.rounds, many=args.many, busy=not args.quiet)
         with TemporaryDirectory(prefix="storm-") as folder:
-            report = anyio.run(storm, SCENES[args.platform], Path(folder), asked)
-        seen = f"{report.events} writes of allocations, {report.most} held at once at most"
-        lines = [f"seed {seed}: {report.done} actions, {seen}, calm after {report.seconds:.1f} s"]
+            report = anyio.run(play_storm, PLATFORMS[args.platform], Path(folder), settings)
+        seen = (
+            f"{report.writes} writes of allocations, {report.most_holders} holders at once at most"
+        )
+        lines = [
+            f"seed {seed}: {report.actions} actions, {seen}, settled after {report.seconds:.1f} s"
+        ]
         lines += [f"  {line}" for line in [*report.faults, *report.findings]]
         sys.stdout.write("\n".join(lines) + "\n")
-        bad += bool(report.findings)
-    return min(bad, 1)
+        seeds_with_findings += bool(report.findings)
+    return min(seeds_with_findings, 1)
 
 
 if __name__ == "__main__":

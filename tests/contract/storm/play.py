@@ -2,9 +2,10 @@
 
     KUBEBUILDER_ASSETS=$PWD/.real/newest python -m tests.contract.storm kubermatic 0 --to 20
 
-A seed decides when which replica is killed or frozen, for how long, and what people do. Both
-replicas work all the time, as none asks for a lease. Real processes keep no time, so a seed
-repeats the choices and not the moments: a finding may need several runs of its seed.
+A seed decides the order in which replicas are killed or frozen, for how long, and what people do.
+Both replicas run without leader election, so both work all the time. A seed repeats the choices
+and not the moments, because processes are scheduled differently each time. So a finding may need
+several runs of its seed.
 """
 
 import random
@@ -26,72 +27,72 @@ from tests.contract.storm.record import Record
 from tests.storm.parts import replica, replica_part
 
 DATA = Path(__file__).parents[2] / "data"
-CALM_SECONDS = 240.0
-"""Within which all is well after the last fault."""
-WRITES, WITHIN = 10, 20.0
-"""The allocations' writes between two faults, for which so many seconds are waited."""
+SETTLE_SECONDS = 240.0
+"""After the last fault until every object has its addresses; then until all are deleted."""
+WRITES, WRITE_SECONDS = 10, 20.0
+"""How many writes of allocations come between two faults, or else how many seconds."""
 FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 
 log = get_logger(__name__)
-Deed = Callable[[], Awaitable[None]]
+Action = Callable[[], Awaitable[None]]
 
 
-class Scene(Protocol):
-    """What people do with the objects of a platform."""
+class Platform(Protocol):
+    """What people do with the objects of a platform: its clusters or machines, and their pools."""
 
     integration: str
     record: Record
 
     async def prepare(self, many: int) -> None:
-        """Make what is there before; what hands out addresses comes after so many objects."""
+        """Create `many` clusters or machines, and then the pools that they wait for."""
 
-    def people(self) -> Sequence[Sequence[Deed]]:
-        """Return the deeds of each person who acts at the same time, frequent ones often."""
+    def list_actions_by_person(self) -> Sequence[Sequence[Action]]:
+        """Return the actions of each person; a frequent action is listed several times."""
 
-    async def calm(self) -> None:
-        """Undo what keeps requests waiting; wait until all is as it should be.
+    async def wait_until_settled(self) -> None:
+        """Undo changes of pools and pauses, and wait until every object has its addresses.
 
         Raises:
-            AssertionError: it does not come to that.
+            AssertionError: an object still lacks some after SETTLE_SECONDS.
         """
 
-    async def leave(self) -> None:
-        """Delete all who ask; wait until everything is free.
+    async def delete_all(self) -> None:
+        """Delete all clusters or machines, and wait until their addresses are handed out again.
 
         Raises:
-            AssertionError: it does not come to that.
+            AssertionError: they are not after SETTLE_SECONDS.
         """
 
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a storm.
+    """The result of a storm.
 
     Args:
-        faults: what was done to whom, in order.
-        done: what people did.
-        events: how many writes of allocations were seen.
-        most: how many held something at once.
-        seconds: from the last fault until all was well.
-        findings: what was held twice; empty if all was well.
+        faults: the replicas that were killed or frozen, in order, as sentences.
+        actions: how many actions people took.
+        writes: how many writes of allocations the watch reported.
+        most_holders: the most allocations that held addresses at the same time.
+        seconds: from the last fault until every object had its addresses.
+        findings: addresses that two allocations held at once, as sentences.
     """
 
     faults: Sequence[str]
-    done: int
-    events: int
-    most: int
+    actions: int
+    writes: int
+    most_holders: int
     seconds: float
     findings: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A storm to be played.
+class StormSettings:
+    """The settings of a storm.
 
     Args:
-        seed: decides everything that is chosen.
+        seed: of all random choices.
         rounds: how often each replica is killed or frozen.
-        many: how many objects wait before there is anything to hand out.
+        many: how many clusters or machines wait before the first pool is created.
         busy: whether people act meanwhile.
     """
 
@@ -101,80 +102,90 @@ class Asked:
     busy: bool = True
 
 
-async def storm(
-    scene: Callable[[httpx.AsyncClient, random.Random], Scene], folder: Path, asked: Asked
+async def play_storm(
+    make_platform: Callable[[httpx.AsyncClient, random.Random], Platform],
+    folder: Path,
+    settings: StormSettings,
 ) -> Report:
-    """Play a storm.
+    """Play a storm on a server of its own.
+
+    Args:
+        make_platform: returns the platform of a server, with its random choices.
+        folder: for kubeconfigs.
+        settings: of the storm.
 
     Raises:
-        AssertionError: afterwards not all was as it should be.
+        AssertionError: afterwards an object lacks its addresses.
     """
-    choices = random.Random(asked.seed)
+    choices = random.Random(settings.seed)
     faults: list[str] = []
     async with (
         ControlPlane.start(namespace_controller=True, garbage_collector=True) as plane,
         administrator(plane) as admin,
         anyio.create_task_group() as group,
     ):
-        admin.timeout = httpx.Timeout(CALM_SECONDS)  # a thousand may be deleted at once
-        here = scene(admin, random.Random(choices.random()))
+        admin.timeout = httpx.Timeout(SETTLE_SECONDS)  # a thousand may be deleted at once
+        platform = make_platform(admin, random.Random(choices.random()))
         await plane.install_crds(crd.crds())
-        await plane.install_crds(DATA / here.integration / "crds.yaml")
+        await plane.install_crds(DATA / platform.integration / "crds.yaml")
         kubeconfig = await under_shipped_roles(
-            plane, admin, where=folder, integration=here.integration
+            plane, admin, where=folder, integration=platform.integration
         )
-        group.start_soon(here.record.follow, admin)
-        flags = (f"--integration={here.integration}", *FLAGS)
+        group.start_soon(platform.record.follow, admin)
+        flags = (f"--integration={platform.integration}", *FLAGS)
         replicas = [replica(kubeconfig, *flags) for _ in range(2)]
         for program in replicas:
             group.start_soon(program.run)
-        await here.prepare(asked.many)
-        people = [_People(random.Random(choices.random()), deeds) for deeds in here.people()]
+        await platform.prepare(settings.many)
+        people = [
+            _Person(random.Random(choices.random()), actions)
+            for actions in platform.list_actions_by_person()
+        ]
         async with anyio.create_task_group() as crowd:
-            if asked.busy:
+            if settings.busy:
                 for person in people:
                     crowd.start_soon(person.act)
-            for _ in range(asked.rounds):
+            for _ in range(settings.rounds):
                 for number in choices.sample(range(2), 2):
-                    await here.record.grows_by(WRITES, WITHIN)
+                    await platform.record.wait_for_writes(WRITES, WRITE_SECONDS)
                     part = replica_part(replicas[number], number + 1)
                     faults.append(await part.strike(choices, freeze=choices.random() < 0.6))
                     log.info("fault", what=faults[-1])
             crowd.cancel_scope.cancel()
-        began = time.monotonic()
-        await here.calm()
-        seconds = time.monotonic() - began
-        await here.leave()
-        await here.record.wait_until_noted(admin)
+        settling_since = time.monotonic()
+        await platform.wait_until_settled()
+        seconds = time.monotonic() - settling_since
+        await platform.delete_all()
+        await platform.record.wait_until_noted(admin)
         group.cancel_scope.cancel()
-    done, record = sum(person.done for person in people), here.record
+    count, record = sum(person.action_count for person in people), platform.record
     return Report(
         faults,
-        done,
-        events=record.events,
-        most=record.most,
+        actions=count,
+        writes=record.writes,
+        most_holders=record.most_holders,
         seconds=seconds,
         findings=record.findings,
     )
 
 
-class _People:
-    """Those who do not wait for anything.
+class _Person:
+    """A person who takes random actions and does not wait for their effects.
 
     Args:
-        choices: what they do and when.
-        deeds: what they may do; each is one request or a few.
+        choices: choose the next action and the pause before it.
+        actions: of one request or a few each.
     """
 
-    def __init__(self, choices: random.Random, deeds: Sequence[Deed]) -> None:
+    def __init__(self, choices: random.Random, actions: Sequence[Action]) -> None:
         self._choices = choices
-        self._deeds = deeds
-        self.done = 0
+        self._actions = actions
+        self.action_count = 0
 
     async def act(self) -> None:
-        """Do one thing after the other; one that was begun is ended."""
+        """Take one action after the other until cancelled; an action is never interrupted."""
         while True:
             with anyio.CancelScope(shield=True):
-                await self._choices.choice(self._deeds)()
-            self.done += 1
+                await self._choices.choice(self._actions)()
+            self.action_count += 1
             await anyio.sleep(self._choices.uniform(0.02, 0.2))

@@ -1,7 +1,7 @@
-"""Everything that holds addresses, as its watch reports it: no two objects hold one address.
+"""Finds addresses that two objects hold at the same time, by the watch of those objects.
 
-A watch reports each write, in the order in which the server made them, so what is true after each
-event was true at each moment.
+A watch reports each write in the order of the server, so the state after each event was the state
+of the server at one moment.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,26 +20,27 @@ Body = Mapping[str, Any]
 
 @dataclass
 class Record:
-    """Who held what, from the beginning of a storm.
+    """The addresses that each object of a kind holds, from the beginning of a storm.
 
     Args:
-        path: of the objects, of all namespaces.
-        list_addresses: returns what an object holds; what is equal cannot be held twice.
-        findings: what was held twice, as sentences.
-        events: how many writes were seen.
-        most: of how many objects something was held at once.
+        path: the URL path of the objects of all namespaces.
+        list_addresses: returns the addresses that an object holds.
+        findings: addresses that two objects held at once, as sentences.
+        writes: how many writes the watch reported.
+        most_holders: the most objects that held addresses at the same time.
+        objects: by namespace and name.
     """
 
     path: str
     list_addresses: Callable[[Body], Iterable[str]]
     findings: list[str] = field(default_factory=list)
-    events: int = 0
-    most: int = 0
+    writes: int = 0
+    most_holders: int = 0
     objects: dict[str, Body] = field(default_factory=dict)
     _holds: dict[str, Sequence[str]] = field(default_factory=dict)
     _holders: dict[str, set[str]] = field(default_factory=dict)
     _revision: int = 0
-    _moved: anyio.Event = field(default_factory=anyio.Event)
+    _advanced: anyio.Event = field(default_factory=anyio.Event)
 
     async def follow(self, admin: httpx.AsyncClient) -> None:
         """Note every write until cancelled; the watch begins before there is any."""
@@ -47,33 +48,33 @@ class Record:
             async for event, body in events:
                 self.note(event, body)
 
-    async def grows_by(self, events: int, seconds: float) -> None:
-        """Wait for so many writes, or for so many seconds if there are fewer."""
-        last = self.events + events
+    async def wait_for_writes(self, count: int, seconds: float) -> None:
+        """Wait until the watch reports `count` more writes, or for `seconds` at most."""
+        last = self.writes + count
         with anyio.move_on_after(seconds):
-            while self.events < last:
-                await self._moved.wait()
+            while self.writes < last:
+                await self._advanced.wait()
 
     async def wait_until_noted(self, admin: httpx.AsyncClient) -> None:
-        """Wait until all that was written up to now is noted."""
+        """Wait until the watch has reported all writes up to now."""
         answer = await admin.get(self.path)
-        body = answer.json()["items"]
-        newest = max((int(item["metadata"]["resourceVersion"]) for item in body), default=0)
-        gone = set(self.objects) - {_name(item) for item in body}
+        items = answer.json()["items"]
+        newest = max((int(item["metadata"]["resourceVersion"]) for item in items), default=0)
+        gone = set(self.objects) - {_name(item) for item in items}
         with anyio.fail_after(SECONDS):
             while self._revision < newest or gone & set(self.objects):
-                await self._moved.wait()
+                await self._advanced.wait()
 
-    def note(self, kind: str, body: Body) -> None:
-        """Note a write: ADDED, MODIFIED or DELETED, or a bookmark."""
+    def note(self, event: str, body: Body) -> None:
+        """Note an event of the watch: ADDED, MODIFIED, DELETED or BOOKMARK."""
         self._revision = int(body["metadata"]["resourceVersion"])
-        if kind != "BOOKMARK":
-            self.events += 1
-            self._change(_name(body), body, gone=kind == "DELETED")
-        self._moved.set()
-        self._moved = anyio.Event()
+        if event != "BOOKMARK":
+            self.writes += 1
+            self._update_holdings(_name(body), body, gone=event == "DELETED")
+        self._advanced.set()
+        self._advanced = anyio.Event()
 
-    def _change(self, name: str, body: Body, *, gone: bool) -> None:
+    def _update_holdings(self, name: str, body: Body, *, gone: bool) -> None:
         before = self._holds.pop(name, ())
         for address in before:
             self._holders[address].discard(name)
@@ -90,7 +91,7 @@ class Record:
                     f" {sorted(others)}"
                 )
             others.add(name)
-        self.most = max(self.most, sum(map(bool, self._holds.values())))
+        self.most_holders = max(self.most_holders, sum(map(bool, self._holds.values())))
 
 
 def _name(body: Body) -> str:

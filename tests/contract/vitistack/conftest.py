@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.contract.product import Server, serving
-from tests.contract.vitistack.lab import Lab
+from tests.contract.vitistack.lab import VitistackLab
 
 _numbers = count()
 
@@ -20,10 +20,10 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 @pytest_asyncio.fixture(loop_scope="package")
-async def lab(server: Server) -> Lab:
-    """A namespace of its own for each test."""
+async def lab(server: Server) -> VitistackLab:
+    """The objects of vitistack in a namespace of each test's own."""
     name = f"v{next(_numbers)}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     answer = await server.admin.post("/api/v1/namespaces", json=body)
     assert answer.status_code == 201, answer.text
-    return Lab(server.admin, name)
+    return VitistackLab(server.admin, name)

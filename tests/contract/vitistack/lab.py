@@ -1,4 +1,4 @@
-"""Objects of vitistack on a server, as a test makes, changes and awaits them.
+"""Objects of vitistack on a server, as a test creates, changes and waits for them.
 
 Each test has a namespace of its own.
 """
@@ -24,28 +24,27 @@ STATIC: Mapping[str, Any] = {
     "vlanId": 100,
     "dns": ["8.8.8.8"],
 }
-"""The settings of a network, as far as a test has no others."""
+"""The settings of a network, unless a test sets others."""
 
 
 @dataclass
-class Lab:
-    """The objects of one test.
+class VitistackLab:
+    """A namespace of a server; the methods create, read and wait for objects in it.
 
     Args:
         admin: the administrator's client.
-        namespace: where all of them are.
     """
 
     admin: httpx.AsyncClient
     namespace: str
 
     def path(self, kind: str, name: str = "") -> str:
-        """Return the path of an object, or of all of its kind."""
+        """Return the URL path of an object, or of the collection of a kind if `name` is empty."""
         version, plural = PATHS[kind]
         path = f"/apis/vitistack.io/{version}/namespaces/{self.namespace}/{plural}"
         return f"{path}/{name}" if name else path
 
-    async def post(self, kind: str, name: str, spec: Body, **metadata: Any) -> Body:
+    async def create(self, kind: str, name: str, spec: Body, **metadata: Any) -> Body:
         """Create an object."""
         body = {
             "apiVersion": f"vitistack.io/{PATHS[kind][0]}",
@@ -65,14 +64,14 @@ class Lab:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
-    async def every(self, kind: str) -> list[Body]:
+    async def list_objects(self, kind: str) -> list[Body]:
         """Return all objects of a kind in the namespace."""
         answer = await self.admin.get(self.path(kind))
         assert answer.status_code == 200, answer.text
         return list(answer.json()["items"])
 
     async def patch(self, path: str, patch: Mapping[str, Any]) -> Body:
-        """Merge a patch into an object."""
+        """Apply a merge patch to an object; return the object."""
         headers = {"Content-Type": "application/merge-patch+json"}
         answer = await self.admin.patch(path, json=patch, headers=headers)
         assert answer.status_code == 200, answer.text
@@ -83,7 +82,7 @@ class Lab:
         answer = await self.admin.delete(self.path(kind, name))
         assert answer.status_code in {200, 202}, answer.text
 
-    async def network(
+    async def create_network(
         self,
         name: str = NETWORK,
         *,
@@ -91,66 +90,74 @@ class Lab:
         allocation: Body | None = None,
         **static: Any,
     ) -> Body:
-        """Create a network, and say how far it is provisioned.
+        """Create a network, and write its provisioningPhase.
 
         Args:
-            phase: its provisioningPhase; None for none.
-            allocation: its spec.ipAllocation; by default static, with `static` in it.
-            static: settings besides STATIC.
+            name: of the NetworkNamespace.
+            phase: the provisioningPhase; None means none.
+            allocation: the spec.ipAllocation; by default of type static, with STATIC and `static`.
+            static: settings in place of those of STATIC, or beside them.
         """
         settings = {**STATIC, **static}
-        how = allocation or {"type": "static", "static": settings}
-        created = await self.post("NetworkNamespace", name, {"ipAllocation": how})
+        ip_allocation = allocation or {"type": "static", "static": settings}
+        created = await self.create("NetworkNamespace", name, {"ipAllocation": ip_allocation})
         return await self.set_phase(name, phase) if phase else created
 
     async def set_phase(self, name: str, phase: str) -> Body:
-        """Say how far a network is provisioned."""
+        """Write the provisioningPhase of a network."""
         status = {"status": {"provisioningPhase": phase}}
         return await self.patch(f"{self.path('NetworkNamespace', name)}/status", status)
 
-    async def settings(self, name: str = NETWORK, **static: Any) -> Body:
-        """Change what a network hands out."""
+    async def change_settings(self, name: str = NETWORK, **static: Any) -> Body:
+        """Change static settings of a network, such as its range."""
         spec = {"ipAllocation": {"static": static}}
         return await self.patch(self.path("NetworkNamespace", name), {"spec": spec})
 
-    async def ask(self, name: str, requested: str = "", **spec: Any) -> Body:
-        """Create an IPAllocation by hand."""
-        full_spec = {"networkNamespaceName": NETWORK, "networkConfigurationName": "vm", **spec}
-        expected = {"requestedAddress": requested} if requested else {}
-        return await self.post("IPAllocation", name, {**full_spec, **expected})
+    async def create_allocation(self, name: str, requested: str = "", **spec: Any) -> Body:
+        """Create an IPAllocation as a person does.
 
-    async def configuration(self, name: str, *interfaces: str, **spec: Any) -> Body:
+        Args:
+            name: of the IPAllocation.
+            requested: the address that it requests; empty means any.
+            spec: further fields, or others in place of those here.
+        """
+        full_spec = {"networkNamespaceName": NETWORK, "networkConfigurationName": "vm", **spec}
+        if requested:
+            full_spec["requestedAddress"] = requested
+        return await self.create("IPAllocation", name, full_spec)
+
+    async def create_configuration(self, name: str, *interfaces: str, **spec: Any) -> Body:
         """Create a NetworkConfiguration with these interfaces."""
         listed = [
             {"name": interface, "macAddress": f"02:00:00:00:00:{i:02}"}
             for i, interface in enumerate(interfaces)
         ]
         full_spec = {"name": name, "networkNamespaceName": NETWORK, "networkInterfaces": listed}
-        return await self.post("NetworkConfiguration", name, {**full_spec, **spec})
+        return await self.create("NetworkConfiguration", name, {**full_spec, **spec})
 
     async def until(self, kind: str, name: str, holds: Callable[[Body], bool]) -> Body:
-        """Wait until an object is there and as it should be; return it."""
+        """Wait until an object exists and `holds` is true of it; return the object."""
         body = await until(
             lambda: self.find(kind, name),
-            lambda condition: condition is not None and holds(condition),
+            lambda body: body is not None and holds(body),
         )
         assert body is not None
         return body
 
     async def wait_until_gone(self, kind: str, name: str) -> None:
         """Wait until an object is gone."""
-        await until(lambda: self.find(kind, name), lambda condition: condition is None)
+        await until(lambda: self.find(kind, name), lambda body: body is None)
 
-    async def shows(self, name: str, phase: str) -> Body:
-        """Wait until an IPAllocation is in a phase; return its status."""
+    async def wait_for_phase(self, name: str, phase: str) -> Body:
+        """Wait until an IPAllocation is in a phase; return the status."""
         allocation = await self.until(
-            "IPAllocation", name, lambda body: status(body).get("phase") == phase
+            "IPAllocation", name, lambda body: get_status(body).get("phase") == phase
         )
-        return status(allocation)
+        return get_status(allocation)
 
-    async def has(self, name: str, address: str) -> Body:
-        """Wait until an IPAllocation has an address; return its status."""
-        allocation_status = await self.shows(name, "Allocated")
+    async def wait_for_address(self, name: str, address: str) -> Body:
+        """Wait until an IPAllocation is Allocated; check its address, and return its status."""
+        allocation_status = await self.wait_for_phase(name, "Allocated")
         assert allocation_status["address"] == address, allocation_status
         return allocation_status
 
@@ -160,32 +167,32 @@ class Lab:
             "IPAllocation",
             name,
             lambda body: (
-                status(body).get("phase") == "Error" and message in status(body)["message"]
+                get_status(body).get("phase") == "Error" and message in get_status(body)["message"]
             ),
         )
-        assert "address" not in status(allocation)
+        assert "address" not in get_status(allocation)
 
     async def wait_until_configured(self, name: str, phase: str) -> Body:
         """Wait until a NetworkConfiguration is in a phase; return its status."""
         configuration = await self.until(
-            "NetworkConfiguration", name, lambda body: status(body).get("phase") == phase
+            "NetworkConfiguration", name, lambda body: get_status(body).get("phase") == phase
         )
-        return status(configuration)
+        return get_status(configuration)
 
-    async def summary(self, holds: Callable[[Body], bool]) -> Body:
-        """Wait until the summary of the network is as it should be; return it."""
+    async def wait_for_summary(self, holds: Callable[[Body], bool]) -> Body:
+        """Wait until `holds` is true of the summary of network NETWORK; return the summary."""
 
-        def summary_of(body: Body) -> Body:
-            return dict(status(body).get("ipAllocationSummary") or {})
+        def get_summary(body: Body) -> Body:
+            return dict(get_status(body).get("ipAllocationSummary") or {})
 
-        return summary_of(
+        return get_summary(
             await self.until(
-                "NetworkNamespace", NETWORK, lambda network: holds(summary_of(network))
+                "NetworkNamespace", NETWORK, lambda network: holds(get_summary(network))
             )
         )
 
-    async def events(self, kind: str, name: str, reason: str) -> list[str]:
-        """Wait until there are events of a reason on an object; return their notes."""
+    async def wait_for_events(self, kind: str, name: str, reason: str) -> list[str]:
+        """Wait for an event of a reason about an object; return the notes of all of them."""
 
         async def look() -> list[str]:
             path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
@@ -201,14 +208,14 @@ class Lab:
         return await until(look, bool)
 
 
-def status(body: Body) -> Body:
+def get_status(body: Body) -> Body:
     """Return the status of an object; empty if it has none."""
     return dict(body.get("status") or {})
 
 
-def addresses(configuration: Body) -> list[str]:
-    """Return the addresses that the status of a NetworkConfiguration shows."""
-    interfaces = configuration.get("networkInterfaces") or []
+def list_addresses(configuration_status: Body) -> list[str]:
+    """Return the addresses of the interfaces in the status of a NetworkConfiguration."""
+    interfaces = configuration_status.get("networkInterfaces") or []
     return [
         address for interface in interfaces for address in interface.get("ipv4Addresses") or []
     ]

@@ -1,17 +1,17 @@
-"""Our kind IPAllocation beside vitistack's: the same short name and kind, in one namespace."""
+"""Our kind IPAllocation beside vitistack's kind of that name, in one namespace."""
 
 import pytest
 
 from reconcilers.api import names
-from tests.contract.vitistack.lab import Lab, status
+from tests.contract.vitistack.lab import VitistackLab, get_status
 from tests.polling import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package")]
 ROOT = f"/apis/{names.API_VERSION}/namespaces"
 
 
-async def test_both_kinds_are_served_in_one_namespace_under_one_name(lab: Lab) -> None:
-    await lab.network()
+async def test_an_ipallocation_of_each_kind_with_one_name_is_served(lab: VitistackLab) -> None:
+    await lab.create_network()
     pool = {"cidr": "10.40.0.0/24"}
     request = {
         "poolRef": {"name": "same"},
@@ -28,11 +28,15 @@ async def test_both_kinds_are_served_in_one_namespace_under_one_name(lab: Lab) -
             f"{ROOT}/{lab.namespace}/{plural}", json={**body, "spec": spec}
         )
         assert answer.status_code == 201, answer.text
-    await lab.ask("same")
-    await lab.has("same", "10.0.2.2")
+    await lab.create_allocation("same")
+    await lab.wait_for_address("same", "10.0.2.2")
 
-    async def ours() -> dict[str, str]:
+    async def read_ours() -> dict[str, str]:
         answer = await lab.admin.get(f"{ROOT}/{lab.namespace}/ipallocations/same")
-        return {name: status(answer.json()).get(name, "") for name in ("phase", "startAddress")}
+        return {
+            name: get_status(answer.json()).get(name, "") for name in ("phase", "startAddress")
+        }
 
-    await until(ours, lambda ours: ours == {"phase": "Allocated", "startAddress": "10.40.0.0"})
+    await until(
+        read_ours, lambda status: status == {"phase": "Allocated", "startAddress": "10.40.0.0"}
+    )

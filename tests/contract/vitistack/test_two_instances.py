@@ -6,38 +6,40 @@ import anyio
 import pytest
 
 from tests.contract.product import Server, frozen, product
-from tests.contract.vitistack.lab import Lab, status
+from tests.contract.vitistack.lab import VitistackLab, get_status
 from tests.polling import until
 from tests.reconcilers.cli.commands import find_installed_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 
 
-async def ask(lab: Lab, first: int, last: int) -> None:
-    """Create NetworkConfigurations all at once."""
+async def create_machines(lab: VitistackLab, first: int, stop: int) -> None:
+    """Create machines `first` to before `stop`, with two interfaces each, at once."""
     async with anyio.create_task_group() as group:
-        for number in range(first, last):
-            group.start_soon(lab.configuration, f"vm{number:03}", "eth0", "eth1")
+        for number in range(first, stop):
+            group.start_soon(lab.create_configuration, f"vm{number:03}", "eth0", "eth1")
 
 
-async def wait_until_served(lab: Lab, count: int) -> list[str]:
-    """Wait until that many IPAllocations have an address; return all addresses."""
+async def wait_until_served(lab: VitistackLab, count: int) -> list[str]:
+    """Wait until `count` IPAllocations have an address; return all addresses."""
 
-    async def list_held() -> list[str]:
-        statuses = [status(allocation) for allocation in await lab.every("IPAllocation")]
+    async def list_addresses() -> list[str]:
+        statuses = [
+            get_status(allocation) for allocation in await lab.list_objects("IPAllocation")
+        ]
         return [
             allocation_status["address"]
             for allocation_status in statuses
             if allocation_status.get("phase") == "Allocated"
         ]
 
-    return await until(list_held, lambda items: len(items) >= count)
+    return await until(list_addresses, lambda items: len(items) >= count)
 
 
 async def test_two_live_processes_never_give_an_address_twice_though_one_is_frozen(
-    lab: Lab, server: Server, tmp_path: Path
+    lab: VitistackLab, server: Server, tmp_path: Path
 ) -> None:
-    await ask(lab, 0, 16)
+    await create_machines(lab, 0, 16)
     log = tmp_path / "log"
     with product("vitistack", server.kubeconfig, log, program=find_installed_command) as other:
         path = anyio.Path(log)
@@ -45,11 +47,11 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
             lambda: path.read_text(encoding="utf-8"),
             lambda output: "controller=vitistack-networkconfiguration" in output,
         )
-        await lab.network()
+        await lab.create_network()
         with frozen(server.process):
             await wait_until_served(lab, 32)
         async with anyio.create_task_group() as group:
-            group.start_soon(ask, lab, 16, 32)
+            group.start_soon(create_machines, lab, 16, 32)
             await wait_until_served(lab, 40)
             with frozen(other):
                 await wait_until_served(lab, 64)
@@ -59,18 +61,18 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 
 
 async def test_requests_that_are_created_and_deleted_at_once_leave_nothing_behind(
-    lab: Lab,
+    lab: VitistackLab,
 ) -> None:
-    await lab.network()
+    await lab.create_network()
 
     async def come_and_go(name: str) -> None:
-        await lab.ask(name)
+        await lab.create_allocation(name)
         await lab.delete("IPAllocation", name)
 
     async with anyio.create_task_group() as group:
         for number in range(60):
             group.start_soon(come_and_go, f"x{number:02}")
-    await until(lambda: lab.every("IPAllocation"), lambda allocations: allocations == [])
-    await lab.ask("a")
-    await lab.has("a", "10.0.2.2")
-    await lab.summary(lambda shown_summary: shown_summary.get("allocatedCount") == 1)
+    await until(lambda: lab.list_objects("IPAllocation"), lambda allocations: allocations == [])
+    await lab.create_allocation("a")
+    await lab.wait_for_address("a", "10.0.2.2")
+    await lab.wait_for_summary(lambda summary: summary.get("allocatedCount") == 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.contract.loosening import create_loosely, loosen_field
-from tests.contract.vitistack.lab import NETWORK, PATHS, Lab
+from tests.contract.vitistack.lab import NETWORK, PATHS, VitistackLab
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -22,9 +22,9 @@ ODD = {
 
 @pytest.mark.parametrize("kind", ODD)
 async def test_a_network_hands_out_nothing_while_a_holder_cannot_be_read(
-    lab: Lab, kind: str
+    lab: VitistackLab, kind: str
 ) -> None:
-    await lab.network()
+    await lab.create_network()
     field, spec = ODD[kind]
     version, plural = PATHS[kind]
     async with loosen_field(lab.admin, f"{plural}.vitistack.io", field):
@@ -35,7 +35,7 @@ async def test_a_network_hands_out_nothing_while_a_holder_cannot_be_read(
             "spec": {**spec, field: 7},
         }
         await create_loosely(lab.admin, lab.path(kind), body)
-        await lab.ask("a")
+        await lab.create_allocation("a")
         waiting = await lab.until(
             "IPAllocation",
             "a",
