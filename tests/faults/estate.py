@@ -1,6 +1,6 @@
-"""Butler's controllers, a management cluster and a tenant, each behind a proxy of its own.
+"""The controllers with a management cluster and a tenant, each of which may be behind a proxy.
 
-What is judged is seen past the proxies, from the first change to the last.
+Tests judge what a witness reads from both clusters directly, from the first change to the last.
 """
 
 import base64
@@ -54,20 +54,21 @@ CLUSTER = Key("team", "a")
 PROJECTED = Key("metallb-system", "default-pool")
 SMALL, LARGE = "10.40.0.0/26", "10.40.0.0/18"
 SPEED = 20
+"""How many seconds of the controllers one real second has."""
 PACE = 4
-"""The speed where connections are cut: so slow that requests are over before the next cut."""
+"""The same where connections are cut, so that requests end before the next cut."""
 RETRY_SECONDS = 0.2
 SETTINGS = Settings(tenant=TenantSettings(request_timeout=1.0))
 
 
 class SwiftClock(Clock):
-    """Time that runs faster than that of the servers, and may be off.
+    """A clock that runs faster than that of the servers, and may be ahead of it or behind.
 
-    A minute of waiting is over in three seconds; requests on the wire take the time they take.
+    At SPEED a minute of sleep takes three seconds. Requests take as long as ever.
 
     Args:
-        skew: how far it is ahead of the servers' at the beginning.
-        speed: how many of its seconds one of theirs has.
+        skew: how far it is ahead of the real time at first.
+        speed: how many of its seconds one real second has.
     """
 
     def __init__(self, skew: timedelta = timedelta(), speed: float = SPEED) -> None:
@@ -93,7 +94,7 @@ class SwiftClock(Clock):
 
 
 class Witness:
-    """Watches the clusters past the proxies, and remembers whether two ever held one address."""
+    """Watches both clusters directly, and notes allocations that held one address at once."""
 
     def __init__(self, management: Transport, tenant: Transport) -> None:
         self.management, self.tenant = Client(management), Client(tenant)
@@ -102,34 +103,38 @@ class Witness:
             Informer(IP_ADDRESS_POOL, tenant, SystemClock()),
         ]
         self.caches: dict[str, Cache[Any]] = {i.resource.plural: i.cache for i in self.informers}
-        self.clashes: list[str] = []
-        self.expected: set[tuple[str, Key]] = set()
-        """What has to be there, by plural and key; nothing else that a test created may be."""
+        self.overlaps: list[str] = []
+        self.expected_objects: set[tuple[str, Key]] = set()
+        """Plural and key of each object that has to exist; others of a test may not exist."""
         self._changed = anyio.Event()
         for informer in self.informers:
-            informer.add_handler(self._see)
+            informer.add_handler(self._note)
 
-    def _see(self, change: Change[Any]) -> None:
+    def _note(self, change: Change[Any]) -> None:
         if isinstance(change.new, IPAllocation):
-            self._compare(change.new)
+            self._find_overlaps(change.new)
         self._changed.set()
 
-    def _compare(self, allocation: IPAllocation) -> None:
-        its = statusranges.find_held_range(allocation)
+    def _find_overlaps(self, allocation: IPAllocation) -> None:
+        held_range = statusranges.find_held_range(allocation)
         for other in self.caches["ipallocations"]:
-            theirs = statusranges.find_held_range(other)
-            if other.metadata.uid == allocation.metadata.uid or its is None or theirs is None:
+            other_range = statusranges.find_held_range(other)
+            if other.metadata.uid == allocation.metadata.uid:
                 continue
-            if its.overlaps(theirs):
-                self.clashes.append(
-                    f"{allocation.metadata.name} and {other.metadata.name}: {its.text}"
+            if (
+                held_range is not None
+                and other_range is not None
+                and held_range.overlaps(other_range)
+            ):
+                self.overlaps.append(
+                    f"{allocation.metadata.name} and {other.metadata.name}: {held_range.text}"
                 )
 
     async def until(self, problem: Callable[[], str]) -> None:
-        """Wait until `problem` has nothing to say of what the watches show.
+        """Wait until `problem`, which is called after each change, returns no problem.
 
         Raises:
-            AssertionError: it still has.
+            AssertionError: it still returns one after SECONDS.
         """
         with anyio.move_on_after(SECONDS):
             while problem():
@@ -143,13 +148,15 @@ class Witness:
         if pool is None:
             return "there is no pool"
         allocations = list(self.caches["ipallocations"])
-        there = {(plural, obj.metadata.key) for plural in _ASKED for obj in self.caches[plural]}
-        if missing := self.expected - there:
+        existing = {
+            (plural, obj.metadata.key) for plural in _REQUESTED for obj in self.caches[plural]
+        }
+        if missing := self.expected_objects - existing:
             return f"missing: {missing}"
         cluster = ("tenantclusters", CLUSTER)
-        strange = {stray for stray in there - self.expected if stray[1].name[0] == "n"}
-        if strange or (cluster in there and cluster not in self.expected):
-            return f"still there: {strange or cluster}"
+        strays = {stray for stray in existing - self.expected_objects if stray[1].name[0] == "n"}
+        if strays or (cluster in existing and cluster not in self.expected_objects):
+            return f"still there: {strays or cluster}"
         used = 0
         for allocation in allocations:
             held_range = statusranges.find_held_range(allocation)
@@ -165,12 +172,13 @@ class Witness:
             return f"{used} addresses are held, the pool says {status}"
         return self._describe_unprojected(allocations)
 
-    def promises_left(self) -> str:
-        """Return whether the pool still lists promises that are long kept."""
+    def describe_open_promises(self) -> str:
+        """Return that the pool still lists promises; empty if it lists none."""
         pool = self.caches["networkpools"].get(POOL)
-        return "there are promises left" if pool is None or pool.status.assignments else ""
+        return "there are open promises" if pool is None or pool.status.assignments else ""
 
     def _describe_unprojected(self, allocations: list[IPAllocation]) -> str:
+        """Return how the tenant's MetalLB differs from the cluster's allocations, or nothing."""
         cluster = self.caches["tenantclusters"].get(CLUSTER)
         own_allocations = [a for a in allocations if a.spec.tenantClusterRef.key == CLUSTER]
         if cluster is None:
@@ -197,30 +205,30 @@ class Witness:
         return "" if have == expected else f"MetalLB has {have} of {expected}"
 
 
-_ASKED = ("ipallocations", "tenantclusters")
-Way = TypeVar("Way", bound=Plane)
+_REQUESTED = ("ipallocations", "tenantclusters")
+PlaneType = TypeVar("PlaneType", bound=Plane)
 
 
 @dataclass
-class Estate(Generic[Way]):
-    """The clusters, the ways into them, and who is at work.
+class Estate(Generic[PlaneType]):
+    """Both clusters, and the processes with controllers that work on them.
 
     Args:
-        management: the management cluster, as the controllers see it.
-        tenant: the tenant, as they see it.
-        witness: sees both as they are.
-        group: in which they run.
-        running: the processes that believe they lead.
-        managers: what is in each of them.
-        settings: theirs.
-        user: as whom they connect to the management cluster.
+        management: the management cluster, or the proxy before it, to which controllers connect.
+        tenant: the tenant, or the proxy before it.
+        witness: connects to both clusters directly.
+        group: the task group of the processes.
+        processes: the scope of each process; all believe that they lead.
+        managers: the manager of each process.
+        settings: of the controllers in new processes.
+        user: as whom new processes connect to the management cluster.
     """
 
-    management: Way
-    tenant: Way
+    management: PlaneType
+    tenant: PlaneType
     witness: Witness
     group: TaskGroup
-    running: list[anyio.CancelScope] = field(default_factory=list)
+    processes: list[anyio.CancelScope] = field(default_factory=list)
     managers: dict[anyio.CancelScope, Manager] = field(default_factory=dict)
     settings: Settings = SETTINGS
     user: str = "admin"
@@ -231,7 +239,7 @@ class Estate(Generic[Way]):
         return self.witness.management
 
     async def create_allocation(self, name: str, count: int = 1) -> None:
-        """Create an allocation that belongs to a cluster which is never seen."""
+        """Create an allocation whose TenantCluster does not exist."""
         spec = {
             "poolRef": {"name": POOL.name},
             "tenantClusterRef": {"name": "elsewhere", "namespace": "team"},
@@ -239,15 +247,15 @@ class Estate(Generic[Way]):
             "count": count,
         }
         await self.client.create(IP_ALLOCATION, HOME, {"metadata": {"name": name}, "spec": spec})
-        self.witness.expected.add((IP_ALLOCATION.plural, Key(HOME, name)))
+        self.witness.expected_objects.add((IP_ALLOCATION.plural, Key(HOME, name)))
 
     async def create_allocation_retrying(self, name: str, count: int = 1) -> None:
-        """Create an allocation; try again while the server is away."""
+        """Create an allocation; retry while the server does not answer."""
         while True:
             try:
                 await self.create_allocation(name, count)
             except AlreadyExists:
-                self.witness.expected.add((IP_ALLOCATION.plural, Key(HOME, name)))
+                self.witness.expected_objects.add((IP_ALLOCATION.plural, Key(HOME, name)))
                 return
             except ControllerError:
                 await anyio.sleep(RETRY_SECONDS)
@@ -255,15 +263,15 @@ class Estate(Generic[Way]):
                 return
 
     async def create_cluster(self) -> None:
-        """Create the cluster."""
+        """Create the TenantCluster CLUSTER."""
         spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
         body = {"metadata": {"name": CLUSTER.name}, "spec": spec}
         await self.client.create(TENANT_CLUSTER, CLUSTER.namespace, body)
-        self.witness.expected.add((TENANT_CLUSTER.plural, CLUSTER))
+        self.witness.expected_objects.add((TENANT_CLUSTER.plural, CLUSTER))
 
     async def delete(self, resource: Any, key: Key) -> None:
-        """Delete an object as it is now."""
-        self.witness.expected.discard((resource.plural, key))
+        """Delete an object at whatever version it has."""
+        self.witness.expected_objects.discard((resource.plural, key))
         while True:
             live = await self.client.get(resource, key)
             try:
@@ -278,21 +286,21 @@ class Estate(Generic[Way]):
         clock: Clock | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Start a process that believes it leads.
+        """Start a process with the controllers, which believes that it leads.
 
         Args:
-            skew: how far its clock is ahead at the beginning.
-            clock: its clock; a swift one if not given.
-            transport: its way to the management cluster, which stays the caller's; the usual one
-                if not given.
+            skew: how far its clock is ahead of the real time at first.
+            clock: None means a SwiftClock with that skew.
+            transport: to the management cluster, which the caller closes; None means that the
+                process connects to `management`.
         """
         scope = anyio.CancelScope()
-        self.running.append(scope)
+        self.processes.append(scope)
         self.group.start_soon(partial(self._run, scope, clock or SwiftClock(skew), transport))
 
-    def kill(self, place: int) -> None:
-        """End a process wherever it is."""
-        scope = self.running.pop(place)
+    def kill(self, index: int) -> None:
+        """Cancel the process at an index of `processes`, whatever it does."""
+        scope = self.processes.pop(index)
         scope.cancel()
         self.managers.pop(scope, None)
 
@@ -300,14 +308,14 @@ class Estate(Generic[Way]):
         """Return the caches of a kind of all processes, in the order in which they started."""
         return [
             informer.cache
-            for scope in self.running
+            for scope in self.processes
             if scope in self.managers
             for informer in self.managers[scope]._informers
             if informer.resource == resource and isinstance(informer, Informer)
         ]
 
-    def found_away(self) -> bool:
-        """Return whether all who watch the management cluster have found it away."""
+    def is_outage_noticed(self) -> bool:
+        """Return whether each cache has noticed that the management cluster does not answer."""
         kinds = OWN_KINDS.values()
         caches = [cache for kind in kinds for cache in self.caches(kind)]
         caches += [self.witness.caches[kind.plural] for kind in kinds]
@@ -323,15 +331,15 @@ class Estate(Generic[Way]):
                         transport_to(self.management, self.user)
                     )
                 manager = Manager(transport, clock=clock, options=ManagerOptions())
-                ways = assemble(manager, clock, self.settings)
+                tenant_clients = assemble(manager, clock, self.settings)
                 self.managers[scope] = manager
-                stack.push_async_callback(ways.aclose)
+                stack.push_async_callback(tenant_clients.aclose)
                 await manager.run()
 
 
 @asynccontextmanager
-async def estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
-    """Run both clusters, each behind a proxy."""
+async def run_estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
+    """Run both clusters, each behind a proxy that injects faults by a seed."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         planes: list[Plane] = [await enter(ControlPlane.start()) for _ in range(2)]
@@ -341,14 +349,14 @@ async def estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
 
 
 @asynccontextmanager
-async def bare_estate(
+async def run_bare_estate(
     plane: Plane, seen_at: Plane | None = None, cidr: str = SMALL
 ) -> AsyncIterator[Estate[Plane]]:
     """Run a tenant beside a management cluster, both without proxies.
 
     Args:
         plane: the management cluster.
-        seen_at: the same as the controllers see it.
+        seen_at: the same at the address to which controllers connect; None means that of `plane`.
         cidr: of the pool.
     """
     async with (
@@ -362,7 +370,17 @@ async def bare_estate(
 async def _watch_clusters(
     management: Plane, tenant: Plane, tenant_as_seen: Plane, cidr: str = SMALL
 ) -> AsyncIterator[tuple[Witness, TaskGroup]]:
-    """Watch both clusters: a pool and a provider in the one, MetalLB's kinds in the other."""
+    """Install kinds, namespaces, a pool and a provider in both clusters, and watch them.
+
+    Args:
+        management: the management cluster.
+        tenant: the tenant.
+        tenant_as_seen: the tenant, or the proxy before it, to which controllers connect.
+        cidr: of the pool.
+
+    Yields:
+        the witness, and a task group for processes.
+    """
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         await management.install_crds(crds())
@@ -371,7 +389,7 @@ async def _watch_clusters(
         for namespace in (HOME, CLUSTER.namespace):
             await witness.management.create(NAMESPACE, "", {"metadata": {"name": namespace}})
         await witness.tenant.create(NAMESPACE, "", {"metadata": {"name": PROJECTED.namespace}})
-        await _furnish(witness.management, tenant_as_seen, cidr)
+        await _create_provider_and_pool(witness.management, tenant_as_seen, cidr)
         group = await enter(anyio.create_task_group())
         for informer in witness.informers:
             group.start_soon(informer.run)
@@ -380,7 +398,8 @@ async def _watch_clusters(
         group.cancel_scope.cancel()
 
 
-async def _furnish(client: Client, tenant: Plane, cidr: str) -> None:
+async def _create_provider_and_pool(client: Client, tenant: Plane, cidr: str) -> None:
+    """Create the pool, the default ProviderConfig, and the kubeconfig Secret of the tenant."""
     pool = {"metadata": {"name": POOL.name}, "spec": {"cidr": cidr}}
     await client.create(NETWORK_POOL, HOME, pool)
     network = {"mode": "ipam", "poolRefs": [{"name": POOL.name}]}

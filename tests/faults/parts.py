@@ -1,7 +1,7 @@
-"""A real control plane taken apart: its processes killed, frozen, started anew, and doubled.
+"""The processes of a real control plane, which tests kill, freeze, restart and double.
 
-What only real servers do: etcd forgets old revisions or is restored from a backup, kube-apiserver
-dies under load or comes back with an empty watch cache, and one of two is behind the other.
+Only a real etcd can be compacted or restored from a backup. Only a real kube-apiserver can be
+killed under load, come back with an empty watch cache, or lag behind a second one.
 """
 
 import shutil
@@ -24,17 +24,17 @@ from envtest.plane import RunningControlPlane as Plane
 from envtest.ports import choose_free_port
 from envtest.processes import Child, Children
 from envtest.settings import read_settings
-from tests.faults.pipes import HOST, Pipe, Place
+from tests.faults.pipes import HOST, Address, Pipe
 from tests.freezing import freeze, thaw
 from tests.polling import make_awaitable, until
 
 
-class Elsewhere(Plane):
-    """A control plane as it is seen at another address.
+class PlaneAtUrl(Plane):
+    """A control plane to which clients connect at another URL.
 
     Args:
         plane: the control plane.
-        url: the address.
+        url: for clients; a pipe or a second API server is there.
     """
 
     def __init__(self, plane: Plane, url: str) -> None:
@@ -75,16 +75,16 @@ class Parts:
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd answers."""
+        """The URL for clients of etcd."""
         return _flag(self._etcd, "listen-client-urls")
 
     async def revision(self) -> int:
-        """Return the revision that etcd is at."""
+        """Return the current revision of etcd."""
         answer = await self._ask_etcd("/v3/kv/range", {"key": "Lw=="})
         return int(answer["header"]["revision"])
 
     async def compact(self) -> int:
-        """Have etcd forget everything but what is there now; return the revision it is at."""
+        """Have etcd drop all revisions but the current one; return that."""
         revision = await self.revision()
         if revision > self._forgotten:
             body = {"revision": str(revision), "physical": True}
@@ -94,51 +94,53 @@ class Parts:
 
     @property
     def etcd_pid(self) -> int:
-        """The number of etcd's process."""
+        """The process id of etcd."""
         return self._etcd.process.pid
 
     @property
     def apiserver_pid(self) -> int:
-        """The number of kube-apiserver's process."""
+        """The process id of kube-apiserver."""
         return self._apiserver.process.pid
 
     async def kill_etcd(self) -> None:
-        """End etcd as `kill -9` does."""
+        """Kill etcd with SIGKILL."""
         await _kill(self._etcd)
 
     async def start_etcd(self) -> None:
-        """Start etcd again, with the data that it had."""
+        """Start etcd again with its data."""
         program, *arguments = _command(self._etcd)
         self._etcd = self._children.start(Path(program), arguments)
         async with ClientSession(self.etcd_url) as session:
             await self._children.wait_until_ready(self._etcd, session, "/health")
 
     async def kill_apiserver(self) -> None:
-        """End kube-apiserver as `kill -9` does."""
+        """Kill kube-apiserver with SIGKILL."""
         await _kill(self._apiserver)
 
     async def start_apiserver(self) -> None:
         """Start kube-apiserver again, at the same address."""
-        self._apiserver = await self.again(self._apiserver)
+        self._apiserver = await self.start_like(self._apiserver)
 
     async def back_up(self, folder: Path) -> None:
-        """Copy what etcd has stored; it is stopped meanwhile, and kube-apiserver goes on."""
+        """Copy etcd's data into a folder; etcd is stopped meanwhile, kube-apiserver is not."""
         await _end(self._etcd)
         await to_thread.run_sync(shutil.copytree, _flag(self._etcd, "data-dir"), folder)
         await self.start_etcd()
 
-    async def restore(self, folder: Path, found_away: Callable[[], bool] = lambda: True) -> None:
-        """Take both back in time to a copy, as one restores a cluster: with both stopped.
+    async def restore(
+        self, folder: Path, is_outage_noticed: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Stop both servers, replace etcd's data by a copy, and start both again.
 
         Args:
             folder: the copy.
-            found_away: whether all who watch have found the server away; both stay stopped until
-                then. A restore that is over before a cut watch is tried again, 0.8 s later, is
-                noticed by its bookmarks only.
+            is_outage_noticed: returns whether all watches have failed; the servers stay stopped
+                until then. Clients retry a watch after 0.8 s. If the restore took less, they would
+                notice it only by bookmarks.
         """
         await self.kill_apiserver()
         await _end(self._etcd)
-        await until(make_awaitable(found_away), bool)
+        await until(make_awaitable(is_outage_noticed), bool)
         data = _flag(self._etcd, "data-dir")
         await to_thread.run_sync(shutil.rmtree, data)
         await to_thread.run_sync(shutil.copytree, folder, data)
@@ -150,15 +152,18 @@ class Parts:
         """Run another kube-apiserver on the same etcd.
 
         Args:
-            flags: that differ from those of the first; `_` stands for `-`.
+            flags: those that differ from the first API server's; `_` stands for `-`.
         """
-        async with Pipe.before(place(self.etcd_url)) as pipe:
+        async with Pipe.before(parse_address(self.etcd_url)) as pipe:
             port = choose_free_port(HOST)
-            plane = Elsewhere(self.plane, f"https://{HOST}:{port}")
+            plane = PlaneAtUrl(self.plane, f"https://{HOST}:{port}")
             changed = {"etcd-servers": f"http://{HOST}:{pipe.port}", "secure-port": str(port)}
             changed |= {name.replace("_", "-"): value for name, value in flags.items()}
             second = SecondServer(
-                self, plane, child=await self.again(self._apiserver, plane, changed), etcd=pipe
+                self,
+                plane,
+                child=await self.start_like(self._apiserver, plane, changed),
+                etcd=pipe,
             )
             try:
                 yield second
@@ -167,10 +172,16 @@ class Parts:
                 with anyio.CancelScope(shield=True):
                     await second.kill()
 
-    async def again(
+    async def start_like(
         self, child: Child, plane: Plane | None = None, changed: dict[str, str] | None = None
     ) -> Child:
-        """Start an API server as another one was started, but for some flags."""
+        """Start an API server with the command of another one, except for some flags.
+
+        Args:
+            child: the other one.
+            plane: the URL at which the new one answers; None means that of the other one.
+            changed: flags that differ, without dashes, by name.
+        """
         program, *arguments = _command(child)
         flags = dict(argument.removeprefix("--").split("=", 1) for argument in arguments) | (
             changed or {}
@@ -194,11 +205,11 @@ class Parts:
 
 
 class SecondServer:
-    """Another kube-apiserver on the same etcd.
+    """A second kube-apiserver on the same etcd.
 
     Attributes:
-        plane: the control plane as it shows it.
-        etcd: its connections to etcd.
+        plane: the control plane at the URL of this API server.
+        etcd: the pipe with its connections to etcd.
     """
 
     def __init__(self, parts: Parts, plane: Plane, child: Child, etcd: Pipe) -> None:
@@ -209,7 +220,7 @@ class SecondServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop it in the middle of whatever it does, until the context ends."""
+        """Freeze the API server until the context ends."""
         freeze(self._child.process.pid)
         try:
             yield
@@ -217,28 +228,29 @@ class SecondServer:
             thaw(self._child.process.pid)
 
     async def kill(self) -> None:
-        """End it as `kill -9` does."""
+        """Kill the API server with SIGKILL."""
         await _kill(self._child)
 
     async def restart(self) -> None:
-        """Kill it and start it again."""
+        """Kill the API server and start it again."""
         await self.kill()
-        self._child = await self._parts.again(self._child, self.plane)
+        self._child = await self._parts.start_like(self._child, self.plane)
 
 
 @asynccontextmanager
 async def taken_apart(plane: Plane) -> AsyncIterator[Parts]:
-    """Give the processes of a control plane that has some; others are skipped."""
+    """Yield the processes of a real control plane; skip the test if the plane is embedded."""
     if not isinstance(plane, RealControlPlane):
         pytest.skip("needs etcd and kube-apiserver as processes: set KUBEBUILDER_ASSETS")
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="parts-")))
-        # An API server whose etcd was started after it is ended after it, and would wait for it.
+        # Processes are stopped in reverse order of their starts. So a restarted etcd would stop
+        # before its API server, which would wait for it.
         settings = replace(read_settings(), stop_seconds=1.0)
         yield Parts(plane, Children(settings, folder, stack))
 
 
-def place(url: str) -> Place:
+def parse_address(url: str) -> Address:
     """Return host and port of a URL."""
     parts = urlsplit(url)
     assert parts.hostname is not None
@@ -247,6 +259,7 @@ def place(url: str) -> Place:
 
 
 def _command(child: Child) -> list[str]:
+    """Return the command line of a process."""
     arguments = child.process.args
     assert isinstance(arguments, list)
     return [str(argument) for argument in arguments]
@@ -261,10 +274,12 @@ def _flag(child: Child, name: str) -> str:
 
 
 async def _kill(child: Child) -> None:
+    """Send SIGKILL to a process and wait for its end."""
     child.process.kill()
     await to_thread.run_sync(child.process.wait)
 
 
 async def _end(child: Child) -> None:
+    """Send SIGTERM to a process and wait for its end."""
     child.process.terminate()
     await to_thread.run_sync(child.process.wait)

@@ -1,4 +1,4 @@
-"""TCP connections carried to where they belong: late, or to several servers in turn."""
+"""A TCP proxy that can delay bytes, cut connections, and alternate between servers."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,33 +11,33 @@ from anyio.abc import SocketAttribute, SocketStream
 from envtest.faults import Record
 
 HOST = "127.0.0.1"
-Place = tuple[str, int]
+Address = tuple[str, int]
 _CHUNK = 64 * 1024
 _BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class Pipe:
-    """Listens on a port and carries each connection to one of some servers. Made by `before`.
+    """A TCP proxy that gives each connection to the next of its servers. Create it by `before`.
 
     Attributes:
-        port: where it listens.
-        carried: which server each connection was given to, in order.
-        late: by how many seconds every byte from a server is late.
-        shut: whether connections are ended as soon as they come.
+        port: on which it listens.
+        connections: the server of each connection, in order.
+        delay_seconds: the delay of every byte from a server.
+        refuses_connections: whether new connections are closed at once.
     """
 
-    def __init__(self, targets: tuple[Place, ...]) -> None:
+    def __init__(self, targets: tuple[Address, ...]) -> None:
         self.port = 0
-        self.late = 0.0
-        self.carried: Record[Place] = Record()
-        self.shut = False
+        self.delay_seconds = 0.0
+        self.connections: Record[Address] = Record()
+        self.refuses_connections = False
         self._turns = cycle(targets)
         self._open: set[anyio.CancelScope] = set()
 
     @classmethod
     @asynccontextmanager
-    async def before(cls, *targets: Place) -> AsyncIterator[Self]:
-        """Carry connections for as long as the context lasts.
+    async def before(cls, *targets: Address) -> AsyncIterator[Self]:
+        """Run a proxy before some servers for as long as the context lasts.
 
         Args:
             targets: the servers; each connection goes to the next one.
@@ -58,41 +58,51 @@ class Pipe:
     async def _carry(self, client: SocketStream) -> None:
         target = next(self._turns)
         async with client:
-            if self.shut:
+            if self.refuses_connections:
                 return
             try:
                 server = await anyio.connect_tcp(*target)
             except OSError:
-                return  # as a balancer answers for a server that is not there
-            self.carried.add(target)
+                return  # a load balancer, too, closes connections to a server that is down
+            self.connections.add(target)
             async with server, anyio.create_task_group() as group:
                 self._open.add(group.cancel_scope)
                 try:
-                    over = group.cancel_scope
-                    group.start_soon(_copy, client, server, lambda: 0.0, over)
-                    group.start_soon(_copy, server, client, lambda: self.late, over)
+                    connection = group.cancel_scope
+                    group.start_soon(_copy, client, server, lambda: 0.0, connection)
+                    group.start_soon(_copy, server, client, lambda: self.delay_seconds, connection)
                     await anyio.sleep_forever()
                 finally:
                     self._open.discard(group.cancel_scope)
 
 
 async def _copy(
-    source: SocketStream, sink: SocketStream, late: Callable[[], float], over: anyio.CancelScope
+    source: SocketStream,
+    sink: SocketStream,
+    delay: Callable[[], float],
+    connection: anyio.CancelScope,
 ) -> None:
-    """Carry bytes until one side ends; that ends the connection."""
+    """Copy bytes until either side closes, and then cancel the scope of the connection.
+
+    Args:
+        source: of the bytes.
+        sink: for them.
+        delay: returns the seconds by which bytes that arrive now are delayed.
+        connection: is cancelled at the end.
+    """
     sending, waiting = anyio.create_memory_object_stream[tuple[float, bytes]](float("inf"))
 
-    async def take() -> None:
+    async def receive() -> None:
         with sending, suppress(*_BROKEN):
             while True:
                 chunk = await source.receive(_CHUNK)
-                sending.send_nowait((anyio.current_time() + late(), chunk))
+                sending.send_nowait((anyio.current_time() + delay(), chunk))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(take)
+        group.start_soon(receive)
         with waiting, suppress(*_BROKEN):
             async for due, chunk in waiting:
                 await anyio.sleep_until(due)
                 await sink.send(chunk)
         group.cancel_scope.cancel()
-    over.cancel()
+    connection.cancel()

@@ -1,4 +1,4 @@
-"""A control plane with gauges, and the framework's client and informer before it or its proxy."""
+"""A control plane behind a proxy, with clients and informers of the test kind Gauge."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ LIST = Match(verb="list", resource="gauges")
 
 @dataclass(frozen=True, slots=True)
 class GaugeSpec:
-    """What a gauge measures."""
+    """The spec of a gauge."""
 
     count: int = 1
     place: str = ""
@@ -47,35 +47,44 @@ GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
 
 
 class HastyClock(VirtualClock):
-    """A virtual clock whose sleeps are over at once, as if their time had passed.
+    """A virtual clock whose sleeps end at once and advance it by their length.
 
-    Deadlines do not pass by themselves: while no test calls `advance`, real connections have all
-    the time they need.
+    A timeout expires only if a test calls `advance`, so real connections have all the time that
+    they need.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.pauses: Record[float] = Record()
-        """What was slept, in seconds, in order."""
-        self.deadlines: Record[float] = Record()
-        """What was bounded in time, in seconds, in order: each read of a watch, for one."""
+        self.sleeps: Record[float] = Record()
+        """The length of each sleep, in seconds, in order."""
+        self.timeouts: Record[float] = Record()
+        """The length of each timeout, in seconds, in order; each read of a watch has one."""
 
     @override
     async def sleep(self, seconds: float) -> None:
-        self.pauses.add(seconds)
+        self.sleeps.add(seconds)
         self.skip(seconds)
         await checkpoint()
 
     @override
     def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
         bound = super().move_on_after(seconds)
-        self.deadlines.add(seconds)
+        self.timeouts.add(seconds)
         return bound
 
 
 @dataclass
 class ProxiedPlane:
-    """A plane, the proxy before it, and a client on each of the two ways."""
+    """A control plane and the proxy before it.
+
+    Args:
+        plane: the control plane.
+        proxy: injects faults.
+        direct: a client of the plane, without the proxy.
+        client: a client of the proxy.
+        transport: to the proxy.
+        clock: for informers and managers.
+    """
 
     plane: Plane
     proxy: Proxy
@@ -85,27 +94,27 @@ class ProxiedPlane:
     clock: HastyClock = field(default_factory=HastyClock)
 
     async def create(self, name: str, **spec: object) -> Gauge:
-        """Create a gauge, past the proxy."""
+        """Create a gauge, not through the proxy."""
         return await self.direct.create(GAUGES, "default", build_gauge(name, **spec))
 
     async def delete(self, gone: Gauge) -> None:
-        """Delete a gauge, past the proxy."""
+        """Delete a gauge, not through the proxy."""
         await self.direct.delete(GAUGES, Version.from_object(gone))
 
     def list_calls(self, verb: str) -> list[Call]:
-        """Return the requests for gauges of one verb that went through the proxy, in order."""
+        """Return the requests for gauges with a verb that went through the proxy, in order."""
         return [
             call for call in self.proxy.calls if (call.verb, call.resource) == (verb, "gauges")
         ]
 
     def revisions(self, verb: str) -> list[str | None]:
-        """Return the resourceVersion of each of them; None where there was none."""
+        """Return the resourceVersion in each request for gauges with a verb; None for none."""
         return [call.query.get("resourceVersion") for call in self.list_calls(verb)]
 
 
 @asynccontextmanager
 async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterator[ProxiedPlane]:
-    """Run a control plane with a proxy before it; give up when the test takes too long.
+    """Run a control plane with a proxy before it; fail if the test takes more than SECONDS.
 
     Args:
         seed: of the proxy.
@@ -134,7 +143,7 @@ async def _streams_lists(transport: Transport) -> bool:
 
 @asynccontextmanager
 async def transport_to(plane: Plane, user: str = "admin") -> AsyncIterator[Transport]:
-    """Connect as a user."""
+    """Connect to a control plane as a user."""
     with tempfile.TemporaryDirectory() as folder:
         transport = await connect(plane.write_kubeconfig(Path(folder) / "config", user))
     try:
@@ -144,16 +153,16 @@ async def transport_to(plane: Plane, user: str = "admin") -> AsyncIterator[Trans
             await transport.aclose()
 
 
-class Observed:
-    """An informer through the proxy, and what its handler was told."""
+class ObservedInformer:
+    """An informer of gauges through the proxy, and the changes that its handler received."""
 
-    def __init__(self, here: ProxiedPlane, *, streams: bool = False) -> None:
+    def __init__(self, proxied: ProxiedPlane, *, streams: bool = False) -> None:
         self.metrics = Metrics()
         observer = self.metrics.informer("gauges")
         self.informer = Informer(
             GAUGES,
-            here.transport,
-            here.clock,
+            proxied.transport,
+            proxied.clock,
             indexes={"uid": lambda gauge: (gauge.metadata.uid,)},
             streams=streams,
             observer=observer,
@@ -174,7 +183,7 @@ class Observed:
         self._reported = anyio.Event()
 
     async def wait(self, count: int) -> list[Change[Gauge]]:
-        """Wait until the handler was told that many changes; return them."""
+        """Wait until the handler has received `count` changes; return all of them."""
         with anyio.fail_after(SECONDS):
             while len(self.changes) < count:
                 await self._reported.wait()
@@ -185,7 +194,7 @@ class Observed:
         return self.metrics.registry.get_sample_value(name, {"resource": "gauges", **labels})
 
     def restarts(self) -> dict[str, float]:
-        """Return how often the watch began anew, by reason; those that never happened left out."""
+        """Return how often the watch was restarted, by reason, without counts of zero."""
         counted = {
             reason: self.metric("controller_watch_restarts_total", reason=reason)
             for reason in REASONS
@@ -199,9 +208,11 @@ class Observed:
 
 
 @asynccontextmanager
-async def observe(here: ProxiedPlane, *, streams: bool = False) -> AsyncIterator[Observed]:
-    """Run an informer through the proxy, synced."""
-    watcher = Observed(here, streams=streams)
+async def observe(
+    proxied: ProxiedPlane, *, streams: bool = False
+) -> AsyncIterator[ObservedInformer]:
+    """Run an informer of gauges through the proxy; yield it once it is synced."""
+    watcher = ObservedInformer(proxied, streams=streams)
     async with anyio.create_task_group() as group:
         group.start_soon(watcher.informer.run)
         with anyio.fail_after(SECONDS):

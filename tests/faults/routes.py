@@ -1,7 +1,7 @@
-"""A way to two API servers on one etcd, on which one of them tells of one kind.
+"""A transport to two API servers on one etcd, one of which lags behind.
 
-Two connections through one address may lead to different servers; this decides which leads where,
-so that a test knows which caches are late.
+Behind a load balancer, a client's connections may lead to different servers. Here the kind
+decides, so a test knows which caches lag.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -18,21 +18,20 @@ from tests.faults.proxied import transport_to
 VERSION = "resourceVersion"
 
 
-class Divided(Transport):
-    """Sends what fills the cache of one kind to one server, everything else to another one.
+class SplitTransport(Transport):
+    """Sends LISTs and watches that fill the cache of one kind to `late`, all else to `prompt`.
 
-    A list that names no resourceVersion has to be as new as etcd on any server. It does not fill
-    a cache at the start, so it goes with everything else.
+    A LIST without a resourceVersion is as new as etcd on any server. It is sent to `prompt`, too.
 
     Args:
         resource: the kind.
-        late: the server that is watched for this kind.
-        prompt: the other one.
+        late: leads to the server that lags.
+        prompt: leads to the other server.
     """
 
     def __init__(self, resource: Resource[Any], late: Transport, prompt: Transport) -> None:
-        self.live_lists = 0
-        """How often the kind was listed as it is in etcd, which no cache's watch needs."""
+        self.live_list_count = 0
+        """How often the kind was listed without a resourceVersion, which caches do not do."""
         self._path = f"/apis/{resource.api_version}/"
         self._plural = resource.plural
         self._late = late
@@ -43,18 +42,18 @@ class Divided(Transport):
         self, method: str, path: str, *, query: Mapping[str, str] = NO_QUERY, **more: Any
     ) -> bytes:
         way = self._prompt
-        if method == "GET" and self._is_of_all(path):
+        if method == "GET" and self._is_collection(path):
             if VERSION in query:
                 way = self._late
             else:
-                self.live_lists += 1
+                self.live_list_count += 1
         return await way.request(method, path, query=query, **more)
 
     @override
     def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        way = self._late if self._is_of_all(path) else self._prompt
+        way = self._late if self._is_collection(path) else self._prompt
         return way.stream(path, query=query, accept=accept)
 
     @override
@@ -62,20 +61,20 @@ class Divided(Transport):
         await self._late.aclose()
         await self._prompt.aclose()
 
-    def _is_of_all(self, path: str) -> bool:
+    def _is_collection(self, path: str) -> bool:
         return path.startswith(self._path) and path.endswith(f"/{self._plural}")
 
 
 @asynccontextmanager
 async def connect_to_both(
     resource: Resource[Any], late: Plane, prompt: Plane
-) -> AsyncIterator[Divided]:
-    """Connect to two servers as the administrator.
+) -> AsyncIterator[SplitTransport]:
+    """Connect to two API servers as the administrator.
 
     Args:
         resource: the kind that is watched on `late`.
-        late: one server.
-        prompt: the other one.
+        late: the server that lags.
+        prompt: the other server.
     """
     async with transport_to(late) as first, transport_to(prompt) as second:
-        yield Divided(resource, first, second)
+        yield SplitTransport(resource, first, second)

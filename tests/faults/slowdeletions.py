@@ -1,8 +1,8 @@
-"""A webhook that makes deletions slow, so that other writes overtake them.
+"""A webhook that delays deletions, so that a finalizer is added during a deletion.
 
-kube-apiserver reads an object, decides from its finalizers how it is to go, asks the webhooks, and
-only then removes it: a finalizer that was added in between goes with the object. Without webhooks
-that takes milliseconds, with them as long as they like.
+kube-apiserver reads an object, decides by its finalizers whether to remove it, calls the webhooks,
+and then removes it. A finalizer that a client adds meanwhile is removed with the object. Without
+webhooks that window lasts milliseconds; a webhook can make it as long as a test needs.
 """
 
 import base64
@@ -29,45 +29,47 @@ _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfig
 
 
 class SlowDeletions:
-    """Deletions that are held until they are let go. Made by `slow_deletions`.
+    """The webhook that holds deletions until `release`. Create it by `slow_deletions`.
 
     Attributes:
-        begun: set when the API server has read an object and asks.
-        in_force: set when the API server asks at all.
+        started: set once the API server has read an object to delete, and calls the webhook.
+        in_force: set once the API server calls the webhook at all.
     """
 
     def __init__(self) -> None:
-        self.begun = anyio.Event()
+        self.started = anyio.Event()
         self.in_force = anyio.Event()
-        self._go = anyio.Event()
+        self._released = anyio.Event()
 
-    def go(self) -> None:
-        """Let them all take place."""
-        self._go.set()
+    def release(self) -> None:
+        """Allow all deletions that wait, and later ones at once."""
+        self._released.set()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Allow a deletion in the end; one that is tried out at once."""
+        """Allow a deletion after `release`, a dry run at once."""
         review: dict[str, Any] = json.loads(await request.content.read())
         self.in_force.set()
         if not review["request"].get("dryRun"):
-            self.begun.set()
-            await self._go.wait()
+            self.started.set()
+            await self._released.wait()
         response = {"uid": review["request"]["uid"], "allowed": True}
-        kept = {name: review[name] for name in ("apiVersion", "kind")}
-        return web.json_response(kept | {"response": response})
+        type_meta = {name: review[name] for name in ("apiVersion", "kind")}
+        return web.json_response(type_meta | {"response": response})
 
 
 @asynccontextmanager
 async def slow_deletions(plane: Plane, plural: str, tried: str) -> AsyncIterator[SlowDeletions]:
-    """Hold the deletions of one of our kinds while the context lasts; skips the embedded server.
+    """Hold the deletions of one of our kinds until `release` or the end of the context.
+
+    It skips the test on the embedded server, which reads and removes an object in one step.
 
     Args:
         plane: the API server.
         plural: the kind.
-        tried: the path of any object of that kind.
+        tried: the path of an object of that kind, for dry runs.
     """
     if plane.kind == "embedded":
-        pytest.skip("the embedded server decides how an object goes in the moment it goes")
+        pytest.skip("the embedded server decides on a deletion and removes the object in one step")
     slow, authority = SlowDeletions(), Authority.create()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with TemporaryDirectory(prefix="slow-") as folder:
@@ -77,7 +79,7 @@ async def slow_deletions(plane: Plane, plural: str, tried: str) -> AsyncIterator
     try:
         await web.TCPSite(runner, HOST, 0, ssl_context=context).start()
         url = f"https://{HOST}:{runner.addresses[0][1]}/"
-        async with people(plane) as http:
+        async with connect_admin(plane) as http:
             configuration = await http.post(
                 _CONFIGURATIONS, json=_configuration(url, authority, plural)
             )
@@ -90,14 +92,14 @@ async def slow_deletions(plane: Plane, plural: str, tried: str) -> AsyncIterator
             await until(is_asked, bool)
         yield slow
     finally:
-        slow.go()
+        slow.release()
         with anyio.CancelScope(shield=True):
             await runner.cleanup()
 
 
 @asynccontextmanager
-async def people(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
-    """Connect as those who delete without asking for a version: an administrator."""
+async def connect_admin(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield an administrator's HTTP client, which deletes objects without a precondition."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
         base_url=plane.url,

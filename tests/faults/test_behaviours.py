@@ -1,4 +1,4 @@
-"""What a controller must go through unharmed: connections, answers and histories that fail."""
+"""Connections, answers and histories that fail: an informer loses no change."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ from tests.faults.proxied import (
     GAUGES,
     WATCH,
     Gauge,
-    Observed,
+    ObservedInformer,
     ProxiedPlane,
     observe,
     proxied_plane,
@@ -36,111 +36,115 @@ from tests.faults.proxied import (
 from tests.polling import make_awaitable, until
 
 FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
-SILENCE = 90.0
+SILENCE_SECONDS = 90.0
+"""Without an event or a bookmark, after which a watch is replaced."""
 FORMS_OF_410 = pytest.mark.parametrize(
     "form", [expired_event(), refuse_as_expired()], ids=["event", "HTTP"]
 )
 
 
-def short(change: Change[Gauge]) -> str:
-    """Return a change in a few words."""
+def describe_change(change: Change[Gauge]) -> str:
+    """Return the old and the new name of a change, `-` for none, and its flags."""
     old, new = (gauge.metadata.name if gauge else "-" for gauge in (change.old, change.new))
     unknown = " unknown" if change.final_state_unknown else ""
     return f"{old} {new}{' initial' if change.initial else ''}{unknown}"
 
 
 @asynccontextmanager
-async def gap(here: ProxiedPlane, fault: Fault) -> AsyncIterator[Observed]:
-    """Keep an informer from seeing what the body does; then let its watch end with a fault.
+async def observe_gap(proxied: ProxiedPlane, fault: Fault) -> AsyncIterator[ObservedInformer]:
+    """Run an informer whose watch delivers nothing of the context and then ends with a fault.
 
-    It is stopped when it has seen all there is to see after that.
+    At the end the informer has received all changes that the fault hid.
     """
     gate = anyio.Event()
     late = LateRequest(Pause(until=gate))
-    with here.proxy.inject(late, FIRST_WATCH) as injected, here.proxy.inject(fault, FIRST_WATCH):
-        async with observe(here) as seen:
+    with (
+        proxied.proxy.inject(late, FIRST_WATCH) as injected,
+        proxied.proxy.inject(fault, FIRST_WATCH),
+    ):
+        async with observe(proxied) as observed:
             await injected.struck.wait()
-            reported = len(seen.changes)
-            yield seen
+            reported = len(observed.changes)
+            yield observed
             gate.set()
-            await seen.wait(reported + 1)
-            # The watch that follows has nothing more to tell.
-            await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
+            await observed.wait(reported + 1)
+            # The watch that follows delivers nothing more.
+            await proxied.proxy.calls.wait(2, lambda call: call.verb == "watch")
 
 
 async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
-    async with proxied_plane() as here:
-        await here.create("a")
-        with here.proxy.inject(half_open(), FIRST_WATCH):
-            async with observe(here) as seen:
-                await seen.wait(1)
-                await here.clock.deadlines.wait(1)
-                await here.create("b")
-                assert seen.names == ["a"]
-                await here.clock.advance(SILENCE - 1)
-                assert seen.restarts() == {}
-                age = seen.metric("controller_watch_last_event_age_seconds")
-                assert age == pytest.approx(SILENCE - 1)
-                await here.clock.advance(1)
-                await seen.wait(2)
-                recorded = seen.metric("controller_watch_last_event_age_seconds")
+    async with proxied_plane() as proxied:
+        await proxied.create("a")
+        with proxied.proxy.inject(half_open(), FIRST_WATCH):
+            async with observe(proxied) as observed:
+                await observed.wait(1)
+                await proxied.clock.timeouts.wait(1)
+                await proxied.create("b")
+                assert observed.names == ["a"]
+                await proxied.clock.advance(SILENCE_SECONDS - 1)
+                assert observed.restarts() == {}
+                age = observed.metric("controller_watch_last_event_age_seconds")
+                assert age == pytest.approx(SILENCE_SECONDS - 1)
+                await proxied.clock.advance(1)
+                await observed.wait(2)
+                recorded = observed.metric("controller_watch_last_event_age_seconds")
                 assert recorded is not None
                 assert recorded < 1
-                assert seen.restarts() == {"idle": 1}
-                assert seen.metric("controller_lists_total") == 1
+                assert observed.restarts() == {"idle": 1}
+                assert observed.metric("controller_lists_total") == 1
 
-        assert seen.names == ["a", "b"]
-        assert len(here.list_calls("list")) == 1
-        first, second = here.revisions("watch")
+        assert observed.names == ["a", "b"]
+        assert len(proxied.list_calls("list")) == 1
+        first, second = proxied.revisions("watch")
         assert first == second
         # The dead connection is not left open beside the new one.
-        await here.proxy.done.wait(2, lambda call: call.verb == "watch")
+        await proxied.proxy.done.wait(2, lambda call: call.verb == "watch")
 
 
 @asynccontextmanager
-async def observed_under(
-    here: ProxiedPlane, fault: Fault, match: Match = WATCH
-) -> AsyncIterator[Observed]:
+async def observe_under_fault(
+    proxied: ProxiedPlane, fault: Fault, match: Match = WATCH
+) -> AsyncIterator[ObservedInformer]:
     """Run an informer while a fault is in force."""
-    with here.proxy.inject(fault, match):
-        async with observe(here) as seen:
-            yield seen
+    with proxied.proxy.inject(fault, match):
+        async with observe(proxied) as observed:
+            yield observed
 
 
 @FORMS_OF_410
 async def test_410_is_answered_by_one_list_that_shows_what_was_deleted(form: Fault) -> None:
-    async with proxied_plane() as here:
-        gone, stays = await here.create("gone"), await here.create("stays")
-        async with gap(here, form) as seen:
-            await here.delete(gone)
-        reported = [short(change) for change in seen.changes]
+    async with proxied_plane() as proxied:
+        gone, stays = await proxied.create("gone"), await proxied.create("stays")
+        async with observe_gap(proxied, form) as observed:
+            await proxied.delete(gone)
+        reported = [describe_change(change) for change in observed.changes]
         assert sorted(reported[:2]) == ["- gone initial", "- stays initial"]
         assert reported[2:] == ["gone - unknown"]
-        assert here.revisions("list") == ["0", None]
-        assert seen.informer.cache.get(stays.metadata.key) == stays
+        assert proxied.revisions("list") == ["0", None]
+        assert observed.informer.cache.get(stays.metadata.key) == stays
 
 
 @FORMS_OF_410
 async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: Fault) -> None:
-    async with proxied_plane() as here:
-        first = await here.create("a")
-        async with gap(here, form) as seen:
-            await here.delete(first)
-            second = await here.create("a")
-        _, change = seen.changes
+    async with proxied_plane() as proxied:
+        first = await proxied.create("a")
+        async with observe_gap(proxied, form) as observed:
+            await proxied.delete(first)
+            second = await proxied.create("a")
+        _, change = observed.changes
         assert (change.old, change.new) == (first, second)
         assert first.metadata.uid != second.metadata.uid
-        assert seen.informer.cache.by_index("uid", first.metadata.uid) == ()
-        assert seen.informer.cache.by_index("uid", second.metadata.uid) == (second,)
+        assert observed.informer.cache.by_index("uid", first.metadata.uid) == ()
+        assert observed.informer.cache.by_index("uid", second.metadata.uid) == (second,)
 
 
 async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> None:
-    async with proxied_plane() as here, observed_under(here, ClosedAtOnce()):
-        pauses = here.clock.pauses
+    async with proxied_plane() as proxied, observe_under_fault(proxied, ClosedAtOnce()):
+        pauses = proxied.clock.sleeps
         while sum(pauses) < 5:
             await pauses.wait(len(pauses) + 1)
-        assert len(here.proxy.calls) < 10
-        assert len(here.list_calls("list")) > 1
+        assert len(proxied.proxy.calls) < 10
+        assert len(proxied.list_calls("list")) > 1
         await pauses.wait(5)
         for number, pause in enumerate(pauses[:5]):
             assert 0.8 * 2**number <= pause <= 1.6 * 2**number
@@ -148,33 +152,33 @@ async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> No
 
 
 async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece() -> None:
-    async with proxied_plane() as here:
+    async with proxied_plane() as proxied:
         names = [f"g{number:04}" for number in range(1201)]
         async with anyio.create_task_group() as group:
             for name in names:
-                group.start_soon(here.direct.create, GAUGES, "default", build_gauge(name))
+                group.start_soon(proxied.direct.create, GAUGES, "default", build_gauge(name))
         second_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
-            here.proxy.inject(expired_event(), FIRST_WATCH),
-            here.proxy.inject(refuse_as_expired(), second_part) as struck,
+            proxied.proxy.inject(expired_event(), FIRST_WATCH),
+            proxied.proxy.inject(refuse_as_expired(), second_part) as struck,
         ):
-            async with observe(here) as seen:
-                await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
-                assert seen.names == names
+            async with observe(proxied) as observed:
+                await proxied.proxy.calls.wait(2, lambda call: call.verb == "watch")
+                assert observed.names == names
         assert len(struck.struck) == 1
-        _, first, second, whole = (dict(call.query) for call in here.list_calls("list"))
+        _, first, second, whole = (dict(call.query) for call in proxied.list_calls("list"))
         assert first == {"limit": "500"}
         assert sorted(second) == ["continue", "limit"]
         assert whole == {}
-        assert len(seen.changes) == 1201
+        assert len(observed.changes) == 1201
 
 
 async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_is_now() -> None:
-    async with proxied_plane() as here:
+    async with proxied_plane() as proxied:
         gauges = dict[str, Gauge]()
 
         async def make(name: str) -> None:
-            gauges[name] = await here.create(name)
+            gauges[name] = await proxied.create(name)
 
         async with anyio.create_task_group() as group:
             for number in range(1001):
@@ -182,33 +186,33 @@ async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_
         gate = anyio.Event()
         next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
-            here.proxy.inject(expired_event(), FIRST_WATCH),
-            here.proxy.inject(LateRequest(Pause(until=gate)), next_part) as injected,
+            proxied.proxy.inject(expired_event(), FIRST_WATCH),
+            proxied.proxy.inject(LateRequest(Pause(until=gate)), next_part) as injected,
         ):
-            async with observe(here) as seen:
+            async with observe(proxied) as observed:
                 await injected.struck.wait()
                 # One of the first part, two of a part that is not read yet, and a new one.
-                await here.delete(gauges.pop("g0000"))
-                await here.delete(gauges.pop("g0999"))
-                await here.delete(gauges.pop("g0700"))
+                await proxied.delete(gauges.pop("g0000"))
+                await proxied.delete(gauges.pop("g0999"))
+                await proxied.delete(gauges.pop("g0700"))
                 await make("g0700")
                 await make("g0000a")
                 gate.set()
-                await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
+                await proxied.proxy.calls.wait(2, lambda call: call.verb == "watch")
                 await until(
-                    make_awaitable(lambda: seen.names), lambda names: names == sorted(gauges)
+                    make_awaitable(lambda: observed.names), lambda names: names == sorted(gauges)
                 )
-                again = seen.informer.cache.get(Key("default", "g0700"))
+                again = observed.informer.cache.get(Key("default", "g0700"))
                 assert again == gauges["g0700"]
 
 
 async def test_parts_after_the_first_carry_no_resource_version() -> None:
-    async with proxied_plane() as here:
+    async with proxied_plane() as proxied:
         async with anyio.create_task_group() as group:
             for number in range(501):
-                group.start_soon(here.direct.create, GAUGES, "default", build_gauge(f"g{number}"))
-        assert len((await here.client.list(GAUGES)).items) == 501
-        first, second = (sorted(call.query) for call in here.list_calls("list"))
+                group.start_soon(proxied.direct.create, GAUGES, "default", build_gauge(f"g{number}"))
+        assert len((await proxied.client.list(GAUGES)).items) == 501
+        first, second = (sorted(call.query) for call in proxied.list_calls("list"))
         assert (first, second) == (["limit"], ["continue", "limit"])
 
 
@@ -216,55 +220,61 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
 async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
     end: End, reported: str
 ) -> None:
-    async with proxied_plane() as here:
-        first = await here.create("a")
-        async with observed_under(here, DroppedEvents(0, 2, end), FIRST_WATCH) as seen:
-            await here.delete(first)
-            await here.create("b")
-            await seen.wait(3)
-        assert [short(change) for change in seen.changes] == ["- a initial", reported, "- b"]
+    async with proxied_plane() as proxied:
+        first = await proxied.create("a")
+        async with observe_under_fault(proxied, DroppedEvents(0, 2, end), FIRST_WATCH) as observed:
+            await proxied.delete(first)
+            await proxied.create("b")
+            await observed.wait(3)
+        assert [describe_change(change) for change in observed.changes] == [
+            "- a initial",
+            reported,
+            "- b",
+        ]
 
 
 async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_tried_again() -> (
     None
 ):
-    async with proxied_plane(streams=True) as here:
-        await here.create("a")
-        eaten = SwallowedBookmarks(initial_end_only=True)
-        with here.proxy.inject(eaten, WATCH):
+    async with proxied_plane(streams=True) as proxied:
+        await proxied.create("a")
+        without_end = SwallowedBookmarks(initial_end_only=True)
+        with proxied.proxy.inject(without_end, WATCH):
             async with anyio.create_task_group() as group:
-                watcher = Observed(here, streams=True)
+                watcher = ObservedInformer(proxied, streams=True)
                 group.start_soon(watcher.informer.run)
-                await here.clock.deadlines.wait(1)
-                await here.proxy.calls.wait(1)
-                await here.clock.advance(STREAM_SECONDS - 1)
+                await proxied.clock.timeouts.wait(1)
+                await proxied.proxy.calls.wait(1)
+                await proxied.clock.advance(STREAM_SECONDS - 1)
                 assert not watcher.informer.cache.synced
-                assert here.list_calls("list") == []
-                await here.clock.advance(1)
+                assert proxied.list_calls("list") == []
+                await proxied.clock.advance(1)
                 await watcher.informer.wait_synced()
                 assert watcher.names == ["a"]
-                assert here.revisions("list") == ["0"]
+                assert proxied.revisions("list") == ["0"]
 
-                # Not again, either, when everything has to be asked for anew.
-                with here.proxy.inject(expired_event(), FIRST_WATCH):
-                    await here.create("b")
-                    await here.clock.advance(SILENCE)
+                # The stream is not tried again for the next list, either.
+                with proxied.proxy.inject(expired_event(), FIRST_WATCH):
+                    await proxied.create("b")
+                    await proxied.clock.advance(SILENCE_SECONDS)
                     await watcher.wait(2)
-                    await here.proxy.calls.wait(2, lambda call: call.verb == "list")
+                    await proxied.proxy.calls.wait(2, lambda call: call.verb == "list")
                 group.cancel_scope.cancel()
-        streamed = [call for call in here.list_calls("watch") if "sendInitialEvents" in call.query]
+        streamed = [
+            call for call in proxied.list_calls("watch") if "sendInitialEvents" in call.query
+        ]
         assert len(streamed) == 1
 
 
 async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() -> None:
-    async with proxied_plane(streams=True) as here:
-        await here.create("a")
-        async with observe(here, streams=True) as seen:
-            await here.create("b")
-            await seen.wait(2)
-        assert [short(change) for change in seen.changes] == ["- a initial", "- b"]
-        assert here.list_calls("list") == []
-        (only,) = here.list_calls("watch")
+    async with proxied_plane(streams=True) as proxied:
+        await proxied.create("a")
+        async with observe(proxied, streams=True) as observed:
+            await proxied.create("b")
+            await observed.wait(2)
+        assert [describe_change(change) for change in observed.changes] == ["- a initial", "- b"]
+        assert proxied.list_calls("list") == []
+        (only,) = proxied.list_calls("watch")
         assert only.query["sendInitialEvents"] == "true"
         assert only.query["resourceVersionMatch"] == "NotOlderThan"
         assert only.query["resourceVersion"] == ""
@@ -272,44 +282,44 @@ async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() ->
 
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSED])
 async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: End) -> None:
-    async with proxied_plane(streams=True) as here:
-        # The revisions descend by name.
-        created = [await here.create(name) for name in ("c", "b", "a")]
+    async with proxied_plane(streams=True) as proxied:
+        # By name, the resourceVersions descend.
+        created = [await proxied.create(name) for name in ("c", "b", "a")]
         numbers = {gauge.metadata.resourceVersion for gauge in created}
-        with here.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
-            async with observe(here, streams=True) as seen:
+        with proxied.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
+            async with observe(proxied, streams=True) as observed:
                 await cut.struck.wait()
-                assert seen.names == ["a", "b", "c"]
-                assert [change.initial for change in seen.changes] == [True] * 3
-        first, second = here.revisions("watch")
+                assert observed.names == ["a", "b", "c"]
+                assert [change.initial for change in observed.changes] == [True] * 3
+        first, second = proxied.revisions("watch")
         assert first == second == ""
         assert numbers.isdisjoint({first, second})
 
 
 async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
-    async with proxied_plane() as here:
-        await here.create("a")
+    async with proxied_plane() as proxied:
+        await proxied.create("a")
         message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
         refused = Refusal(422, "Invalid", message)
-        with here.proxy.inject(refused, FIRST_WATCH):
-            async with observe(here, streams=True) as seen:
-                assert seen.names == ["a"]
-                assert here.clock.pauses[:] == []
-        assert here.revisions("list") == ["0"]
+        with proxied.proxy.inject(refused, FIRST_WATCH):
+            async with observe(proxied, streams=True) as observed:
+                assert observed.names == ["a"]
+                assert proxied.clock.sleeps[:] == []
+        assert proxied.revisions("list") == ["0"]
 
 
 async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
-    async with proxied_plane(streams=True) as here:
-        gone = await here.create("gone")
-        stays = await here.create("stays")
-        with here.proxy.inject(half_open(3), FIRST_WATCH):
-            async with observe(here, streams=True) as seen:
-                await here.delete(gone)
+    async with proxied_plane(streams=True) as proxied:
+        gone = await proxied.create("gone")
+        stays = await proxied.create("stays")
+        with proxied.proxy.inject(half_open(3), FIRST_WATCH):
+            async with observe(proxied, streams=True) as observed:
+                await proxied.delete(gone)
                 late = Match(verb="watch", resource="gauges", times=1)
-                with here.proxy.inject(refuse_as_expired(), late):
-                    await here.clock.advance(SILENCE)
-                    await seen.wait(3)
-        assert short(seen.changes[-1]) == "gone - unknown"
-        assert seen.informer.cache.get(stays.metadata.key) == stays
-        assert here.list_calls("list") == []
-        assert seen.restarts() == {"idle": 1, "expired": 1}
+                with proxied.proxy.inject(refuse_as_expired(), late):
+                    await proxied.clock.advance(SILENCE_SECONDS)
+                    await observed.wait(3)
+        assert describe_change(observed.changes[-1]) == "gone - unknown"
+        assert observed.informer.cache.get(stays.metadata.key) == stays
+        assert proxied.list_calls("list") == []
+        assert observed.restarts() == {"idle": 1, "expired": 1}

@@ -1,8 +1,8 @@
-"""Whatever fails between controllers and clusters: once it works again, all is as it should be.
+"""After faults between controllers and clusters, both clusters reach the expected state.
 
-No two allocations ever held one address; every address is either free or held by an allocation; no
-allocation waits that fits; nothing is left of what was deleted; MetalLB has what the management
-cluster says; and then nothing is sent any more.
+No two allocations ever held one address. Each address is free or held by an allocation. No
+allocation waits that fits. Nothing is left of deleted objects. MetalLB has the ranges of the
+management cluster. Then the controllers send no more requests.
 """
 
 import os
@@ -36,12 +36,13 @@ from envtest.faults import (
 )
 from envtest.faults.fault import Fault
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
-from tests.faults.estate import CLUSTER, HOME, SPEED, Estate, estate
+from tests.faults.estate import CLUSTER, HOME, SPEED, Estate, run_estate
 from tests.polling import SECONDS
 
 pytestmark = pytest.mark.slow
 
 WINDOWS = 6
+"""How often `_wait_for_rest` tries."""
 # Two by default, more where CI asks for more seeds of the simulation; each takes a quarter minute.
 SEEDS = max(2, min(4, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100")) // 400))
 _GAPS: dict[str, Fault] = {
@@ -51,11 +52,12 @@ _GAPS: dict[str, Fault] = {
     "a silent connection": half_open(events=1),
     "half an event": TruncatedEvent(),
 }
+"""Faults of a watch, after which it misses events."""
 
 
 @contextmanager
 def _random_faults(proxy: Proxy) -> Iterator[None]:
-    """Let every kind of request fail in every way, now and then."""
+    """Inject each kind of fault into some of the requests, at random."""
     faults: list[tuple[Fault, float]] = [
         (internal_error(), 0.05),
         (unavailable(), 0.04),
@@ -74,49 +76,53 @@ def _random_faults(proxy: Proxy) -> Iterator[None]:
         yield
 
 
-async def _play_seed(here: Estate[Proxy], seed: int) -> None:
-    """Let a seed ask, delete, restart, and cut the tenant off; in the end a few are left."""
-    dice = random.Random(seed)
+async def _play_seed(estate: Estate[Proxy], seed: int) -> None:
+    """Create and delete allocations, restart processes and delete the cluster, all at random."""
+    choices = random.Random(seed)
     names: list[str] = []
-    here.start()
-    here.start()
-    await here.create_cluster()
-    founded = True
+    estate.start()
+    estate.start()
+    await estate.create_cluster()
+    cluster_exists = True
     for step in range(24):
-        await here.create_allocation(f"n{step}", count=dice.randint(1, 3))
+        await estate.create_allocation(f"n{step}", count=choices.randint(1, 3))
         names.append(f"n{step}")
-        case = dice.random()
-        if case < 0.25 and len(names) > 2:
-            gone = names.pop(dice.randrange(len(names)))
-            await here.delete(IP_ALLOCATION, Key(HOME, gone))
-        elif case < 0.45:
-            here.kill(dice.randrange(len(here.running)))
-            here.start(timedelta(seconds=dice.choice([-600, 0, 600])))
-        elif case < 0.55 and founded:
-            await here.delete(TENANT_CLUSTER, CLUSTER)
-            founded = False
-        with anyio.move_on_after(dice.choice((0.05, 0.1, 0.2))):
-            await here.management.calls.wait(len(here.management.calls) + 40)
+        roll = choices.random()
+        if roll < 0.25 and len(names) > 2:
+            gone = names.pop(choices.randrange(len(names)))
+            await estate.delete(IP_ALLOCATION, Key(HOME, gone))
+        elif roll < 0.45:
+            estate.kill(choices.randrange(len(estate.processes)))
+            estate.start(timedelta(seconds=choices.choice([-600, 0, 600])))
+        elif roll < 0.55 and cluster_exists:
+            await estate.delete(TENANT_CLUSTER, CLUSTER)
+            cluster_exists = False
+        with anyio.move_on_after(choices.choice((0.05, 0.1, 0.2))):
+            await estate.management.calls.wait(len(estate.management.calls) + 40)
 
 
-def _list_calls(here: Estate[Proxy], since: int) -> Iterator[Call]:
-    """Yield the requests of the controllers to the management cluster, but for watches."""
-    return (call for call in here.management.calls[since:] if call.verb != "watch")
+def _list_calls_since(estate: Estate[Proxy], since: int) -> Iterator[Call]:
+    """Yield the requests to the management cluster from an index on, without watches."""
+    return (call for call in estate.management.calls[since:] if call.verb != "watch")
 
 
-async def _rests(here: Estate[Proxy]) -> None:
-    """Before long they send nothing but watches, for more than a minute of their time.
+async def _wait_for_rest(estate: Estate[Proxy]) -> None:
+    """Wait until the controllers send nothing but watches for 75 seconds of their time.
 
-    What is done once in a while and once for all, as repairing labels, is over by then.
+    Periodic repairs, such as those of labels, find nothing to do any more.
+
+    Raises:
+        AssertionError: they still sent requests in each of WINDOWS such times.
     """
-    await here.witness.until(here.witness.promises_left)
+    await estate.witness.until(estate.witness.describe_open_promises)
     sent: list[str] = []
     for _ in range(WINDOWS):
-        since = len(here.management.calls)
+        since = len(estate.management.calls)
         with anyio.move_on_after(75 / SPEED):
             await anyio.sleep_forever()
         sent = [
-            f"{call.method} {call.path} {call.body[:200]!r}" for call in _list_calls(here, since)
+            f"{call.method} {call.path} {call.body[:200]!r}"
+            for call in _list_calls_since(estate, since)
         ]
         if not sent:
             return
@@ -126,36 +132,36 @@ async def _rests(here: Estate[Proxy]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_after_random_faults_everything_is_right_and_nothing_more_is_sent(seed: int) -> None:
-    async with estate(seed) as here:
-        with _random_faults(here.management), _random_faults(here.tenant):
-            await _play_seed(here, seed)
-        await here.witness.until(here.witness.describe_unsettled)
-        await _rests(here)
-        assert here.witness.describe_unsettled() == ""
-        assert here.witness.clashes == []
+    async with run_estate(seed) as estate:
+        with _random_faults(estate.management), _random_faults(estate.tenant):
+            await _play_seed(estate, seed)
+        await estate.witness.until(estate.witness.describe_unsettled)
+        await _wait_for_rest(estate)
+        assert estate.witness.describe_unsettled() == ""
+        assert estate.witness.overlaps == []
 
 
 @pytest.mark.long
-async def test_what_happened_in_a_gap_of_the_watches_is_served() -> None:
-    async with estate() as here:
+async def test_changes_during_a_gap_of_the_watches_are_served() -> None:
+    async with run_estate() as estate:
         for gap, fault in _GAPS.items():
-            with here.management.inject(fault, Match(verb="watch", times=12)) as struck:
-                here.start()
-                await here.create_cluster()
+            with estate.management.inject(fault, Match(verb="watch", times=12)) as struck:
+                estate.start()
+                await estate.create_cluster()
                 for number in range(6):
-                    await here.create_allocation(f"n{number}")
+                    await estate.create_allocation(f"n{number}")
                 with anyio.fail_after(SECONDS):
                     await struck.struck.wait()
-                await here.witness.until(here.witness.describe_unsettled)
-            await here.delete(IP_ALLOCATION, Key(HOME, "n3"))
-            await here.witness.until(here.witness.describe_unsettled)
-            assert here.witness.clashes == [], gap
-            # The next gap finds an empty pool, and a process that has seen nothing yet.
+                await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.delete(IP_ALLOCATION, Key(HOME, "n3"))
+            await estate.witness.until(estate.witness.describe_unsettled)
+            assert estate.witness.overlaps == [], gap
+            # The next gap starts with an empty pool and a new process.
             for number in (0, 1, 2, 4, 5):
-                await here.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
-            await here.delete(TENANT_CLUSTER, CLUSTER)
-            await here.witness.until(here.witness.describe_unsettled)
-            here.kill(0)
+                await estate.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
+            await estate.delete(TENANT_CLUSTER, CLUSTER)
+            await estate.witness.until(estate.witness.describe_unsettled)
+            estate.kill(0)
 
 
 @pytest.mark.parametrize("how", ["refuses", "is silent"])
@@ -163,31 +169,31 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
     how: str,
 ) -> None:
     fault: Fault = RefusedConnection() if how == "refuses" else LateAnswer(Pause(3.0))
-    async with estate() as here:
-        here.start()
-        here.start()
-        await here.create_cluster()
-        await here.witness.until(here.witness.describe_unsettled)
-        with here.tenant.inject(fault) as outage:
-            await here.delete(TENANT_CLUSTER, CLUSTER)
-            await here.create_allocation("neighbour", count=8)
+    async with run_estate() as estate:
+        estate.start()
+        estate.start()
+        await estate.create_cluster()
+        await estate.witness.until(estate.witness.describe_unsettled)
+        with estate.tenant.inject(fault) as outage:
+            await estate.delete(TENANT_CLUSTER, CLUSTER)
+            await estate.create_allocation("neighbour", count=8)
             with anyio.fail_after(SECONDS):
                 await outage.struck.wait(2)
-            balancer = here.witness.caches["ipallocations"].get(Key(HOME, "team-a-lb"))
+            balancer = estate.witness.caches["ipallocations"].get(Key(HOME, "team-a-lb"))
             assert balancer is not None, "its range is still the tenant's"
-        await here.witness.until(here.witness.describe_unsettled)
-        assert here.witness.caches["tenantclusters"].get(CLUSTER) is None
-        assert here.witness.clashes == []
+        await estate.witness.until(estate.witness.describe_unsettled)
+        assert estate.witness.caches["tenantclusters"].get(CLUSTER) is None
+        assert estate.witness.overlaps == []
 
 
 @pytest.mark.long
 async def test_replicas_whose_clocks_are_hours_apart_agree_and_stop_writing() -> None:
-    async with estate() as here:
-        here.start(timedelta(hours=5))
-        here.start(timedelta(hours=-5))
-        await here.create_cluster()
+    async with run_estate() as estate:
+        estate.start(timedelta(hours=5))
+        estate.start(timedelta(hours=-5))
+        await estate.create_cluster()
         for number in range(6):
-            await here.create_allocation(f"n{number}", count=2)
-        await here.witness.until(here.witness.describe_unsettled)
-        await _rests(here)
-        assert here.witness.clashes == []
+            await estate.create_allocation(f"n{number}", count=2)
+        await estate.witness.until(estate.witness.describe_unsettled)
+        await _wait_for_rest(estate)
+        assert estate.witness.overlaps == []

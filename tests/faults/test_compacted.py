@@ -1,8 +1,8 @@
 """etcd compacts its history: a client that has not seen all of it gets an error, and lists anew.
 
-That is real compaction, through etcd, seen through kube-apiserver with its watch cache, which
-answers 410 of its own accord, and without, where etcd does. A watch that etcd leaves behind may
-end there with 500 instead: an event whose previous state was compacted cannot be sent.
+The compaction is real. kube-apiserver answers 410 by itself if it has a watch cache, and passes on
+etcd's answer if it has none. Without a cache a watch may also end with 500, because an event whose
+previous state was compacted cannot be sent.
 """
 
 from collections.abc import AsyncIterator
@@ -18,8 +18,8 @@ from envtest import ControlPlane
 from envtest.faults import LateRequest, Match, Pause, Proxy
 from reconcilers.api.resources import IP_ALLOCATION
 from tests.envtest.samples import build_gauge_definition
-from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
-from tests.faults.parts import Elsewhere, Parts, SecondServer, place, taken_apart
+from tests.faults.estate import LARGE, PACE, SwiftClock, run_bare_estate
+from tests.faults.parts import Parts, PlaneAtUrl, SecondServer, parse_address, taken_apart
 from tests.faults.pipes import HOST, Pipe
 from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, observe, transport_to
 from tests.polling import SECONDS
@@ -27,17 +27,22 @@ from tests.polling import SECONDS
 pytestmark = pytest.mark.slow
 
 CACHED = pytest.mark.parametrize("cached", [True, False], ids=["watch cache", "etcd"])
-ASKED, BETWEEN = 30, 6
+ALLOCATIONS, BATCH = 30, 6
+"""How many are created, and how many between two compactions."""
 SEVERAL_PARTS = 501
-MANY = 400
-"""So many events that etcd keeps them no longer for a server that does not take them."""
+UNDELIVERED = 400
+"""More events than etcd buffers for an API server that does not receive them."""
 
 
 @asynccontextmanager
 async def _proxied_plane(
     *, cached: bool
 ) -> AsyncIterator[tuple[ProxiedPlane, Parts, SecondServer]]:
-    """Watch through a second API server, so that it can be restarted and frozen."""
+    """Run a second API server, with or without a watch cache, behind a proxy.
+
+    Yields:
+        the plane whose proxied clients use the second API server, the processes, and that server.
+    """
     async with (
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,
@@ -65,78 +70,78 @@ def _describe_change(change: Change[Gauge]) -> str:
 async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
     cached: bool,
 ) -> None:
-    async with _proxied_plane(cached=cached) as (here, parts, second):
-        gone = await here.create("gone")
-        await here.create("stays")
+    async with _proxied_plane(cached=cached) as (proxied, parts, second):
+        gone = await proxied.create("gone")
+        await proxied.create("stays")
         gate = anyio.Event()
         late = LateRequest(Pause(until=gate))
-        with here.proxy.inject(late, WATCH):
-            async with observe(here) as seen:
-                await here.proxy.calls.wait(1, lambda call: call.verb == "watch")
-                await here.delete(gone)
-                await here.create("new")
+        with proxied.proxy.inject(late, WATCH):
+            async with observe(proxied) as observed:
+                await proxied.proxy.calls.wait(1, lambda call: call.verb == "watch")
+                await proxied.delete(gone)
+                await proxied.create("new")
                 await parts.compact()
                 if cached:
-                    await second.restart()  # its cache would have known
+                    await second.restart()  # its watch cache would still have the events
                 gate.set()
-                await seen.wait(4)
-                assert seen.restarts()["expired"] == 1
-            assert sorted(_describe_change(change) for change in seen.changes[2:]) == [
+                await observed.wait(4)
+                assert observed.restarts()["expired"] == 1
+            assert sorted(_describe_change(change) for change in observed.changes[2:]) == [
                 "- new",
                 "gone - unknown",
             ]
-            assert here.revisions("list") == ["0", None]
+            assert proxied.revisions("list") == ["0", None]
 
 
 @CACHED
 async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: bool) -> None:
-    async with _proxied_plane(cached=cached) as (here, parts, second):
-        gone, busy = await here.create("gone"), await here.create("busy")
-        async with observe(here) as seen:
-            await here.proxy.calls.wait(1, lambda call: call.verb == "watch")
+    async with _proxied_plane(cached=cached) as (proxied, parts, second):
+        gone, busy = await proxied.create("gone"), await proxied.create("busy")
+        async with observe(proxied) as observed:
+            await proxied.proxy.calls.wait(1, lambda call: call.verb == "watch")
             with second.frozen():
-                await here.delete(gone)
-                for count in range(MANY):
+                await proxied.delete(gone)
+                for count in range(UNDELIVERED):
                     patch = {"spec": {"count": count}}
-                    busy = await here.direct.patch(GAUGES, Version.from_object(busy), patch)
+                    busy = await proxied.direct.patch(GAUGES, Version.from_object(busy), patch)
                 await parts.compact()
             with anyio.fail_after(SECONDS):
-                while seen.informer.cache.get(busy.metadata.key) != busy:
-                    await seen.wait(len(seen.changes) + 1)
-            assert seen.names == ["busy"]
-            assert [change.old for change in seen.changes if change.new is None] == [gone]
+                while observed.informer.cache.get(busy.metadata.key) != busy:
+                    await observed.wait(len(observed.changes) + 1)
+            assert observed.names == ["busy"]
+            assert [change.old for change in observed.changes if change.new is None] == [gone]
             if cached:
-                assert seen.restarts()["expired"] == 1
+                assert observed.restarts()["expired"] == 1
             else:
                 # etcd, read without a cache, may miss what it forgot in the middle of an event.
-                assert {"expired", "failed"} & seen.restarts().keys()
+                assert {"expired", "failed"} & observed.restarts().keys()
 
 
 async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piece() -> None:
     # With its watch cache the server keeps snapshots of its own, and answers from those.
-    async with _proxied_plane(cached=False) as (here, parts, _):
+    async with _proxied_plane(cached=False) as (proxied, parts, _):
         async with anyio.create_task_group() as group:
             for number in range(SEVERAL_PARTS):
-                group.start_soon(here.create, f"g{number:04}")
+                group.start_soon(proxied.create, f"g{number:04}")
         gate = anyio.Event()
         late = LateRequest(Pause(until=gate))
         next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         gauges = dict[str, Gauge]()
 
-        async def ask() -> None:
-            listed = await here.client.list(GAUGES)
+        async def list_gauges() -> None:
+            listed = await proxied.client.list(GAUGES)
             gauges.update((gauge.metadata.name, gauge) for gauge in listed.items)
 
-        with here.proxy.inject(late, next_part) as injected:
+        with proxied.proxy.inject(late, next_part) as injected:
             async with anyio.create_task_group() as group:
-                group.start_soon(ask)
+                group.start_soon(list_gauges)
                 await injected.struck.wait()
-                await here.create("new")
+                await proxied.create("new")
                 await parts.compact()
                 gate.set()
         assert len(gauges) == SEVERAL_PARTS + 1
         assert "new" in gauges
-        first, second, whole = (sorted(call.query) for call in here.list_calls("list"))
+        first, second, whole = (sorted(call.query) for call in proxied.list_calls("list"))
         assert (first, second, whole) == (["limit"], ["continue", "limit"], [])
 
 
@@ -145,28 +150,28 @@ async def test_every_allocation_is_served_although_etcd_compacts_undelivered_eve
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,
         parts.second_apiserver(watch_cache="false") as second,
-        Pipe.before(place(second.plane.url)) as pipe,
-        bare_estate(plane, Elsewhere(plane, f"https://{HOST}:{pipe.port}"), LARGE) as here,
+        Pipe.before(parse_address(second.plane.url)) as pipe,
+        run_bare_estate(plane, PlaneAtUrl(plane, f"https://{HOST}:{pipe.port}"), LARGE) as estate,
     ):
         for _ in range(2):
-            here.start(clock=SwiftClock(speed=PACE))
-        await here.create_cluster()
-        for number in range(0, ASKED, BETWEEN):
-            for which in range(number, number + BETWEEN):
-                await here.create_allocation(f"n{which}", count=1 + which % 3)
-            await here.witness.until(here.witness.describe_unsettled)
+            estate.start(clock=SwiftClock(speed=PACE))
+        await estate.create_cluster()
+        for number in range(0, ALLOCATIONS, BATCH):
+            for other in range(number, number + BATCH):
+                await estate.create_allocation(f"n{other}", count=1 + other % 3)
+            await estate.witness.until(estate.witness.describe_unsettled)
             # Every watch begins anew, and what was written before that is compacted.
             pipe.cut_connections()
-            await here.create_allocation(f"nn{number}")
+            await estate.create_allocation(f"nn{number}")
             await parts.compact()
-        await here.witness.until(here.witness.describe_unsettled)
-        assert here.witness.clashes == []
-        expired = [_count_expired(manager) for manager in here.managers.values()]
+        await estate.witness.until(estate.witness.describe_unsettled)
+        assert estate.witness.overlaps == []
+        expired = [_count_expired(manager) for manager in estate.managers.values()]
         assert all(expired), expired
 
 
 def _count_expired(manager: Manager) -> float:
-    """Return how often a watch for allocations was too old for the server."""
+    """Return how often the watch of allocations was restarted because it had expired."""
     labels = {"resource": f"{IP_ALLOCATION.plural}.{IP_ALLOCATION.group}", "reason": EXPIRED}
     name = "controller_watch_restarts_total"
     return manager.metrics.registry.get_sample_value(name, labels) or 0

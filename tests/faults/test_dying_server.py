@@ -12,14 +12,14 @@ from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from manifests import folder
 from reconcilers.api.ipallocation import ALLOCATED
-from tests.faults.estate import HOME, LARGE, Estate, bare_estate
+from tests.faults.estate import HOME, LARGE, Estate, run_bare_estate
 from tests.faults.parts import taken_apart
-from tests.faults.slowdeletions import people
+from tests.faults.slowdeletions import connect_admin
 
 pytestmark = pytest.mark.slow
 
-ASKED = 100
-"""In each burst: so many that the server is dead before they are served."""
+BURST = 100
+"""How many allocations a burst has: too many to be served before the API server is killed."""
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
 
 
@@ -27,47 +27,52 @@ async def test_every_allocation_of_a_burst_is_served_although_the_api_server_is_
     async with (
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,
-        bare_estate(plane, cidr=LARGE) as here,
+        run_bare_estate(plane, cidr=LARGE) as estate,
     ):
-        await _let_in(here)
-        here.start(clock=SystemClock())
-        here.start(clock=SystemClock())
-        await here.create_cluster()
-        await here.witness.until(here.witness.describe_unsettled)
+        await _use_shipped_roles(estate)
+        estate.start(clock=SystemClock())
+        estate.start(clock=SystemClock())
+        await estate.create_cluster()
+        await estate.witness.until(estate.witness.describe_unsettled)
         # One burst for each death: the rest of the first is served before all watches are back.
         for burst in range(2):
             async with anyio.create_task_group() as group:
-                for number in range(burst * ASKED, (burst + 1) * ASKED):
-                    group.start_soon(here.create_allocation_retrying, f"n{number}", 1 + number % 3)
-                await here.witness.until(partial(_fewer, here, _count_served(here) + ASKED // 5))
+                for number in range(burst * BURST, (burst + 1) * BURST):
+                    group.start_soon(
+                        estate.create_allocation_retrying, f"n{number}", 1 + number % 3
+                    )
+                await estate.witness.until(
+                    partial(_describe_unserved, estate, _count_served(estate) + BURST // 5)
+                )
                 await parts.kill_apiserver()
-                assert _count_served(here) < (burst + 1) * ASKED, (
+                assert _count_served(estate) < (burst + 1) * BURST, (
                     "it died when nothing was left to do"
                 )
                 await parts.start_apiserver()
-            await here.witness.until(here.witness.describe_unsettled)
-        assert here.witness.clashes == []
+            await estate.witness.until(estate.witness.describe_unsettled)
+        assert estate.witness.overlaps == []
 
 
-def _count_served(here: Estate[Plane]) -> int:
+def _count_served(estate: Estate[Plane]) -> int:
     """Return how many requests of the bursts are served."""
-    allocations = here.witness.caches["ipallocations"]
+    allocations = estate.witness.caches["ipallocations"]
     return sum(
         allocation.status.phase == ALLOCATED and allocation.metadata.name[0] == "n"
         for allocation in allocations
     )
 
 
-def _fewer(here: Estate[Plane], served_count: int) -> str:
-    now = _count_served(here)
+def _describe_unserved(estate: Estate[Plane], served_count: int) -> str:
+    """Return that fewer than `served_count` allocations are served; empty if they are."""
+    now = _count_served(estate)
     return f"{now} of {served_count} are served" if now < served_count else ""
 
 
-async def _let_in(here: Estate[Plane]) -> None:
-    """Have the controllers connect as the account that they are installed with, and no other."""
-    here.user = ACCOUNT
-    await here.management.add_user(ACCOUNT)
-    async with people(here.management) as http:
+async def _use_shipped_roles(estate: Estate[Plane]) -> None:
+    """Let new processes connect as the ServiceAccount of the product, with its shipped roles."""
+    estate.user = ACCOUNT
+    await estate.management.add_user(ACCOUNT)
+    async with connect_admin(estate.management) as http:
         for file in sorted(folder("rbac").iterdir(), key=lambda path: path.name):
             for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
                 if body and body["apiVersion"].startswith("rbac."):

@@ -15,20 +15,20 @@ HOURS = 3600.0
 
 
 class Replica:
-    """A manager whose reconciler works until it is told to go on."""
+    """A manager whose reconcile runs until the test sets `may_end`."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
-        self.begun, self.go_on, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
+        self.started, self.may_end, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
         self.interrupted = False
         gauges = manager.informer(GAUGES)
-        manager.controller("gauges", self.look, watches=[Watch(gauges, to_self)])
+        manager.controller("gauges", self.reconcile, watches=[Watch(gauges, to_self)])
 
-    async def look(self, key: Key) -> Outcome:
-        """Work."""
-        self.begun.set()
+    async def reconcile(self, key: Key) -> Outcome:
+        """Wait for `may_end`; note whether the wait was cancelled."""
+        self.started.set()
         try:
-            await self.go_on.wait()
+            await self.may_end.wait()
         except anyio.get_cancelled_exc_class():
             self.interrupted = True
             raise
@@ -41,7 +41,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(here: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
+async def replica(proxied: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
     """Run a replica with a lease that does not expire within a test."""
     options = ManagerOptions(
         leader_elect=True,
@@ -52,7 +52,7 @@ async def replica(here: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
         renew_deadline=HOURS / 2,
         retry_period=0.2,
     )
-    async with transport_to(here.plane) as transport, anyio.create_task_group() as group:
+    async with transport_to(proxied.plane) as transport, anyio.create_task_group() as group:
         new_replica = Replica(Manager(transport, options=options))
         group.start_soon(new_replica.run)
         await new_replica.manager.wait_serving()
@@ -61,26 +61,26 @@ async def replica(here: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
 
 
 async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_ended() -> None:
-    async def holder() -> str:
-        return (await here.direct.get(LEASES, LEASE)).spec.holderIdentity or ""
+    async def read_holder() -> str:
+        return (await proxied.direct.get(LEASES, LEASE)).spec.holderIdentity or ""
 
-    async with proxied_plane() as here:
-        await here.create("a")
-        async with replica(here, "first") as first:
-            await first.begun.wait()
-            async with replica(here, "second") as second:
+    async with proxied_plane() as proxied:
+        await proxied.create("a")
+        async with replica(proxied, "first") as first:
+            await first.started.wait()
+            async with replica(proxied, "second") as second:
                 first.manager.stop()
-                await here.create("b")  # work for the next leader, and not before
-                assert await holder() == "first"
+                await proxied.create("b")  # work for the next leader, and not before
+                assert await read_holder() == "first"
                 assert not first.ended.is_set()
-                assert not second.begun.is_set()
-                first.go_on.set()
+                assert not second.started.is_set()
+                first.may_end.set()
                 with anyio.fail_after(SECONDS):
                     await first.ended.wait()
-                    # It can lead only because the lease was given back: it lasts for an hour.
-                    await second.begun.wait()
-                assert await holder() == "second"
+                    # It leads only because the first one released its lease of an hour.
+                    await second.started.wait()
+                assert await read_holder() == "second"
                 assert not first.interrupted
-                lease = await here.direct.get(LEASES, LEASE)
+                lease = await proxied.direct.get(LEASES, LEASE)
                 assert lease.spec.leaseTransitions == 1
-                second.go_on.set()
+                second.may_end.set()

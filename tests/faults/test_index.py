@@ -1,9 +1,8 @@
-"""The twenty behaviours that this framework is held to, and the tests that hold it to each.
+"""The twenty behaviours that this framework promises, and the tests of each.
 
-One line each, in the words of what a user would see; a name after it is a test. Those of
-`tests.faults` and `tests.contract` meet an API server through a proxy that injects the fault, the
-real binaries where KUBEBUILDER_ASSETS has them; the others own the clock, as what they are about
-is time.
+Tests of `tests.faults` and `tests.contract` run against an API server behind a proxy that injects
+the fault; with KUBEBUILDER_ASSETS it is a real one. The others use a virtual clock, because their
+subject is time.
 """
 
 import inspect
@@ -15,17 +14,17 @@ import pytest
 
 
 class Behaviour(NamedTuple):
-    """What is promised, and what shows it.
+    """A promise, and the tests that show that it is kept.
 
     Args:
-        promise: in the words of what a user would see.
-        shown_by: `module: test test ...`, relative to `tests`.
-        alone: why no test of it meets a server; empty where one does.
+        promise: as a user would notice it.
+        shown_by: `module: test test ...`, relative to `tests`; names without `test_`.
+        reason_without_server: why no test uses an API server; empty if one does.
     """
 
     promise: str
     shown_by: str
-    alone: str = ""
+    reason_without_server: str = ""
 
 
 BEHAVIOURS: Mapping[int, Behaviour] = {
@@ -89,7 +88,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " a_key_added_a_thousand_times_while_it_is_worked_on_is_worked_on_once_more"
         " controller.test_workqueue_machine:"
         " TestQueue",
-        alone="a queue has no server",
+        reason_without_server="a queue has no server",
     ),
     11: Behaviour(
         "failures wait 5, 10, 20 ... ms; success forgets them; a terminal error ends it",
@@ -97,14 +96,14 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " failures_back_off_exponentially"
         " every_outcome_resets_the_failures"
         " a_terminal_error_is_not_retried_and_its_failures_are_kept",
-        alone="pauses are a matter of time, which is virtual there",
+        reason_without_server="pauses are a matter of time, which is virtual there",
     ),
     12: Behaviour(
         "live changes are quick beside a backlog, and the backlog is worked off in bounded time",
         "controller.test_fairness:"
         " initial_objects_are_reconciled_under_load_and_hardly_delay_live_changes"
         " initial_objects_do_not_starve_even_when_live_keys_exceed_the_capacity",
-        alone="the order of a queue, in virtual time",
+        reason_without_server="the order of a queue, in virtual time",
     ),
     13: Behaviour(
         "a controller reads its own writes while its cache lags; a lag without end has a name",
@@ -147,7 +146,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " controller.webhooks.test_server:"
         " files_replaced_by_a_symlink_as_kubelet_does_it_are_read"
         " a_new_certificate_is_used_for_new_connections_and_open_ones_stay",
-        alone="the servers of these tests replace their credentials, which no API server does",
+        reason_without_server="servers of tests replace their credentials; no API server does",
     ),
     18: Behaviour(
         "a missing right or kind is in readyz, stops no other controller, and heals by itself",
@@ -195,4 +194,4 @@ def test_each_behaviour_is_tried_on_real_servers_or_says_why_not(number: int) ->
     behaviour = BEHAVIOURS[number]
     modules = [word for word in behaviour.shown_by.split() if word.endswith(":")]
     tried = [module for module in modules if module.startswith(("faults.", "contract."))]
-    assert bool(tried) != bool(behaviour.alone)
+    assert bool(tried) != bool(behaviour.reason_without_server)

@@ -1,8 +1,8 @@
-"""Two API servers on one etcd, behind one address: what one of them tells is late.
+"""Two API servers on one etcd, behind one address, one of which lags.
 
-Either each connection leads to one of them in turn, and is cut now and then, so that a list comes
-from one and the watch after it from the other. Or nothing is cut, and a replica that takes over
-watches the pool on the one and the allocations on the other, which has told nothing for a while.
+In one test each connection leads to one of them in turn, and all are cut now and then. So a LIST
+may come from one and the watch after it from the other. In the other test a new leader watches the
+pool on one and the allocations on the other, which is frozen.
 """
 
 import random
@@ -22,20 +22,29 @@ from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import PoolSettings
 from tests.edits import edit
-from tests.faults.estate import HOME, LARGE, PACE, POOL, SETTINGS, Estate, SwiftClock, bare_estate
-from tests.faults.parts import Elsewhere, place, taken_apart
+from tests.faults.estate import (
+    HOME,
+    LARGE,
+    PACE,
+    POOL,
+    SETTINGS,
+    Estate,
+    SwiftClock,
+    run_bare_estate,
+)
+from tests.faults.parts import PlaneAtUrl, parse_address, taken_apart
 from tests.faults.pipes import HOST, Pipe
 from tests.faults.routes import connect_to_both
 from tests.polling import SECONDS, make_awaitable, until
 
 pytestmark = pytest.mark.slow
 
-ASKED, BETWEEN = 60, 6
-BEHIND = 0.5
-HALF, WIDER = 32, "10.40.0.0/25"
+ALLOCATIONS, BATCH = 60, 6
+DELAY_SECONDS = 0.5
+HALF_POOL, WIDER_CIDR = 32, "10.40.0.0/25"
 PLURAL = IP_ALLOCATION.plural
-FORGETFUL = replace(SETTINGS, pool=PoolSettings(resync=0.5, quiet_period=0.5))
-"""Pools list promises that are kept no longer than this: whom they were made to has to be read."""
+SHORT_MEMORY = replace(SETTINGS, pool=PoolSettings(resync=0.5, quiet_period=0.5))
+"""Pools drop settled promises from their journal after half a second."""
 
 
 async def test_every_allocation_is_served_once_whichever_api_server_replicas_use() -> None:
@@ -43,78 +52,84 @@ async def test_every_allocation_is_served_once_whichever_api_server_replicas_use
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,
         parts.second_apiserver() as second,
-        Pipe.before(place(plane.url), place(second.plane.url)) as pipe,
-        bare_estate(plane, Elsewhere(plane, f"https://{HOST}:{pipe.port}"), LARGE) as here,
+        Pipe.before(parse_address(plane.url), parse_address(second.plane.url)) as pipe,
+        run_bare_estate(plane, PlaneAtUrl(plane, f"https://{HOST}:{pipe.port}"), LARGE) as estate,
     ):
         for _ in range(2):
-            here.start(clock=SwiftClock(speed=PACE))
-        await here.create_cluster()
-        second.etcd.late = BEHIND
-        await _come_and_go(here, pipe, range(ASKED // 2))
+            estate.start(clock=SwiftClock(speed=PACE))
+        await estate.create_cluster()
+        second.etcd.delay_seconds = DELAY_SECONDS
+        await _create_and_delete(estate, pipe, range(ALLOCATIONS // 2))
         with second.frozen():
-            await _come_and_go(here, pipe, range(ASKED // 2, ASKED))
-        await here.witness.until(here.witness.describe_unsettled)
-        met = {target: pipe.carried.count(target) for target in set(pipe.carried)}
-        assert len(met) == 2, met
-        assert here.witness.clashes == []
+            await _create_and_delete(estate, pipe, range(ALLOCATIONS // 2, ALLOCATIONS))
+        await estate.witness.until(estate.witness.describe_unsettled)
+        counts = {server: pipe.connections.count(server) for server in set(pipe.connections)}
+        assert len(counts) == 2, "both API servers were used"
+        assert estate.witness.overlaps == []
 
 
-async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_taken() -> None:
-    """The one before served smaller requests meanwhile; one that found no room comes next."""
+async def test_a_new_leader_with_a_lagging_cache_hands_out_no_held_range() -> None:
+    """The former leader served smaller requests, which the new one's cache lacks."""
     async with (
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,
         parts.second_apiserver() as late,
         connect_to_both(IP_ALLOCATION, late.plane, plane) as way,
-        bare_estate(plane) as here,
+        run_bare_estate(plane) as estate,
     ):
-        here.settings = FORGETFUL
-        here.start(clock=SystemClock())
-        here.start(clock=SystemClock(), transport=way)
-        await here.create_allocation("n0", count=HALF)
-        await here.create_allocation("n1", count=HALF + 8)
-        await here.witness.until(lambda: _differs(here, n0=ALLOCATED, n1=FAILED))
+        estate.settings = SHORT_MEMORY
+        estate.start(clock=SystemClock())
+        estate.start(clock=SystemClock(), transport=way)
+        await estate.create_allocation("n0", count=HALF_POOL)
+        await estate.create_allocation("n1", count=HALF_POOL + 8)
+        await estate.witness.until(lambda: _describe_other_phases(estate, n0=ALLOCATED, n1=FAILED))
         await until(
-            make_awaitable(partial(_positions, here)),
-            lambda counts: min(counts) >= _find_written_revision(here, "n0", "n1"),
+            make_awaitable(partial(_list_positions, estate)),
+            lambda counts: min(counts) >= _find_written_revision(estate, "n0", "n1"),
         )
-        [_, behind] = here.caches(IP_ALLOCATION)
+        [_, lagging_cache] = estate.caches(IP_ALLOCATION)
         with late.frozen():
-            voided = _list_voided(here)
+            voided = _follow_voided(estate)
             for name in ("n2", "n3"):
-                await here.create_allocation(name, count=4)
-            await here.witness.until(lambda: _differs(here, n2=ALLOCATED, n3=ALLOCATED))
-            await here.witness.until(here.witness.promises_left)
-            here.kill(0)
-            lists = way.live_lists
-            await edit(here.client, NETWORK_POOL, key=POOL, change={"spec": {"cidr": WIDER}})
-            await here.witness.until(lambda: _differs(here, n1=ALLOCATED))
-            assert here.witness.clashes == []
-            assert behind.position < _find_written_revision(here, "n2", "n3"), "it was not behind"
-            assert way.live_lists > lists, "no controller looked past the cache"
-            assert voided == [], "the pool was taken for one without memory"
-        await here.witness.until(here.witness.describe_unsettled)
-        assert here.witness.clashes == []
+                await estate.create_allocation(name, count=4)
+            await estate.witness.until(
+                lambda: _describe_other_phases(estate, n2=ALLOCATED, n3=ALLOCATED)
+            )
+            await estate.witness.until(estate.witness.describe_open_promises)
+            estate.kill(0)
+            lists = way.live_list_count
+            await edit(
+                estate.client, NETWORK_POOL, key=POOL, change={"spec": {"cidr": WIDER_CIDR}}
+            )
+            await estate.witness.until(lambda: _describe_other_phases(estate, n1=ALLOCATED))
+            assert estate.witness.overlaps == []
+            assert lagging_cache.position < _find_written_revision(estate, "n2", "n3"), (
+                "its cache did not lag"
+            )
+            assert way.live_list_count > lists, "no controller listed allocations live"
+            assert voided == [], "the pool's journal was taken as lost"
+        await estate.witness.until(estate.witness.describe_unsettled)
+        assert estate.witness.overlaps == []
 
 
-def _differs(here: Estate[Plane], **phases: str) -> str:
-    """Return the allocations that are not in these phases; empty if all are."""
+def _describe_other_phases(estate: Estate[Plane], **phases: str) -> str:
+    """Return the phases of all allocations unless these have the given ones."""
     phase = {
         allocation.metadata.name: allocation.status.phase
-        for allocation in here.witness.caches[PLURAL]
+        for allocation in estate.witness.caches[PLURAL]
     }
     return "" if phases.items() <= phase.items() else f"{phase}"
 
 
-def _find_written_revision(here: Estate[Plane], *names: str) -> int:
-    """Return the resourceVersion of the latest write to one of these allocations."""
-    caches = [here.witness.caches[PLURAL].get(Key(HOME, name)) for name in names]
+def _find_written_revision(estate: Estate[Plane], *names: str) -> int:
+    """Return the highest resourceVersion of these allocations."""
+    caches = [estate.witness.caches[PLURAL].get(Key(HOME, name)) for name in names]
     return max(
         [int(allocation.metadata.revision) for allocation in caches if allocation is not None]
     )
 
 
-def _list_voided(here: Estate[Plane]) -> list[str]:
+def _follow_voided(estate: Estate[Plane]) -> list[str]:
     """Return a list that gets the names of allocations whose promises are voided from now on."""
     problems: list[str] = []
 
@@ -123,28 +138,28 @@ def _list_voided(here: Estate[Plane]) -> list[str]:
             reasons = {condition.reason for condition in change.new.status.conditions}
             problems.extend({change.new.metadata.name} if "PoolNotReady" in reasons else ())
 
-    for informer in here.witness.informers:
+    for informer in estate.witness.informers:
         informer.add_handler(see)
     return problems
 
 
-def _positions(here: Estate[Plane]) -> list[int]:
-    """Return up to where both replicas have read the allocations; 0 as long as they start."""
-    return [*(cache.position for cache in here.caches(IP_ALLOCATION)), 0, 0][:2]
+def _list_positions(estate: Estate[Plane]) -> list[int]:
+    """Return the position of the allocations' cache in both processes; 0 before it exists."""
+    return [*(cache.position for cache in estate.caches(IP_ALLOCATION)), 0, 0][:2]
 
 
-async def _come_and_go(here: Estate[Plane], pipe: Pipe, numbers: range) -> None:
-    """Ask, and delete about every third of those who asked before.
+async def _create_and_delete(estate: Estate[Plane], pipe: Pipe, numbers: range) -> None:
+    """Create allocations of these numbers and delete about a third of them.
 
-    Now and then all clients have to connect anew, to the other server perhaps.
+    After each BATCH all connections are cut; the next ones may lead to the other server.
     """
-    dice = random.Random(numbers.start)
+    choices = random.Random(numbers.start)
     for number in numbers:
-        await here.create_allocation(f"n{number}", count=1 + number % 3)
+        await estate.create_allocation(f"n{number}", count=1 + number % 3)
         if number % 3 == 2:
-            await here.delete(IP_ALLOCATION, Key(HOME, f"n{number - dice.choice((1, 2))}"))
-        if number % BETWEEN == 0:
-            before = len(pipe.carried)
+            await estate.delete(IP_ALLOCATION, Key(HOME, f"n{number - choices.choice((1, 2))}"))
+        if number % BATCH == 0:
+            before = len(pipe.connections)
             pipe.cut_connections()
             with anyio.fail_after(SECONDS):
-                await pipe.carried.wait(before + 4)
+                await pipe.connections.wait(before + 4)

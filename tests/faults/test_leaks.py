@@ -1,4 +1,4 @@
-"""What controllers may not leave behind, and how watches and requests share a connection pool."""
+"""Controllers leave no resources behind; watches and requests share a connection pool."""
 
 import asyncio
 import gc
@@ -25,48 +25,51 @@ from tests.faults.proxied import GAUGES, WATCH, Gauge, proxied_plane, transport_
 from tests.polling import make_awaitable, until
 
 CYCLES = 100
+"""How often a controller is started and stopped."""
 CHURN = 20_000
+"""The number of changes of objects in a cache."""
 INFORMERS, CUTS = 10, 40
-WATCHES = 150
-REQUESTS = 20
+"""How many informers there are, and how often the watch of each is cut."""
+WATCHES, REQUESTS = 150, 20
+"""How many are open and sent at the same time."""
 
 
-def sessions() -> int:
+def count_sessions() -> int:
     """Return how many HTTP sessions are open in this process."""
     return sum(
         isinstance(obj, aiohttp.ClientSession) and not obj.closed for obj in gc.get_objects()
     )
 
 
-def files() -> int:
+def count_files() -> int:
     """Return how many files and sockets are open in this process."""
     return len(os.listdir("/proc/self/fd"))
 
 
-class Counted:
-    """A controller on an informer that others share, over and over again."""
+class RepeatedController:
+    """Starts and stops a controller on a shared informer, any number of times."""
 
     def __init__(self, informer: Informer[Widget], clock: VirtualClock, metrics: Metrics) -> None:
         self.informer = informer
         self.clock = clock
         self.metrics = metrics
         self.backoff = KeyBackoff[Key]()
-        self.looks = 0
+        self.pass_count = 0
 
-    async def look(self, key: Key) -> Outcome:
-        """Fail once for each key, so that limiters have entries, then succeed."""
-        self.looks += 1
+    async def reconcile(self, key: Key) -> Outcome:
+        """Fail once for each key, so that the back-off has entries, then succeed."""
+        self.pass_count += 1
         if self.backoff.failures(key) == 0:
             raise NoAnswer("the first time")
         return SETTLED
 
-    async def cycle(self) -> None:
-        """Start a controller, let it look, and stop it."""
+    async def run_once(self) -> None:
+        """Start a controller, let it reconcile each object, and stop it."""
         observer = self.metrics.queue("cycled")
         queue = WorkQueue[Key](self.clock, observer=observer, backoff=self.backoff)
         observer.watch(queue.statistics)
         controller = Controller(
-            "cycled", self.look, queue=queue, metrics=self.metrics.controller("cycled", 1)
+            "cycled", self.reconcile, queue=queue, metrics=self.metrics.controller("cycled", 1)
         )
         registration = Watch(self.informer, to_self).connect(queue)
         async with anyio.create_task_group() as group:
@@ -76,8 +79,8 @@ class Counted:
         registration.close()
 
 
-def series(metrics: Metrics) -> int:
-    """Return how many series there are."""
+def count_series(metrics: Metrics) -> int:
+    """Return the number of series of all metrics."""
     return sum(len(family.samples) for family in metrics.registry.collect())
 
 
@@ -86,16 +89,21 @@ async def test_controllers_that_come_and_go_leave_nothing_on_what_they_shared() 
     clock, metrics = VirtualClock(), Metrics()
     informer = Informer(WIDGETS, Scripted([]), clock)
     informer.cache.replace([build_widget("a", 1), build_widget("b", 2)], 5)
-    counted = Counted(informer, clock, metrics)
-    await counted.cycle()
-    before = (len(asyncio.all_tasks()), files(), series(metrics), clock.waiting)
+    counted = RepeatedController(informer, clock, metrics)
+    await counted.run_once()
+    before = (len(asyncio.all_tasks()), count_files(), count_series(metrics), clock.waiting)
     handlers = len(informer.cache._subscribers)
     for _ in range(CYCLES):
-        await counted.cycle()
-    assert counted.looks == 4 * (CYCLES + 1)
+        await counted.run_once()
+    assert counted.pass_count == 4 * (CYCLES + 1)
     assert len(counted.backoff) == 0
     assert len(informer.cache._subscribers) == handlers == 0
-    assert (len(asyncio.all_tasks()), files(), series(metrics), clock.waiting) == before
+    assert (
+        len(asyncio.all_tasks()),
+        count_files(),
+        count_series(metrics),
+        clock.waiting,
+    ) == before
 
 
 @pytest.mark.slow
@@ -126,86 +134,87 @@ def test_objects_that_come_and_go_leave_no_index_keys_and_nothing_else() -> None
 
 
 async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> None:
-    async with proxied_plane() as here:
-        await here.create("a")
+    async with proxied_plane() as proxied:
+        await proxied.create("a")
 
-        async def visit() -> None:
-            async with transport_to(here.plane) as transport:
-                informer = Informer(GAUGES, transport, here.clock)
+        async def run_informer() -> None:
+            async with transport_to(proxied.plane) as transport:
+                informer = Informer(GAUGES, transport, proxied.clock)
                 async with anyio.create_task_group() as group:
                     group.start_soon(informer.run)
                     await informer.wait_synced()
                     group.cancel_scope.cancel()
 
-        await visit()
-        before = sessions(), len(asyncio.all_tasks())
+        await run_informer()
+        before = count_sessions(), len(asyncio.all_tasks())
         for _ in range(5):
-            await visit()
-        # What the server keeps of a connection goes when it has noticed its end.
+            await run_informer()
+        # The server ends its tasks for a connection once it has noticed its end.
         for _ in range(1000):
             if len(asyncio.all_tasks()) <= before[1]:
                 break
             await anyio.lowlevel.checkpoint()
-        assert sessions() == before[0]
-        assert here.clock.waiting == 0
+        assert count_sessions() == before[0]
+        assert proxied.clock.waiting == 0
 
 
 @pytest.mark.slow
 async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_unseen() -> None:
-    async with proxied_plane() as here:
-        busy = await here.create("busy")
-        informers = [Informer(GAUGES, here.transport, here.clock) for _ in range(INFORMERS)]
+    async with proxied_plane() as proxied:
+        busy = await proxied.create("busy")
+        informers = [Informer(GAUGES, proxied.transport, proxied.clock) for _ in range(INFORMERS)]
 
         async def change(count: int) -> None:
-            """Change the gauge; the watch of each informer tells it, and is cut with that."""
+            """Change the gauge; each informer's watch delivers that and is cut."""
             nonlocal busy
             patch = {"metadata": {"labels": {"changed": str(count)}}}
-            busy = await here.direct.patch(GAUGES, Version.from_object(busy), patch)
+            busy = await proxied.direct.patch(GAUGES, Version.from_object(busy), patch)
             await until(make_awaitable(list_seen), lambda labels: labels == {str(count)})
             opened = INFORMERS * (count + 1)
-            await here.proxy.calls.wait(opened, lambda call: call.verb == "watch")
+            await proxied.proxy.calls.wait(opened, lambda call: call.verb == "watch")
 
         def list_seen() -> set[str | None]:
             caches = [informer.cache.get(busy.metadata.key) for informer in informers]
             return {gauge.metadata.labels.get("changed") for gauge in caches if gauge is not None}
 
-        def resources() -> tuple[int, int, int]:
+        def count_resources() -> tuple[int, int, int]:
+            """Return the numbers of HTTP sessions, tasks and files."""
             gc.collect()
-            return sessions(), len(asyncio.all_tasks()), files()
+            return count_sessions(), len(asyncio.all_tasks()), count_files()
 
         async with anyio.create_task_group() as group:
-            with here.proxy.inject(StopAfter(1, End.RESET), WATCH):
+            with proxied.proxy.inject(StopAfter(1, End.RESET), WATCH):
                 for informer in informers:
                     group.start_soon(informer.run)
                 for informer in informers:
                     await informer.wait_synced()
-                await here.proxy.calls.wait(INFORMERS, lambda call: call.verb == "watch")
+                await proxied.proxy.calls.wait(INFORMERS, lambda call: call.verb == "watch")
                 for count in range(1, 6):
                     await change(count)
-                before = resources()
+                before = count_resources()
                 for count in range(6, CUTS + 1):
                     await change(count)
-                # A watch that is just being opened or closed has some more or fewer of them: a few
-                # for each informer. What each reconnect left behind would be nine times that.
-                in_motion = 4 * INFORMERS
+                # A watch that is just being opened or closed has a few more or fewer of them. If
+                # each reconnect left one behind, there would be nine times as many.
+                tolerance = 4 * INFORMERS
                 await until(
-                    make_awaitable(resources),
+                    make_awaitable(count_resources),
                     lambda now: all(
-                        new <= old + in_motion for new, old in zip(now, before, strict=True)
+                        new <= old + tolerance for new, old in zip(now, before, strict=True)
                     ),
                 )
             group.cancel_scope.cancel()
-        assert len(here.list_calls("watch")) >= INFORMERS * CUTS
+        assert len(proxied.list_calls("watch")) >= INFORMERS * CUTS
 
 
 @pytest.mark.slow
 async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None:
-    async with proxied_plane() as here, transport_to(here.plane) as transport:
+    async with proxied_plane() as proxied, transport_to(proxied.plane) as transport:
         client = Client(transport)
-        informers = [Informer(GAUGES, transport, here.clock) for _ in range(WATCHES)]
+        informers = [Informer(GAUGES, transport, proxied.clock) for _ in range(WATCHES)]
         names = [f"g{number}" for number in range(REQUESTS)]
 
-        async def ask(name: str) -> None:
+        async def create_and_get(name: str) -> None:
             await client.create(GAUGES, "default", build_gauge(name))
             await client.get(GAUGES, Key("default", name))
 
@@ -215,25 +224,25 @@ async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None
             for informer in informers:
                 await informer.wait_synced()
             # With all the watches open, on the same transport:
-            async with anyio.create_task_group() as asking:
+            async with anyio.create_task_group() as requests:
                 for name in names:
-                    asking.start_soon(ask, name)
+                    requests.start_soon(create_and_get, name)
             for informer in informers:
-                await wait_until_known(informer, len(names))
+                await wait_for_objects(informer, len(names))
             group.cancel_scope.cancel()
         for informer in informers:
             assert {gauge.metadata.name for gauge in informer.cache} == set(names)
 
 
-async def wait_until_known(informer: Informer[Gauge], count: int) -> None:
-    """Wait until an informer knows so many objects."""
+async def wait_for_objects(informer: Informer[Gauge], count: int) -> None:
+    """Wait until an informer's cache has `count` objects."""
     reached = anyio.Event()
 
-    def look(_: object = None) -> None:
+    def check(_: object = None) -> None:
         if len(informer.cache) >= count:
             reached.set()
 
-    registration = informer.add_handler(look)
-    look()
+    registration = informer.add_handler(check)
+    check()
     await reached.wait()
     registration.close()

@@ -1,4 +1,4 @@
-"""What handlers and reconcilers share: one cache, its objects, and its order of events."""
+"""Handlers and reconcilers share one cache, its objects, and its order of events."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -25,49 +25,53 @@ from tests.faults.proxied import GAUGES, Gauge, observe, proxied_plane, transpor
 from tests.polling import SECONDS
 
 MANY = 50
+"""The number of gauges."""
 ROUNDS = 6
+"""The number of updates of each gauge."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """A kind with something in it that can be changed in place."""
+class MutableConfigMap:
+    """A ConfigMap whose data, a dict, can be changed in place."""
 
     metadata: ObjectMeta
     data: dict[str, str] = field(default_factory=dict)
 
 
-SETTINGS = Resource("", "v1", "ConfigMap", "configmaps", Settings)
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", MutableConfigMap)
 
 
 async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_disorder() -> None:
-    async with proxied_plane() as here:
-        created = {f"g{number:02}": await here.create(f"g{number:02}") for number in range(MANY)}
-        async with observe(here) as seen:
+    async with proxied_plane() as proxied:
+        created = {
+            f"g{number:02}": await proxied.create(f"g{number:02}") for number in range(MANY)
+        }
+        async with observe(proxied) as observed:
             late: list[list[Change[Gauge]]] = []
 
             async def update(name: str) -> None:
                 latest = created[name]
                 for count in range(2, ROUNDS + 2):
                     body = {"spec": {"count": count}}
-                    latest = await here.direct.patch(GAUGES, Version.from_object(latest), body)
+                    latest = await proxied.direct.patch(GAUGES, Version.from_object(latest), body)
 
             async with anyio.create_task_group() as group:
                 for name in created:
                     group.start_soon(update, name)
                 for reported in range(MANY, MANY * 5, MANY):
-                    await seen.wait(reported)
+                    await observed.wait(reported)
                     recorded: list[Change[Gauge]] = []
-                    seen.informer.add_handler(recorded.append)
-                    # Registered means served: nothing is left to wait for.
-                    assert len(recorded) == len(seen.informer.cache)
+                    observed.informer.add_handler(recorded.append)
+                    # The initial changes are delivered before `add_handler` returns.
+                    assert len(recorded) == len(observed.informer.cache)
                     caches = [
-                        seen.informer.cache.get(change.new.metadata.key)
+                        observed.informer.cache.get(change.new.metadata.key)
                         for change in recorded
                         if change.new
                     ]
                     assert caches == [change.new for change in recorded]
                     late.append(recorded)
-            await seen.wait(MANY * (ROUNDS + 1))
+            await observed.wait(MANY * (ROUNDS + 1))
             for recorded in late:
                 initial = [
                     change.new.metadata.name
@@ -88,15 +92,15 @@ async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_di
 
 
 async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() -> None:
-    async with proxied_plane() as here:
+    async with proxied_plane() as proxied:
         body = {"metadata": {"name": "a", "labels": {"team": "net"}}, "data": {"x": "1"}}
-        await here.direct.create(SETTINGS, "default", body)
-        manager = Manager(here.transport, clock=here.clock)
-        maps = manager.informer(SETTINGS)
+        await proxied.direct.create(CONFIG_MAPS, "default", body)
+        manager = Manager(proxied.transport, clock=proxied.clock)
+        maps = manager.informer(CONFIG_MAPS)
         looked = anyio.Event()
         refused: list[type[Exception]] = []
 
-        async def vandalise(key: Key) -> Outcome:
+        async def try_to_change(key: Key) -> Outcome:
             cache = maps.cache.get(key)
             assert cache is not None
             for attempt in (
@@ -112,7 +116,7 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
                 looked.set()
             return SETTLED
 
-        manager.controller("vandal", vandalise, watches=[Watch(maps, to_self)])
+        manager.controller("vandal", try_to_change, watches=[Watch(maps, to_self)])
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
             with anyio.fail_after(SECONDS):
@@ -126,21 +130,21 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
 
 
 async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> None:
-    async with proxied_plane() as here, transport_to(here.plane) as transport:
-        await here.direct.create(
-            SETTINGS, "default", {"metadata": {"name": "a"}, "data": {"x": "1"}}
+    async with proxied_plane() as proxied, transport_to(proxied.plane) as transport:
+        await proxied.direct.create(
+            CONFIG_MAPS, "default", {"metadata": {"name": "a"}, "data": {"x": "1"}}
         )
         options = ManagerOptions(detect_mutations=True)
         manager = Manager(transport, options=options)
-        maps = manager.informer(SETTINGS)
+        maps = manager.informer(CONFIG_MAPS)
 
-        async def scribble(key: Key) -> Outcome:
+        async def change_in_place(key: Key) -> Outcome:
             cache = maps.cache.get(key)
             if cache is not None and key.name == "a":
                 cache.data["x"] = "2"
             return SETTLED
 
-        manager.controller("scribbler", scribble, watches=[Watch(maps, to_self)])
+        manager.controller("scribbler", change_in_place, watches=[Watch(maps, to_self)])
         with anyio.fail_after(SECONDS), pytest.raises(ObjectMutated) as reported:
             await manager.run()
         assert "ConfigMap default/a was changed in place" in str(reported.value)

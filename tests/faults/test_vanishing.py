@@ -1,8 +1,8 @@
-"""Objects that vanish though a finalizer of ours was added to them, and the server said so.
+"""Objects that vanish although the API server has confirmed that they have our finalizer.
 
-An API server promises nothing by its answer to that: a deletion that had read the object before
-takes it away, finalizer and all. People can do the same by taking finalizers off by hand. Nothing
-may be left of what went: no range without a holder, nothing in a cache, nothing in a tenant.
+A deletion that the API server began before the finalizer was added removes the object all the
+same. People can cause the same when they remove finalizers by hand. No range, no cached object and
+no pool in a tenant may be left of such an object.
 """
 
 import random
@@ -43,10 +43,10 @@ from tests.faults.estate import (
     SETTINGS,
     SMALL,
     Estate,
-    bare_estate,
+    run_bare_estate,
 )
-from tests.faults.slowdeletions import people
-from tests.faults.vanishing import HOW, Json, Vanished, Vanishing, create
+from tests.faults.slowdeletions import connect_admin
+from tests.faults.vanishing import BOTH_WAYS, Json, Vanish, VanishedObjects, create
 from tests.polling import make_awaitable, until
 
 pytestmark = pytest.mark.slow
@@ -55,13 +55,15 @@ PAIRS = 80
 # The embedded server applies one write after another: nothing vanishes there, and each pair costs
 # it the CPU time of all the writes of two controllers.
 PAIRS_EMBEDDED = 20
-# The longest of the pauses between creation and deletion, in seconds, round by round.
+# The longest pause between a creation and its deletion, in seconds, of each round.
 PAUSES = (0.03, 0.1, 0.3, 1.0)
 AT_ONCE = 12
+"""How many pairs of a creation and a deletion run at the same time."""
 WHOLE_POOL = 64
-LOOKS = 8
-"""So many passes that both processes have looked again at each allocation of a cluster."""
-# So many orphans at once would not be collected, so no pass is to look for any.
+"""The number of addresses in a pool of CIDR SMALL."""
+PASSES = 8
+"""After so many passes over allocations both processes have reconciled each of a cluster's."""
+# The orphan collector does not delete that many at once, so it is switched off.
 STORM = replace(
     SETTINGS,
     orphans=OrphanSettings(resync=1e9),
@@ -70,19 +72,21 @@ STORM = replace(
 
 
 @asynccontextmanager
-async def _proxied_plane(cidr: str = SMALL) -> AsyncIterator[Estate[Plane]]:
-    async with ControlPlane.start() as plane, bare_estate(plane, cidr=cidr) as here:
-        yield here
+async def _run_clusters(cidr: str = SMALL) -> AsyncIterator[Estate[Plane]]:
+    """Run a management cluster and a tenant; the pool has this CIDR."""
+    async with ControlPlane.start() as plane, run_bare_estate(plane, cidr=cidr) as estate:
+        yield estate
 
 
-def _allocation(pool: str = POOL.name, **more: Any) -> Json:
+def _make_allocation_spec(pool: str = POOL.name, **more: Any) -> Json:
+    """Return the spec of an allocation of two addresses, with other fields on request."""
     owner = {"name": "elsewhere", "namespace": CLUSTER.namespace}
     base = {"poolRef": {"name": pool}, "tenantClusterRef": owner, "type": "nodes", "count": 2}
     return base | more
 
 
 _SPECS: dict[str, Callable[[int], tuple[Resource[Any], Key, Json]]] = {
-    "IPAllocation": lambda n: (IP_ALLOCATION, Key(HOME, f"v{n}"), _allocation()),
+    "IPAllocation": lambda n: (IP_ALLOCATION, Key(HOME, f"v{n}"), _make_allocation_spec()),
     "NetworkPool": lambda n: (NETWORK_POOL, Key(HOME, f"v{n}"), {"cidr": f"10.{n}.0.0/28"}),
     "TenantCluster": lambda n: (
         TENANT_CLUSTER,
@@ -91,15 +95,16 @@ _SPECS: dict[str, Callable[[int], tuple[Resource[Any], Key, Json]]] = {
     ),
     "ProviderConfig": lambda n: (PROVIDER_CONFIG, Key(HOME, f"v{n}"), {"provider": "local"}),
 }
+"""By kind: returns the resource, the key and the spec of the object of a number."""
 
 
-async def _storm(here: Estate[Plane], pairs: int, longest: float) -> None:
-    """Create and delete objects so that deletions meet the moment in which they are adopted.
+async def _create_and_delete(estate: Estate[Plane], pairs: int, longest_pause: float) -> None:
+    """Create and delete objects, so that some deletions meet the addition of the finalizer.
 
     Args:
-        here: the clusters and the controllers.
-        pairs: of a creation and a deletion, of each kind.
-        longest: of the random pauses between creation and deletion, in seconds.
+        estate: the clusters and the controllers.
+        pairs: how many pairs of a creation and a deletion for each kind.
+        longest_pause: between creation and deletion, in seconds; the pauses are random.
     """
     dice = random.Random(0)
     limit = anyio.CapacityLimiter(AT_ONCE)
@@ -112,108 +117,113 @@ async def _storm(here: Estate[Plane], pairs: int, longest: float) -> None:
             gone = await http.delete(resource.path(key))
             assert gone.status_code == 200, gone.text
 
-    async with people(here.management) as http, anyio.create_task_group() as group:
+    async with connect_admin(estate.management) as http, anyio.create_task_group() as group:
         for number in range(pairs):
             for kind in _SPECS:
-                group.start_soon(pair, http, kind, number, dice.uniform(0, longest))
+                group.start_soon(pair, http, kind, number, dice.uniform(0, longest_pause))
 
 
-def _describe_left_over(here: Estate[Plane]) -> str:
-    """Return the objects of the storm left in the cluster or in the controllers' caches."""
+def _describe_remaining(estate: Estate[Plane]) -> str:
+    """Return objects of the storm that remain in the cluster or in the controllers' caches."""
     for resource in OWN_KINDS.values():
-        for cache in here.caches(resource):
-            remaining = [obj.metadata.name for obj in cache if _is_of_the_storm(obj)]
+        for cache in estate.caches(resource):
+            remaining = [obj.metadata.name for obj in cache if _is_created_by_storm(obj)]
             if remaining:
                 return f"{resource.kind}: {remaining}"
-    return here.witness.describe_unsettled() or here.witness.promises_left()
+    return estate.witness.describe_unsettled() or estate.witness.describe_open_promises()
 
 
-def _is_of_the_storm(obj: Any) -> bool:
-    of = obj.spec.tenantClusterRef.name if hasattr(obj.spec, "tenantClusterRef") else ""
-    return obj.metadata.name.startswith("v") or of.startswith("v")
+def _is_created_by_storm(obj: Any) -> bool:
+    """Return whether an object, or its TenantCluster, was created by `_create_and_delete`."""
+    tenant = obj.spec.tenantClusterRef.name if hasattr(obj.spec, "tenantClusterRef") else ""
+    return obj.metadata.name.startswith("v") or tenant.startswith("v")
 
 
-async def test_nothing_is_left_of_objects_that_vanish_while_they_are_adopted(
+async def test_nothing_is_left_of_objects_that_vanish_while_they_get_their_finalizer(
     record_property: Callable[[str, object], None],
 ) -> None:
-    async with _proxied_plane(LARGE) as here:
-        vanished = Vanished(here)
-        here.settings = STORM
-        here.start(clock=SystemClock())
-        here.start(clock=SystemClock())
-        await here.create_allocation("n0")
-        await here.witness.until(here.witness.describe_unsettled)
-        # When an object is adopted depends on the machine: the pauses grow until it was met.
-        embedded = here.management.kind == "embedded"
+    async with _run_clusters(LARGE) as estate:
+        vanished = VanishedObjects(estate)
+        estate.settings = STORM
+        estate.start(clock=SystemClock())
+        estate.start(clock=SystemClock())
+        await estate.create_allocation("n0")
+        await estate.witness.until(estate.witness.describe_unsettled)
+        # The moment at which a finalizer is added depends on the machine: pauses grow until a
+        # deletion has met it.
+        embedded = estate.management.kind == "embedded"
         seeds, pairs = PAIRS_EMBEDDED if embedded else PAIRS, 0
         for longest in PAUSES[:1] if embedded else PAUSES:
-            await _storm(here, seeds, longest)
-            await here.witness.until(lambda: _describe_left_over(here))
+            await _create_and_delete(estate, seeds, longest)
+            await estate.witness.until(lambda: _describe_remaining(estate))
             pairs += seeds * len(_SPECS)
             if vanished.keys:
                 break
         record_property("vanished with a finalizer", f"{len(vanished.keys)} of {pairs}")
         assert vanished.keys or embedded, "nothing vanished at all"
-        assert here.witness.clashes == []
+        assert estate.witness.overlaps == []
 
 
-@HOW
-async def test_a_request_that_vanishes_leaves_its_range_to_others(vanishing: Vanishing) -> None:
-    async with _proxied_plane() as here:
+@BOTH_WAYS
+async def test_a_request_that_vanishes_leaves_its_range_to_others(vanish: Vanish) -> None:
+    async with _run_clusters() as estate:
         key = Key(HOME, "n0")
-        await here.create_allocation(key.name, count=WHOLE_POOL)
-        async with vanishing(here, IP_ALLOCATION, key):
-            await here.witness.until(here.witness.describe_unsettled)
-            here.witness.expected.clear()
-        await here.create_allocation("n1", count=WHOLE_POOL)
-        await here.witness.until(here.witness.describe_unsettled)
-        assert [key in cache for cache in here.caches(IP_ALLOCATION)] == [False, False]
+        await estate.create_allocation(key.name, count=WHOLE_POOL)
+        async with vanish(estate, IP_ALLOCATION, key):
+            await estate.witness.until(estate.witness.describe_unsettled)
+            estate.witness.expected_objects.clear()
+        await estate.create_allocation("n1", count=WHOLE_POOL)
+        await estate.witness.until(estate.witness.describe_unsettled)
+        assert [key in cache for cache in estate.caches(IP_ALLOCATION)] == [False, False]
 
 
-def _describe_unprojected(here: Estate[Plane], key: Key) -> str:
-    """Return whether a tenant does not hold the range of an allocation of its yet."""
-    allocation = here.witness.caches["ipallocations"].get(key)
+def _describe_unprojected(estate: Estate[Plane], key: Key) -> str:
+    """Return how an allocation's range is missing in the tenant's pool; empty if it is there."""
+    allocation = estate.witness.caches["ipallocations"].get(key)
     held_range = statusranges.find_held_range(allocation) if allocation is not None else None
-    pool = here.witness.caches["ipaddresspools"].get(PROJECTED)
+    pool = estate.witness.caches["ipaddresspools"].get(PROJECTED)
     if held_range is None or pool is None:
         return f"{key} holds {held_range}, the tenant has {pool}"
     entry = f"{held_range.start_text}-{held_range.end_text}"
     return "" if entry in pool.spec.addresses else f"the tenant has {pool.spec.addresses}"
 
 
-@HOW
-async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
-    vanishing: Vanishing,
+@BOTH_WAYS
+async def test_a_recreated_pool_keeps_the_ranges_that_allocations_of_the_vanished_one_hold(
+    vanish: Vanish,
 ) -> None:
-    async with _proxied_plane() as here:
+    async with _run_clusters() as estate:
         for number in range(4):
-            await here.create_allocation(f"n{number}", count=5)
-        async with vanishing(here, NETWORK_POOL, POOL):
-            await here.witness.until(here.witness.describe_unsettled)
-        held_range = _read_held_ranges(here)
+            await estate.create_allocation(f"n{number}", count=5)
+        async with vanish(estate, NETWORK_POOL, POOL):
+            await estate.witness.until(estate.witness.describe_unsettled)
+        held_range = _read_held_ranges(estate)
         assert len(held_range) == 4
-        await here.create_allocation("n4", count=5)
-        await here.delete(IP_ALLOCATION, Key(HOME, "n2"))
-        await here.witness.until(lambda: _waits(here, "n4"))
-        await here.witness.until(lambda: "not gone yet" if "n2" in _read_held_ranges(here) else "")
+        await estate.create_allocation("n4", count=5)
+        await estate.delete(IP_ALLOCATION, Key(HOME, "n2"))
+        await estate.witness.until(lambda: _describe_not_waiting(estate, "n4"))
+        await estate.witness.until(
+            lambda: "not gone yet" if "n2" in _read_held_ranges(estate) else ""
+        )
         rest = WHOLE_POOL - 4 * 5
-        async with people(here.management) as http:
+        async with connect_admin(estate.management) as http:
             await create(http, NETWORK_POOL, key=POOL, spec={"cidr": "10.40.0.0/26"})
         for number in range(rest):
-            await here.create_allocation(f"nn{number}")
-        await here.witness.until(here.witness.describe_unsettled)
-        now = _read_held_ranges(here)
+            await estate.create_allocation(f"nn{number}")
+        await estate.witness.until(estate.witness.describe_unsettled)
+        now = _read_held_ranges(estate)
         assert {name: now[name] for name in ("n0", "n1", "n3")} == {
             name: held_range[name] for name in ("n0", "n1", "n3")
         }
-        pool = here.witness.caches["networkpools"].get(POOL)
+        pool = estate.witness.caches["networkpools"].get(POOL)
         assert pool is not None
         assert pool.status.availableIPs == 0
-        assert here.witness.clashes == []
+        assert estate.witness.overlaps == []
 
 
-def _read_held_ranges(here: Estate[Plane]) -> dict[str, str]:
-    allocations = here.witness.caches["ipallocations"]
+def _read_held_ranges(estate: Estate[Plane]) -> dict[str, str]:
+    """Return the range that each allocation holds, by name."""
+    allocations = estate.witness.caches["ipallocations"]
     return {
         allocation.metadata.name: held_range.text
         for allocation in allocations
@@ -221,118 +231,123 @@ def _read_held_ranges(here: Estate[Plane]) -> dict[str, str]:
     }
 
 
-def _waits(here: Estate[Plane], name: str) -> str:
-    allocation = here.witness.caches["ipallocations"].get(Key(HOME, name))
+def _describe_not_waiting(estate: Estate[Plane], name: str) -> str:
+    """Return the conditions of an allocation unless one has the reason PoolNotFound."""
+    allocation = estate.witness.caches["ipallocations"].get(Key(HOME, name))
     conditions = allocation.status.conditions if allocation is not None else ()
     return "" if any(c.reason == "PoolNotFound" for c in conditions) else f"{name}: {conditions}"
 
 
-@HOW
-async def test_the_ranges_of_a_vanished_cluster_are_free_once_its_services_do_not_use_them(
-    vanishing: Vanishing,
+@BOTH_WAYS
+async def test_the_ranges_of_a_vanished_cluster_are_free_once_no_service_uses_them(
+    vanish: Vanish,
 ) -> None:
-    async with _proxied_plane() as here:
-        await here.create_cluster()
-        async with vanishing(here, TENANT_CLUSTER, CLUSTER):
-            await here.witness.until(here.witness.describe_unsettled)
-            here.witness.expected.clear()
-            service = await _service_with_an_address(here)
-            await _rival(here, WHOLE_POOL)
-        await here.witness.until(lambda: _describe_unasked(here))
-        await here.witness.until(lambda: _describe_projected(here))
-        # What it says may be from before it vanished, so that more looks have to find the same.
-        seen = _looks(here)
-        await until(make_awaitable(lambda: _looks(here)), lambda now: now >= seen + LOOKS)
-        assert "n0" not in _read_held_ranges(here)
-        await delete(here.witness.tenant, SERVICE, service)
-        await here.witness.until(here.witness.describe_unsettled)
-        assert list(_read_held_ranges(here)) == ["n0"], "nothing else is taken"
+    async with _run_clusters() as estate:
+        await estate.create_cluster()
+        async with vanish(estate, TENANT_CLUSTER, CLUSTER):
+            await estate.witness.until(estate.witness.describe_unsettled)
+            estate.witness.expected_objects.clear()
+            service = await _create_service(estate)
+            await _create_unserved_allocation(estate, WHOLE_POOL)
+        await estate.witness.until(lambda: _describe_missing_wait(estate))
+        await estate.witness.until(lambda: _describe_tenant_pool(estate))
+        # The status may be older than the deletion, so later passes have to decide the same.
+        count = _count_passes(estate)
+        await until(
+            make_awaitable(lambda: _count_passes(estate)), lambda now: now >= count + PASSES
+        )
+        assert "n0" not in _read_held_ranges(estate)
+        await delete(estate.witness.tenant, SERVICE, service)
+        await estate.witness.until(estate.witness.describe_unsettled)
+        assert list(_read_held_ranges(estate)) == ["n0"], "nothing else is taken"
         with pytest.raises(NotFound):
-            await here.witness.tenant.get(IP_ADDRESS_POOL, PROJECTED)
+            await estate.witness.tenant.get(IP_ADDRESS_POOL, PROJECTED)
 
 
-@HOW
-async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_waited_for(
-    vanishing: Vanishing,
+@BOTH_WAYS
+async def test_the_range_of_a_vanished_request_is_free_though_a_service_uses_it(
+    vanish: Vanish,
 ) -> None:
-    """No object records its range, as its runbook says; the tenant loses it all the same."""
-    async with _proxied_plane() as here:
-        await here.create_cluster()
+    """No object records the range any more, so no controller can wait for the Service."""
+    async with _run_clusters() as estate:
+        await estate.create_cluster()
         key = Key(HOME, "extra")
         owner = {"name": CLUSTER.name, "namespace": CLUSTER.namespace}
-        spec = _allocation(tenantClusterRef=owner, type="loadbalancer", count=WHOLE_POOL // 2)
-        async with people(here.management) as http:
+        spec = _make_allocation_spec(
+            tenantClusterRef=owner, type="loadbalancer", count=WHOLE_POOL // 2
+        )
+        async with connect_admin(estate.management) as http:
             await create(http, IP_ALLOCATION, key=key, spec=spec)
-        async with vanishing(here, IP_ALLOCATION, key):
-            await here.witness.until(lambda: _describe_unprojected(here, key))
-            was = _read_held_ranges(here)["extra"]
-            await _service_with_an_address(here, key.name)
-            await _rival(here, WHOLE_POOL // 2)
-        await here.witness.until(here.witness.describe_unsettled)
-        assert _read_held_ranges(here)["n0"] == was, (
+        async with vanish(estate, IP_ALLOCATION, key):
+            await estate.witness.until(lambda: _describe_unprojected(estate, key))
+            former_range = _read_held_ranges(estate)["extra"]
+            await _create_service(estate, key.name)
+            await _create_unserved_allocation(estate, WHOLE_POOL // 2)
+        await estate.witness.until(estate.witness.describe_unsettled)
+        assert _read_held_ranges(estate)["n0"] == former_range, (
             "though a Service in the tenant still shows an address"
         )
 
 
-async def _service_with_an_address(here: Estate[Plane], of: str = "team-a-lb") -> Key:
-    """Create a Service in the tenant that shows an address of an allocation."""
-    allocation = here.witness.caches["ipallocations"].get(Key(HOME, of))
+async def _create_service(estate: Estate[Plane], allocation_name: str = "team-a-lb") -> Key:
+    """Create a Service in the tenant that shows the first address of an allocation."""
+    allocation = estate.witness.caches["ipallocations"].get(Key(HOME, allocation_name))
     held_range = statusranges.find_held_range(allocation) if allocation is not None else None
     assert held_range is not None
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     body = {"metadata": {"name": "web"}, "spec": spec}
-    service = await here.witness.tenant.create(SERVICE, "default", body)
+    service = await estate.witness.tenant.create(SERVICE, "default", body)
     service_status = {"loadBalancer": {"ingress": [{"ip": held_range.start_text}]}}
-    await here.witness.tenant.patch_status(SERVICE, service, service_status)
+    await estate.witness.tenant.patch_status(SERVICE, service, service_status)
     return service.metadata.key
 
 
-async def _rival(here: Estate[Plane], count: int) -> None:
-    """Ask for more addresses than are free; wait until the allocation is Failed."""
-    await here.create_allocation("n0", count=count)
+async def _create_unserved_allocation(estate: Estate[Plane], count: int) -> None:
+    """Create allocation `n0` for more addresses than are free; wait until it is Failed."""
+    await estate.create_allocation("n0", count=count)
 
     def describe_unserved() -> str:
-        allocation = here.witness.caches["ipallocations"].get(Key(HOME, "n0"))
+        allocation = estate.witness.caches["ipallocations"].get(Key(HOME, "n0"))
         return (
             "" if allocation is not None and allocation.status.phase == FAILED else f"{allocation}"
         )
 
-    await here.witness.until(describe_unserved)
+    await estate.witness.until(describe_unserved)
 
 
-def _looks(here: Estate[Plane]) -> float:
-    """Return how many passes over allocations ended with another one due, in all processes."""
+def _count_passes(estate: Estate[Plane]) -> float:
+    """Return how many passes over allocations of all processes asked to be requeued later."""
     labels = {"controller": "ipallocation", "result": "requeue_after"}
-    registries = [manager.metrics.registry for manager in here.managers.values()]
+    registries = [manager.metrics.registry for manager in estate.managers.values()]
     name = "controller_runtime_reconcile_total"
     return sum(registry.get_sample_value(name, labels) or 0 for registry in registries)
 
 
-def _describe_projected(here: Estate[Plane]) -> str:
+def _describe_tenant_pool(estate: Estate[Plane]) -> str:
     """Return the addresses that the tenant's MetalLB may still assign; empty if there are none."""
-    pool = here.witness.caches["ipaddresspools"].get(PROJECTED)
+    pool = estate.witness.caches["ipaddresspools"].get(PROJECTED)
     return f"{pool.spec.addresses}" if pool is not None and pool.spec.addresses else ""
 
 
-def _describe_unasked(here: Estate[Plane]) -> str:
-    """Return whether no allocation says yet that it waits for a Service of its tenant."""
-    allocations = here.witness.caches["ipallocations"]
+def _describe_missing_wait(estate: Estate[Plane]) -> str:
+    """Return that no allocation reports yet that it waits for a Service; empty if one does."""
+    allocations = estate.witness.caches["ipallocations"]
     said = [
         condition.message for cluster in allocations for condition in cluster.status.conditions
     ]
     return "" if any("still shows an address" in message for message in said) else f"{said}"
 
 
-@HOW
-async def test_a_provider_that_vanishes_is_reported_missing_and_nothing_else_happens(
-    vanishing: Vanishing,
+@BOTH_WAYS
+async def test_a_vanished_provider_stops_no_allocation_and_takes_no_range_away(
+    vanish: Vanish,
 ) -> None:
-    async with _proxied_plane() as here:
-        await here.create_cluster()
+    async with _run_clusters() as estate:
+        await estate.create_cluster()
         key = Key(HOME, "default")
-        async with vanishing(here, PROVIDER_CONFIG, key):
-            await here.witness.until(here.witness.describe_unsettled)
-        held_range = _read_held_ranges(here)
-        await here.create_allocation("n0")
-        await here.witness.until(here.witness.describe_unsettled)
-        assert held_range.items() <= _read_held_ranges(here).items()
+        async with vanish(estate, PROVIDER_CONFIG, key):
+            await estate.witness.until(estate.witness.describe_unsettled)
+        held_range = _read_held_ranges(estate)
+        await estate.create_allocation("n0")
+        await estate.witness.until(estate.witness.describe_unsettled)
+        assert held_range.items() <= _read_held_ranges(estate).items()

@@ -1,4 +1,4 @@
-"""Objects made to vanish: by a deletion that overtakes the finalizer, and by force."""
+"""Two ways to make an object vanish although a controller has added its finalizer."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,18 +14,18 @@ from controller.resource import Resource
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
 from tests.faults.estate import Estate
-from tests.faults.slowdeletions import people, slow_deletions
+from tests.faults.slowdeletions import connect_admin, slow_deletions
 from tests.polling import SECONDS
 
 Json = dict[str, Any]
 
 
-class Vanished:
-    """Notices objects that went with a finalizer of ours, and were not being deleted."""
+class VanishedObjects:
+    """Notes the keys of objects that vanished with our finalizer, without a deletionTimestamp."""
 
-    def __init__(self, here: Estate[Plane]) -> None:
+    def __init__(self, estate: Estate[Plane]) -> None:
         self.keys: list[Key] = []
-        for informer in here.witness.informers:
+        for informer in estate.witness.informers:
             informer.add_handler(self._see)
 
     def _see(self, change: Change[Any]) -> None:
@@ -37,6 +37,7 @@ class Vanished:
 
 
 async def create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spec: Json) -> None:
+    """Create an object as a person does, without a finalizer."""
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -47,44 +48,53 @@ async def create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spe
     assert response.status_code == 201, response.text
 
 
-Vanishing = Callable[[Estate[Plane], Resource[Any], Key], AbstractAsyncContextManager[None]]
+Vanish = Callable[[Estate[Plane], Resource[Any], Key], AbstractAsyncContextManager[None]]
+"""Starts two processes, and makes an object vanish at the end of the context."""
 
 
 @asynccontextmanager
-async def overtaken(here: Estate[Plane], resource: Resource[Any], key: Key) -> AsyncIterator[None]:
-    """Begin to delete an object before a controller adopts it; it goes when the context ends."""
+async def delete_past_finalizer(
+    estate: Estate[Plane], resource: Resource[Any], key: Key
+) -> AsyncIterator[None]:
+    """Start two processes, which add their finalizer to an object that is already being deleted.
+
+    The API server has decided on the deletion before, so the object vanishes with the finalizer.
+    It does so at the end of the context.
+    """
     path = resource.path(key)
-    vanished = Vanished(here)
+    vanished = VanishedObjects(estate)
     async with (
-        slow_deletions(here.management, resource.plural, path) as slow,
-        people(here.management) as http,
+        slow_deletions(estate.management, resource.plural, path) as slow,
+        connect_admin(estate.management) as http,
         anyio.create_task_group() as group,
     ):
         group.start_soon(http.delete, path)
         with anyio.fail_after(SECONDS):
-            await slow.begun.wait()
-        here.start()
-        here.start()
+            await slow.started.wait()
+        for _ in range(2):
+            estate.start()
         yield
-        slow.go()
-    await here.witness.until(lambda: "" if key in vanished.keys else f"{key} is still there")
+        slow.release()
+    await estate.witness.until(lambda: "" if key in vanished.keys else f"{key} is still there")
 
 
 @asynccontextmanager
-async def by_force(here: Estate[Plane], resource: Resource[Any], key: Key) -> AsyncIterator[None]:
-    """Delete an object when the context ends, and take its finalizers off at once."""
-    here.start()
-    here.start()
+async def delete_by_force(
+    estate: Estate[Plane], resource: Resource[Any], key: Key
+) -> AsyncIterator[None]:
+    """Start two processes; at the end delete an object and remove its finalizers."""
+    for _ in range(2):
+        estate.start()
     yield
     path = resource.path(key)
     headers = {"Content-Type": "application/merge-patch+json"}
-    async with people(here.management) as http:
+    async with connect_admin(estate.management) as http:
         gone = await http.delete(path)
         assert gone.status_code == 200, gone.text
-        without: Json = {"metadata": {"finalizers": None}}
-        await http.patch(path, json=without, headers=headers)
-    cache = here.witness.caches[resource.plural]
-    await here.witness.until(lambda: f"{key} is still there" if key in cache else "")
+        without_finalizers: Json = {"metadata": {"finalizers": None}}
+        await http.patch(path, json=without_finalizers, headers=headers)
+    cache = estate.witness.caches[resource.plural]
+    await estate.witness.until(lambda: f"{key} is still there" if key in cache else "")
 
 
-HOW = pytest.mark.parametrize("vanishing", [overtaken, by_force])
+BOTH_WAYS = pytest.mark.parametrize("vanish", [delete_past_finalizer, delete_by_force])
