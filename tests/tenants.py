@@ -1,6 +1,6 @@
-"""A management cluster and the API servers of tenants, all real, for load balancers to run in.
+"""A management cluster and tenants on API servers of their own, for tests of load balancers.
 
-The controllers are `butler-ipam run` in a process of its own, with the flags that a test gives.
+The controllers are a process `butler-ipam run` with the flags that a test gives.
 """
 
 import base64
@@ -50,11 +50,11 @@ HOME = names.DEFAULT_NAMESPACE
 TEAM = "team"
 POOL = Key(HOME, "lab")
 QUICK = ("--allocation-requeue-releasing=100ms", "--tenant-requeue-deleting=100ms")
-"""Between two questions whether a tenant has let go; five seconds by default."""
+"""Intervals at which the controllers check a release; the default is five seconds."""
 BALANCER = Key(HOME, "team-a-lb")
 """The allocation of the load-balancer addresses of tenant `a`."""
 RIVAL = Key(HOME, "rival")
-"""An allocation that waits for the very addresses, so what is free too early is taken at once."""
+"""An allocation that waits for the addresses of BALANCER, and gets them once they are free."""
 
 K = TypeVar("K", bound=Object)
 T = TypeVar("T", bound="TenantServer")
@@ -62,7 +62,7 @@ T = TypeVar("T", bound="TenantServer")
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """Stop a process where it is, and let it go on afterwards."""
+    """Freeze a process for the time of the context."""
     freeze(pid)
     try:
         yield
@@ -70,8 +70,8 @@ def frozen(pid: int) -> Iterator[None]:
         thaw(pid)
 
 
-def entry(span: AddressRange) -> str:
-    """Return a range as a pool in a tenant holds it."""
+def format_entry(span: AddressRange) -> str:
+    """Return a range in the format of the entries of an IPAddressPool."""
     return f"{span.start_text}-{span.end_text}"
 
 
@@ -82,7 +82,7 @@ class TenantServer:
     Args:
         key: of its TenantCluster.
         plane: the API server.
-        transport: the way into it.
+        transport: to it.
     """
 
     key: Key
@@ -94,7 +94,7 @@ class TenantServer:
         """Return a client of the tenant's API server."""
         return Client(self.transport)
 
-    async def serve(
+    async def create_services(
         self,
         *services: str,
         spec: Mapping[str, Any] | None = None,
@@ -103,9 +103,9 @@ class TenantServer:
         """Create Services of type LoadBalancer, all at once.
 
         Args:
-            services: their names.
-            spec: what else theirs has.
-            annotations: theirs.
+            services: the names.
+            spec: further fields of each spec.
+            annotations: of each Service.
         """
         async with anyio.create_task_group() as group:
             for name in services:
@@ -117,7 +117,7 @@ class TenantServer:
         spec: Mapping[str, Any] = MappingProxyType({}),
         annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Create a Service of type LoadBalancer, as `serve` creates several."""
+        """Create a Service of type LoadBalancer; see `create_services`."""
         common = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
         meta = {"name": name, "annotations": dict(annotations)}
         await self.client.create(
@@ -130,11 +130,11 @@ class TenantServer:
             await delete(self.client, SERVICE, Key("default", name))
 
     async def addresses(self) -> dict[str, str]:
-        """Return the first address of every load balancer that has one, by its name."""
-        return {name: listed[0] for name, listed in (await self.all_addresses()).items()}
+        """Return the first address of each Service that shows one, by name of the Service."""
+        return {name: listed[0] for name, listed in (await self.list_all_addresses()).items()}
 
-    async def all_addresses(self) -> dict[str, list[str]]:
-        """Return the addresses of every load balancer that has one, by its name."""
+    async def list_all_addresses(self) -> dict[str, list[str]]:
+        """Return the addresses of each Service that shows any, by name of the Service."""
         page = await self.client.list(SERVICE, namespace="default")
         return {
             service.metadata.name: [ingress.ip for ingress in service.status.loadBalancer.ingress]
@@ -143,8 +143,8 @@ class TenantServer:
         }
 
     async def wait_until_served(self, *services: str) -> dict[str, str]:
-        """Wait until these Services, and no others, have addresses; return them by name."""
-        return await until(self.addresses, lambda shown_by: set(shown_by) == set(services))
+        """Wait until exactly these Services show an address; return the addresses by name."""
+        return await until(self.addresses, lambda addresses: set(addresses) == set(services))
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,11 @@ class Site(Generic[T]):
 
     Args:
         plane: the management cluster's API server.
-        transport: the way into it.
-        tenants: by name; each is the TenantCluster of that name in the namespace `team`.
+        transport: to it.
+        tenants: by name; each has the TenantCluster of that name in the namespace `team`.
         kubeconfig: of the management cluster's administrator.
-        offers: what the load balancers of the tenants read.
-        provider: of the load balancers, as a TenantCluster names it; empty for the default.
+        offers: the kind of pools that the load balancers of the tenants read.
+        provider: of the load balancers, for TenantClusters; empty means the default.
     """
 
     plane: Plane
@@ -188,14 +188,14 @@ class Site(Generic[T]):
         quota: int | None = None,
         **balancer: Any,
     ) -> None:
-        """Make a pool, and the ProviderConfig by which tenants draw from it.
+        """Create the NetworkPool POOL, and the default ProviderConfig, which names it.
 
         Args:
             cidr: of the pool.
-            second: that of its other family, if it has one.
-            nodes: addresses for the nodes of each tenant.
-            quota: the most load-balancer addresses of a tenant.
-            balancer: the provider's `loadBalancer`.
+            second: the CIDR of the pool's other family; empty means none.
+            nodes: how many node addresses each tenant gets.
+            quota: the most load-balancer addresses of a tenant; None means no quota.
+            balancer: fields of spec.network.loadBalancer of the ProviderConfig.
         """
         defaults = {"defaults": {"nodesPerTenant": nodes}}
         blocks: dict[str, Any] = {"cidr": cidr, "tenantAllocation": defaults}
@@ -213,7 +213,7 @@ class Site(Generic[T]):
         await self.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
 
     async def create_cluster(self, tenant: str, **networking: Any) -> None:
-        """Create a TenantCluster for a tenant, with what its `networking` has."""
+        """Create the TenantCluster of a tenant, with these fields of spec.networking."""
         spec: dict[str, Any] = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
         if networking:
             spec["networking"] = networking
@@ -233,20 +233,20 @@ class Site(Generic[T]):
         """Change an object, at whatever version it has."""
         await edit(self.client, resource, key=key, change=change)
 
-    async def allocation(self, name: str) -> IPAllocation | None:
-        """Return an allocation; None if there is none of that name."""
+    async def find_allocation(self, name: str) -> IPAllocation | None:
+        """Return the allocation of a name; None if it does not exist."""
         return await find(self.client, IP_ALLOCATION, Key(HOME, name))
 
     async def wait_until_allocated(self, name: str) -> AddressRange:
-        """Wait until an allocation has a range that is not being given back; return it."""
-        allocation = await until(lambda: self.allocation(name), _has_range)
+        """Wait until an allocation has a range and is not being released; return the range."""
+        allocation = await until(lambda: self.find_allocation(name), _has_range)
         assert allocation is not None
         held_range = statusranges.find_held_range(allocation)
         assert held_range is not None
         return held_range
 
     async def ranges_of(self, tenant: str) -> list[AddressRange]:
-        """Return the ranges that the tenant's load balancer should hold."""
+        """Return the ranges of all allocations for the load balancer of a tenant."""
         page = await self.client.list(IP_ALLOCATION)
         own = [
             allocation
@@ -260,7 +260,7 @@ class Site(Generic[T]):
     async def wait_until_gone(
         self, resource: Resource[Any], namespace: str, name: str, seconds: float = SECONDS
     ) -> None:
-        """Wait until an object does not exist any more; give up after so many seconds."""
+        """Wait until an object does not exist any more; fail after `seconds`."""
         key = Key(namespace, name)
         await until(
             lambda: find(self.client, resource, key),
@@ -268,14 +268,14 @@ class Site(Generic[T]):
             seconds=seconds,
         )
 
-    async def offer_one_range(self) -> None:
-        """Make a pool with four addresses for load balancers, which tenant `a` gets."""
+    async def create_one_range(self) -> None:
+        """Create a pool whose four load-balancer addresses all go to tenant `a`; wait for that."""
         await self.offer("10.40.0.0/29", defaultPoolSize=4)
         await self.create_cluster("a")
         await self.ready("a")
 
     async def create_rival(self, count: int = 4) -> None:
-        """Ask for addresses for another tenant; there are none before some are released."""
+        """Create the allocation RIVAL; wait until it is Failed, because no addresses are free."""
         spec = {
             "poolRef": {"name": POOL.name},
             "tenantClusterRef": {"name": "rival", "namespace": TEAM},
@@ -284,28 +284,28 @@ class Site(Generic[T]):
         }
         await self.create(IP_ALLOCATION, HOME, RIVAL.name, spec=spec)
         await until(
-            lambda: self.allocation(RIVAL.name),
+            lambda: self.find_allocation(RIVAL.name),
             lambda rival: rival is not None and rival.status.phase == "Failed",
         )
 
-    async def waits_because(self, allocation: str, words: str) -> None:
-        """Wait until a deleted allocation says why it is kept; fail if it has gone.
+    async def wait_for_message(self, allocation: str, words: str) -> None:
+        """Wait until a deleted allocation reports why it is kept; fail if it is gone.
 
         Args:
-            allocation: its name.
-            words: some of the message.
+            allocation: the name.
+            words: a part of the message of its Ready condition.
         """
 
-        def says_it(deleted: IPAllocation | None) -> bool:
-            assert deleted is not None, f"it has gone without a word of {words!r}"
+        def has_message(deleted: IPAllocation | None) -> bool:
+            assert deleted is not None, f"it is gone and did not report {words!r}"
             ready = find_condition(deleted.status.conditions, READY)
             return ready is not None and words in ready.message
 
-        await until(lambda: self.allocation(allocation), says_it)
+        await until(lambda: self.find_allocation(allocation), has_message)
 
     @asynccontextmanager
     async def controllers(self, *flags: str) -> AsyncIterator[Running]:
-        """Run `butler-ipam run` with these flags beside what every test gives it."""
+        """Run `butler-ipam run` with these flags, and wait until its controllers have started."""
         async with start_command(
             "run",
             f"--kubeconfig={self.kubeconfig}",
@@ -318,14 +318,14 @@ class Site(Generic[T]):
 
     @asynccontextmanager
     async def record_clusters(self) -> AsyncIterator[Recording]:
-        """Record everything in the management cluster and in all tenants."""
+        """Record holders and users of addresses in all clusters (tests/audit)."""
         inside = {tenant.key: tenant.transport for tenant in self.tenants.values()}
-        async with recording(self.transport, inside, self.offers) as kept:
-            yield kept
+        async with recording(self.transport, inside, self.offers) as recorded:
+            yield recorded
 
 
 def _has_range(allocation: IPAllocation | None) -> bool:
-    """Whether an allocation has a range and is not being deprived of it."""
+    """Return whether an allocation has a range and is not being released."""
     return (
         allocation is not None
         and not allocation.releasing
@@ -349,32 +349,32 @@ async def tenant_servers(
     offers: OfferKind[Any],
     provider: str = "",
 ) -> AsyncIterator[Site[TenantServer]]:
-    """Start the API servers; they stop with the context.
+    """Start the API servers of a management cluster and of tenants for the time of the context.
 
     Args:
         folder: for kubeconfigs.
-        tenants: names of tenants.
-        kinds: the definitions of what their load balancers read.
-        offers: those of the kinds that offer addresses.
-        provider: of the load balancers; empty for the default.
+        tenants: the names of tenants.
+        kinds: the CRDs that the load balancers of the tenants read.
+        offers: the kind among them that offers addresses.
+        provider: of the load balancers; empty means the default.
     """
     async with AsyncExitStack() as stack:
         planes: dict[str, Plane] = {}
-        ways: dict[str, Transport] = {}
+        transports: dict[str, Transport] = {}
 
         async def start(name: str, kinds: Sequence[Mapping[str, Any]]) -> None:
             plane = await stack.enter_async_context(ControlPlane.start())
             await plane.install_crds([dict(kind) for kind in kinds])
             path = plane.write_kubeconfig(folder / f"{name}.kubeconfig")
-            way = await connect(path)
-            stack.push_async_callback(way.aclose)
-            planes[name], ways[name] = plane, way
+            transport = await connect(path)
+            stack.push_async_callback(transport.aclose)
+            planes[name], transports[name] = plane, transport
 
         async with anyio.create_task_group() as group:
             group.start_soon(start, "management", crds())
             for name in tenants:
                 group.start_soon(start, name, kinds)
-        management = Client(ways["management"])
+        management = Client(transports["management"])
         for namespace in (HOME, TEAM):
             await management.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for name in tenants:
@@ -384,11 +384,11 @@ async def tenant_servers(
             await management.create(SECRET, TEAM, body)
         kubeconfig = folder / "management.kubeconfig"
         servers = {
-            name: TenantServer(Key(TEAM, name), planes[name], ways[name]) for name in tenants
+            name: TenantServer(Key(TEAM, name), planes[name], transports[name]) for name in tenants
         }
         yield Site(
             planes["management"],
-            ways["management"],
+            transports["management"],
             tenants=servers,
             kubeconfig=kubeconfig,
             offers=offers,

@@ -1,7 +1,7 @@
-"""Was an address ever free, or another's, while a tenant could use it? Recorded, then judged.
+"""Finds addresses that were free, or held by another, while a tenant could use them.
 
-history.py     when each version of an object was in force, as lists and watches prove it
-records.py     what is remembered of each kind: who held, promised, showed which addresses
-recorder.py    the watches and lists, on management and all tenants, for the time of a context
-rules.py       the judgement, a pure function of the records
+history.py     the time for which each version of an object existed, by lists and watches
+records.py     the addresses that each object held, promised, showed or offered over time
+recorder.py    the lists and watches of all clusters, for the time of a context
+rules.py       the findings, a pure function of the records
 """

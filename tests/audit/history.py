@@ -1,14 +1,14 @@
-"""When each version of the objects of one kind was in force, as lists and a watch prove it.
+"""The time for which each version of an object existed, as lists and a watch of its kind prove it.
 
-No answer of a server says when something was written. But what a list shows was written before its
-answer came; what is newer than it was not written when it was asked for; and what an event of a
-watch reports was written before the event came. So a version was in force without doubt in one
-interval (`certain`), and cannot have been in force outside another (`possible`), both by the clock
-of who asked. The more often is asked, the closer the two are.
+No answer of a server has the time of a write. But an object in a LIST was written before the
+answer came. A version newer than the LIST was written after its request was sent. And the object
+of a watch event was written before the event came. So a version existed during one interval
+(`certain`), and cannot have existed outside of another one (`possible`), by the clock of the
+observer. The shorter the pauses between the lists are, the closer are the two intervals.
 
-This holds however late an event comes. A watch that was cut makes no interval wrong either: a
-version that was not seen is missing, and `certain` reaches no further than a list confirmed it.
-Resource versions are compared within one kind of one server, which must not lose its history.
+This holds however late an event comes, and if a watch is cut: then a version may be missing, and
+`certain` ends with the last LIST that showed it. resourceVersions are compared within one kind of
+one server, whose history must not be lost.
 """
 
 import math
@@ -36,15 +36,15 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stay(Generic[V]):
-    """One version of one object.
+class RecordedVersion(Generic[V]):
+    """One version of one object, and the time for which it existed.
 
     Args:
         key: of the object.
         uid: of the object.
-        value: what was remembered of it.
-        possible: outside of it the version was not in force.
-        certain: within it the version was in force; None if there is no such time.
+        value: the recorded content of the version.
+        possible: the version did not exist outside of this interval.
+        certain: the version existed in all of this interval; None if there is no such interval.
     """
 
     key: Key
@@ -54,8 +54,8 @@ class Stay(Generic[V]):
     certain: Interval | None
 
 
-class Sighting(NamedTuple, Generic[V]):
-    """One version of one object, as a list or an event shows it."""
+class Observation(NamedTuple, Generic[V]):
+    """One version of one object in a LIST or in an event of a watch."""
 
     key: Key
     uid: str
@@ -63,8 +63,8 @@ class Sighting(NamedTuple, Generic[V]):
     value: V
 
 
-class _Read(NamedTuple):
-    """A list: when it was asked for and answered, and the resourceVersion of the answer."""
+class _ListCall(NamedTuple):
+    """A LIST: the times of request and answer, and the resourceVersion of the answer."""
 
     began: float
     ended: float
@@ -73,7 +73,7 @@ class _Read(NamedTuple):
 
 @dataclass(slots=True)
 class _Version(Generic[V]):
-    """What is known of one version: by when it was there, and when it still was."""
+    """One version: a time by which it existed, and a later one at which it still existed."""
 
     value: V
     there_by: float = math.inf
@@ -82,7 +82,7 @@ class _Version(Generic[V]):
 
 @dataclass(slots=True)
 class _Object(Generic[V]):
-    """What is known of one object, its versions by resourceVersion."""
+    """One object: its versions by resourceVersion, and a time by which it was gone."""
 
     key: Key
     versions: dict[int, _Version[V]] = field(default_factory=dict)
@@ -93,59 +93,59 @@ class _Object(Generic[V]):
 
 
 class History(Generic[V]):
-    """What was seen of one kind on one server."""
+    """The observed versions of all objects of one kind on one server."""
 
     def __init__(self) -> None:
         self._objects: dict[str, _Object[V]] = {}
         self._alive: set[str] = set()
-        self._reads: list[_Read] = []
+        self._list_calls: list[_ListCall] = []
 
     @property
-    def reads(self) -> int:
-        """How many lists there were."""
-        return len(self._reads)
+    def list_count(self) -> int:
+        """The number of lists."""
+        return len(self._list_calls)
 
     @property
-    def longest_silence(self) -> float:
-        """The most seconds from asking for a list to asking for the next one."""
-        return max((b.began - a.began for a, b in pairwise(self._reads)), default=math.inf)
+    def longest_gap_seconds(self) -> float:
+        """The most seconds between the requests of two successive lists."""
+        return max((b.began - a.began for a, b in pairwise(self._list_calls)), default=math.inf)
 
-    def next_look(self, moment: float) -> float:
-        """Return when the first list after a moment was asked for; infinity if none was."""
-        at = bisect_left(self._reads, moment, key=_began)
-        return self._reads[at].began if at < len(self._reads) else math.inf
+    def find_next_list(self, moment: float) -> float:
+        """Return the time of the first request of a LIST after a moment; infinity if none."""
+        at = bisect_left(self._list_calls, moment, key=_get_begin)
+        return self._list_calls[at].began if at < len(self._list_calls) else math.inf
 
-    def ends(self) -> Iterator[tuple[V, Interval]]:
-        """Yield of each object that is gone its last version, and in which time it went."""
+    def list_deletions(self) -> Iterator[tuple[V, Interval]]:
+        """Yield the last version of each deleted object, and the interval of its deletion."""
         for known in self._objects.values():
             if known.gone_by < math.inf:
                 last = known.versions[max(known.versions)]
                 still_at = max(version.still_at for version in known.versions.values())
-                still_at = max(still_at, self._not_before(max(known.versions)))
+                still_at = max(still_at, self._find_earliest_begin(max(known.versions)))
                 yield last.value, Interval(still_at, known.gone_by)
 
-    def event(self, arrived: float, seen: Sighting[V]) -> None:
-        """Take in that a watch has shown a version at a time."""
+    def note_event(self, arrived: float, seen: Observation[V]) -> None:
+        """Note that an event of the watch showed a version; `arrived` is the time of the event."""
         version = self._object(seen).version(seen.revision, seen.value)
         version.there_by = min(version.there_by, arrived)
 
-    def deletion(self, arrived: float, uid: str) -> None:
-        """Take in that a watch has shown at a time that an object is gone."""
+    def note_deletion(self, arrived: float, uid: str) -> None:
+        """Note that an event of the watch showed a deletion; `arrived` is its time."""
         if uid in self._objects:
-            self._end(uid, arrived)
+            self._note_end(uid, arrived)
 
     def note_list(
-        self, began: float, ended: float, revision: int, items: Iterable[Sighting[V]]
+        self, began: float, ended: float, revision: int, items: Iterable[Observation[V]]
     ) -> None:
-        """Take in a list of everything; one list after the other, and each as of then.
+        """Note a LIST of all objects; lists are noted in the order of requests.
 
         Args:
-            began: when it was asked for.
-            ended: when its answer had come.
-            revision: its resourceVersion.
-            items: what it showed.
+            began: the time of the request.
+            ended: the time of the answer.
+            revision: the resourceVersion of the answer.
+            items: the objects in the answer.
         """
-        self._reads.append(_Read(began, ended, revision))
+        self._list_calls.append(_ListCall(began, ended, revision))
         listed = set()
         for seen in items:
             listed.add(seen.uid)
@@ -153,52 +153,56 @@ class History(Generic[V]):
             version.there_by = min(version.there_by, ended)
             version.still_at = max(version.still_at, began)
         for uid in self._alive - listed:
-            # One that an event has shown meanwhile may be younger than the list.
+            # An object that an event has shown meanwhile may be newer than the LIST.
             if min(self._objects[uid].versions) <= revision:
-                self._end(uid, ended)
+                self._note_end(uid, ended)
 
-    def _object(self, seen: Sighting[V]) -> _Object[V]:
+    def _object(self, seen: Observation[V]) -> _Object[V]:
         if seen.uid not in self._objects:
             self._alive.add(seen.uid)
         return self._objects.setdefault(seen.uid, _Object(seen.key))
 
-    def _end(self, uid: str, at: float) -> None:
+    def _note_end(self, uid: str, at: float) -> None:
         self._alive.discard(uid)
         known = self._objects[uid]
         known.gone_by = min(known.gone_by, at)
 
-    def stays(self) -> Iterator[Stay[V]]:
-        """Yield every version that was seen of every object, in order for each object."""
+    def list_versions(self) -> Iterator[RecordedVersion[V]]:
+        """Yield all observed versions of all objects; those of an object come in order."""
         for uid, known in self._objects.items():
             revisions = sorted(known.versions)
             for revision, following in zip(revisions, [*revisions[1:], None], strict=True):
                 version = known.versions[revision]
-                end = known.gone_by if following is None else self._there_by(known, following)
-                began = self._there_by(known, revision)
+                end = (
+                    known.gone_by
+                    if following is None
+                    else self._find_latest_begin(known, following)
+                )
+                began = self._find_latest_begin(known, revision)
                 certain = Interval(began, min(version.still_at, end))
-                yield Stay(
+                yield RecordedVersion(
                     known.key,
                     uid,
                     value=version.value,
-                    possible=Interval(self._not_before(revision), end),
+                    possible=Interval(self._find_earliest_begin(revision), end),
                     certain=certain if certain.begin < certain.end else None,
                 )
 
-    def _there_by(self, known: _Object[V], revision: int) -> float:
-        """Return when a version was there at the latest: seen itself, or what is younger."""
-        at = bisect_left(self._reads, revision, key=_revision)
-        listed = self._reads[at].ended if at < len(self._reads) else math.inf
+    def _find_latest_begin(self, known: _Object[V], revision: int) -> float:
+        """Return the time by which a version existed, by events and lists."""
+        at = bisect_left(self._list_calls, revision, key=_get_revision)
+        listed = self._list_calls[at].ended if at < len(self._list_calls) else math.inf
         return min(known.versions[revision].there_by, listed)
 
-    def _not_before(self, revision: int) -> float:
-        """Return when a version was not there yet."""
-        at = bisect_left(self._reads, revision, key=_revision)
-        return self._reads[at - 1].began if at else -math.inf
+    def _find_earliest_begin(self, revision: int) -> float:
+        """Return the latest time at which a version did not exist yet, by the lists before it."""
+        at = bisect_left(self._list_calls, revision, key=_get_revision)
+        return self._list_calls[at - 1].began if at else -math.inf
 
 
-def _began(read: _Read) -> float:
+def _get_begin(read: _ListCall) -> float:
     return read.began
 
 
-def _revision(read: _Read) -> int:
+def _get_revision(read: _ListCall) -> int:
     return read.revision

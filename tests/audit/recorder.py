@@ -1,11 +1,11 @@
-"""Watches and lists the management cluster and all tenants, for the time of a context.
+"""Records the objects of the management cluster and of all tenants for the time of a context.
 
     async with recording(management, {Key("team", "a"): tenant}, METALLB_OFFERS) as recorded:
         ...                                     # let things happen
         assert await recorded.findings() == []
 
-Every kind is watched, and listed twenty times a second; and in a tenant at once when addresses
-change hands in the management cluster, as it matters then who shows them.
+Every kind is watched, and listed twenty times a second. When the holder of an address changes in
+the management cluster, the kinds in tenants are listed at once, as Services may still show it.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,21 +25,21 @@ from controller.transport import Transport
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.services import SERVICE
 from tests.audit import records, rules
-from tests.audit.history import History, Sighting
+from tests.audit.history import History, Observation
 from tests.audit.records import OfferKind, Records
 
 BETWEEN_LISTS = 0.05
-"""Seconds from asking for a list to asking for the next one."""
+"""Seconds between the requests of two successive lists."""
 
 T = TypeVar("T", bound=Object)
 V = TypeVar("V")
 
 
 class Recording:
-    """What is being recorded.
+    """A recording that goes on.
 
     Args:
-        kept: by the observers.
+        kept: the records, which the observers fill.
         observers: of every kind on every server.
         clock: of the observers.
     """
@@ -53,20 +53,20 @@ class Recording:
         self._begun = clock.monotonic()
 
     async def findings(self) -> list[str]:
-        """Return the violations up to now; every server has to answer once more."""
+        """Return the violations up to now, once every server has answered one more LIST."""
         now = self._clock.monotonic()
         for observer in self._observers:
-            await observer.listed_since(now)
-        return rules.findings(self.records)
+            await observer.wait_for_list_since(now)
+        return rules.list_findings(self.records)
 
     def summary(self) -> str:
-        """Return how closely was looked, for people."""
+        """Return a sentence for people about how closely the clusters were observed."""
         seconds = self._clock.monotonic() - self._begun
-        histories = self.records.histories()
-        rate = min(history.reads for history in histories) / seconds
-        silence = max(history.longest_silence for history in histories)
+        histories = self.records.list_histories()
+        rate = min(history.list_count for history in histories) / seconds
+        silence = max(history.longest_gap_seconds for history in histories)
         unanswered = sum(observer.unanswered for observer in self._observers)
-        blind = self.records.blind_seconds()
+        blind = self.records.compute_blind_seconds()
         return (
             f"{seconds:.1f} s recorded, each kind listed {rate:.0f} times a second or more,"
             f" at most {1000 * silence:.0f} ms apart, {unanswered} lists without an answer;"
@@ -78,15 +78,15 @@ class Recording:
 async def recording(
     management: Transport, tenants: Mapping[Key, Transport], offers: OfferKind[Any]
 ) -> AsyncIterator[Recording]:
-    """Record for the time of the context; everything was seen once when this yields.
+    """Record for the time of the context; all objects were listed once when this yields.
 
     Args:
-        management: the way into the management cluster.
-        tenants: the ways into tenants, by TenantCluster.
-        offers: what their load balancers read.
+        management: leads to the management cluster.
+        tenants: lead to the tenants, by TenantCluster.
+        offers: the kind of pools that their load balancers read.
     """
     clock = SystemClock()
-    kept = Records.of(tenants)
+    kept = Records.for_tenants(tenants)
     inside: list[_Observer[Any, Any]] = [
         observer
         for key, transport in tenants.items()
@@ -108,9 +108,9 @@ async def recording(
         )
     ]
 
-    def look_inside() -> None:
+    def list_inside() -> None:
         for observer in inside:
-            observer.list_again()
+            observer.request_list()
 
     outside: list[_Observer[Any, Any]] = [
         _Observer(
@@ -118,16 +118,16 @@ async def recording(
             management,
             clock=clock,
             history=kept.allocations,
-            view=records.holding,
-            moved=look_inside,
+            view=records.make_holding,
+            on_change=list_inside,
         ),
         _Observer(
             NETWORK_POOL,
             management,
             clock=clock,
             history=kept.pools,
-            view=records.promises,
-            moved=look_inside,
+            view=records.make_promises,
+            on_change=list_inside,
         ),
     ]
     observers = [*outside, *inside]
@@ -136,7 +136,7 @@ async def recording(
         for observer in observers:
             group.start_soon(observer.run)
         for observer in observers:
-            await observer.listed_since(begun)
+            await observer.wait_for_list_since(begun)
         yield Recording(kept, observers, clock)
         group.cancel_scope.cancel()
 
@@ -147,10 +147,10 @@ class _Observer(Generic[T, V]):
     Args:
         resource: the kind.
         transport: the server.
-        clock: by which everything is noted.
-        history: where it is noted.
-        view: what is remembered of an object.
-        moved: called when the watch shows that this has changed for an object.
+        clock: of all noted times.
+        history: is filled.
+        view: returns the recorded content of an object.
+        on_change: is called when the watch shows that this content has changed.
     """
 
     def __init__(
@@ -160,19 +160,19 @@ class _Observer(Generic[T, V]):
         clock: Clock,
         history: History[V],
         view: Callable[[T], V],
-        moved: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._resource = resource
         self._client = Client(transport)
         self._clock = clock
         self._history = history
         self._view = view
-        self._moved = moved
+        self._on_change = on_change
         self._informer = Informer(resource, transport, clock)
-        self._informer.add_handler(self._see)
-        self._list_again = anyio.Event()
+        self._informer.add_handler(self._note_change)
+        self._list_requested = anyio.Event()
         self._listed = anyio.Event()
-        self._last_began = float("-inf")
+        self._last_begin = float("-inf")
         self.unanswered = 0
         """How many lists failed."""
 
@@ -185,16 +185,16 @@ class _Observer(Generic[T, V]):
                 began = self._clock.monotonic()
                 await self._list(began)
                 with self._clock.move_on_after(began + BETWEEN_LISTS - self._clock.monotonic()):
-                    await self._list_again.wait()
-                self._list_again = anyio.Event()
+                    await self._list_requested.wait()
+                self._list_requested = anyio.Event()
 
-    def list_again(self) -> None:
-        """Ask for the next list as soon as the present one has come."""
-        self._list_again.set()
+    def request_list(self) -> None:
+        """Send the next LIST as soon as the present one is answered."""
+        self._list_requested.set()
 
-    async def listed_since(self, moment: float) -> None:
-        """Wait until a list has come that was asked for at a moment or later."""
-        while self._last_began < moment:
+    async def wait_for_list_since(self, moment: float) -> None:
+        """Wait for the answer of a LIST that was sent at a moment or later."""
+        while self._last_begin < moment:
             await self._listed.wait()
 
     async def _list(self, began: float) -> None:
@@ -204,22 +204,22 @@ class _Observer(Generic[T, V]):
             self.unanswered += 1
             return
         assert not page.unreadable, page.unreadable
-        seen = [self._sighting(item) for item in page.items]
+        seen = [self._make_observation(item) for item in page.items]
         self._history.note_list(began, self._clock.monotonic(), revision=page.revision, items=seen)
-        self._last_began = began
+        self._last_begin = began
         self._listed.set()
         self._listed = anyio.Event()
 
-    def _see(self, change: Change[T]) -> None:
+    def _note_change(self, change: Change[T]) -> None:
         arrived = self._clock.monotonic()
         old, new = change.old, change.new
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._history.deletion(arrived, old.metadata.uid)
+            self._history.note_deletion(arrived, old.metadata.uid)
         if new is not None:
-            self._history.event(arrived, self._sighting(new))
+            self._history.note_event(arrived, self._make_observation(new))
         if old is None or new is None or self._view(old) != self._view(new):
-            self._moved()
+            self._on_change()
 
-    def _sighting(self, obj: T) -> Sighting[V]:
+    def _make_observation(self, obj: T) -> Observation[V]:
         meta = obj.metadata
-        return Sighting(meta.key, meta.uid, revision=meta.revision, value=self._view(obj))
+        return Observation(meta.key, meta.uid, revision=meta.revision, value=self._view(obj))

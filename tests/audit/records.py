@@ -1,7 +1,7 @@
-"""What is remembered of each object, and the histories of all kinds together.
+"""The recorded content of each kind, and the histories of all kinds together.
 
-In the management cluster: which addresses an IPAllocation holds, and which a NetworkPool promises.
-In a tenant: which addresses a Service shows, and which its load balancer may hand out.
+In the management cluster these are the addresses that an IPAllocation holds and a NetworkPool
+promises. In a tenant they are the addresses that a Service shows and a load balancer may hand out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,9 +26,9 @@ T = TypeVar("T", bound=Object)
 
 
 class Holding(NamedTuple):
-    """What an IPAllocation has: for whom, and which range, in whatever phase; None if it has none.
+    """The range that an IPAllocation holds, in whatever phase; None if it holds none.
 
-    One for nodes has a range that no Service of its tenant may show, so it says so.
+    The range of an allocation for nodes is not `for_services`: no Service may show it.
     """
 
     tenant: Key
@@ -44,14 +44,14 @@ class Promise(NamedTuple):
 
 
 class Promises(NamedTuple):
-    """What a NetworkPool has promised, and the block that it owns."""
+    """The CIDR of a NetworkPool, and its open promises."""
 
     block: AddressRange
     open: tuple[Promise, ...]
 
 
-def holding(allocation: IPAllocation) -> Holding:
-    """Return the ranges of an allocation."""
+def make_holding(allocation: IPAllocation) -> Holding:
+    """Return the range of an allocation and its tenant."""
     spec = allocation.spec
     for_services = spec.type == names.TYPE_LOADBALANCER
     return Holding(
@@ -59,8 +59,8 @@ def holding(allocation: IPAllocation) -> Holding:
     )
 
 
-def promises(pool: NetworkPool) -> Promises:
-    """Return the promises of a pool."""
+def make_promises(pool: NetworkPool) -> Promises:
+    """Return the block and the open promises of a pool."""
     promised = tuple(
         Promise(assignment.uid, span)
         for assignment in pool.status.assignments
@@ -78,17 +78,17 @@ def list_shown_addresses(service: Service) -> Addresses:
     return tuple(span for span in spans if span is not None)
 
 
-def assignable(pool: IPAddressPool) -> Addresses:
-    """Return the addresses that MetalLB may hand out of a pool; none of one without effect."""
+def list_assignable(pool: IPAddressPool) -> Addresses:
+    """Return the addresses that MetalLB may hand out of a pool, without our placeholder."""
     entries = pool.spec.addresses
     spans = (addresstexts.parse_cidr_or_span(entry) for entry in entries if entry != NO_ADDRESS)
     return tuple(span for span in spans if span is not None)
 
 
 def list_blocks(pool: CiliumPool) -> Addresses:
-    """Return the addresses of a pool of Cilium, which gives out nothing that it cannot read.
+    """Return the addresses of a pool of Cilium, without blocks that cannot be parsed.
 
-    One that is disabled still has its addresses: an operator that froze before may hand them out.
+    Those of a disabled pool count, too: a frozen operator may have read an older version of it.
     """
     spans = (block.span for block in pool.blocks)
     return tuple(span for span in spans if span is not None)
@@ -96,24 +96,24 @@ def list_blocks(pool: CiliumPool) -> Addresses:
 
 @dataclass(frozen=True, slots=True)
 class OfferKind(Generic[T]):
-    """The kind by which a load balancer in a tenant is offered addresses.
+    """The kind of pools that a load balancer in a tenant reads.
 
     Args:
         resource: the kind.
-        list_addresses: returns what an object offers.
+        list_addresses: returns the addresses of a pool.
     """
 
     resource: Resource[T]
     list_addresses: Callable[[T], Addresses]
 
 
-METALLB_OFFERS = OfferKind(IP_ADDRESS_POOL, assignable)
+METALLB_OFFERS = OfferKind(IP_ADDRESS_POOL, list_assignable)
 CILIUM_OFFERS = OfferKind(CILIUM_POOL, list_blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class TenantRecords:
-    """What is remembered of a tenant."""
+    """The histories of a tenant's Services, and of its load balancer's pools."""
 
     services: History[Addresses] = field(default_factory=History)
     pools: History[Addresses] = field(default_factory=History)
@@ -121,10 +121,10 @@ class TenantRecords:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What is remembered of everything.
+    """The histories of the management cluster and of all tenants.
 
     Args:
-        tenants: by TenantCluster.
+        tenants: by key of the TenantCluster.
     """
 
     tenants: Mapping[Key, TenantRecords]
@@ -132,32 +132,41 @@ class Records:
     pools: History[Promises] = field(default_factory=History)
 
     @classmethod
-    def of(cls, tenants: Iterable[Key]) -> "Records":
+    def for_tenants(cls, tenants: Iterable[Key]) -> "Records":
         """Return empty records of these tenants."""
         return cls({key: TenantRecords() for key in tenants})
 
-    def histories(self) -> tuple[History[Holding] | History[Promises] | History[Addresses], ...]:
+    def list_histories(
+        self,
+    ) -> tuple[History[Holding] | History[Promises] | History[Addresses], ...]:
         """Return all histories."""
         tenants = [
-            kept for tenant in self.tenants.values() for kept in (tenant.services, tenant.pools)
+            history
+            for tenant in self.tenants.values()
+            for history in (tenant.services, tenant.pools)
         ]
         return (self.allocations, self.pools, *tenants)
 
-    def shown_by(self, tenant: Key, service: Key) -> set[str]:
+    def list_shown_by(self, tenant: Key, service: Key) -> set[str]:
         """Return every address that a Service of a tenant has ever shown."""
-        stays = self.tenants[tenant].services.stays()
-        return {span.start_text for stay in stays if stay.key == service for span in stay.value}
+        versions = self.tenants[tenant].services.list_versions()
+        return {
+            span.start_text
+            for version in versions
+            if version.key == service
+            for span in version.value
+        }
 
-    def blind_seconds(self) -> float:
-        """Return how much too early an address could have been given back without being found.
+    def compute_blind_seconds(self) -> float:
+        """Return for how long a Service could have shown a released address without a finding.
 
-        That is from when an allocation was last seen to when, after it was gone, the Services of
-        its tenant were listed; at the worst.
+        For each deleted allocation that is the time from the last moment at which it existed to
+        the first LIST of its tenant's Services after it was gone. The longest time is returned.
         """
         return max(
             (
-                self.tenants[last.tenant].services.next_look(went.end) - went.begin
-                for last, went in self.allocations.ends()
+                self.tenants[last.tenant].services.find_next_list(deletion.end) - deletion.begin
+                for last, deletion in self.allocations.list_deletions()
                 if last.tenant in self.tenants and last.span is not None
             ),
             default=0.0,

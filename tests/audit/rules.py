@@ -1,7 +1,7 @@
-"""What must never be, found in the records: each finding is proven, whatever was late.
+"""Finds violations in the records; each finding is proven, however late events came.
 
-A finding needs a time at which something was so without doubt (`certain`), and at which what would
-excuse it cannot have been (outside of `possible`).
+A violation is found if the violating version certainly existed (`certain`) at a time at which no
+version that would justify it can have existed (outside of `possible`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +15,10 @@ from tests.audit.records import Addresses, Records
 
 
 class Finding(NamedTuple):
-    """Something that must not be.
+    """A violation.
 
     Args:
-        during: when it was so without doubt, by the recorder's clock.
+        during: the interval for which it is proven, by the recorder's clock.
         kind: a sentence.
     """
 
@@ -27,13 +27,16 @@ class Finding(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return it with how long it was so at least."""
+        """Return the sentence, with the time for which the violation lasted at least."""
         milliseconds = 1000 * (self.during.end - self.during.begin)
         return f"for at least {milliseconds:.0f} ms: {self.kind}"
 
 
-class _Taken(NamedTuple):
-    """A range that was certainly held, promised or shown for a time."""
+class _Use(NamedTuple):
+    """A range that was certainly held, promised or shown during an interval.
+
+    `owner` is compared, and `holder` is for messages.
+    """
 
     owner: str
     holder: str
@@ -41,92 +44,100 @@ class _Taken(NamedTuple):
     during: Interval
 
 
-def findings(records: Records) -> list[str]:
-    """Return everything that must not be, in the order of time; empty if all was well."""
-    findings = [*shown_but_free(records), *assignable_but_free(records)]
-    findings += [*held_twice(records), *shown_twice(records)]
+def list_findings(records: Records) -> list[str]:
+    """Return all violations as sentences, in the order of time."""
+    findings = [*find_shown_but_free(records), *find_assignable_but_free(records)]
+    findings += [*find_held_twice(records), *find_shown_twice(records)]
     return [finding.text for finding in sorted(findings)]
 
 
-def shown_but_free(records: Records) -> Iterator[Finding]:
-    """Find each address that a Service showed when no allocation of its tenant held it.
+def find_shown_but_free(records: Records) -> Iterator[Finding]:
+    """Find each address that a Service showed while no allocation of its tenant held it.
 
-    Then it was free in the management cluster, or another's.
+    The address was free in the management cluster, or held by another tenant.
     """
     for tenant, kept in records.tenants.items():
-        yield from _unheld(records, tenant, history=kept.services, verb="is shown by Service")
+        yield from _find_unheld(records, tenant, history=kept.services, verb="is shown by Service")
 
 
-def assignable_but_free(records: Records) -> Iterator[Finding]:
-    """Find each address in a tenant's pool when no allocation of the tenant held it."""
+def find_assignable_but_free(records: Records) -> Iterator[Finding]:
+    """Find each address in a pool of a tenant's load balancer that no allocation of it held."""
     for tenant, kept in records.tenants.items():
-        yield from _unheld(records, tenant, history=kept.pools, verb="is in pool")
+        yield from _find_unheld(records, tenant, history=kept.pools, verb="is in pool")
 
 
-def _unheld(
+def _find_unheld(
     records: Records, tenant: Key, history: History[Addresses], verb: str
 ) -> Iterator[Finding]:
-    blocks = _blocks(records)
-    excuses = [
-        (stay.value.span, stay.possible)
-        for stay in records.allocations.stays()
-        if stay.value.tenant == tenant and stay.value.for_services and stay.value.span
+    """Find addresses in a history of a tenant while no allocation of the tenant held them."""
+    blocks = _list_blocks(records)
+    justified = [
+        (version.value.span, version.possible)
+        for version in records.allocations.list_versions()
+        if version.value.tenant == tenant and version.value.for_services and version.value.span
     ]
-    for stay in history.stays():
-        if stay.certain is None:
+    for version in history.list_versions():
+        if version.certain is None:
             continue
-        for span in stay.value:
+        for span in version.value:
             if not any(block.overlaps(span) for block in blocks):
                 continue  # no pool of ours has this address
-            excused_periods = [during for excuse, during in excuses if excuse.contains(span)]
-            for remaining in _without(stay.certain, excused_periods):
-                owners = ", ".join(sorted(_others(records, span, remaining))) or "no allocation"
-                case = f"{span.text} {verb} {stay.key} of {tenant} while held by {owners}"
+            held_intervals = [
+                during for held_range, during in justified if held_range.contains(span)
+            ]
+            for remaining in _subtract(version.certain, held_intervals):
+                owners = (
+                    ", ".join(sorted(_list_holders_of(records, span, remaining)))
+                    or "no allocation"
+                )
+                case = f"{span.text} {verb} {version.key} of {tenant} while held by {owners}"
                 yield Finding(remaining, case)
 
 
-def _blocks(records: Records) -> set[AddressRange]:
-    return {stay.value.block for stay in records.pools.stays()}
+def _list_blocks(records: Records) -> set[AddressRange]:
+    """Return the CIDRs of all NetworkPools."""
+    return {version.value.block for version in records.pools.list_versions()}
 
 
-def _others(records: Records, span: AddressRange, during: Interval) -> Iterator[str]:
-    """Yield the holders that certainly had a part of a range at a time."""
-    for holder in _holders(records):
+def _list_holders_of(records: Records, span: AddressRange, during: Interval) -> Iterator[str]:
+    """Yield the holders that certainly held a part of a range during an interval."""
+    for holder in _list_certain_holders(records):
         if holder.span.overlaps(span) and holder.during.overlap(during):
             yield holder.holder
 
 
-def held_twice(records: Records) -> Iterator[Finding]:
-    """Find each address that two allocations held, or were promised, at one time."""
-    yield from _clashes(list(_holders(records)), "is held by")
+def find_held_twice(records: Records) -> Iterator[Finding]:
+    """Find each address that two allocations held, or were promised, at the same time."""
+    yield from _find_shared(list(_list_certain_holders(records)), "is held by")
 
 
-def shown_twice(records: Records) -> Iterator[Finding]:
-    """Find each address that Services of two tenants showed at one time."""
+def find_shown_twice(records: Records) -> Iterator[Finding]:
+    """Find each address that Services of two tenants showed at the same time."""
     uses = [
-        _Taken(str(tenant), f"Service {stay.key} of {tenant}", span=span, during=stay.certain)
+        _Use(str(tenant), f"Service {version.key} of {tenant}", span=span, during=version.certain)
         for tenant, kept in records.tenants.items()
-        for stay in kept.services.stays()
-        for span in stay.value
-        if stay.certain is not None
+        for version in kept.services.list_versions()
+        for span in version.value
+        if version.certain is not None
     ]
-    yield from _clashes(uses, "is shown by")
+    yield from _find_shared(uses, "is shown by")
 
 
-def _holders(records: Records) -> Iterator[_Taken]:
-    """Yield the ranges that allocations held and were promised, for as long as that is certain."""
-    for stay in records.allocations.stays():
-        if stay.certain is not None and stay.value.span is not None:
-            holder = f"{stay.key.name} of {stay.value.tenant}"
-            yield _Taken(stay.uid, holder, span=stay.value.span, during=stay.certain)
-    for pool in records.pools.stays():
+def _list_certain_holders(records: Records) -> Iterator[_Use]:
+    """Yield the ranges that allocations certainly held or were promised, and when."""
+    for version in records.allocations.list_versions():
+        if version.certain is not None and version.value.span is not None:
+            holder = f"{version.key.name} of {version.value.tenant}"
+            yield _Use(version.uid, holder, span=version.value.span, during=version.certain)
+    for pool in records.pools.list_versions():
         if pool.certain is not None:
             for promise in pool.value.open:
                 holder = f"a promise of {pool.key.name} to {promise.uid}"
-                yield _Taken(promise.uid, holder, span=promise.span, during=pool.certain)
+                yield _Use(promise.uid, holder, span=promise.span, during=pool.certain)
 
 
-def _clashes(uses: Sequence[_Taken], verb: str) -> Iterator[Finding]:
+def _find_shared(uses: Sequence[_Use], verb: str) -> Iterator[Finding]:
+    """Find ranges of two owners that overlap at the same time."""
     for first, other in combinations(uses, 2):
         if first.owner == other.owner or not first.span.overlaps(other.span):
             continue
@@ -136,16 +147,16 @@ def _clashes(uses: Sequence[_Taken], verb: str) -> Iterator[Finding]:
             yield Finding(during, both)
 
 
-def _without(whole: Interval, covers: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield the parts of an interval that none of `covers` reaches."""
-    begin = whole.begin
-    for cover in sorted(covers):
-        if cover.end <= begin:
+def _subtract(interval: Interval, others: Iterable[Interval]) -> Iterator[Interval]:
+    """Yield the parts of an interval that lie in none of the other intervals."""
+    begin = interval.begin
+    for other in sorted(others):
+        if other.end <= begin:
             continue
-        if cover.begin >= whole.end:
+        if other.begin >= interval.end:
             break
-        if cover.begin > begin:
-            yield Interval(begin, cover.begin)
-        begin = cover.end
-    if begin < whole.end:
-        yield Interval(begin, whole.end)
+        if other.begin > begin:
+            yield Interval(begin, other.begin)
+        begin = other.end
+    if begin < interval.end:
+        yield Interval(begin, interval.end)

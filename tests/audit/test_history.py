@@ -1,4 +1,4 @@
-"""What histories claim is true, however late answers and events come."""
+"""The intervals of a history are correct, however late answers and events come."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,101 +9,101 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.meta import Key
-from tests.audit.history import History, Interval, Sighting, Stay
+from tests.audit.history import History, Interval, Observation, RecordedVersion
 
 KEY = Key("team", "web")
 
 
-def _sighting(revision: int, uid: str = "one") -> Sighting[str]:
-    return Sighting(KEY, uid, revision=revision, value=f"version {revision}")
+def _make_observation(revision: int, uid: str = "one") -> Observation[str]:
+    return Observation(KEY, uid, revision=revision, value=f"version {revision}")
 
 
-def _only(history: History[str]) -> Stay[str]:
-    (stay,) = history.stays()
-    return stay
+def _get_only_version(history: History[str]) -> RecordedVersion[str]:
+    (version,) = history.list_versions()
+    return version
 
 
-def test_what_two_lists_show_was_there_from_the_first_answer_to_the_second_question() -> None:
+def test_a_version_in_two_lists_certainly_existed_from_first_answer_to_second_request() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
-    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
-    assert _only(history).certain == Interval(1.2, 2.0)
-    assert _only(history).possible == Interval(float("-inf"), float("inf"))
+    history.note_list(1.0, 1.2, revision=10, items=[_make_observation(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[_make_observation(7)])
+    assert _get_only_version(history).certain == Interval(1.2, 2.0)
+    assert _get_only_version(history).possible == Interval(float("-inf"), float("inf"))
 
 
-def test_what_a_list_showed_once_is_not_certain_for_any_time() -> None:
+def test_a_version_in_one_list_has_no_certain_interval() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
-    assert _only(history).certain is None
+    history.note_list(1.0, 1.2, revision=10, items=[_make_observation(7)])
+    assert _get_only_version(history).certain is None
 
 
-def test_an_event_says_that_a_version_was_there_before_the_next_list() -> None:
+def test_a_version_certainly_existed_from_its_event_to_the_request_of_the_next_list() -> None:
     history = History[str]()
     history.note_list(1.0, 1.2, revision=5, items=[])
-    history.event(1.5, _sighting(7))
-    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
-    assert _only(history).certain == Interval(1.5, 2.0)
-    assert _only(history).possible.begin == 1.0, "the first list was older than it"
+    history.note_event(1.5, _make_observation(7))
+    history.note_list(2.0, 2.2, revision=12, items=[_make_observation(7)])
+    assert _get_only_version(history).certain == Interval(1.5, 2.0)
+    assert _get_only_version(history).possible.begin == 1.0, "the first list was older than it"
 
 
-def test_a_deletion_ends_what_is_possible_and_not_what_is_certain() -> None:
+def test_a_deletion_ends_the_possible_interval_and_leaves_the_certain_one() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
-    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
-    history.deletion(2.7, "one")
-    assert _only(history).certain == Interval(1.2, 2.0)
-    assert _only(history).possible.end == 2.7
+    history.note_list(1.0, 1.2, revision=10, items=[_make_observation(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[_make_observation(7)])
+    history.note_deletion(2.7, "one")
+    assert _get_only_version(history).certain == Interval(1.2, 2.0)
+    assert _get_only_version(history).possible.end == 2.7
 
 
 def test_an_object_missing_in_a_list_was_gone_when_the_answer_arrived() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
+    history.note_list(1.0, 1.2, revision=10, items=[_make_observation(7)])
     history.note_list(2.0, 2.2, revision=12, items=[])
-    assert _only(history).possible.end == 2.2
+    assert _get_only_version(history).possible.end == 2.2
 
 
 def test_an_object_younger_than_a_late_list_is_not_gone() -> None:
     history = History[str]()
-    history.event(1.5, _sighting(7))
+    history.note_event(1.5, _make_observation(7))
     history.note_list(1.0, 2.2, revision=6, items=[])
-    assert _only(history).possible == Interval(1.0, float("inf"))
+    assert _get_only_version(history).possible == Interval(1.0, float("inf"))
 
 
 def test_a_version_has_ended_when_a_later_one_was_seen() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
-    history.event(1.6, _sighting(11))
-    first, second = history.stays()
+    history.note_list(1.0, 1.2, revision=10, items=[_make_observation(7)])
+    history.note_event(1.6, _make_observation(11))
+    first, second = history.list_versions()
     assert first.possible.end == 1.6
     assert second.possible.begin == 1.0
 
 
 def test_a_deletion_happened_between_the_last_list_with_the_object_and_its_event() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
-    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
-    history.event(2.5, _sighting(13))
-    history.deletion(2.7, "one")
-    assert list(history.ends()) == [("version 13", Interval(2.0, 2.7))]
+    history.note_list(1.0, 1.2, revision=10, items=[_make_observation(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[_make_observation(7)])
+    history.note_event(2.5, _make_observation(13))
+    history.note_deletion(2.7, "one")
+    assert list(history.list_deletions()) == [("version 13", Interval(2.0, 2.7))]
 
 
-def test_the_next_look_is_the_first_list_asked_for_at_a_moment_or_later() -> None:
+def test_the_next_list_is_the_first_one_that_was_sent_at_a_moment_or_later() -> None:
     history = History[str]()
     history.note_list(1.0, 1.2, revision=10, items=[])
     history.note_list(2.0, 2.2, revision=12, items=[])
-    assert history.next_look(1.1) == 2.0
-    assert history.next_look(2.1) == float("inf")
+    assert history.find_next_list(1.1) == 2.0
+    assert history.find_next_list(2.1) == float("inf")
 
 
 @dataclass(frozen=True)
-class _Truth:
-    """A version, and when it was in force."""
+class _Fact:
+    """A version, and the time for which it really existed."""
 
     revision: int
     during: Interval
 
 
-# In tenths of a second, so that what happens at one moment is met too.
+# Integers, so that several things may happen at the same moment.
 _gaps = st.integers(0, 5)
 _writes = st.lists(_gaps, min_size=1, max_size=8)
 _lists = st.lists(st.tuples(_gaps, _gaps, _gaps), min_size=1, max_size=8)
@@ -112,41 +112,46 @@ _delays = st.lists(st.integers(0, 20) | st.none(), min_size=8, max_size=8)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=_writes, lists=_lists, delays=_delays, deleted=st.booleans())
-def test_certain_intervals_lie_within_the_true_ones_and_those_within_possible_ones(
+def test_the_true_interval_contains_the_certain_one_and_lies_in_the_possible_one(
     writes: list[int],
     lists: list[tuple[int, int, int]],
     delays: list[int | None],
     deleted: bool,
 ) -> None:
-    """One object is written again and again, and deleted; some events never come."""
-    truth = _truth(writes, deleted)
-    known = {fact.revision: fact for fact in truth}
+    """One object is written several times, and perhaps deleted; some events never come."""
+    facts = _list_facts(writes, deleted)
+    known = {fact.revision: fact for fact in facts}
     history = History[str]()
-    happenings: list[tuple[float, Callable[[], None]]] = []
-    for fact, delay in zip(truth, delays, strict=False):
+    calls: list[tuple[float, Callable[[], None]]] = []
+    for fact, delay in zip(facts, delays, strict=False):
         if delay is not None:
             at = fact.during.begin + delay
-            happenings.append((at, partial(history.event, at, _sighting(fact.revision))))
+            calls.append((at, partial(history.note_event, at, _make_observation(fact.revision))))
     if deleted and delays[-1] is not None:
-        at = truth[-1].during.end + delays[-1]
-        happenings.append((at, partial(history.deletion, at, "one")))
+        at = facts[-1].during.end + delays[-1]
+        calls.append((at, partial(history.note_deletion, at, "one")))
     now = 0.0
     for before, travel, back in lists:
         began = now + before
         looked = began + travel
         now = looked + back
-        happenings.append((now, partial(_list, history, truth, began, looked, now)))
-    for _, happen in sorted(happenings, key=itemgetter(0)):
-        happen()
-    for stay in history.stays():
-        was = known[int(stay.value.removeprefix("version "))].during
-        assert stay.possible.begin <= was.begin
-        assert was.end <= stay.possible.end
-        if stay.certain is not None:
-            assert was.begin <= stay.certain.begin < stay.certain.end <= was.end
+        calls.append((now, partial(_note_list, history, facts, began, looked, now)))
+    for _, call in sorted(calls, key=itemgetter(0)):
+        call()
+    for version in history.list_versions():
+        true_interval = known[int(version.value.removeprefix("version "))].during
+        assert version.possible.begin <= true_interval.begin
+        assert true_interval.end <= version.possible.end
+        if version.certain is not None:
+            assert (
+                true_interval.begin
+                <= version.certain.begin
+                < version.certain.end
+                <= true_interval.end
+            )
 
 
-def _truth(writes: list[int], deleted: bool) -> list[_Truth]:
+def _list_facts(writes: list[int], deleted: bool) -> list[_Fact]:
     """Return versions 10, 20, ... one after the other, with gaps of `writes` between."""
     begins, now = [], 0.0
     for gap in writes:
@@ -154,18 +159,18 @@ def _truth(writes: list[int], deleted: bool) -> list[_Truth]:
         begins.append(now)
     ends = [*begins[1:], now + 3 if deleted else float("inf")]
     return [
-        _Truth(10 * number, Interval(begin, end))
+        _Fact(10 * number, Interval(begin, end))
         for number, (begin, end) in enumerate(zip(begins, ends, strict=True), start=1)
     ]
 
 
-def _list(
-    history: History[str], truth: list[_Truth], began: float, looked: float, ended: float
+def _note_list(
+    history: History[str], facts: list[_Fact], began: float, looked: float, ended: float
 ) -> None:
-    """Take in a list whose answer shows the objects as they were at `looked`."""
-    past = [fact for fact in truth if fact.during.begin <= looked]
+    """Note a LIST whose answer shows the versions that existed at `looked`."""
+    past = [fact for fact in facts if fact.during.begin <= looked]
     there = [fact for fact in past if looked < fact.during.end]
     revision = max((fact.revision + (fact.during.end <= looked) for fact in past), default=0)
     history.note_list(
-        began, ended, revision=revision, items=[_sighting(fact.revision) for fact in there]
+        began, ended, revision=revision, items=[_make_observation(fact.revision) for fact in there]
     )

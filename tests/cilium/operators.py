@@ -1,4 +1,4 @@
-"""Cilium's operator of a tenant as a child process: LB-IPAM alone, or all of it."""
+"""Cilium's operator as a child process: a program with LB-IPAM alone, or the whole operator."""
 
 import os
 import signal
@@ -13,13 +13,13 @@ from tests.polling import make_awaitable, until
 from tests.servers import ASSETS
 
 LEASE_NAMESPACE = "kube-system"
-"""Where the operator has its Lease; LB-IPAM alone has no flag for it."""
-QUIET = (
+"""The namespace of the operator's Lease; LB-IPAM alone has no flag for it."""
+LBIPAM_ONLY_FLAGS = (
     *("--enable-gops=false", "--enable-metrics=false", "--ipam=kubernetes"),
     *("--unmanaged-pod-watcher-interval=0", "--remove-cilium-node-taints=false"),
     "--set-cilium-is-up-condition=false",
 )
-"""Flags that switch off what a whole operator does beside LB-IPAM."""
+"""Flags that switch off all parts of a whole operator but LB-IPAM."""
 
 
 def find_newest() -> Path | None:
@@ -34,7 +34,7 @@ def find_oldest() -> Path | None:
     return program if asked and program.is_file() else None
 
 
-def is_whole(program: Path) -> bool:
+def is_whole_operator(program: Path) -> bool:
     """Return whether a program is a whole operator, and not LB-IPAM alone."""
     return program.name == "cilium-operator"
 
@@ -45,9 +45,9 @@ class Operator:
     Args:
         program: LB-IPAM alone, or a whole operator.
         kubeconfig: of the tenant.
-        log: a file that takes what it says.
-        elects: whether it works only while it holds the Lease; a whole operator always does.
-        defines_kinds: whether a whole operator defines its kinds, which takes ten seconds.
+        log: the file for its output.
+        elects: work only while holding the Lease; a whole operator always does.
+        defines_kinds: let a whole operator install its CRDs, which takes ten seconds.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Operator:
         defines_kinds: bool = False,
     ) -> None:
         self._command = [str(program), f"--k8s-kubeconfig-path={kubeconfig}"]
-        self.is_whole = is_whole(program)
+        self.is_whole = is_whole_operator(program)
         """Whether it is a whole operator, which can define its kinds by itself."""
         if self.is_whole:
             api = f"--operator-api-serve-addr=127.0.0.1:{choose_free_port('127.0.0.1')}"
-            self._command += [api, *QUIET, f"--k8s-namespace={LEASE_NAMESPACE}"]
+            self._command += [api, *LBIPAM_ONLY_FLAGS, f"--k8s-namespace={LEASE_NAMESPACE}"]
             self._command.append(f"--skip-crd-creation={str(not defines_kinds).lower()}")
         elif elects:
             self._command.append("--leader-elect")
@@ -73,39 +73,39 @@ class Operator:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process id."""
         assert self._process is not None, "it does not run"
         return self._process.pid
 
     def start(self) -> None:
-        """Start it; it is ready when it has acknowledged a pool."""
+        """Start the operator; it is ready once it has acknowledged a pool."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def kill(self) -> None:
-        """Kill it where it is, also if it is frozen or has ended."""
+        """Send SIGKILL to the operator, also if it is frozen or has ended."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """Ask it to end, as the kubelet does, and wait until it has; it gives its Lease back."""
+        """Send SIGTERM and wait for the end of the operator, which releases its Lease."""
         assert self._process is not None, "it does not run"
         self._process.terminate()
         self._process.wait()
         self._process = None
 
     async def wait(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the operator has ended."""
         process = self._process
         if process is not None:
             await until(make_awaitable(process.poll), lambda code: code is not None, seconds=inf)
 
     def freeze(self) -> None:
-        """Stop it where it is."""
+        """Freeze the operator."""
         freeze(self.pid)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let a frozen operator go on."""
         thaw(self.pid)

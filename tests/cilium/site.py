@@ -1,4 +1,4 @@
-"""A tenant on a real API server with the real LB-IPAM, and one process that projects into it."""
+"""A tenant on a real API server with the real LB-IPAM, and our adapter without controllers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,13 +40,13 @@ from tests.reconcilers.loadbalancers.cilium.site import (
 
 
 class RealSite:
-    """One tenant, its operator, and one process that projects into it and releases.
+    """A tenant with an operator; the methods project into it and release, as one process does.
 
     Args:
         client: of the tenant.
-        operator: in it.
+        operator: of the tenant.
         plane: the tenant's API server.
-        kubeconfig: of an administrator of it.
+        kubeconfig: of the tenant's administrator.
     """
 
     def __init__(self, client: Client, operator: Operator, plane: Plane, kubeconfig: str) -> None:
@@ -59,41 +59,43 @@ class RealSite:
         self.release = BalancerMemory()
         self.basis = 100
 
-    def balancer(self, memory: BalancerMemory | None = None) -> CiliumBalancer:
-        """Return the balancer with a memory; None for that of the projection."""
+    def make_balancer(self, memory: BalancerMemory | None = None) -> CiliumBalancer:
+        """Return the adapter with a memory; None means the memory of the projection."""
         return self.kind.make_balancer(self.client, memory or self.memory)
 
     def make_projection(self, *allocations: AllocationName) -> Projection:
-        """Return a projection of allocations."""
+        """Return the projection of these allocations, for the present basis."""
         ranges = tuple(ProjectedRanges(name, RANGES[name]) for name in allocations)
         return Projection(ranges, self.basis, owner=OWNER)
 
     async def project(self, *allocations: AllocationName) -> None:
-        """Project allocations; a live read confirms them."""
+        """Project allocations; the live read, which confirms a projection, agrees with it."""
         expected = self.make_projection(*allocations)
 
         async def confirm() -> Projection:
             return expected
 
-        await self.balancer().project(expected, confirm, permit_own)
+        await self.make_balancer().project(expected, confirm, permit_own)
 
-    async def serve(self, *allocations: AllocationName) -> None:
-        """Project allocations, and return once the operator has acknowledged their pools."""
+    async def project_and_wait(self, *allocations: AllocationName) -> None:
+        """Project allocations, and wait until the operator has acknowledged their pools."""
         await self.project(*allocations)
         expected = self.make_projection(*allocations)
         await until(
-            lambda: self.balancer().read_health(expected), lambda health: not health.reason
+            lambda: self.make_balancer().read_health(expected), lambda health: not health.reason
         )
 
-    async def ask(self, allocation: AllocationName = FIRST) -> WithdrawalAnswer | None:
-        """Ask as the release check does: first the pools, then the Services, then the verdict.
+    async def try_to_prove(self, allocation: AllocationName = FIRST) -> WithdrawalAnswer | None:
+        """Try once to prove that a range is withdrawn, as the release check does.
+
+        It reads the pools, then the Services, and then asks the adapter for a proof.
 
         Returns:
             The answer; None if a Service shows an address of the range, or a pool just changed.
         """
-        balancer = self.balancer(self.release)
+        balancer = self.make_balancer(self.release)
         reading = await balancer.read()
-        if await self.users(allocation):
+        if await self.list_users(allocation):
             return None
         mark = self.basis + 1
         withdrawal = Withdrawal(
@@ -104,21 +106,21 @@ class RealSite:
         except Conflict:
             return None
 
-    async def ask_for(
+    async def keep_trying_to_prove(
         self, seconds: float, allocation: AllocationName = FIRST
     ) -> list[WithdrawalAnswer | None]:
-        """Ask again and again for so many seconds; return all answers."""
-        return await keep_looking(lambda: self.ask(allocation), seconds)
+        """Try to prove a withdrawal for some seconds; return all answers."""
+        return await keep_looking(lambda: self.try_to_prove(allocation), seconds)
 
     async def wait_until_released(self, allocation: AllocationName = FIRST) -> None:
-        """Return once the range is proven to be out."""
+        """Wait until the withdrawal of a range is proven."""
         await until(
-            lambda: self.ask(allocation),
+            lambda: self.try_to_prove(allocation),
             lambda answer: isinstance(answer, Proven),
         )
 
-    async def users(self, allocation: AllocationName = FIRST) -> list[str]:
-        """Return the Services that show an address of a range."""
+    async def list_users(self, allocation: AllocationName = FIRST) -> list[str]:
+        """Return the names of Services that show an address of a range."""
         spans = spans_of(allocation)
         return [
             service.metadata.name
@@ -127,16 +129,16 @@ class RealSite:
             if any(span.contains(shown_address) for span in spans)
         ]
 
-    async def pool(self, allocation: AllocationName = FIRST) -> CiliumPool:
+    async def get_pool(self, allocation: AllocationName = FIRST) -> CiliumPool:
         """Return the pool of an allocation."""
         return await self.client.get(CILIUM_POOL, Key("", make_pool_name(allocation)))
 
-    async def add_service(self, name: str) -> None:
+    async def create_service(self, name: str) -> None:
         """Create a Service of type LoadBalancer."""
         spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
         await self.client.create(SERVICE, "default", {"metadata": {"name": name}, "spec": spec})
 
-    async def remove_services(self, *services: str) -> None:
+    async def delete_services(self, *services: str) -> None:
         """Delete Services."""
         for name in services:
             await delete(self.client, SERVICE, Key("default", name))
@@ -152,7 +154,7 @@ async def _serves_pools(client: Client) -> bool:
 
 @asynccontextmanager
 async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
-    """Start the API server and the operator; they stop with the context.
+    """Run the API server and the operator for the time of the context.
 
     Args:
         folder: for the kubeconfig and the log.

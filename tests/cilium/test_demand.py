@@ -11,7 +11,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL
-from tests.cilium.contest import contest
+from tests.cilium.rivalry import run_with_rival
 from tests.polling import until
 from tests.tenants import HOME, TEAM
 
@@ -30,30 +30,30 @@ def misses_quota(cluster: TenantCluster) -> bool:
 async def test_a_tenant_of_both_families_grows_up_to_its_quota_and_shrinks_again(
     program: Path, tmp_path: Path
 ) -> None:
-    async with contest(tmp_path, *FLAGS) as race:
-        race.operator(program)
-        here, tenant = race.here, race.tenant
+    async with run_with_rival(tmp_path, *FLAGS) as setup:
+        setup.start_operator(program)
+        site, tenant = setup.site, setup.tenant
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
-        await here.offer("10.40.0.0/28", "fd40::/48", quota=2, allocationMode="elastic", **sizes)
-        await here.create_cluster("a", **BOTH)
-        await here.ready("a")
-        await tenant.serve("one", spec=BOTH)
+        await site.offer("10.40.0.0/28", "fd40::/48", quota=2, allocationMode="elastic", **sizes)
+        await site.create_cluster("a", **BOTH)
+        await site.ready("a")
+        await tenant.create_services("one", spec=BOTH)
         await tenant.wait_until_served("one")
-        await tenant.serve("two", spec=BOTH)
+        await tenant.create_services("two", spec=BOTH)
         await tenant.wait_until_served("one", "two")
-        grown = await here.allocation(GROWN)
+        grown = await site.find_allocation(GROWN)
         assert grown is not None
         assert [span.family for span in statusranges.list_held_ranges(grown)] == [4, 6]
-        for addresses in (await tenant.all_addresses()).values():
+        for addresses in (await tenant.list_all_addresses()).values():
             assert [":" in address for address in addresses] == [False, True]
 
-        await tenant.serve("three", spec=BOTH)
-        await until(partial(here.client.get, TENANT_CLUSTER, Key(TEAM, "a")), misses_quota)
-        for pool in (await race.client.list(CILIUM_POOL)).items:
+        await tenant.create_services("three", spec=BOTH)
+        await until(partial(site.client.get, TENANT_CLUSTER, Key(TEAM, "a")), misses_quota)
+        for pool in (await setup.client.list(CILIUM_POOL)).items:
             assert len(pool.blocks) == 2
         held_ranges = statusranges.list_held_ranges(grown)
-        for name, addresses in (await tenant.all_addresses()).items():
+        for name, addresses in (await tenant.list_all_addresses()).items():
             if any(span.contains(ip) for span in held_ranges for ip in addresses):
                 await tenant.stop_serving("three", name)
-        await here.wait_until_gone(IP_ALLOCATION, HOME, GROWN)
-        await until(partial(race.client.list, CILIUM_POOL), lambda page: len(page.items) == 1)
+        await site.wait_until_gone(IP_ALLOCATION, HOME, GROWN)
+        await until(partial(setup.client.list, CILIUM_POOL), lambda page: len(page.items) == 1)

@@ -1,6 +1,6 @@
-"""What goes wrong with the real operator while a range is released: it is never free too early.
+"""Faults of the real operator while a range is released: the range is never free too early.
 
-Services show addresses of the range, a rival waits for it, and both sides are recorded.
+Services show addresses of the range, a rival waits for it, and both clusters are recorded.
 """
 
 from collections.abc import Iterator
@@ -25,37 +25,37 @@ from reconcilers.loadbalancers.cilium.pools import (
     is_acknowledged,
 )
 from tests.cilium.conftest import NEWEST, from_the_oldest, on_the_oldest, require_operator
-from tests.cilium.contest import SERVICES, Contest, contest
 from tests.cilium.operators import Operator
+from tests.cilium.rivalry import SERVICES, RivalSetup, run_with_rival
 from tests.edits import edit
 from tests.polling import keep_looking, until
 
 pytestmark = pytest.mark.slow
-STEADY = 3.0
-"""For how many seconds it is watched that nothing happens."""
+WATCH_SECONDS = 3.0
+"""For which tests check that nothing happens."""
 STUCK = SERVICES[0]
-PATIENT = "--cilium-wait=10m"
-"""So that only a proof releases a range within the time of a test."""
+LONG_WAIT_FLAG = "--cilium-wait=10m"
+"""With this wait, only a proof releases a range within the time of a test."""
 
 
 async def test_a_service_that_the_operator_cannot_rewrite_keeps_its_range(
     program: Path, tmp_path: Path
 ) -> None:
-    async with contest(tmp_path, PATIENT) as race:
-        race.operator(program)
-        allocated_range = await race.begin()
+    async with run_with_rival(tmp_path, LONG_WAIT_FLAG) as setup:
+        setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
         path = f"/api/v1/namespaces/default/services/{STUCK}/status"
         only_others = f"object.metadata.name != '{STUCK}'"
-        async with race.refuse("/services/status", path, only_others):
-            await race.delete()
-            await race.waits_because(f"Service default/{STUCK} still shows an address")
-            await until(race.tenant.addresses, lambda shown_addresses: STUCK in shown_addresses)
-            await stays_kept(race)
-        await touched_until_lost(race, allocated_range)
+        async with setup.refuse_updates("/services/status", path, only_others):
+            await setup.delete_allocation()
+            await setup.wait_for_message(f"Service default/{STUCK} still shows an address")
+            await until(setup.tenant.addresses, lambda shown_addresses: STUCK in shown_addresses)
+            await check_rival_keeps_waiting(setup)
+        await touch_services_until_rival_has(setup, allocated_range)
 
 
-async def touched_until_lost(race: Contest, allocated_range: AddressRange) -> None:
-    """Touch Services until the operator has rewritten all of them, as our page advises.
+async def touch_services_until_rival_has(setup: RivalSetup, allocated_range: AddressRange) -> None:
+    """Annotate Services until the operator has rewritten all of them, as our page advises.
 
     Up to Cilium 1.19 the operator gives up at the first refusal: it rewrites no Service that comes
     later in its own order.
@@ -68,91 +68,93 @@ async def touched_until_lost(race: Contest, allocated_range: AddressRange) -> No
         change = {"metadata": {"annotations": {"touched": str(touches)}}}
         left_behind = [
             name
-            for name, address in (await race.tenant.addresses()).items()
+            for name, address in (await setup.tenant.addresses()).items()
             if address and allocated_range.contains(address)
         ]
         for name in left_behind:
-            await edit(race.client, SERVICE, key=Key("default", name), change=change)
+            await edit(setup.client, SERVICE, key=Key("default", name), change=change)
         return not left_behind
 
     await until(touch, bool)
-    await race.lost(allocated_range)
+    await setup.wait_until_rival_has(allocated_range)
 
 
-async def stays_kept(race: Contest) -> None:
-    """Look for a while at the range: the rival does not get it."""
-    assert all(await keep_looking(race.is_kept, STEADY))
+async def check_rival_keeps_waiting(setup: RivalSetup) -> None:
+    """Check for WATCH_SECONDS that the rival does not get the range."""
+    assert all(await keep_looking(setup.is_rival_waiting, WATCH_SECONDS))
 
 
-async def test_an_acknowledgement_that_was_refused_is_brought_by_a_nonce(
+async def test_a_refused_acknowledgement_is_repeated_after_a_nonce_is_written(
     program: Path, tmp_path: Path
 ) -> None:
-    async with contest(tmp_path, PATIENT) as race:
-        race.operator(program)
-        allocated_range = await race.begin()
-        await race.tenant.stop_serving(*SERVICES)
-        [pool] = (await race.client.list(CILIUM_POOL)).items
+    async with run_with_rival(tmp_path, LONG_WAIT_FLAG) as setup:
+        setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
+        await setup.tenant.stop_serving(*SERVICES)
+        [pool] = (await setup.client.list(CILIUM_POOL)).items
         plural = "ciliumloadbalancerippools"
         path = f"/apis/cilium.io/v2/{plural}/{pool.metadata.name}/status"
-        async with race.refuse(f"cilium.io/{plural}/status", path, "false"):
-            await race.delete()
-            await race.waits_because("has not acknowledged the pool")
-            await stays_kept(race)
-        await race.lost(allocated_range)
+        async with setup.refuse_updates(f"cilium.io/{plural}/status", path, "false"):
+            await setup.delete_allocation()
+            await setup.wait_for_message("has not acknowledged the pool")
+            await check_rival_keeps_waiting(setup)
+        await setup.wait_until_rival_has(allocated_range)
 
 
 @on_the_oldest
-async def test_a_range_is_kept_while_the_operator_is_down_and_is_lost_after_its_restart(
+async def test_a_range_is_kept_while_the_operator_is_down_and_released_after_its_restart(
     program: Path, tmp_path: Path
 ) -> None:
-    """The next one acknowledges what was written meanwhile before it rewrites any Service."""
-    async with contest(tmp_path, "--cilium-wait=2s") as race:
-        operator = race.operator(program)
-        allocated_range = await race.begin()
+    """The next operator acknowledges the pools before it rewrites any Service."""
+    async with run_with_rival(tmp_path, "--cilium-wait=2s") as setup:
+        operator = setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
         operator.stop()
-        await race.delete()
-        await race.waits_because("Service default/")
-        await stays_kept(race)
-        race.operator(program)
-        await race.lost(allocated_range)
+        await setup.delete_allocation()
+        await setup.wait_for_message("Service default/")
+        await check_rival_keeps_waiting(setup)
+        setup.start_operator(program)
+        await setup.wait_until_rival_has(allocated_range)
 
 
-async def test_an_edit_that_was_undone_while_the_operator_did_not_look_hinders_no_release(
+async def test_an_edit_that_was_undone_while_the_operator_was_frozen_does_not_stop_a_release(
     program: Path, tmp_path: Path
 ) -> None:
-    """The operator never acknowledges such a pool by itself: its spec is as it was read before."""
-    async with contest(tmp_path, PATIENT) as race:
-        operator = race.operator(program)
-        allocated_range = await race.begin()
-        [pool] = (await race.client.list(CILIUM_POOL)).items
-        read_pool = partial(race.client.get, CILIUM_POOL, pool.metadata.key)
+    """The operator does not acknowledge such a pool by itself, because the spec is as before."""
+    async with run_with_rival(tmp_path, LONG_WAIT_FLAG) as setup:
+        operator = setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
+        [pool] = (await setup.client.list(CILIUM_POOL)).items
+        read_pool = partial(setup.client.get, CILIUM_POOL, pool.metadata.key)
         with frozen(operator):
             await edit(
-                race.client,
+                setup.client,
                 CILIUM_POOL,
                 key=pool.metadata.key,
                 change={"spec": {"disabled": True}},
             )
             await until(read_pool, lambda live: not live.spec.disabled)
         await until(read_pool, is_acknowledged)
-        await race.delete()
-        await race.lost(allocated_range)
+        await setup.delete_allocation()
+        await setup.wait_until_rival_has(allocated_range)
 
 
-async def test_an_unreadable_block_keeps_no_deleted_range(program: Path, tmp_path: Path) -> None:
-    """The operator never acknowledges a pool with such a block as what it is."""
-    async with contest(tmp_path, PATIENT) as race:
-        operator = race.operator(program)
-        allocated_range = await race.begin()
-        [pool] = (await race.client.list(CILIUM_POOL)).items
-        read_pool = partial(race.client.get, CILIUM_POOL, pool.metadata.key)
+async def test_a_range_is_released_though_a_user_adds_an_unreadable_block_to_its_pool(
+    program: Path, tmp_path: Path
+) -> None:
+    """The operator does not acknowledge a pool with such a block."""
+    async with run_with_rival(tmp_path, LONG_WAIT_FLAG) as setup:
+        operator = setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
+        [pool] = (await setup.client.list(CILIUM_POOL)).items
+        read_pool = partial(setup.client.get, CILIUM_POOL, pool.metadata.key)
         with frozen(operator):
-            await race.delete()
+            await setup.delete_allocation()
             await until(read_pool, lambda live: live.spec.disabled)
             blocks = [{"start": block.start, "stop": block.stop} for block in pool.blocks]
             change = {"spec": {"blocks": [*blocks, {"start": "nonsense"}]}}
-            await edit(race.client, CILIUM_POOL, key=pool.metadata.key, change=change)
-        await race.lost(allocated_range)
+            await edit(setup.client, CILIUM_POOL, key=pool.metadata.key, change=change)
+        await setup.wait_until_rival_has(allocated_range)
 
 
 @contextmanager
@@ -165,33 +167,33 @@ def frozen(operator: Operator) -> Iterator[None]:
         operator.thaw()
 
 
-@pytest.mark.parametrize("is_begun", [False, True], ids=["before", "in the middle"])
+@pytest.mark.parametrize("deletes_before", [False, True], ids=["before", "in the middle"])
 async def test_a_range_is_kept_while_the_operator_is_frozen(
-    program: Path, tmp_path: Path, is_begun: bool
+    program: Path, tmp_path: Path, deletes_before: bool
 ) -> None:
-    async with contest(tmp_path, PATIENT) as race:
-        operator = race.operator(program)
-        allocated_range = await race.begin()
+    async with run_with_rival(tmp_path, LONG_WAIT_FLAG) as setup:
+        operator = setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
         async with anyio.create_task_group() as group:
-            group.start_soon(come_and_go, race)
-            if is_begun:
-                await race.delete()
+            group.start_soon(create_and_delete_service, setup)
+            if deletes_before:
+                await setup.delete_allocation()
             with frozen(operator):
-                await race.delete()
-                if not is_begun:
-                    await race.waits_because("Service default/")
-                kept = await keep_looking(race.is_kept, STEADY)
-                assert is_begun or all(kept)
-            await race.lost(allocated_range)
+                await setup.delete_allocation()
+                if not deletes_before:
+                    await setup.wait_for_message("Service default/")
+                kept = await keep_looking(setup.is_rival_waiting, WATCH_SECONDS)
+                assert deletes_before or all(kept)
+            await setup.wait_until_rival_has(allocated_range)
             group.cancel_scope.cancel()
 
 
-async def come_and_go(race: Contest) -> None:
+async def create_and_delete_service(setup: RivalSetup) -> None:
     """Delete and create a Service in turn."""
     while True:
-        await race.tenant.create_service("guest")
+        await setup.tenant.create_service("guest")
         await anyio.sleep(0.1)
-        await race.tenant.stop_serving("guest")
+        await setup.tenant.stop_serving("guest")
 
 
 @from_the_oldest
@@ -200,15 +202,15 @@ async def test_a_release_goes_on_under_the_operator_that_replaces_another(
 ) -> None:
     """A Deployment is updated: the new operator waits for the Lease that the old one returns."""
     old, new = require_operator(before), require_operator(NEWEST)
-    async with contest(tmp_path) as race:
-        operator = race.operator(old)
-        allocated_range = await race.begin()
-        race.operator(new)
+    async with run_with_rival(tmp_path) as setup:
+        operator = setup.start_operator(old)
+        allocated_range = await setup.serve_with_rival()
+        setup.start_operator(new)
         with frozen(operator):
-            await race.delete()
-            await race.waits_because("Service default/")
+            await setup.delete_allocation()
+            await setup.wait_for_message("Service default/")
         operator.stop()
-        await race.lost(allocated_range)
+        await setup.wait_until_rival_has(allocated_range)
 
 
 @from_the_oldest
@@ -217,18 +219,18 @@ async def test_a_release_that_began_by_the_older_version_of_pools_ends_by_the_ne
 ) -> None:
     """The operator is stopped for an upgrade, and the definition gets another version."""
     old, new = require_operator(before), require_operator(NEWEST)
-    async with contest(tmp_path) as race:
-        operator = race.operator(old)
-        allocated_range = await race.begin()
+    async with run_with_rival(tmp_path) as setup:
+        operator = setup.start_operator(old)
+        allocated_range = await setup.serve_with_rival()
         operator.stop()
-        await serve(race, CILIUM_POOL_ALPHA.version)
-        await race.delete()
-        await until(lambda: race.client.list(CILIUM_POOL_ALPHA), is_drained)
-        await race.waits_because("Service default/")
-        await serve(race, CILIUM_POOL_ALPHA.version, CILIUM_POOL.version)
-        await stays_kept(race)
-        race.operator(new)
-        await race.lost(allocated_range)
+        await serve_versions(setup, CILIUM_POOL_ALPHA.version)
+        await setup.delete_allocation()
+        await until(lambda: setup.client.list(CILIUM_POOL_ALPHA), is_drained)
+        await setup.wait_for_message("Service default/")
+        await serve_versions(setup, CILIUM_POOL_ALPHA.version, CILIUM_POOL.version)
+        await check_rival_keeps_waiting(setup)
+        setup.start_operator(new)
+        await setup.wait_until_rival_has(allocated_range)
 
 
 def is_drained(page: Page[CiliumPool]) -> bool:
@@ -236,14 +238,14 @@ def is_drained(page: Page[CiliumPool]) -> bool:
     return all(pool.spec.disabled or not pool.blocks for pool in page.items)
 
 
-async def serve(race: Contest, *versions: str) -> None:
+async def serve_versions(setup: RivalSetup, *versions: str) -> None:
     """Have the tenant serve these versions of pools and no other."""
     [definition] = await lbipam_definitions(read_settings())
     for version in definition["spec"]["versions"]:
         version["served"] = version["name"] in versions
     change = {"spec": {"versions": definition["spec"]["versions"]}}
     await edit(
-        race.client, DEFINITIONS, key=Key("", definition["metadata"]["name"]), change=change
+        setup.client, DEFINITIONS, key=Key("", definition["metadata"]["name"]), change=change
     )
 
 
@@ -254,15 +256,15 @@ async def test_a_range_is_kept_for_a_while_after_another_operator_took_the_lease
 
     A whole operator needs some seconds from the Lease to its first look at a pool.
     """
-    async with contest(tmp_path, "--cilium-wait=30s") as race:
-        leader = race.operator(program)
-        allocated_range = await race.begin()
-        race.operator(program)
+    async with run_with_rival(tmp_path, "--cilium-wait=30s") as setup:
+        leader = setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
+        setup.start_operator(program)
         async with anyio.create_task_group() as group:
-            group.start_soon(come_and_go, race)
+            group.start_soon(create_and_delete_service, setup)
             with frozen(leader):
-                await race.delete()
-                await race.waits_because("took the Lease")
-                await stays_kept(race)
-            await race.lost(allocated_range)
+                await setup.delete_allocation()
+                await setup.wait_for_message("took the Lease")
+                await check_rival_keeps_waiting(setup)
+            await setup.wait_until_rival_has(allocated_range)
             group.cancel_scope.cancel()

@@ -23,8 +23,10 @@ async def project(site: RealSite, selector: ServiceSelector | None) -> None:
     async def confirm() -> Projection:
         return projection
 
-    await site.balancer().project(projection, confirm, permit_own)
-    await until(lambda: site.balancer().read_health(projection), lambda health: not health.reason)
+    await site.make_balancer().project(projection, confirm, permit_own)
+    await until(
+        lambda: site.make_balancer().read_health(projection), lambda health: not health.reason
+    )
 
 
 async def add_service(site: RealSite, name: str, labels: Mapping[str, str]) -> None:
@@ -40,19 +42,19 @@ async def list_served(site: RealSite) -> set[str]:
     return {service.metadata.name for service in page.items if list_shown_addresses(service)}
 
 
-async def serves(site: RealSite, *services: str) -> None:
-    """Return once these Services and no others show an address."""
+async def wait_until_served(site: RealSite, *services: str) -> None:
+    """Wait until exactly these Services show an address."""
     await until(partial(list_served, site), lambda names: names == set(services))
 
 
-async def test_only_services_that_the_selector_leaves_in_get_addresses(site: RealSite) -> None:
+async def test_only_services_that_the_selector_selects_get_addresses(site: RealSite) -> None:
     await project(site, PUBLIC)
     await add_service(site, "plain", {})
     await add_service(site, "public", {"public": "yes"})
-    await serves(site, "public")
+    await wait_until_served(site, "public")
 
     await project(site, ServiceSelector({"io.kubernetes.service.name": "plain"}))
-    await serves(site, "plain")
+    await wait_until_served(site, "plain")
     await project(
         site,
         ServiceSelector(
@@ -60,20 +62,20 @@ async def test_only_services_that_the_selector_leaves_in_get_addresses(site: Rea
             (SelectorExpression("public", "DoesNotExist"),),
         ),
     )
-    await serves(site, "plain")
+    await wait_until_served(site, "plain")
     await project(
         site, ServiceSelector({}, (SelectorExpression("public", "In", ("yes", "maybe")),))
     )
-    await serves(site, "public")
-    assert (await site.pool()).spec.selector == {
+    await wait_until_served(site, "public")
+    assert (await site.get_pool()).spec.selector == {
         "matchExpressions": [{"key": "public", "operator": "In", "values": ["yes", "maybe"]}]
     }
     await project(site, None)
-    await serves(site, "plain", "public")
-    assert (await site.pool()).spec.serviceSelector is None
+    await wait_until_served(site, "plain", "public")
+    assert (await site.get_pool()).spec.serviceSelector is None
 
 
-async def test_the_judgement_of_a_service_is_that_of_the_real_one(site: RealSite) -> None:
+async def test_our_selector_selects_the_same_services_as_the_real_one(site: RealSite) -> None:
     selectors = [
         ServiceSelector({}, (SelectorExpression("tier", "NotIn", ("dev",)),)),
         ServiceSelector({}, (SelectorExpression("tier", "Exists"),)),
@@ -90,16 +92,18 @@ async def test_the_judgement_of_a_service_is_that_of_the_real_one(site: RealSite
         await add_service(site, name, own)
     for selector in selectors:
         await project(site, selector)
-        await serves(site, *(name for name, own in labels.items() if selector.selects(own)))
+        await wait_until_served(
+            site, *(name for name, own in labels.items() if selector.selects(own))
+        )
 
 
 async def test_a_range_with_a_selector_is_released_with_its_proof(site: RealSite) -> None:
     await project(site, PUBLIC)
     await add_service(site, "public", {"public": "yes"})
-    await serves(site, "public")
+    await wait_until_served(site, "public")
     service = await site.client.get(SERVICE, Key("default", "public"))
     await site.client.delete(SERVICE, Version.from_object(service))
-    await until(partial(site.users, FIRST), lambda users: not users)
-    await until(lambda: site.ask(FIRST), lambda answer: isinstance(answer, Proven))
-    pool = await site.pool()
+    await until(partial(site.list_users, FIRST), lambda users: not users)
+    await until(lambda: site.try_to_prove(FIRST), lambda answer: isinstance(answer, Proven))
+    pool = await site.get_pool()
     assert (pool.blocks, pool.spec.serviceSelector) == ((), None)

@@ -14,10 +14,10 @@ async def test_a_metallb_without_pools_takes_the_addresses_that_cilium_gave(
     settings = read_settings()
     await site.plane.install_crds(definitions(settings))
     await site.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-    await site.serve(FIRST)
-    await site.add_service("web")
-    await until(site.users, bool)
+    await site.project_and_wait(FIRST)
+    await site.create_service("web")
+    await until(site.list_users, bool)
     async with metallb_controller(site.kubeconfig, settings):
-        looks = await keep_looking(site.users, 3.0)
+        looks = await keep_looking(site.list_users, 3.0)
         assert [] in looks
-    await until(site.users, bool)
+    await until(site.list_users, bool)

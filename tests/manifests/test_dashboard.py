@@ -36,8 +36,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.wiring import assemble
 from tests.contract.clusterapi.lab import IPAM, ClusterApiLab
-from tests.contract.kubermatic.lab import KubermaticLab
-from tests.contract.kubermatic.lab import ranges
+from tests.contract.kubermatic.lab import KubermaticLab, ranges
 from tests.contract.metal3.lab import Metal3Lab
 from tests.contract.vitistack.lab import VitistackLab
 from tests.hidden_identity import hiding

@@ -32,18 +32,18 @@ class Tenant(TenantServer):
 
     metallb: MetalLB
 
-    async def entries(self) -> tuple[str, ...]:
-        """Return the entries of our pool; empty if there is no pool."""
+    async def list_entries(self) -> tuple[str, ...]:
+        """Return the entries of our IPAddressPool; empty if it does not exist."""
         pool = await find(self.client, IP_ADDRESS_POOL, PROJECTED)
         return pool.spec.addresses if pool is not None else ()
 
-    async def capacity(self) -> int:
-        """Return how many addresses MetalLB itself says that it may hand out of our pool."""
+    async def read_capacity(self) -> int:
+        """Return how many addresses of our pool MetalLB may hand out, by its own metrics."""
         match = CAPACITY.search(await self.metallb.read_metrics())
         return int(match[1]) if match else 0
 
-    def frozen(self) -> AbstractContextManager[None]:
-        """Stop MetalLB's controller where it is, and let it go on afterwards."""
+    def freeze_metallb(self) -> AbstractContextManager[None]:
+        """Freeze MetalLB's controller for the time of the context."""
         return frozen(self.metallb.pid)
 
 
@@ -51,14 +51,14 @@ Site = shared.Site[Tenant]
 
 
 @asynccontextmanager
-async def site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[Site]:
-    """Start the API servers and the MetalLBs; they stop with the context.
+async def run_site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[Site]:
+    """Run the API servers, and MetalLB in each tenant, for the time of the context.
 
     Args:
         folder: for kubeconfigs.
         tenants: names of tenants.
     """
-    # After many Services MetalLB often needs more than 20 s to end; there is nothing to save.
+    # After many Services MetalLB often needs more than 20 s to stop, so it is killed after one.
     settings = replace(read_settings(), stop_seconds=1.0)
     async with (
         tenant_servers(

@@ -12,7 +12,7 @@ from controller.resource import Resource
 from envtest.ports import choose_free_port
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import Site, site
+from tests.metallb.site import Site, run_site
 from tests.polling import until
 from tests.tenants import TEAM
 
@@ -37,7 +37,7 @@ WEBHOOKS = Resource(
 NAME = "ipaddresspoolvalidationwebhook.metallb.io"
 
 
-def _body() -> dict[str, Any]:
+def _make_failing_webhook() -> dict[str, Any]:
     """Return a webhook for MetalLB's pools behind a port on which no server listens."""
     port = choose_free_port("127.0.0.1")
     rule = {
@@ -57,8 +57,9 @@ def _body() -> dict[str, Any]:
     return {"metadata": {"name": "metallb"}, "webhooks": [webhook]}
 
 
-async def _read_condition(here: Site) -> tuple[str, str]:
-    status = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
+async def _read_condition(site: Site) -> tuple[str, str]:
+    """Return reason and message of LoadBalancerReady; empty if there is no such condition."""
+    status = (await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
     condition = find(status.conditions, "LoadBalancerReady")
     return ("", "") if condition is None else (condition.reason, condition.message)
 
@@ -67,16 +68,18 @@ async def test_a_failing_webhook_is_named_and_the_tenant_is_ready_soon_after_it_
     tmp_path: Path,
 ) -> None:
     """Nothing else has the controller look: the intervals are those of production."""
-    async with site(tmp_path) as here, here.controllers():
-        tenant = here.tenants["a"]
-        await tenant.client.create(WEBHOOKS, "", _body())
-        await here.offer("10.40.0.0/24", defaultPoolSize=4)
-        await here.create_cluster("a")
-        reason, message = await until(lambda: _read_condition(here), lambda told: bool(told[0]))
+    async with run_site(tmp_path) as site, site.controllers():
+        tenant = site.tenants["a"]
+        await tenant.client.create(WEBHOOKS, "", _make_failing_webhook())
+        await site.offer("10.40.0.0/24", defaultPoolSize=4)
+        await site.create_cluster("a")
+        reason, message = await until(
+            lambda: _read_condition(site), lambda condition: bool(condition[0])
+        )
         assert reason == "TenantWebhookFailed"
         assert NAME in message
-        written = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).metadata
-        page = await here.client.list(TENANT_CLUSTER)
+        written = (await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).metadata
+        page = await site.client.list(TENANT_CLUSTER)
         assert page.items[0].metadata.resourceVersion == written.resourceVersion
         await delete(tenant.client, WEBHOOKS, Key("", "metallb"))
-        await here.ready("a")
+        await site.ready("a")

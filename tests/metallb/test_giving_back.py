@@ -1,8 +1,7 @@
-"""No address is free, or another's, as long as a Service in the tenant shows it.
+"""No address is free, or held by another tenant, as long as a Service in a tenant shows it.
 
-Everything is watched and listed twenty times a second on both sides, and the findings are proven
-(audit/). Another tenant waits for the very addresses, so that whatever is given back too early is
-handed out again at once.
+Both clusters are recorded, and each finding is proven (tests/audit). Another allocation waits for
+the same addresses, so an address that is released too early is handed out again at once.
 """
 
 from contextlib import nullcontext
@@ -17,7 +16,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
-from tests.metallb.site import site
+from tests.metallb.site import run_site
 from tests.numbers import Note
 from tests.polling import until
 from tests.tenants import BALANCER, QUICK, RIVAL, TEAM
@@ -25,12 +24,13 @@ from tests.tenants import BALANCER, QUICK, RIVAL, TEAM
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
 FROZEN = (False, True, False, True)
-"""For each round, whether MetalLB stands still when the allocation is deleted."""
-WHOLE = 8
-"""The addresses of the pool."""
+"""For each round, whether MetalLB is frozen when the allocation is deleted."""
+POOL_SIZE = 8
+"""The number of addresses of the pool."""
 
 
 def _has_no_room(cluster: TenantCluster) -> bool:
+    """Return whether a TenantCluster reports that its pools are exhausted."""
     condition = find(cluster.status.conditions, "NetworkReady")
     return condition is not None and condition.reason == "PoolExhausted"
 
@@ -39,28 +39,28 @@ async def test_a_range_in_use_is_handed_out_only_after_its_services_stop_using_i
     tmp_path: Path, record_property: Note
 ) -> None:
     async with (
-        site(tmp_path) as here,
-        here.controllers(*QUICK),
-        here.record_clusters() as recording,
+        run_site(tmp_path) as site,
+        site.controllers(*QUICK),
+        site.record_clusters() as recording,
     ):
-        await here.offer_one_range()
-        tenant = here.tenants["a"]
-        await tenant.serve("one", "two", "three")
+        await site.create_one_range()
+        tenant = site.tenants["a"]
+        await tenant.create_services("one", "two", "three")
         for frozen in FROZEN:
             shown_addresses = await tenant.wait_until_served("one", "two", "three")
-            allocated_count = await here.wait_until_allocated(BALANCER.name)
-            assert all(allocated_count.contains(ip) for ip in shown_addresses.values())
-            await here.create_rival()
-            with tenant.frozen() if frozen else nullcontext():
-                await delete(here.client, IP_ALLOCATION, BALANCER)
+            allocated_range = await site.wait_until_allocated(BALANCER.name)
+            assert all(allocated_range.contains(ip) for ip in shown_addresses.values())
+            await site.create_rival()
+            with tenant.freeze_metallb() if frozen else nullcontext():
+                await delete(site.client, IP_ALLOCATION, BALANCER)
                 if frozen:
-                    await here.waits_because(BALANCER.name, "still shows an address")
+                    await site.wait_for_message(BALANCER.name, "still shows an address")
                     assert await tenant.addresses() == shown_addresses
-            assert await here.wait_until_allocated(RIVAL.name) == allocated_count, (
-                "the rival has the very range"
+            assert await site.wait_until_allocated(RIVAL.name) == allocated_range, (
+                "the rival has the same range"
             )
             assert await tenant.addresses() == {}
-            await delete(here.client, IP_ALLOCATION, RIVAL)
+            await delete(site.client, IP_ALLOCATION, RIVAL)
         await tenant.wait_until_served("one", "two", "three")
         assert await recording.findings() == []
         record_property("an allocation deleted", recording.summary())
@@ -70,78 +70,78 @@ async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_usi
     tmp_path: Path, record_property: Note
 ) -> None:
     async with (
-        site(tmp_path, ["a", "b"]) as here,
-        here.controllers(*QUICK),
-        here.record_clusters() as recording,
+        run_site(tmp_path, ["a", "b"]) as site,
+        site.controllers(*QUICK),
+        site.record_clusters() as recording,
     ):
-        await here.offer_one_range()
-        leaving, waiting = here.tenants["a"], here.tenants["b"]
-        await leaving.serve("one", "two", "three", "four")
-        await here.create_cluster("b")
-        await waiting.serve("one", "two", "three", "four")
-        before = await leaving.wait_until_served("one", "two", "three", "four")
-        await until(lambda: here.client.get(TENANT_CLUSTER, Key(TEAM, "b")), _has_no_room)
-        with leaving.frozen():
-            await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
-            await here.waits_because(BALANCER.name, "still shows an address")
-            assert await leaving.addresses() == before
+        await site.create_one_range()
+        deleted, waiting = site.tenants["a"], site.tenants["b"]
+        await deleted.create_services("one", "two", "three", "four")
+        await site.create_cluster("b")
+        await waiting.create_services("one", "two", "three", "four")
+        before = await deleted.wait_until_served("one", "two", "three", "four")
+        await until(lambda: site.client.get(TENANT_CLUSTER, Key(TEAM, "b")), _has_no_room)
+        with deleted.freeze_metallb():
+            await delete(site.client, TENANT_CLUSTER, Key(TEAM, "a"))
+            await site.wait_for_message(BALANCER.name, "still shows an address")
+            assert await deleted.addresses() == before
         after = await waiting.wait_until_served("one", "two", "three", "four")
-        await here.wait_until_gone(TENANT_CLUSTER, TEAM, "a")
+        await site.wait_until_gone(TENANT_CLUSTER, TEAM, "a")
         assert set(after.values()) == set(before.values()), "the very addresses"
-        assert await leaving.addresses() == {}
-        assert (await leaving.client.list(IP_ADDRESS_POOL)).items == ()
+        assert await deleted.addresses() == {}
+        assert (await deleted.client.list(IP_ADDRESS_POOL)).items == ()
         assert await recording.findings() == []
         record_property("a cluster deleted", recording.summary())
 
 
-async def test_a_service_that_its_user_deletes_during_teardown_gives_up_no_others_address(
+async def test_a_service_that_a_user_deletes_during_teardown_releases_no_address_of_another(
     tmp_path: Path, record_property: Note
 ) -> None:
     async with (
-        site(tmp_path) as here,
-        here.controllers(*QUICK),
-        here.record_clusters() as recording,
+        run_site(tmp_path) as site,
+        site.controllers(*QUICK),
+        site.record_clusters() as recording,
     ):
-        await here.offer_one_range()
-        tenant = here.tenants["a"]
-        await tenant.serve("one", "two")
+        await site.create_one_range()
+        tenant = site.tenants["a"]
+        await tenant.create_services("one", "two")
         shown_addresses = await tenant.wait_until_served("one", "two")
-        await here.create_rival(WHOLE)
-        with tenant.frozen():
-            await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
-            await here.waits_because(BALANCER.name, "still shows an address")
+        await site.create_rival(POOL_SIZE)
+        with tenant.freeze_metallb():
+            await delete(site.client, TENANT_CLUSTER, Key(TEAM, "a"))
+            await site.wait_for_message(BALANCER.name, "still shows an address")
             await tenant.stop_serving("one")
-            await here.waits_because(BALANCER.name, "default/two still shows")
+            await site.wait_for_message(BALANCER.name, "default/two still shows")
             assert await tenant.addresses() == {"two": shown_addresses["two"]}
-            rival = await here.allocation(RIVAL.name)
+            rival = await site.find_allocation(RIVAL.name)
             assert rival is not None
             assert rival.status.phase == "Failed", "nothing of the range is free yet"
             await tenant.stop_serving("two")
-        await here.wait_until_allocated(RIVAL.name)
-        await here.wait_until_gone(TENANT_CLUSTER, TEAM, "a")
+        await site.wait_until_allocated(RIVAL.name)
+        await site.wait_until_gone(TENANT_CLUSTER, TEAM, "a")
         assert await recording.findings() == []
         record_property("a Service deleted during teardown", recording.summary())
 
 
-async def test_the_audit_finds_an_address_that_is_given_back_without_asking(
+async def test_the_audit_finds_an_address_that_is_released_while_a_service_shows_it(
     tmp_path: Path,
 ) -> None:
-    """MetalLB stands still, and an administrator has the addresses released all the same."""
+    """MetalLB is frozen, and an administrator forces the release by an annotation."""
     async with (
-        site(tmp_path) as here,
-        here.controllers(*QUICK),
-        here.record_clusters() as recording,
+        run_site(tmp_path) as site,
+        site.controllers(*QUICK),
+        site.record_clusters() as recording,
     ):
-        await here.offer_one_range()
-        tenant = here.tenants["a"]
-        await tenant.serve("one")
+        await site.create_one_range()
+        tenant = site.tenants["a"]
+        await tenant.create_services("one")
         await tenant.wait_until_served("one")
-        await here.create_rival()
-        with tenant.frozen():
+        await site.create_rival()
+        with tenant.freeze_metallb():
             marks = {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}
-            await here.patch(TENANT_CLUSTER, Key(TEAM, "a"), {"metadata": marks})
-            await delete(here.client, IP_ALLOCATION, BALANCER)
-            await here.wait_until_allocated(RIVAL.name)
+            await site.patch(TENANT_CLUSTER, Key(TEAM, "a"), {"metadata": marks})
+            await delete(site.client, IP_ALLOCATION, BALANCER)
+            await site.wait_until_allocated(RIVAL.name)
             findings = await recording.findings()
     early = [
         sentence

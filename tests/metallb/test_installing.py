@@ -22,7 +22,7 @@ from reconcilers.loadbalancers.metallb.installation.installer import (
     CONFIG_MAP,
     METALLB_INSTALLED,
 )
-from tests.metallb.site import Site, Tenant, site
+from tests.metallb.site import Site, Tenant, run_site
 from tests.polling import until
 from tests.tenants import HOME, TEAM
 
@@ -39,7 +39,7 @@ rest, and MetalLBInstalled is True at once.
 WEBHOOKS = "kind: ValidatingWebhookConfiguration"
 
 
-def _manifests() -> Path:
+def _find_manifests() -> Path:
     """Return the folder of MetalLB's manifests beside its controller."""
     program = read_settings().metallb
     assert program is not None
@@ -50,28 +50,28 @@ def _manifests() -> Path:
 
 
 @asynccontextmanager
-async def _bare_tenant(here: Site, folder: Path) -> AsyncIterator[tuple[Plane, Transport]]:
+async def _bare_tenant(site: Site, folder: Path) -> AsyncIterator[tuple[Plane, Transport]]:
     """Start the API server of tenant a, which lacks MetalLB."""
     async with ControlPlane.start() as plane:
         transport = await connect(plane.write_kubeconfig(folder / "a.kubeconfig"))
         config = base64.b64encode(plane.kubeconfig().encode()).decode()
-        await here.create(SECRET, TEAM, "a-admin-kubeconfig", data={"admin.conf": config})
+        await site.create(SECRET, TEAM, "a-admin-kubeconfig", data={"admin.conf": config})
         try:
             yield plane, transport
         finally:
             await transport.aclose()
 
 
-async def _installation(here: Site) -> tuple[str, str]:
+async def _read_installation(site: Site) -> tuple[str, str]:
     """Return status and message of MetalLBInstalled."""
-    cluster = await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
+    cluster = await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
     condition = find(cluster.status.conditions, METALLB_INSTALLED)
     return (condition.status, condition.message) if condition is not None else ("", "")
 
 
-def _bundle() -> str:
+def _read_bundle() -> str:
     """Return MetalLB's manifest without its webhooks: no pod runs here that would answer."""
-    documents = (_manifests() / MANIFEST).read_text(encoding="utf-8").split("\n---\n")
+    documents = (_find_manifests() / MANIFEST).read_text(encoding="utf-8").split("\n---\n")
     return "\n---\n".join(document for document in documents if WEBHOOKS not in document)
 
 
@@ -80,27 +80,27 @@ async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
 ) -> None:
     settings = replace(read_settings(), stop_seconds=1.0)
     async with (
-        site(tmp_path, tenants=()) as here,
-        _bare_tenant(here, tmp_path) as (plane, transport),
-        here.controllers(f"--metallb-bundle={HOME}/metallb"),
+        run_site(tmp_path, tenants=()) as site,
+        _bare_tenant(site, tmp_path) as (plane, transport),
+        site.controllers(f"--metallb-bundle={HOME}/metallb"),
     ):
-        await here.create(CONFIG_MAP, HOME, "metallb", data={MANIFEST: _bundle()})
-        await here.offer("10.40.0.0/24", defaultPoolSize=8)
-        await here.create_cluster("a")
+        await site.create(CONFIG_MAP, HOME, "metallb", data={MANIFEST: _read_bundle()})
+        await site.offer("10.40.0.0/24", defaultPoolSize=8)
+        await site.create_cluster("a")
         await until(
-            lambda: _installation(here),
-            lambda told: told == APPLIED or told[0] == "True",
+            lambda: _read_installation(site),
+            lambda status: status == APPLIED or status[0] == "True",
         )
         async with metallb_controller(plane.kubeconfig(), settings) as metallb:
             tenant = Tenant(Key(TEAM, "a"), plane, transport=transport, metallb=metallb)
-            await here.ready("a")
-            await tenant.serve("web")
+            await site.ready("a")
+            await tenant.create_services("web")
             assert set(await tenant.wait_until_served("web")) == {"web"}
-            await until(lambda: _installation(here), lambda told: told[0] == "True")
+            await until(lambda: _read_installation(site), lambda status: status[0] == "True")
 
 
 def test_every_manifest_of_metallb_is_a_bundle_that_can_be_applied() -> None:
-    for file in _manifests().glob("*.yaml"):
+    for file in _find_manifests().glob("*.yaml"):
         bundle = parse_bundle({file.name: file.read_text(encoding="utf-8")})
         assert NAMESPACE in {
             manifest.key.name for manifest in bundle.manifests if manifest.kind == "Namespace"

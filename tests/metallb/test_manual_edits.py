@@ -13,7 +13,7 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, L2_ADVERTISEMENT
 from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME
-from tests.metallb.site import PROJECTED, Site, Tenant, site
+from tests.metallb.site import PROJECTED, Site, Tenant, run_site
 from tests.polling import until
 from tests.tenants import TEAM
 
@@ -35,16 +35,19 @@ async def _edit(tenant: Tenant, resource: Resource[Any], key: Key, **spec: Any) 
 
 
 async def _read_edits(tenant: Tenant) -> tuple[str, ...]:
+    """Return the fields of our IPAddressPool that others have set."""
     return (await tenant.client.get(IP_ADDRESS_POOL, PROJECTED)).spec.edited_fields
 
 
 async def _read_advertisement(tenant: Tenant) -> tuple[Any, ...]:
+    """Return pools, interfaces and Service selectors of our L2Advertisement."""
     spec = (await tenant.client.get(L2_ADVERTISEMENT, ADVERTISEMENT)).spec
     return spec.ipAddressPools, spec.interfaces, spec.serviceSelectors
 
 
-async def _condition(here: Site, kind: str) -> tuple[str, str]:
-    cluster = await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
+async def _read_condition(site: Site, kind: str) -> tuple[str, str]:
+    """Return status and reason of a condition of the TenantCluster."""
+    cluster = await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
     condition = next(
         candidate for candidate in cluster.status.conditions if candidate.type == kind
     )
@@ -53,11 +56,11 @@ async def _condition(here: Site, kind: str) -> tuple[str, str]:
 
 async def test_every_field_is_written_back_and_services_are_served(tmp_path: Path) -> None:
     """The pool is looked at once a minute by default, the static tenant's too: it is watched."""
-    async with site(tmp_path) as here, here.controllers():
-        await here.offer("10.40.0.0/24", defaultPoolSize=8)
-        await here.create_cluster("a")
-        await here.ready("a")
-        tenant = here.tenants["a"]
+    async with run_site(tmp_path) as site, site.controllers():
+        await site.offer("10.40.0.0/24", defaultPoolSize=8)
+        await site.create_cluster("a")
+        await site.ready("a")
+        tenant = site.tenants["a"]
         edits: tuple[dict[str, Any], ...] = (
             {"autoAssign": False},
             {"avoidBuggyIPs": True},
@@ -68,7 +71,7 @@ async def test_every_field_is_written_back_and_services_are_served(tmp_path: Pat
         for number, edit in enumerate(edits):
             await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, **edit)
             names.append(f"web-{number}")
-            await tenant.serve(names[-1])
+            await tenant.create_services(names[-1])
             await until(lambda: _read_edits(tenant), lambda edits: edits == ())
             assert len(set((await tenant.wait_until_served(*names)).values())) == len(names)
         selected: tuple[dict[str, Any], ...] = (
@@ -97,22 +100,22 @@ async def test_a_tenant_does_not_grow_while_another_writer_keeps_overwriting_its
     tmp_path: Path,
 ) -> None:
     async with (
-        site(tmp_path) as here,
-        here.controllers("--growth-after=2s", "--tenant-requeue-young=1s"),
+        run_site(tmp_path) as site,
+        site.controllers("--growth-after=2s", "--tenant-requeue-young=1s"),
     ):
         sizes = {"initialPoolSize": 4, "growthIncrement": 4}
-        await here.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
-        await here.create_cluster("a")
-        await here.ready("a")
-        tenant = here.tenants["a"]
+        await site.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
+        await site.create_cluster("a")
+        await site.ready("a")
+        tenant = site.tenants["a"]
         await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, autoAssign=False)
 
         async def overwrite() -> tuple[str, str]:
             if await _read_edits(tenant) == ():
                 await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, serviceAllocation=ALLOCATION)
-            return await _condition(here, "LoadBalancerReady")
+            return await _read_condition(site, "LoadBalancerReady")
 
-        await until(overwrite, lambda overwrite: overwrite == ("False", "Contested"))
-        await tenant.serve("web")
-        await until(overwrite, lambda overwrite: overwrite == ("False", "Contested"))
-        assert len(await here.ranges_of("a")) == 1
+        await until(overwrite, lambda condition: condition == ("False", "Contested"))
+        await tenant.create_services("web")
+        await until(overwrite, lambda condition: condition == ("False", "Contested"))
+        assert len(await site.ranges_of("a")) == 1

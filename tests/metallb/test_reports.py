@@ -12,7 +12,7 @@ from envtest.metallb import NAMESPACE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.kinds import CONFIGURATION_STATE, IP_ADDRESS_POOL
 from reconcilers.loadbalancers.metallb.uptake import read_configuration_error
-from tests.metallb.site import PROJECTED, Tenant, site
+from tests.metallb.site import PROJECTED, Tenant, run_site
 from tests.polling import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
@@ -43,7 +43,7 @@ class Event:
 EVENTS = Resource("", "v1", "Event", "events", Event)
 
 
-async def _refusals(tenant: Tenant) -> dict[str, str]:
+async def _list_refusals(tenant: Tenant) -> dict[str, str]:
     """Return how MetalLB refuses Services an address, by their names."""
     page = await tenant.client.list(EVENTS, namespace="default")
     return {
@@ -54,17 +54,17 @@ async def _refusals(tenant: Tenant) -> dict[str, str]:
 
 
 async def test_a_full_pool_is_named_in_the_events_of_services(tmp_path: Path) -> None:
-    async with site(tmp_path) as here, here.controllers():
-        await here.offer("10.40.0.0/24", defaultPoolSize=1)
-        await here.create_cluster("a")
-        await here.ready("a")
-        tenant = here.tenants["a"]
-        await tenant.serve("first")
+    async with run_site(tmp_path) as site, site.controllers():
+        await site.offer("10.40.0.0/24", defaultPoolSize=1)
+        await site.create_cluster("a")
+        await site.ready("a")
+        tenant = site.tenants["a"]
+        await tenant.create_services("first")
         await tenant.wait_until_served("first")
-        await tenant.serve("any")
-        await tenant.serve("named", annotations=NAMED)
+        await tenant.create_services("any")
+        await tenant.create_services("named", annotations=NAMED)
         refusals = await until(
-            lambda: _refusals(tenant), lambda refusals: set(refusals) == {"any", "named"}
+            lambda: _list_refusals(tenant), lambda refusals: set(refusals) == {"any", "named"}
         )
         assert refusals["any"].endswith(f": {FULL}")
         is_0_15 = tenant.metallb.version.startswith("0.15.")
@@ -75,20 +75,20 @@ async def test_a_full_pool_is_named_in_the_events_of_services(tmp_path: Path) ->
 async def test_pools_that_overlap_are_reported_by_the_controller_of_metallb_until_they_do_not(
     tmp_path: Path,
 ) -> None:
-    async with site(tmp_path) as here, here.controllers():
-        tenant = here.tenants["a"]
+    async with run_site(tmp_path) as site, site.controllers():
+        tenant = site.tenants["a"]
         if not await tenant.client.is_served(CONFIGURATION_STATE):
             pytest.skip("this MetalLB is older than 0.15.3: it has no ConfigurationState")
-        await here.offer("10.40.0.0/24", defaultPoolSize=8)
-        await here.create_cluster("a")
-        await here.ready("a")
-        entry = (await tenant.entries())[0]
+        await site.offer("10.40.0.0/24", defaultPoolSize=8)
+        await site.create_cluster("a")
+        await site.ready("a")
+        entry = (await tenant.list_entries())[0]
         body: dict[str, Any] = {"metadata": {"name": "theirs"}, "spec": {"addresses": [entry]}}
         theirs = await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
 
-        async def error() -> str:
+        async def read_error() -> str:
             return await read_configuration_error(tenant.client, NAMESPACE)
 
-        await until(error, lambda error: "overlaps with already defined CIDR" in error)
+        await until(read_error, lambda error: "overlaps with already defined CIDR" in error)
         await delete(tenant.client, IP_ADDRESS_POOL, theirs.metadata.key)
-        await until(error, lambda error: not error)
+        await until(read_error, lambda error: not error)

@@ -104,7 +104,7 @@ def with_owner_enforcement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("enforcing")
+@pytest.mark.usefixtures("with_owner_enforcement")
 async def test_claims_fail_without_the_rule_about_finalizers_of_their_owners(
     tmp_path: Path,
 ) -> None:

@@ -1,13 +1,13 @@
 """A tenant with the real LB-IPAM, the product beside it, and a rival that waits for its addresses.
 
-    async with contest(folder) as race:
-        race.operator(program)
-        allocated_range = await race.begin()
-        await race.delete()
-        await race.lost(allocated_range)          # to the rival, which waits for it
+    async with run_with_rival(folder) as setup:
+        setup.start_operator(program)
+        allocated_range = await setup.serve_with_rival()
+        await setup.delete_allocation()
+        await setup.wait_until_rival_has(allocated_range)
 
-Both sides are recorded all the while (tests/audit). When the context ends, no address may have
-been free, or the rival's, while a Service showed it.
+Both clusters are recorded meanwhile (tests/audit). The context fails at its end if an address was
+free, or the rival's, while a Service showed it.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -60,18 +60,18 @@ BINDINGS = Resource(
 )
 
 
-class Contest:
-    """A range of tenant `a`, whose Services show addresses of it, and a rival that wants it.
+class RivalSetup:
+    """A range of tenant `a` whose Services show addresses of it, and a rival that waits for it.
 
     Args:
-        here: both clusters.
+        site: both clusters.
         folder: for kubeconfigs and logs.
         stack: ends the operators.
     """
 
-    def __init__(self, here: Site[TenantServer], folder: Path, stack: AsyncExitStack) -> None:
-        self.here = here
-        self.tenant = here.tenants["a"]
+    def __init__(self, site: Site[TenantServer], folder: Path, stack: AsyncExitStack) -> None:
+        self.site = site
+        self.tenant = site.tenants["a"]
         self._folder = folder
         self._stack = stack
         self._operators = 0
@@ -81,8 +81,8 @@ class Contest:
         """Return a client of the tenant."""
         return self.tenant.client
 
-    def operator(self, program: Path) -> Operator:
-        """Start an operator that works while it holds the Lease; it is killed in the end."""
+    def start_operator(self, program: Path) -> Operator:
+        """Start an operator that works while it holds the Lease; the context kills it."""
         self._operators += 1
         kubeconfig = self._folder / "a.kubeconfig"
         log = self._folder / f"operator-{self._operators}.log"
@@ -91,43 +91,45 @@ class Contest:
         self._stack.callback(operator.kill)
         return operator
 
-    async def begin(self) -> AddressRange:
-        """Return the range, once Services show its addresses and the rival waits for them."""
-        await self.here.offer_one_range()
-        await self.tenant.serve(*SERVICES)
+    async def serve_with_rival(self) -> AddressRange:
+        """Create a range, SERVICES that show its addresses, and the rival; return the range."""
+        await self.site.create_one_range()
+        await self.tenant.create_services(*SERVICES)
         shown_addresses = await self.tenant.wait_until_served(*SERVICES)
-        allocated_range = await self.here.wait_until_allocated(BALANCER.name)
+        allocated_range = await self.site.wait_until_allocated(BALANCER.name)
         assert all(allocated_range.contains(address) for address in shown_addresses.values())
-        await self.here.create_rival()
+        await self.site.create_rival()
         return allocated_range
 
-    async def delete(self) -> None:
+    async def delete_allocation(self) -> None:
         """Delete the allocation of the range."""
-        await delete(self.here.client, IP_ALLOCATION, BALANCER)
+        await delete(self.site.client, IP_ALLOCATION, BALANCER)
 
-    async def waits_because(self, words: str) -> None:
-        """Wait until the allocation says why it is kept; fail if it is not."""
-        await self.here.waits_because(BALANCER.name, words)
+    async def wait_for_message(self, words: str) -> None:
+        """Wait until the deleted allocation reports why it is kept; fail if it is gone."""
+        await self.site.wait_for_message(BALANCER.name, words)
 
-    async def is_kept(self) -> bool:
+    async def is_rival_waiting(self) -> bool:
         """Return whether the rival still waits."""
-        rival = await self.here.allocation(RIVAL.name)
+        rival = await self.site.find_allocation(RIVAL.name)
         return rival is not None and rival.status.phase == "Failed"
 
-    async def lost(self, allocated_range: AddressRange) -> None:
-        """Wait until the rival has the very range."""
-        assert await self.here.wait_until_allocated(RIVAL.name) == allocated_range
+    async def wait_until_rival_has(self, allocated_range: AddressRange) -> None:
+        """Wait until the rival has the range; check that no Service shows its addresses."""
+        assert await self.site.wait_until_allocated(RIVAL.name) == allocated_range
         shown_addresses = await self.tenant.addresses()
         assert not any(allocated_range.contains(address) for address in shown_addresses.values())
 
     @asynccontextmanager
-    async def refuse(self, resource: str, path: str, condition: str) -> AsyncIterator[None]:
-        """Have the tenant refuse writes for the time of the context, as an admission policy does.
+    async def refuse_updates(
+        self, resource: str, path: str, condition: str
+    ) -> AsyncIterator[None]:
+        """Let an admission policy in the tenant refuse updates for the time of the context.
 
         Args:
-            resource: whose updates are refused, with its group: `GROUP/PLURAL/SUBRESOURCE`.
-            path: of an object for which they are.
-            condition: an expression of CEL that has to hold for updates that are not refused.
+            resource: of the refused updates: `GROUP/PLURAL/SUBRESOURCE`.
+            path: of an object whose updates are refused, for dry runs.
+            condition: a CEL expression that is true of updates that are allowed.
         """
         group, _, plural = resource.partition("/")
         rule = {
@@ -167,24 +169,24 @@ class Contest:
 
 
 @asynccontextmanager
-async def contest(
+async def run_with_rival(
     folder: Path, *flags: str, kinds: Sequence[Mapping[str, Any]] = ()
-) -> AsyncIterator[Contest]:
-    """Start both clusters and the product; what was recorded is judged in the end.
+) -> AsyncIterator[RivalSetup]:
+    """Run both clusters and the product; fail in the end if the records have violations.
 
     Args:
         folder: for kubeconfigs and logs.
         flags: of the product.
-        kinds: the definitions in the tenant; empty for those of LB-IPAM.
+        kinds: the CRDs in the tenant; empty means those of LB-IPAM.
     """
     kinds = kinds or await lbipam_definitions(read_settings())
     async with (
         tenant_servers(
             folder, ["a"], kinds=kinds, offers=CILIUM_OFFERS, provider="cilium"
-        ) as here,
+        ) as site,
         AsyncExitStack() as stack,
-        here.record_clusters() as recording,
+        site.record_clusters() as recording,
     ):
-        async with here.controllers(*QUICK, *flags):
-            yield Contest(here, folder, stack)
+        async with site.controllers(*QUICK, *flags):
+            yield RivalSetup(site, folder, stack)
         assert await recording.findings() == []
