@@ -1,4 +1,4 @@
-"""The control plane that the environment asks for, for cases that must hold on every one."""
+"""Fixtures: the control plane that the environment names, and clients of it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,9 +30,9 @@ async def admin(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=SERVERS)
 async def shared_admin(request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
-    """The administrator's client of a server with our kinds, one for a module and version.
+    """The administrator's client of a server with our kinds, which a module's tests share.
 
-    For what differs between versions of Kubernetes, as the library of CEL does.
+    The tests run on the newest and the oldest Kubernetes, because CEL, for example, differs.
     """
     async with running(request.param) as started, administrator(started) as client:
         await started.install_crds(crd.crds())
@@ -41,7 +41,7 @@ async def shared_admin(request: pytest.FixtureRequest) -> AsyncIterator[httpx.As
 
 @asynccontextmanager
 async def administrator(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client of the administrator."""
+    """Yield a client of the administrator."""
     async with httpx.AsyncClient(
         base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
     ) as client:
@@ -51,10 +51,10 @@ async def administrator(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
 async def ask(
     admin: httpx.AsyncClient, method: str, path: str, **arguments: Any
 ) -> httpx.Response:
-    """Return the answer to a request, sent again while the storage of its kind begins anew.
+    """Send a request, again while the storage of its kind is being replaced; return the answer.
 
-    Each change of a CRD does that. kube-apiserver then refuses what comes before the new storage
-    is ready with 429, and what comes to the old one with 503; neither has been executed.
+    Each change of a CRD replaces the storage. Meanwhile kube-apiserver refuses requests with 429,
+    or with 503 if they came to the old storage; neither were executed.
 
     Args:
         method: of HTTP.

@@ -1,4 +1,4 @@
-"""What the shipped roles allow, and the objects with which test_roles.py uses all of it."""
+"""The permissions of the shipped roles, and objects with which test_roles.py uses all of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that a role allows."""
+    """One permission of a role: a verb on a resource, perhaps only for objects of some names."""
 
     role: str
     namespace: str
@@ -26,9 +26,9 @@ class Rule:
     names: tuple[str, ...]
 
     def covers(self, call: Call) -> bool:
-        """Whether a request needed this."""
-        asked = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
-        if (call.verb, call.group, asked) != (self.verb, self.group, self.resource):
+        """Return whether a request needed this permission."""
+        requested = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        if (call.verb, call.group, requested) != (self.verb, self.group, self.resource):
             return False
         if self.namespace and call.namespace != self.namespace:
             return False
@@ -36,26 +36,26 @@ class Rule:
 
 
 def find_object_name(call: Call) -> str:
-    """Return the object a request is about; lists and watches may name it in a field selector."""
+    """Return the name of a request's object, which lists and watches have in a field selector."""
     return call.name or call.query.get("fieldSelector", "").removeprefix("metadata.name=")
 
 
-def documents(name: str) -> Iterator[Json]:
-    """Yield the objects in a folder of manifests; patches of others are none."""
+def list_manifests(name: str) -> Iterator[Json]:
+    """Yield the objects in a folder of manifests, without patches."""
     for file in sorted(folder(name).iterdir(), key=lambda path: path.name):
         if file.name.endswith(".yaml") and file.name != "kustomization.yaml":
             loaded = read_all_yaml(file.read_text(encoding="utf-8"))
             yield from (document for document in loaded if isinstance(document, dict))
 
 
-def rules(component: str = "rbac") -> Iterator[Rule]:
-    """Yield every single thing that the controller's roles of a component allow."""
+def list_rules(component: str = "rbac") -> Iterator[Rule]:
+    """Yield every permission of the controllers' roles in a component of manifests/."""
     bound = {
         document["roleRef"]["name"]
-        for document in documents(component)
+        for document in list_manifests(component)
         if document["kind"].endswith("Binding")
     }
-    for role in documents(component):
+    for role in list_manifests(component):
         if role["kind"] not in {"Role", "ClusterRole"} or role["metadata"]["name"] not in bound:
             continue
         where = role["metadata"].get("namespace", "")
@@ -71,6 +71,7 @@ def rules(component: str = "rbac") -> Iterator[Rule]:
 
 
 def ours(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: Any) -> Json:
+    """Return an object of our kinds."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": kind,
@@ -80,11 +81,13 @@ def ours(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: An
 
 
 def plain(kind: str, name: str, namespace: str | None, **body: Any) -> Json:
+    """Return an object of the core API."""
     where = {"namespace": namespace} if namespace else {}
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where}, **body}
 
 
 def provider(name: str, **spec: Any) -> Json:
+    """Return a ProviderConfig with the pool `lab` and elastic load-balancer addresses."""
     return ours(
         "ProviderConfig",
         name,
@@ -107,11 +110,13 @@ def provider(name: str, **spec: Any) -> Json:
 
 
 def cluster(name: str, **spec: Any) -> Json:
+    """Return a TenantCluster in namespace `team`."""
     body = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}, **spec}
     return ours("TenantCluster", name, spec=body, namespace="team")
 
 
-def orphan() -> Json:
+def make_orphan() -> Json:
+    """Return an allocation whose TenantCluster never existed."""
     spec = {
         "poolRef": {"name": "lab"},
         "tenantClusterRef": {"namespace": "team", "name": "gone"},
@@ -121,7 +126,8 @@ def orphan() -> Json:
     return ours("IPAllocation", "left", spec, annotations={names.ANNOTATION_TENANT_UID: "unknown"})
 
 
-def too_large(name: str) -> Json:
+def make_too_large_request(name: str) -> Json:
+    """Return an allocation of more addresses than the pool has."""
     spec = {
         "poolRef": {"name": "lab"},
         "tenantClusterRef": {"namespace": "team", "name": "soon"},
@@ -131,8 +137,8 @@ def too_large(name: str) -> Json:
     return ours("IPAllocation", name, spec)
 
 
-def early() -> Json:
-    """Return a request that comes before its pool."""
+def make_early_request() -> Json:
+    """Return an allocation whose pool does not exist yet."""
     spec = {
         "poolRef": {"name": "later"},
         "tenantClusterRef": {"namespace": "team", "name": "early"},
@@ -142,5 +148,6 @@ def early() -> Json:
     return ours("IPAllocation", "early", spec)
 
 
-def has_begun(tenant: TenantCluster) -> bool:
+def is_projection_begun(tenant: TenantCluster) -> bool:
+    """Return whether the first projection into a tenant was recorded."""
     return names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations

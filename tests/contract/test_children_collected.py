@@ -41,8 +41,8 @@ OWNER, CHILD, TOOL = Key("default", "owner"), Key("default", "child"), Key("defa
 
 
 @asynccontextmanager
-async def collecting(folder: Path) -> AsyncIterator[Client]:
-    """Start a server with the garbage collector, and give a client; skip where there is none."""
+async def run_collector(folder: Path) -> AsyncIterator[Client]:
+    """Run a server with the garbage collector; yield a client. Skip the test without collector."""
     async with ControlPlane.start(garbage_collector=True) as plane:
         if "garbage" not in plane.controllers:
             pytest.skip("kube-controller-manager is not among the binaries")
@@ -63,7 +63,7 @@ async def make_family(client: Client) -> None:
     await ensure(client, CONFIG_MAPS, None, tool, manager="gadgets")
 
 
-def find(client: Client, kind: Resource[Any], key: Key) -> Callable[[], Awaitable[Any]]:
+def make_finder(client: Client, kind: Resource[Any], key: Key) -> Callable[[], Awaitable[Any]]:
     return lambda: client.find(kind, key)
 
 
@@ -71,11 +71,11 @@ def find(client: Client, kind: Resource[Any], key: Key) -> Callable[[], Awaitabl
 async def test_a_foreground_deletion_takes_the_child_while_the_owner_waits_for_its_finalizer(
     tmp_path: Path,
 ) -> None:
-    async with collecting(tmp_path) as client:
+    async with run_collector(tmp_path) as client:
         await make_family(client)
         owner = await client.get(GADGETS, OWNER)
         await client.delete(GADGETS, Version.from_object(owner), propagation="Foreground")
-        await until(find(client, CONFIG_MAPS, CHILD), lambda child: child is None)
+        await until(make_finder(client, CONFIG_MAPS, CHILD), lambda child: child is None)
         owner = await client.get(GADGETS, OWNER)
         assert owner.metadata.terminating
         assert FINALIZER in owner.metadata.finalizers, "its work is not done yet"
@@ -86,14 +86,14 @@ async def test_a_foreground_deletion_takes_the_child_while_the_owner_waits_for_i
         )
         owner = await client.get(GADGETS, OWNER)
         await remove_finalizer(client, GADGETS, owner, FINALIZER)
-        await until(find(client, GADGETS, OWNER), lambda seen: seen is None)
+        await until(make_finder(client, GADGETS, OWNER), lambda seen: seen is None)
 
 
 @pytest.mark.slow
 async def test_a_background_deletion_keeps_the_child_until_the_finalizer_of_the_owner_is_gone(
     tmp_path: Path,
 ) -> None:
-    async with collecting(tmp_path) as client:
+    async with run_collector(tmp_path) as client:
         await make_family(client)
         owner = await client.get(GADGETS, OWNER)
         held_owner = await client.delete(
@@ -103,10 +103,12 @@ async def test_a_background_deletion_keeps_the_child_until_the_finalizer_of_the_
         # The collector works on this object too, which is created later and goes first.
         other = {"metadata": {"name": "other", "namespace": "default", "ownerReferences": [GONE]}}
         await client.create(CONFIG_MAPS, "default", other)
-        await until(find(client, CONFIG_MAPS, Key("default", "other")), lambda seen: seen is None)
+        await until(
+            make_finder(client, CONFIG_MAPS, Key("default", "other")), lambda seen: seen is None
+        )
         assert await client.find(CONFIG_MAPS, CHILD) is not None
         await remove_finalizer(client, GADGETS, held_owner, FINALIZER)
-        await until(find(client, CONFIG_MAPS, CHILD), lambda child: child is None)
+        await until(make_finder(client, CONFIG_MAPS, CHILD), lambda child: child is None)
         assert await client.find(CONFIG_MAPS, TOOL) is not None
 
 
@@ -114,11 +116,11 @@ async def test_a_background_deletion_keeps_the_child_until_the_finalizer_of_the_
 async def test_the_collector_serves_a_kind_that_it_did_not_know_when_it_started(
     tmp_path: Path,
 ) -> None:
-    async with collecting(tmp_path) as client:
+    async with run_collector(tmp_path) as client:
         # The definition was installed after the collector had started, so this is its first look.
         body: dict[str, Any] = {"metadata": {"name": OWNER.name}, "spec": {"limits": {}}}
         owner = await client.create(GADGETS, "default", body)
         child = {"metadata": {"name": CHILD.name}, "spec": {"limits": {}}}
         await ensure(client, GADGETS, Owner(owner, GADGETS), child)
         await client.delete(GADGETS, Version.from_object(owner))
-        await until(find(client, GADGETS, CHILD), lambda seen: seen is None)
+        await until(make_finder(client, GADGETS, CHILD), lambda seen: seen is None)

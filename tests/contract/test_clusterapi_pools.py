@@ -35,7 +35,7 @@ from tests.contract.clusterapi_pool_cases import (
     prefixes,
 )
 from tests.contract.conftest import administrator
-from tests.contract.test_crd_rules import fields, said
+from tests.contract.test_crd_rules import has_message, list_fields
 from tests.polling import SECONDS
 from tests.servers import SERVERS, running
 
@@ -149,8 +149,8 @@ async def pools(
 async def test_an_invalid_pool_is_refused_at_the_field_at_fault(pools: Pools) -> None:
     for case, (kind, spec, field, message) in REFUSED.items():
         answer = await pools.create(kind, spec)
-        assert field in fields(answer), (case, answer.text)
-        assert said(answer, message), (case, answer.text)
+        assert field in list_fields(answer), (case, answer.text)
+        assert has_message(answer, message), (case, answer.text)
 
 
 async def test_valid_pools_are_accepted(pools: Pools) -> None:
@@ -172,8 +172,8 @@ async def test_the_length_of_handed_out_prefixes_cannot_be_changed(pools: Pools)
     created = await pools.create(PREFIX, prefixes("2001:db8::/48"), "fixed")
     assert created.json()["spec"]["allocationPrefixLength"] == 64
     answer = await pools.patch(PREFIX, {"spec": {"allocationPrefixLength": 60}}, "fixed")
-    assert fields(answer) == {"spec.allocationPrefixLength"}
-    assert said(answer, "spec.allocationPrefixLength is immutable")
+    assert list_fields(answer) == {"spec.allocationPrefixLength"}
+    assert has_message(answer, "spec.allocationPrefixLength is immutable")
 
 
 async def test_what_is_left_out_of_a_pool_is_not_filled_in(pools: Pools) -> None:
@@ -185,8 +185,8 @@ async def test_what_takes_more_than_the_schema_is_refused_by_the_webhook(pools: 
     async with pools.serve_webhooks():
         for case, (kind, spec, field, message) in REFUSED_BY_WEBHOOK.items():
             answer = await pools.create(kind, spec)
-            assert field in fields(answer), (case, answer.text)
-            assert said(answer, message), (case, answer.text)
+            assert field in list_fields(answer), (case, answer.text)
+            assert has_message(answer, message), (case, answer.text)
         answer = await pools.create(IP, ips("10.0.0.9-10.0.0.1"), "backwards")
         assert answer.json()["message"] == (
             'admission webhook "validation.inclusterippool.ipam.cluster.x-k8s.io" denied the'

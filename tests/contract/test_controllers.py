@@ -14,16 +14,16 @@ from tests.polling import SECONDS
 
 MAPS = "/api/v1/namespaces/{}/configmaps"
 _NAMES: dict[Controller, str] = {
-    "namespaces": "what empties namespaces",
-    "garbage": "what collects objects without owners",
+    "namespaces": "the controller that empties namespaces",
+    "garbage": "the garbage collector",
 }
 
 
 @asynccontextmanager
 async def running(controller: Controller) -> AsyncIterator[httpx.AsyncClient]:
-    """Start a control plane with a controller; skip where there is none to be had.
+    """Run a control plane with a controller; skip the test if the binaries lack it.
 
-    It is no fixture, because a control plane with controllers belongs to one task.
+    This is no fixture, because a control plane with controllers must start and end in one task.
     """
     async with ControlPlane.start(
         namespace_controller=controller == "namespaces", garbage_collector=controller == "garbage"
@@ -38,8 +38,8 @@ async def running(controller: Controller) -> AsyncIterator[httpx.AsyncClient]:
             yield admin
 
 
-async def is_gone(http: httpx.AsyncClient, path: str) -> None:
-    """Wait until there is nothing at a path, told by a watch of its collection."""
+async def wait_until_gone(http: httpx.AsyncClient, path: str) -> None:
+    """Wait until an object is gone, by watches of its collection."""
     collection, _, name = path.rpartition("/")
     listed = (await http.get(collection)).json()
     names: list[Any] = [item["metadata"]["name"] for item in listed["items"]]
@@ -65,7 +65,7 @@ async def test_deleting_a_namespace_deletes_its_content() -> None:
         assert (await admin.post(maps, json={"metadata": {"name": "a"}})).status_code == 201
         await admin.delete("/api/v1/namespaces/short-lived")
 
-        await is_gone(admin, "/api/v1/namespaces/short-lived")
+        await wait_until_gone(admin, "/api/v1/namespaces/short-lived")
         assert (await admin.get(maps)).json()["items"] == []
 
 
@@ -83,4 +83,4 @@ async def test_an_object_is_deleted_after_its_owner() -> None:
         assert (await admin.post(maps, json=dependent)).status_code == 201
         await admin.delete(f"{maps}/owner", params={"propagationPolicy": "Background"})
 
-        await is_gone(admin, f"{maps}/dependent")
+        await wait_until_gone(admin, f"{maps}/dependent")

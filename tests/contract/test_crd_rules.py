@@ -27,11 +27,11 @@ from tests.servers import SERVERS, Server, running
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PLURALS = {kind.kind: kind.plural for kind in crd.KINDS}
 JUDGES_WHAT_CHANGED = 33
-"""The minor version since which a status is not refused for what was wrong before it."""
+"""The minor version from which a status can be written beside an older, invalid spec."""
 
 
-class Shelf:
-    """Our kinds on a server, as people write them."""
+class KindsClient:
+    """Writes objects of our kinds in a namespace, and returns the answers."""
 
     def __init__(self, http: httpx.AsyncClient, namespace: str) -> None:
         self._http = http
@@ -62,44 +62,46 @@ class Shelf:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shelf(shared_admin: httpx.AsyncClient) -> Shelf:
+async def shelf(shared_admin: httpx.AsyncClient) -> KindsClient:
     """Our kinds in a namespace of their own."""
     body = {"metadata": {"generateName": "rules-"}}
     namespace = (await shared_admin.post("/api/v1/namespaces", json=body)).json()
-    return Shelf(shared_admin, namespace["metadata"]["name"])
+    return KindsClient(shared_admin, namespace["metadata"]["name"])
 
 
-def causes(response: httpx.Response) -> list[tuple[str, str]]:
-    """Return the fields at fault and what is said of them; none if the write went through."""
+def list_causes(response: httpx.Response) -> list[tuple[str, str]]:
+    """Return field and message of each cause of a refusal; none if the write was accepted."""
     if response.is_success:
         return []
     assert response.status_code == 422, response.text
     return [(c["field"], c["message"]) for c in response.json()["details"].get("causes", [])]
 
 
-def fields(response: httpx.Response) -> set[str]:
-    return {field for field, _ in causes(response)}
+def list_fields(response: httpx.Response) -> set[str]:
+    """Return the fields at fault."""
+    return {field for field, _ in list_causes(response)}
 
 
-def said(response: httpx.Response, content: str) -> bool:
-    return any(content in message for _, message in causes(response))
+def has_message(response: httpx.Response, content: str) -> bool:
+    """Return whether the message of a cause has a text."""
+    return any(content in message for _, message in list_causes(response))
 
 
-async def test_an_invalid_object_is_refused_at_the_field_at_fault(shelf: Shelf) -> None:
+async def test_an_invalid_object_is_refused_at_the_field_at_fault(shelf: KindsClient) -> None:
     for case, (kind, spec, field, message) in {**REFUSED, **family_rule_cases.REFUSED}.items():
         answer = await shelf.create(kind, spec)
-        assert field in fields(answer), (case, answer.text)
-        assert said(answer, message), (case, answer.text)
+        assert field in list_fields(answer), (case, answer.text)
+        assert has_message(answer, message), (case, answer.text)
 
 
-async def test_valid_objects_are_accepted(shelf: Shelf) -> None:
+async def test_valid_objects_are_accepted(shelf: KindsClient) -> None:
     accepted = {**ACCEPTED, **family_rule_cases.ACCEPTED}
     for number, (case, (kind, spec)) in enumerate(accepted.items()):
         answer = await shelf.create(kind, spec, name=f"sound-{number}")
         assert answer.status_code == 201, (case, answer.text)
 
 
-async def test_every_sample_is_accepted(shelf: Shelf) -> None:
+async def test_every_sample_is_accepted(shelf: KindsClient) -> None:
     for path in folder("samples").iterdir():
         for document in yaml.safe_load_all(path.read_text()):
             if document["kind"] in PLURALS:
@@ -108,7 +110,7 @@ async def test_every_sample_is_accepted(shelf: Shelf) -> None:
                 assert answer.status_code == 201, answer.text
 
 
-async def test_a_pools_cidr_only_grows(shelf: Shelf) -> None:
+async def test_a_pools_cidr_only_grows(shelf: KindsClient) -> None:
     await shelf.create("NetworkPool", pool("10.0.0.0/24"))
     for cidr, passes in (
         ("10.0.0.0/25", False),
@@ -119,18 +121,18 @@ async def test_a_pools_cidr_only_grows(shelf: Shelf) -> None:
     ):
         answer = await shelf.patch("NetworkPool", {"spec": {"cidr": cidr}})
         assert answer.is_success is passes, answer.text
-        assert passes or fields(answer) == {"spec.cidr"}
+        assert passes or list_fields(answer) == {"spec.cidr"}
 
 
-async def test_a_request_cannot_be_changed(shelf: Shelf) -> None:
+async def test_a_request_cannot_be_changed(shelf: KindsClient) -> None:
     await shelf.create("IPAllocation", request(count=4))
     answer = await shelf.patch("IPAllocation", {"spec": {"count": 5}})
-    assert fields(answer) == {"spec"}
+    assert list_fields(answer) == {"spec"}
     labelled = await shelf.patch("IPAllocation", {"metadata": {"labels": {"a": "b"}}})
     assert labelled.is_success
 
 
-async def test_a_provider_cannot_be_changed_once_addresses_were_given(shelf: Shelf) -> None:
+async def test_a_provider_cannot_be_changed_once_addresses_were_given(shelf: KindsClient) -> None:
     reference = {"name": "onprem", "namespace": "butler-system"}
     await shelf.create("TenantCluster", cluster() | {"providerConfigRef": reference})
 
@@ -143,7 +145,7 @@ async def test_a_provider_cannot_be_changed_once_addresses_were_given(shelf: She
     assert (await shelf.patch("TenantCluster", status, subresource="status")).is_success
     for change in ({"name": "other"}, {"namespace": "elsewhere"}):
         answer = await shelf.patch("TenantCluster", move_reference(**change))
-        assert fields(answer) == {"spec.providerConfigRef"}
+        assert list_fields(answer) == {"spec.providerConfigRef"}
     assert (await shelf.patch("TenantCluster", {"spec": {"timeServers": ["a"]}})).is_success
 
 
@@ -153,16 +155,16 @@ async def test_objects_older_than_the_rules_can_be_updated_and_deleted(
 ) -> None:
     async with running(server) as plane, administrator(plane) as admin:
         await plane.install_crds([without_rules(definition) for definition in crd.crds()])
-        shelf = Shelf(admin, "default")
-        await _look_after_what_is_broken(plane, shelf, await _minor(admin))
+        shelf = KindsClient(admin, "default")
+        await _update_and_delete_invalid_pool(plane, shelf, await _read_minor_version(admin))
 
 
-async def _look_after_what_is_broken(plane: Plane, shelf: Shelf, minor: int) -> None:
-    """Create what the rules refuse, bring the rules into force, and let it go."""
+async def _update_and_delete_invalid_pool(plane: Plane, shelf: KindsClient, minor: int) -> None:
+    """Create an invalid pool, install the rules, and update and delete the pool."""
     broken = pool("10.0.0.0/33") | ranges(("10.9.0.9", "10.0.0.3"))
     assert (await shelf.create("NetworkPool", broken)).is_success
     await plane.install_crds(crd.crds())
-    await _in_force(shelf)
+    await _wait_until_rules_in_force(shelf)
 
     mark = {"metadata": {"finalizers": [names.FINALIZER_POOL], "labels": {"a": "b"}}}
     answer = await shelf.patch("NetworkPool", mark)
@@ -176,12 +178,12 @@ async def _look_after_what_is_broken(plane: Plane, shelf: Shelf, minor: int) -> 
     assert (await shelf.delete("NetworkPool")).status_code == 404
 
 
-async def _minor(admin: httpx.AsyncClient) -> int:
+async def _read_minor_version(admin: httpx.AsyncClient) -> int:
     return int((await admin.get("/version")).json()["minor"])
 
 
-async def _in_force(shelf: Shelf) -> None:
-    """Wait until the server holds the rules: a real one does a moment after it stored them."""
+async def _wait_until_rules_in_force(shelf: KindsClient) -> None:
+    """Wait until the server enforces the rules; a real one does a moment after it stored them."""
     with anyio.fail_after(SECONDS):
         number = 0
         while (await shelf.create("NetworkPool", pool("10.0.0.0/33"), f"try-{number}")).is_success:

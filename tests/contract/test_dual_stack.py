@@ -1,4 +1,4 @@
-"""What becomes of requests for two families, on a real HTTP server: every row of the table.
+"""Requests for two families on a real HTTP server: a test for each row of the table in the docs.
 
 Each test has a pool of its own, of eight addresses of IPv4 and, mostly, eight of IPv6.
 """
@@ -58,23 +58,26 @@ async def plane(request: pytest.FixtureRequest) -> AsyncIterator[Plane]:
         yield started
 
 
-class Lab:
-    """A pool, and the controllers of pools and allocations at work on it."""
+class PoolLab:
+    """A pool of a test and its allocations; the methods create and wait for them."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.number = next(_numbers)
         self.pool = Key(HOME, f"lab-{self.number}")
-        self.four, self.six = f"10.40.{self.number}.", f"fd00:40:{self.number}::"
-        self.second = {"cidr": f"{self.six}/125"}
+        self.ipv4_prefix, self.ipv6_prefix = f"10.40.{self.number}.", f"fd00:40:{self.number}::"
+        self.secondary_spec = {"cidr": f"{self.ipv6_prefix}/125"}
 
-    async def offer(self, **spec: Any) -> None:
-        """Make the pool, of IPv4 unless `spec` says more."""
-        body = {"metadata": {"name": self.pool.name}, "spec": {"cidr": f"{self.four}0/29"} | spec}
+    async def create_pool(self, **spec: Any) -> None:
+        """Create the pool, of IPv4 unless `spec` has more."""
+        body = {
+            "metadata": {"name": self.pool.name},
+            "spec": {"cidr": f"{self.ipv4_prefix}0/29"} | spec,
+        }
         await self.client.create(NETWORK_POOL, HOME, body)
 
-    async def ask(self, name: str, **spec: Any) -> IPAllocation:
-        """Make a request for two addresses, and wait until it is served or refused."""
+    async def create_allocation(self, name: str, **spec: Any) -> IPAllocation:
+        """Create an allocation of two addresses, and wait until it is Allocated or Failed."""
         whole = {
             "poolRef": {"name": self.pool.name},
             "tenantClusterRef": {"name": "a", "namespace": "team"},
@@ -83,10 +86,10 @@ class Lab:
         } | spec
         body = {"metadata": {"name": f"{self.pool.name}-{name}"}, "spec": whole}
         await self.client.create(IP_ALLOCATION, HOME, body)
-        return await self.until(name, ALLOCATED, FAILED)
+        return await self.wait_for_phase(name, ALLOCATED, FAILED)
 
-    async def until(self, name: str, *phases: str) -> IPAllocation:
-        """Wait until a request is in one of these phases."""
+    async def wait_for_phase(self, name: str, *phases: str) -> IPAllocation:
+        """Wait until an allocation is in one of these phases; return it."""
         key = Key(HOME, f"{self.pool.name}-{name}")
         return await until(
             lambda: self.client.get(IP_ALLOCATION, key),
@@ -94,7 +97,7 @@ class Lab:
         )
 
     async def wait_until_counted(self, four: int, six: int) -> NetworkPool:
-        """Wait until the pool counts so many addresses of each family as allocated."""
+        """Wait until the pool counts this many allocated addresses of IPv4 and of IPv6."""
 
         def counts(pool: NetworkPool) -> bool:
             second = pool.status.secondary
@@ -102,24 +105,26 @@ class Lab:
 
         return await until(lambda: self.client.get(NETWORK_POOL, self.pool), counts)
 
-    async def give_back(self, name: str) -> None:
-        """Delete a request."""
+    async def delete_allocation(self, name: str) -> None:
+        """Delete an allocation."""
         await delete(self.client, IP_ALLOCATION, Key(HOME, f"{self.pool.name}-{name}"))
 
-    async def add_second(self) -> None:
+    async def add_second_family(self) -> None:
         """Give the pool its second family."""
-        change = {"spec": {"secondary": self.second}}
+        change = {"spec": {"secondary": self.secondary_spec}}
         await edit(self.client, NETWORK_POOL, key=self.pool, change=change)
 
     def offsets(self, allocation: IPAllocation) -> list[str]:
-        """Return the ranges that an allocation holds, by family and without the pool's prefix."""
+        """Return the ranges of an allocation; `4:` and `6:` stand for the pool's prefixes."""
         texts = [span.text for span in statusranges.list_held_ranges(allocation)]
-        return [span.replace(self.six, "6:").replace(self.four, "4:") for span in texts]
+        return [
+            span.replace(self.ipv6_prefix, "6:").replace(self.ipv4_prefix, "4:") for span in texts
+        ]
 
 
 @asynccontextmanager
-async def lab(plane: Plane, folder: Path) -> AsyncIterator[Lab]:
-    """Run the controllers of NetworkPools and of IPAllocations."""
+async def run_pool_lab(plane: Plane, folder: Path) -> AsyncIterator[PoolLab]:
+    """Run the controllers of NetworkPools and of IPAllocations; yield a pool to create."""
     transport: Transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
     client, clock = Client(transport), SystemClock()
     if not any(
@@ -132,13 +137,13 @@ async def lab(plane: Plane, folder: Path) -> AsyncIterator[Lab]:
     add_ipallocations(shared, OpenGate())
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
-        yield Lab(client)
+        yield PoolLab(client)
         group.cancel_scope.cancel()
     await transport.aclose()
 
 
-def said(allocation: IPAllocation, kind: str = READY) -> tuple[str, str]:
-    """Return the status and the reason of a condition."""
+def get_condition_status(allocation: IPAllocation, kind: str = READY) -> tuple[str, str]:
+    """Return the status and the reason of a condition of an allocation."""
     condition = find(allocation.status.conditions, kind)
     assert condition is not None
     return condition.status, condition.reason
@@ -161,83 +166,83 @@ def said(allocation: IPAllocation, kind: str = READY) -> tuple[str, str]:
 async def test_a_pool_of_two_families_gives_what_is_asked_for_in_that_order(
     plane: Plane, tmp_path: Path, spec: dict[str, Any], held_ranges: list[str], families: list[str]
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer(secondary=here.second)
-        allocation = await here.ask("a", **spec)
-    assert here.offsets(allocation) == held_ranges
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
+        allocation = await pool_lab.create_allocation("a", **spec)
+    assert pool_lab.offsets(allocation) == held_ranges
     assert [family.family for family in allocation.status.families] == families
     assert (
         allocation.status.startAddress == statusranges.list_held_ranges(allocation)[0].start_text
     )
     if spec.get("ipFamilyPolicy") in {"PreferDualStack", "RequireDualStack"}:
-        assert said(allocation, dualstack.DUAL_STACK) == ("True", "DualStack")
+        assert get_condition_status(allocation, dualstack.DUAL_STACK) == ("True", "DualStack")
     else:
         assert find(allocation.status.conditions, dualstack.DUAL_STACK) is None
 
 
-async def test_preferring_both_a_pool_of_one_family_serves_that(
+async def test_with_prefer_dual_stack_a_pool_of_one_family_serves_that_family(
     plane: Plane, tmp_path: Path
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer()
-        allocation = await here.ask("a", **PREFER)
-    assert here.offsets(allocation) == ["4:0/31"]
-    assert said(allocation, dualstack.DUAL_STACK) == ("False", "PoolSingleStack")
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool()
+        allocation = await pool_lab.create_allocation("a", **PREFER)
+    assert pool_lab.offsets(allocation) == ["4:0/31"]
+    assert get_condition_status(allocation, dualstack.DUAL_STACK) == ("False", "PoolSingleStack")
 
 
-async def test_preferring_both_the_first_is_served_where_the_second_is_full_and_stays_alone(
+async def test_with_prefer_dual_stack_a_full_second_family_leaves_the_first_alone_for_good(
     plane: Plane, tmp_path: Path
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer(secondary=here.second)
-        await here.ask("filler", **SIX | FILLER)
-        allocation = await here.ask("a", **PREFER)
-        assert here.offsets(allocation) == ["4:0/31"]
-        assert said(allocation, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
-        await here.give_back("filler")
-        await here.wait_until_counted(2, 0)
-        later = await here.ask("b", **PREFER)
-        assert here.offsets(later) == ["4:2/31", "6:/127"]
-        assert here.offsets(await here.until("a", ALLOCATED)) == ["4:0/31"]
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
+        await pool_lab.create_allocation("filler", **SIX | FILLER)
+        allocation = await pool_lab.create_allocation("a", **PREFER)
+        assert pool_lab.offsets(allocation) == ["4:0/31"]
+        assert get_condition_status(allocation, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
+        await pool_lab.delete_allocation("filler")
+        await pool_lab.wait_until_counted(2, 0)
+        later = await pool_lab.create_allocation("b", **PREFER)
+        assert pool_lab.offsets(later) == ["4:2/31", "6:/127"]
+        assert pool_lab.offsets(await pool_lab.wait_for_phase("a", ALLOCATED)) == ["4:0/31"]
 
 
-async def test_preferring_both_nothing_is_given_where_the_first_is_full_until_it_has_room(
+async def test_with_prefer_dual_stack_a_full_first_family_is_waited_for(
     plane: Plane, tmp_path: Path
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer(secondary=here.second)
-        await here.ask("filler", **FILLER)
-        allocation = await here.ask("a", **PREFER)
-        assert said(allocation) == ("False", "PoolExhausted")
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
+        await pool_lab.create_allocation("filler", **FILLER)
+        allocation = await pool_lab.create_allocation("a", **PREFER)
+        assert get_condition_status(allocation) == ("False", "PoolExhausted")
         ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith("IPv4: pool exhausted")
-        assert here.offsets(allocation) == []
-        other = await here.ask("b", **PREFER | SIX)
-        assert here.offsets(other) == ["6:/127"], "IPv6 is its first family"
-        assert said(other, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
-        await here.give_back("filler")
-        served_allocation = await here.until("a", ALLOCATED)
-        assert here.offsets(served_allocation) == ["4:0/31", "6:2/127"]
+        assert pool_lab.offsets(allocation) == []
+        other = await pool_lab.create_allocation("b", **PREFER | SIX)
+        assert pool_lab.offsets(other) == ["6:/127"], "IPv6 is its first family"
+        assert get_condition_status(other, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
+        await pool_lab.delete_allocation("filler")
+        served_allocation = await pool_lab.wait_for_phase("a", ALLOCATED)
+        assert pool_lab.offsets(served_allocation) == ["4:0/31", "6:2/127"]
 
 
 @pytest.mark.parametrize(("full", "word"), [(SIX, "IPv6"), ({}, "IPv4")])
-async def test_requiring_both_nothing_is_taken_of_one_where_the_other_is_full(
+async def test_with_require_dual_stack_no_family_is_allocated_while_the_other_is_full(
     plane: Plane, tmp_path: Path, full: dict[str, Any], word: str
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer(secondary=here.second)
-        await here.ask("filler", **full | FILLER)
-        allocation = await here.ask("a", **REQUIRE)
-        assert said(allocation) == ("False", "PoolExhausted")
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
+        await pool_lab.create_allocation("filler", **full | FILLER)
+        allocation = await pool_lab.create_allocation("a", **REQUIRE)
+        assert get_condition_status(allocation) == ("False", "PoolExhausted")
         ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith(f"{word}: pool exhausted")
-        assert here.offsets(allocation) == []
-        await here.wait_until_counted(*((0, 8) if full else (8, 0)))
-        await here.give_back("filler")
-        both = await here.until("a", ALLOCATED)
-        assert here.offsets(both) == ["4:0/31", "6:/127"]
+        assert pool_lab.offsets(allocation) == []
+        await pool_lab.wait_until_counted(*((0, 8) if full else (8, 0)))
+        await pool_lab.delete_allocation("filler")
+        both = await pool_lab.wait_for_phase("a", ALLOCATED)
+        assert pool_lab.offsets(both) == ["4:0/31", "6:/127"]
 
 
 @pytest.mark.parametrize(
@@ -250,38 +255,38 @@ async def test_requiring_both_nothing_is_taken_of_one_where_the_other_is_full(
         (PREFER | {"ipFamilies": ["IPv4", "IPv6"]}, "FamilyNotConfigured", "spec.ipFamilies[1]"),
     ],
 )
-async def test_a_family_that_the_pool_lacks_is_waited_for_until_it_has_it(
+async def test_an_allocation_waits_for_a_family_until_the_pool_has_it(
     plane: Plane, tmp_path: Path, spec: dict[str, Any], reason: str, message: str
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer()
-        kept = await here.ask("kept")
-        allocation = await here.ask("a", **spec)
-        assert said(allocation) == ("False", reason)
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool()
+        kept = await pool_lab.create_allocation("kept")
+        allocation = await pool_lab.create_allocation("a", **spec)
+        assert get_condition_status(allocation) == ("False", reason)
         ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert message in ready.message
-        assert here.offsets(allocation) == []
-        await here.add_second()
-        served_allocation = await here.until("a", ALLOCATED)
-        assert set(here.offsets(served_allocation)) <= {"4:2/31", "6:/127"}
-        assert "6:/127" in here.offsets(served_allocation)
-        assert await here.until("kept", ALLOCATED) == kept, "it is left as it was"
+        assert pool_lab.offsets(allocation) == []
+        await pool_lab.add_second_family()
+        served_allocation = await pool_lab.wait_for_phase("a", ALLOCATED)
+        assert set(pool_lab.offsets(served_allocation)) <= {"4:2/31", "6:/127"}
+        assert "6:/127" in pool_lab.offsets(served_allocation)
+        assert await pool_lab.wait_for_phase("kept", ALLOCATED) == kept, "it is left as it was"
 
 
 async def test_the_columns_show_the_second_family(plane: Plane, tmp_path: Path) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer(secondary=here.second)
-        await here.ask("a", **REQUIRE)
-        pool = await here.wait_until_counted(2, 2)
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
+        await pool_lab.create_allocation("a", **REQUIRE)
+        pool = await pool_lab.wait_until_counted(2, 2)
     allocation = await _row(plane, "ipallocations", f"{pool.metadata.name}-a")
     assert (allocation["Range"], allocation["2nd Range"]) == (
-        f"{here.four}0/31",
-        f"{here.six}/127",
+        f"{pool_lab.ipv4_prefix}0/31",
+        f"{pool_lab.ipv6_prefix}/127",
     )
     row = await _row(plane, "networkpools", pool.metadata.name)
     assert [row[f"2nd {column}"] for column in ("Available", "Used %")] == [6, 25]
-    assert row["Secondary"] == f"{here.six}/125"
+    assert row["Secondary"] == f"{pool_lab.ipv6_prefix}/125"
 
 
 async def _row(plane: Plane, plural: str, name: str) -> dict[str, Any]:
@@ -297,25 +302,28 @@ async def _row(plane: Plane, plural: str, name: str) -> dict[str, Any]:
 async def test_both_families_are_pinned_and_given_back_together(
     plane: Plane, tmp_path: Path
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer(secondary=here.second)
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
         pins = [
-            {"startAddress": f"{here.six}5", "endAddress": f"{here.six}6"},
-            {"startAddress": f"{here.four}3", "endAddress": f"{here.four}3"},
+            {"startAddress": f"{pool_lab.ipv6_prefix}5", "endAddress": f"{pool_lab.ipv6_prefix}6"},
+            {"startAddress": f"{pool_lab.ipv4_prefix}3", "endAddress": f"{pool_lab.ipv4_prefix}3"},
         ]
-        allocation = await here.ask("a", **REQUIRE, pinnedRanges=pins)
-        assert here.offsets(allocation) == ["6:5-6:6", "4:3/32"]
-        pool = await here.wait_until_counted(1, 2)
+        allocation = await pool_lab.create_allocation("a", **REQUIRE, pinnedRanges=pins)
+        assert pool_lab.offsets(allocation) == ["6:5-6:6", "4:3/32"]
+        pool = await pool_lab.wait_until_counted(1, 2)
         assert pool.status.allocationCount == 1
-        await here.give_back("a")
-        await here.wait_until_counted(0, 0)
+        await pool_lab.delete_allocation("a")
+        await pool_lab.wait_until_counted(0, 0)
 
 
 async def test_a_pinned_range_and_as_many_addresses_of_the_other_family(
     plane: Plane, tmp_path: Path
 ) -> None:
-    async with lab(plane, tmp_path) as here:
-        await here.offer(secondary=here.second)
-        pin = {"startAddress": f"{here.four}4", "endAddress": f"{here.four}6"}
-        allocation = await here.ask("a", **REQUIRE, pinnedRange=pin, count=None)
-    assert here.offsets(allocation) == ["4:4-4:6", "6:-6:2"]
+    async with run_pool_lab(plane, tmp_path) as pool_lab:
+        await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
+        pin = {
+            "startAddress": f"{pool_lab.ipv4_prefix}4",
+            "endAddress": f"{pool_lab.ipv4_prefix}6",
+        }
+        allocation = await pool_lab.create_allocation("a", **REQUIRE, pinnedRange=pin, count=None)
+    assert pool_lab.offsets(allocation) == ["4:4-4:6", "6:-6:2"]

@@ -27,7 +27,7 @@ from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from examples import inventory, teams, websites
 from tests.contract.conftest import administrator, ask
-from tests.contract.test_controllers import is_gone
+from tests.contract.test_controllers import wait_until_gone
 from tests.contract.test_readme import MERGE, wait_for_object
 from tests.controller.certs import create_authority_and_pair
 from tests.polling import SECONDS
@@ -154,7 +154,7 @@ async def test_a_website_gets_a_deployment_a_host_and_a_status(
                 holds=lambda config_map: routes(config_map) == {"blog.example": "thief"},
             )
             await wait_for_object(admin, DEPLOYMENTS, name="thief", holds=lambda _: True)
-        await is_gone(admin, f"{SITES}/blog")
+        await wait_until_gone(admin, f"{SITES}/blog")
 
 
 @frameworks

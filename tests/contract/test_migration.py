@@ -14,7 +14,7 @@ import pytest
 from controller import Manager, SystemClock
 from envtest.plane import RunningControlPlane as Plane
 from examples import websites
-from tests.contract.test_controllers import is_gone
+from tests.contract.test_controllers import wait_until_gone
 from tests.contract.test_examples import (
     DEPLOYMENTS,
     MAPS,
@@ -88,7 +88,7 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
         )
         assert same["metadata"]["uid"] == child["metadata"]["uid"]
         assert (await admin.delete(f"{SITES}/blog")).is_success
-        await is_gone(admin, f"{SITES}/blog")
+        await wait_until_gone(admin, f"{SITES}/blog")
         await wait_for_object(
             admin, MAPS, name="routes", holds=lambda config_map: routes(config_map) == {}
         )

@@ -17,7 +17,7 @@ from reconcilers.api import names
 from reconcilers.cli.cluster.objects import run_in_cluster
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.release import Preview, annotate
-from tests.contract.roles import documents
+from tests.contract.roles import list_manifests
 from tests.contract.test_webhooks import RBAC, Site, bind, request, site
 from tests.reconcilers.cli.commandline import Outcome, run_beside
 
@@ -42,7 +42,7 @@ RANGE = {
 @pytest.fixture
 async def roles(site: Site, admin: httpx.AsyncClient) -> None:
     """The shipped roles, each bound in the team's namespace to a group of its name."""
-    for role in documents("rbac"):
+    for role in list_manifests("rbac"):
         if role["metadata"]["name"] in ROLES:
             response = await admin.post(f"{RBAC}/clusterroles", json=role)
             assert response.status_code == 201, response.text

@@ -45,15 +45,15 @@ from tests.contract.roles import (
     Json,
     Rule,
     cluster,
-    documents,
-    early,
-    has_begun,
-    orphan,
+    is_projection_begun,
+    list_manifests,
+    list_rules,
+    make_early_request,
+    make_orphan,
+    make_too_large_request,
     ours,
     plain,
     provider,
-    rules,
-    too_large,
 )
 from tests.polling import SECONDS
 
@@ -204,7 +204,7 @@ async def scrape(stage: Stage, manager: Manager) -> str:
 async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
     for name in (HOME, "team"):
         await stage.create(plain("Namespace", name, None))
-    for body in documents("rbac"):
+    for body in list_manifests("rbac"):
         await stage.create(body)
     for name, kubeconfig in (
         ("shop", tenant_kubeconfig),
@@ -250,8 +250,8 @@ async def play(stage: Stage, proxy: Proxy) -> None:
     await stage.create(cluster("lost"))  # has no kubeconfig
     await stage.create(cluster("away"))  # does not answer
     await stage.create(cluster("early", providerConfigRef={"name": "later"}))
-    await stage.create(early())
-    await stage.create(orphan())
+    await stage.create(make_early_request())
+    await stage.create(make_orphan())
     await stage.until(lambda s: {"team-shop-lb", "team-shop-nodes"} <= s.list_allocated())
     ready = {"status": {"phase": "Ready"}}
     await stage.send("PATCH", f"{_path('TenantCluster', 'shop', 'team')}/status", ready)
@@ -271,7 +271,7 @@ async def play(stage: Stage, proxy: Proxy) -> None:
     # More failures than get an event each: the shared one becomes a series.
     failed = {f"large-{number}" for number in range(FAILURES)}
     for name in sorted(failed):
-        await stage.create(too_large(name))
+        await stage.create(make_too_large_request(name))
     await stage.until(
         lambda s: (
             failed
@@ -285,7 +285,7 @@ async def play(stage: Stage, proxy: Proxy) -> None:
     for name in sorted(failed):
         await stage.send("DELETE", _path("IPAllocation", name))
 
-    await stage.until(lambda s: has_begun(s.objects("TenantCluster")["away"]))
+    await stage.until(lambda s: is_projection_begun(s.objects("TenantCluster")["away"]))
     await stage.send("DELETE", "/api/v1/namespaces/team/secrets/away-admin-kubeconfig")
     given_up = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
     await stage.send("PATCH", _path("TenantCluster", "lost", "team"), given_up)
@@ -339,7 +339,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
     refused = [line for line in metrics.splitlines() if 'code="403"' in line]
     assert refused == [], "the shipped roles do not suffice"
     calls = list(proxy.calls)
-    unused = [str(rule) for rule in rules() if not any(rule.covers(call) for call in calls)]
+    unused = [str(rule) for rule in list_rules() if not any(rule.covers(call) for call in calls)]
     assert not unused, "rules that nothing needed:\n" + "\n".join(unused)
 
 

@@ -31,7 +31,7 @@ from controller import (
 from controller.scaffold import Deploying, Writes, define, deploy, grant
 from envtest.plane import RunningControlPlane as Plane
 from tests.contract.conftest import ask
-from tests.contract.test_controllers import is_gone
+from tests.contract.test_controllers import wait_until_gone
 from tests.contract.test_readme import MERGE, wait_for_object
 from tests.controller.test_scaffold import GADGETS, KIND, Gadget
 from tests.polling import SECONDS
@@ -172,4 +172,4 @@ async def the_gadget_is_kept(admin: httpx.AsyncClient) -> None:
         admin, maps, name="a", holds=lambda child: child["data"] == {"most": "5"}
     )
     assert (await ask(admin, "DELETE", f"{PATH}/a")).is_success
-    await is_gone(admin, f"{PATH}/a")
+    await wait_until_gone(admin, f"{PATH}/a")

@@ -14,7 +14,7 @@ from reconcilers.api.resources import BUTLER_CONFIG, PROVIDER_CONFIG, TENANT_CLU
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
 from reconcilers.clusteraccess.tenantfailures import UNREACHABLE
 from reconcilers.health.controllers import READER_ROLE
-from tests.contract.roles import documents
+from tests.contract.roles import list_manifests
 from tests.contract.test_incidents import _ask, _platform, _team_kubeconfig
 from tests.contract.test_release_command import RANGE, user_of
 from tests.contract.test_static_flow import HOME, Site, _cluster, site
@@ -183,7 +183,7 @@ async def _bind_everywhere(admin: httpx.AsyncClient, *roles: str) -> None:
     """Create shipped ClusterRoles, each bound in the whole cluster to a group of its name."""
     group = "rbac.authorization.k8s.io"
     where = f"/apis/{group}/v1"
-    for role in documents("rbac"):
+    for role in list_manifests("rbac"):
         name = role["metadata"]["name"]
         if name in roles:
             binding = {

@@ -28,7 +28,7 @@ from reconcilers.configuration.settings import (
 )
 from reconcilers.webhooks.configuration import NAME, SERVICE, build_configuration, find_path
 from reconcilers.wiring import assemble
-from tests.contract.roles import documents
+from tests.contract.roles import list_manifests
 from tests.polling import SECONDS
 
 HOME = names.DEFAULT_NAMESPACE
@@ -302,7 +302,7 @@ async def test_pools_and_providers_count_only_in_the_listed_namespaces(site: Sit
 async def test_who_lacks_the_verb_release_cannot_give_up_a_tenant(
     site: Site, admin: httpx.AsyncClient
 ) -> None:
-    for role in documents("rbac"):
+    for role in list_manifests("rbac"):
         if role["metadata"]["name"] in {"butler-ipam-editor", "butler-ipam-release"}:
             response = await admin.post(f"{RBAC}/clusterroles", json=role)
             assert response.status_code == 201, response.text

@@ -17,7 +17,7 @@ from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import IPAM, PATHS, ClusterApiLab, find_condition
 from tests.contract.conftest import administrator
 from tests.contract.product import ACCOUNT, install_kinds, product, under_shipped_roles
-from tests.contract.roles import Rule, rules
+from tests.contract.roles import Rule, list_rules
 from tests.polling import SECONDS, until
 
 POOLS: dict[str, dict[str, Any]] = {
@@ -50,7 +50,9 @@ async def test_claims_need_every_rule_of_the_shipped_role_and_no_other(
     logged = await anyio.Path(log).read_text(encoding="utf-8")
     assert "403 Forbidden" not in logged, "the shipped role does not suffice"
     calls = list(proxy.calls)
-    unused = {rule for rule in rules("clusterapi") if not any(rule.covers(call) for call in calls)}
+    unused = {
+        rule for rule in list_rules("clusterapi") if not any(rule.covers(call) for call in calls)
+    }
     needless = sorted(str(rule) for rule in unused if not is_checked_by_admission(rule))
     assert not needless, "\n".join(needless)
 
