@@ -210,7 +210,9 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
     async with proxied_plane() as proxied:
         async with anyio.create_task_group() as group:
             for number in range(501):
-                group.start_soon(proxied.direct.create, GAUGES, "default", build_gauge(f"g{number}"))
+                group.start_soon(
+                    proxied.direct.create, GAUGES, "default", build_gauge(f"g{number}")
+                )
         assert len((await proxied.client.list(GAUGES)).items) == 501
         first, second = (sorted(call.query) for call in proxied.list_calls("list"))
         assert (first, second) == (["limit"], ["continue", "limit"])

@@ -31,7 +31,7 @@ from tests.reconcilers.integrations.clusterapi.test_unreadable import (
 from tests.reconcilers.integrations.clusterapi.test_unreadable import (
     POOLS as CLAIM_POOLS,
 )
-from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, open_claims
+from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, serve_claims
 from tests.reconcilers.integrations.unreadable import Site, site
 from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
 from tests.reconcilers.tenantcluster.elastic.site import become_ready, make_elastic_platform
@@ -280,20 +280,20 @@ def _released_by_metal3(lines: list[Any], kind: str) -> list[tuple[str, ...]]:
 async def test_an_address_of_an_ippool_whose_objects_a_person_removes_by_force_is_logged_once(
     kind: str, *, is_claim_last: bool
 ) -> None:
-    async with open_claims(kind) as claims:
-        await claims.ask("a")
-        assert claims.address("a") == "10.0.0.1"
-        place = claims.place
+    async with serve_claims(kind) as claims:
+        await claims.create("a")
+        assert claims.find_address("a") == "10.0.0.1"
+        place = claims.site
         paused = {"metadata": {"annotations": {PAUSED: ""}}}
         await place.edit(metal3.POOLS, "p", paused)  # so the IPAddress is not made again
-        objects = [(claims.addresses, "p-10-0-0-1"), (claims.claims, "a")]
+        objects = [(claims.address_kind, "p-10-0-0-1"), (claims.claim_kind, "a")]
         with capture_logs() as lines:
             for resource, name in objects if is_claim_last else reversed(objects):
                 await place.remove(resource, name)
             await place.edit(metal3.POOLS, "p", {"metadata": {"annotations": {PAUSED: None}}})
             await place.home.pass_by(90)
-            await claims.ask("b")
-            assert claims.address("b") == "10.0.0.1"
+            await claims.create("b")
+            assert claims.find_address("b") == "10.0.0.1"
     event = f"released {kind if is_claim_last else 'IPAddress'}"
     pool, holder = f"IPPool {NAMESPACE}/p", f"{kind} {NAMESPACE}/a"
     assert _released_by_metal3(lines, kind) == [(event, holder, "10.0.0.1", pool, "it is gone")]
@@ -301,12 +301,12 @@ async def test_an_address_of_an_ippool_whose_objects_a_person_removes_by_force_i
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
 async def test_the_release_of_a_deleted_claim_of_an_ippool_is_logged_once(kind: str) -> None:
-    async with open_claims(kind) as claims:
-        await claims.ask("a")
+    async with serve_claims(kind) as claims:
+        await claims.create("a")
         with capture_logs() as lines:
-            await claims.place.delete(claims.claims, "a")
-            await claims.place.home.pass_by(90)
-            assert not claims.place.see(claims.claims, "a")
+            await claims.site.delete(claims.claim_kind, "a")
+            await claims.site.home.pass_by(90)
+            assert not claims.site.see(claims.claim_kind, "a")
     [line] = _released_by_metal3(lines, kind)
     assert (line[0], line[-1]) == ("releasing IPAddress", "its claim is deleted")
 
@@ -315,12 +315,12 @@ async def test_the_release_of_a_deleted_claim_of_an_ippool_is_logged_once(kind: 
 async def test_an_ipaddress_of_an_ippool_that_comes_back_is_not_logged_as_released(
     kind: str,
 ) -> None:
-    async with open_claims(kind) as claims:
-        await claims.ask("a")
+    async with serve_claims(kind) as claims:
+        await claims.create("a")
         with capture_logs() as lines:
-            await claims.place.remove(claims.addresses, "p-10-0-0-1")
-            await claims.place.home.pass_by(30)
-            assert claims.address("a") == "10.0.0.1"
+            await claims.site.remove(claims.address_kind, "p-10-0-0-1")
+            await claims.site.home.pass_by(30)
+            assert claims.find_address("a") == "10.0.0.1"
     assert _released_by_metal3(lines, kind) == []
 
 

@@ -157,7 +157,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
                 clock=parts.clock,
                 settings=parts.settings,
             ),
-            is_stopped=lambda claim: bool(parts.caches.why_claim_stops(claim)),
+            is_stopped=lambda claim: bool(caches.why_claim_stops(claim)),
         )
 
     @property

@@ -67,7 +67,9 @@ class ClusterStage(Stage):
     def list_served(self) -> list[str]:
         """Return the names of the claims that have an address, sorted."""
         return sorted(
-            claim["metadata"]["name"] for claim in self.model.list_objects(CLAIMS) if has_address_ref(claim)
+            claim["metadata"]["name"]
+            for claim in self.model.list_objects(CLAIMS)
+            if has_address_ref(claim)
         )
 
     def count_served(self) -> int:

@@ -13,7 +13,7 @@ from reconcilers.promises.holdings import KeptHoldings
 from reconcilers.promises.passes import PoolPasses
 from tests.calls import calls_of
 from tests.reconcilers.promises.claimstages import SPAN, ClusterStage, of_each_kind
-from tests.reconcilers.simulation.kkpscenes import KkpStage, gives_to
+from tests.reconcilers.simulation.kkpscenes import KkpStage, match_grants_to
 from tests.reconcilers.simulation.model import ADDRESSES, CLUSTERS, KKP_CLUSTERS
 from tests.reconcilers.simulation.stage import play_scene
 from tests.reconcilers.simulation.wire import Flight
@@ -104,20 +104,22 @@ def test_a_promise_to_a_claim_of_a_paused_cluster_reserves_its_address_and_is_ke
     async def pause(stage: ClusterStage) -> None:
         stage.make_cluster("north", paused=False)
         stage.make_cluster("south", paused=False)
-        replica = stage.replica()
-        stage.claim(0)
-        replica.read(1.0, all_of_it=True)
-        await stage.pool(replica, _creates_address)  # the promise is stored, and not kept
-        stage.late.clear()
+        replica = stage.start_replica()
+        stage.create_claim(0)
+        replica.catch_up()
+        await stage.reconcile_pool(
+            replica, _creates_address
+        )  # the promise is stored, and not kept
+        stage.late_requests.clear()
         stage.edit(CLUSTERS, "north", {"spec": {"paused": True}})
         for number in range(1, SPAN + 1):
-            stage.claim(number, "south")
+            stage.create_claim(number, "south")
         await stage.drop_settled(replica)
         assert stage.list_served() == [f"c{number:04}" for number in range(1, SPAN)]
-        assert len(list(stage.model.of(ADDRESSES))) == SPAN - 1
+        assert len(list(stage.model.list_objects(ADDRESSES))) == SPAN - 1
         assert is_calm(outcomes[-1]), "the end of the pause calls for the next pass"
         stage.edit(CLUSTERS, "north", {"spec": {"paused": False}})
-        await stage.serve(replica)
+        await stage.serve_requests(replica)
         assert stage.list_served() == [f"c{number:04}" for number in range(SPAN)]
 
     play_scene(pause, stage)
@@ -129,20 +131,28 @@ def test_a_promise_to_a_paused_cluster_of_kkp_reserves_its_addresses_and_is_kept
     outcomes = note_outcomes(monkeypatch)
 
     async def pause(stage: KkpStage) -> None:
-        replica = stage.replica()
-        stage.ask("a")
-        replica.read(1.0, all_of_it=True)
-        await stage.pool(replica, gives_to("a"))  # the promise is stored, and not kept
-        stage.late.clear()
+        replica = stage.start_replica()
+        stage.create_request("a")
+        replica.catch_up()
+        await stage.reconcile_pool(
+            replica, match_grants_to("a")
+        )  # the promise is stored, and not kept
+        stage.late_requests.clear()
         stage.edit(KKP_CLUSTERS, "a", {"spec": {"pause": True}})
         for name in ("b", "c", "d", "e"):
-            stage.ask(name)
+            stage.create_request(name)
         await stage.drop_settled(replica)
-        assert [stage.has(name) for name in ("a", "b", "c", "d", "e")] == [0, 1, 1, 1, 0]
+        assert [stage.count_addresses(name) for name in ("a", "b", "c", "d", "e")] == [
+            0,
+            1,
+            1,
+            1,
+            0,
+        ]
         assert is_calm(outcomes[-1]), "the end of the pause calls for the next pass"
         stage.edit(KKP_CLUSTERS, "a", {"spec": {"pause": False}})
-        await stage.serve(replica)
-        assert stage.has("a") == 1
+        await stage.serve_requests(replica)
+        assert stage.count_addresses("a") == 1
 
     play_scene(pause, KkpStage)
 

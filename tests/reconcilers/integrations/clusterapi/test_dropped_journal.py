@@ -7,8 +7,8 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
 from tests.reconcilers.integrations.clusterapi.test_restoring import (
     CLAIMS,
-    POOL,
-    addresses,
+    POOL_REF,
+    read_addresses,
     restore_claims,
     serve_pool,
 )
@@ -39,10 +39,10 @@ async def test_claims_are_not_written_over_and_over_while_the_journal_is_dropped
             if request.resource == CLAIMS.full_name and request.method == "PATCH"
         ]
         assert len(of_claims) < 20
-        assert await addresses(home) == {}
+        assert await read_addresses(home) == {}
         home.api.admit = None
         await home.pass_by(100)
-        assert len(await addresses(home)) == 4
+        assert len(await read_addresses(home)) == 4
 
 
 async def test_nothing_is_given_while_the_server_keeps_an_older_journal() -> None:
@@ -50,14 +50,14 @@ async def test_nothing_is_given_while_the_server_keeps_an_older_journal() -> Non
         home.api.admit = keep_older_journal
         await restore_claims(home)
         await home.pass_by(60)
-        assert await addresses(home) == {}
+        assert await read_addresses(home) == {}
 
 
 async def test_a_pool_is_written_once_in_a_resync_while_an_older_journal_is_kept() -> None:
     async with serve_pool() as home:
         home.api.admit = keep_older_journal
         for number in range(6):
-            body = {"metadata": {"name": f"c-{number}"}, "spec": {"poolRef": POOL}}
+            body = {"metadata": {"name": f"c-{number}"}, "spec": {"poolRef": POOL_REF}}
             await home.client.create(CLAIMS, NAMESPACE, body)
             await home.pass_by(5)
         journals = [
@@ -68,4 +68,4 @@ async def test_a_pool_is_written_once_in_a_resync_while_an_older_journal_is_kept
             and "c-" in str(request.body.get("status", {}).get("assignments"))
         ]
         assert len(journals) == 1
-        assert await addresses(home) == {}
+        assert await read_addresses(home) == {}

@@ -4,7 +4,7 @@ import pytest
 
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.metal3 import api
-from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, open_claims
+from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, serve_claims
 
 UNREADABLE = {"spec": {"gateway": 7}}
 CLUSTERS = clusterapi.clusters("v1beta2")
@@ -14,11 +14,11 @@ CLUSTERS = clusterapi.clusters("v1beta2")
 async def test_the_gauges_call_nothing_free_that_an_unreadable_ipaddress_may_hold(
     kind: str,
 ) -> None:
-    async with open_claims(kind) as claims:
-        await claims.ask("a")
-        place = claims.place
+    async with serve_claims(kind) as claims:
+        await claims.create("a")
+        place = claims.site
         assert place.gauge("butler_metal3_pool_free") == [8]
-        await place.edit(claims.addresses, "p-10-0-0-1", UNREADABLE)
+        await place.edit(claims.address_kind, "p-10-0-0-1", UNREADABLE)
         await place.home.pass_by(5)
         for name in ("free", "used"):
             assert place.gauge(f"butler_metal3_pool_{name}") == []
@@ -26,16 +26,16 @@ async def test_the_gauges_call_nothing_free_that_an_unreadable_ipaddress_may_hol
 
 
 async def test_a_claim_does_not_count_as_waiting_while_its_cluster_cannot_be_decoded() -> None:
-    async with open_claims("IPAddressClaim") as claims:
-        place = claims.place
+    async with serve_claims("IPAddressClaim") as claims:
+        place = claims.site
         await place.make(CLUSTERS, "north", {"paused": False})
         for number in range(9):
-            await claims.ask(f"c{number}")
+            await claims.create(f"c{number}")
         spec = {
             "poolRef": {"apiGroup": api.GROUP, "kind": api.POOL, "name": "p"},
             "clusterName": "north",
         }
-        await place.make(claims.claims, "waits", spec)
+        await place.make(claims.claim_kind, "waits", spec)
         await place.home.pass_by(5)
         assert place.gauge("butler_metal3_pool_waiting") == [1]
         await place.edit(CLUSTERS, "north", {"spec": {"paused": "maybe"}})
