@@ -330,7 +330,6 @@ class Run:
 
         Args:
             group: runs the passes.
-            replica: the replica.
             without: reconcilers' numbers and keys for which no pass is due.
         """
         replica.catch_up()

@@ -255,7 +255,7 @@ class Worker(NamedTuple):
     Args:
         reconcile: a pass over one object.
         feeds: the feeds of the objects that it works on.
-        pool_of: returns the pool that decides to which shard an object belongs; None if the
+        find_pool: returns the pool that decides to which shard an object belongs; None if the
             object itself does.
         forget: drops what is remembered of an object.
     """

@@ -22,7 +22,6 @@ def deliver(packet: HeldRequest, *, lost: bool = False, mute: bool = False) -> N
     """Run a request at the server, and answer its sender.
 
     Args:
-        packet: the request.
         lost: whether the request never reaches the server.
         mute: whether the answer never reaches the sender.
     """

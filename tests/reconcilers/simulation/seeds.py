@@ -71,7 +71,7 @@ def check_part(of: Callable[[int], Player], seeds: int, part: int, again: str) -
     Args:
         of: returns the run of a seed.
         seeds: the number of seeds in all parts together.
-        part: the number of the part.
+        part: which of the PARTS, from 0.
         again: the arguments of `python -m tests.reconcilers.simulation` that play a seed again;
             {} stands for the seed.
     """

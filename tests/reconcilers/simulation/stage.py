@@ -130,11 +130,7 @@ class Stage:
         return self.start_sharing_replica(0)
 
     def start_sharing_replica(self, shards: int) -> Any:
-        """Return a new replica that shares the pools with others, and holds no shard yet.
-
-        Args:
-            shards: the number of shards.
-        """
+        """Return a new replica that shares the pools, in so many shards, and holds none yet."""
         world = World(
             self.model,
             self.flights,
@@ -161,7 +157,6 @@ class Stage:
         """Let a replica reconcile an object, and answer its requests until the pass ends.
 
         Args:
-            replica: the replica.
             number: of the reconciler in the replica; 0 reconciles pools.
             name: of the object.
             late: matches the requests that become late: their sender gets an error, and they run

@@ -90,7 +90,6 @@ class Yard(Tenancy):
         """Let a replica reconcile an object until the pass ends or waits for a late request.
 
         Args:
-            replica: the replica.
             reconciler: one of the replica's.
             key: of the object.
             late: matches the requests that become late.
