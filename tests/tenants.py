@@ -82,7 +82,7 @@ class TenantServer:
     Args:
         key: of its TenantCluster.
         plane: the API server.
-        transport: to it.
+        transport: leads to the API server.
     """
 
     key: Key
@@ -153,7 +153,7 @@ class Site(Generic[T]):
 
     Args:
         plane: the management cluster's API server.
-        transport: to it.
+        transport: leads to the API server.
         tenants: by name; each has the TenantCluster of that name in the namespace `team`.
         kubeconfig: of the management cluster's administrator.
         offers: the kind of pools that the load balancers of the tenants read.

@@ -374,7 +374,7 @@ async def _watch_clusters(
 
     Args:
         management: the management cluster.
-        tenant: the tenant.
+        tenant: the API server of the tenant itself.
         tenant_as_seen: the tenant, or the proxy before it, to which controllers connect.
         cidr: of the pool.
 

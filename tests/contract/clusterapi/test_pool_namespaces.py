@@ -21,12 +21,12 @@ from tests.contract.product import install_kinds, product, under_shipped_roles
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-def is_closed_with(held: int) -> Callable[[Body], bool]:
+def is_closed_with(held_count: int) -> Callable[[Body], bool]:
     """Return a predicate: a pool's namespace is not allowed, and so many addresses are held."""
 
     def is_closed(pool: Body) -> bool:
         counted = get_status(pool).get("allocatedIPs")
-        return (get_reason(pool), counted) == ("NamespaceNotAllowed", held)
+        return (get_reason(pool), counted) == ("NamespaceNotAllowed", held_count)
 
     return is_closed
 

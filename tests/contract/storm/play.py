@@ -112,7 +112,7 @@ async def play_storm(
     Args:
         make_platform: returns the platform of a server, with its random choices.
         folder: for kubeconfigs.
-        settings: of the storm.
+        settings: the seed, and how much happens.
 
     Raises:
         AssertionError: afterwards an object lacks its addresses.
