@@ -15,7 +15,7 @@ import pytest
 from tests.polling import SECONDS
 
 PHONE = 500
-"""Narrower windows are those of phones: they have fingers."""
+"""A window of fewer pixels is that of a phone, with a touch screen."""
 
 
 class Page:
@@ -32,7 +32,7 @@ class Page:
         self._number = 0
 
     async def call(self, method: str, **params: Any) -> Any:
-        """Return the answer to a command."""
+        """Send a command of the DevTools protocol; return its result."""
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         with anyio.fail_after(SECONDS):
@@ -50,7 +50,7 @@ class Page:
         return answer["result"].get("value")
 
     async def wait_until_drawn(self) -> None:
-        """Wait until the browser has drawn twice: what it was told of before has been heard."""
+        """Wait for two frames, after which all earlier changes are drawn."""
         frame = "requestAnimationFrame(() => requestAnimationFrame(done))"
         await self.value(f"new Promise((done) => {frame}).then(() => 1)")
 
@@ -61,7 +61,7 @@ class Page:
                 await self.wait_until_drawn()
 
     async def press(self, *keys: str) -> None:
-        """Press keys, one after the other."""
+        """Press and release keys, one after the other."""
         for key in keys:
             typed = {"text": key} if len(key) == 1 else {}
             await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **typed)
@@ -73,7 +73,7 @@ class Page:
         await self.value(f"document.querySelector({selector!r}).focus()")
 
     async def show(self, url: str, *, width: int = 1000, dark: bool = False) -> None:
-        """Open a page in a window of a width, with the system in dark mode or not."""
+        """Open a page in a window of `width` pixels, in light or dark mode."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         await self.call("Emulation.setEmulatedMedia", features=scheme)
         await self.call(
@@ -87,7 +87,7 @@ class Page:
         await self.call("Page.navigate", url=url)
 
     async def screenshot(self, path: Path) -> None:
-        """Write a picture of the whole page."""
+        """Write a PNG of the whole page."""
         answer = await self.call(
             "Page.captureScreenshot", format="png", captureBeyondViewport=True
         )
@@ -96,7 +96,7 @@ class Page:
 
 @asynccontextmanager
 async def browser(folder: Path) -> AsyncIterator[Page]:
-    """Start a browser with one tab; skip the test where there is no browser."""
+    """Run a browser; yield its only tab. Skip the test if no browser is installed."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium on this machine; the page is not opened")

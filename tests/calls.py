@@ -1,4 +1,4 @@
-"""Counts function calls: what work costs, the same in each run, whatever else the machine does."""
+"""Counts function calls, a measure of cost that is the same in each run on any machine."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 async def calls_of(work: Callable[[], Awaitable[object]]) -> int:
-    """Return how many functions and methods are called, those written in C too."""
+    """Run `work`; return how many functions and methods it calls, those written in C included."""
     calls = 0
 
     def count(frame: FrameType, event: str, _: Any) -> None:

@@ -1,8 +1,8 @@
-"""Every write to the objects of a path, from a LIST and the watch that follows it.
+"""Yields every write to the objects of a collection, by a LIST and the watches after it.
 
-A watch from resourceVersion 0 would not do. It begins with all objects in no order of their
-resourceVersions, so a watch that ends then cannot resume from the last one that came: the server
-would report writes again that are older than what was seen.
+A watch from resourceVersion 0 is no alternative. It begins with all objects, not in the order of
+their resourceVersions. If it ends then, it cannot be resumed from the last object: the server
+would report older writes again.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from tests.streams import unwound
+from tests.streams import unwind_on_exit
 
 Body = dict[str, Any]
 
@@ -21,11 +21,11 @@ async def follow_writes(
 ) -> AsyncGenerator[tuple[str, Body], None]:
     """Yield the objects that exist as ADDED, and then each event of their watch, for ever.
 
-    A watch that the server ends is continued after the last event that came.
+    When the server ends a watch, the next one starts after the last event.
 
     Args:
         admin: the administrator's client.
-        path: of the objects.
+        path: the URL path of the collection.
 
     Yields:
         ADDED, MODIFIED, DELETED or BOOKMARK, and the object. A bookmark has only a
@@ -45,7 +45,7 @@ async def follow_writes(
         query = {"watch": "true", "resourceVersion": revision, "allowWatchBookmarks": "true"}
         async with (
             admin.stream("GET", path, params=query, timeout=None) as watch,
-            unwound(watch.aiter_lines()) as lines,
+            unwind_on_exit(watch.aiter_lines()) as lines,
         ):
             assert watch.status_code == 200
             async for line in lines:

@@ -1,4 +1,4 @@
-"""Processes that are frozen where they are, as an overloaded node or a debugger does it."""
+"""Freezes processes as an overloaded node or a debugger does."""
 
 import os
 import signal

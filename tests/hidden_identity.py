@@ -1,7 +1,7 @@
-"""The way into a tenant whose kubeconfig's user may not get the namespace kube-system.
+"""Transports to tenants that hide the namespace kube-system, whose uid identifies a cluster.
 
-So one server may be both management cluster and tenant of a test, which saves a server, and no
-controller notices.
+So one server can be both the management cluster and the tenant of a test, and no controller
+notices that they are the same.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -14,14 +14,14 @@ from controller.transport import NO_QUERY, Transport
 from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport, make_strict_opener
 from reconcilers.configuration.settings import TenantSettings
 
-HIDDEN = "/api/v1/namespaces/kube-system"
+IDENTITY_PATH = "/api/v1/namespaces/kube-system"
 
 
-class Hiding(Transport):
-    """Refuses to say which cluster it leads to."""
+class HiddenIdentityTransport(Transport):
+    """A transport that answers requests for the namespace kube-system with 403."""
 
-    def __init__(self, way: Transport) -> None:
-        self._way = way
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
 
     @override
     async def request(
@@ -35,9 +35,9 @@ class Hiding(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        if path == HIDDEN:
+        if path == IDENTITY_PATH:
             raise Forbidden(403, "Forbidden", "namespaces 'kube-system' is forbidden")
-        return await self._way.request(
+        return await self._inner.request(
             method,
             path,
             query=query,
@@ -55,14 +55,14 @@ class Hiding(Transport):
         query: Mapping[str, str] = NO_QUERY,
         accept: str = "application/json",
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._way.stream(path, query=query, accept=accept)
+        return self._inner.stream(path, query=query, accept=accept)
 
     @override
     async def aclose(self) -> None:
-        await self._way.aclose()
+        await self._inner.aclose()
 
 
-def hiding(settings: TenantSettings) -> OpenTransport:
-    """Return a function that opens a tenant's kubeconfig, and hides which cluster that is."""
-    usual = make_strict_opener(settings)
-    return lambda kubeconfig: Hiding(usual(kubeconfig))
+def make_hidden_opener(settings: TenantSettings) -> OpenTransport:
+    """Return a function that connects to the tenant of a kubeconfig and hides its identity."""
+    open_transport = make_strict_opener(settings)
+    return lambda kubeconfig: HiddenIdentityTransport(open_transport(kubeconfig))

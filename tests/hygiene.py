@@ -49,24 +49,24 @@ _shared: dict[pytest.FixtureDef[Any], set[int]] = {}
 
 
 def pytest_configure() -> None:
-    """Put the gauges in place; what is loaded and collected from now on is no garbage."""
+    """Patch the event loop and time.sleep; stop garbage collection until tests are collected."""
     gc.disable()
     if not _undo:
-        gc.callbacks.append(_collecting)
-        _undo.append(lambda: gc.callbacks.remove(_collecting))
-        _replace(events.Handle, "_run", _measure(events.Handle._run))
-        _replace(runners.Runner, "close", _check(runners.Runner.close))
-        _replace(time, "sleep", _awake(time.sleep))  # noqa: TID251 - to catch it
+        gc.callbacks.append(_collector_time)
+        _undo.append(lambda: gc.callbacks.remove(_collector_time))
+        _patch(events.Handle, "_run", _report_busy_callbacks(events.Handle._run))
+        _patch(runners.Runner, "close", _report_tasks(runners.Runner.close))
+        _patch(time, "sleep", _report_sleep(time.sleep))  # noqa: TID251 - to catch it
 
 
 def pytest_unconfigure() -> None:
-    """Take the gauges out again."""
+    """Undo the patches."""
     while _undo:
         _undo.pop()()
 
 
 def pytest_collection_finish() -> None:
-    """Take what is there now out of the garbage collector's sight."""
+    """Exclude all present objects from garbage collection, and start that again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GENERATIONS)
@@ -75,44 +75,44 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Note what is there before the test."""
+    """Note the child processes that run before the test."""
     _problems.clear()
-    item.stash[_children_before] = children()
+    item.stash[_children_before] = list_children()
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
-    """Note what a fixture starts that lives longer than one test."""
+    """Note the child processes that a fixture of several tests starts."""
     if fixturedef.scope == "function":
         return (yield)
-    before = children()
+    before = list_children()
     try:
         return (yield)
     finally:
-        _shared[fixturedef] = children() - before
+        _shared[fixturedef] = list_children() - before
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
-    """Look at what such a fixture has left when it is over."""
-    for child in _shared.pop(fixturedef, set()) & children():
-        _complain_of_child(child)
+    """Report child processes of such a fixture that still run after it."""
+    for child in _shared.pop(fixturedef, set()) & list_children():
+        _report_child(child)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, None, None]:
-    """Look at what is left when the test and its fixtures are over."""
+    """Fail the test for everything that it and its fixtures have left behind."""
     try:
         yield
     finally:
         last = nextitem is None or nextitem.path != item.path
         collect_garbage(OLDEST if last else YOUNG)
         before: set[int] = item.stash[_children_before]
-        for child in children() - before.union(*_shared.values()):
-            _complain_of_child(child)
+        for child in list_children() - before.union(*_shared.values()):
+            _report_child(child)
         problems, _problems[:] = list(dict.fromkeys(_problems)), []
     if problems:
         pytest.fail(
@@ -121,7 +121,7 @@ def pytest_runtest_teardown(
 
 
 def collect_garbage(generation: int = OLDEST) -> None:
-    """Collect garbage up to a generation, and note what complains about being thrown away."""
+    """Collect garbage up to a generation, and note warnings of objects that were not closed."""
     before = sys.unraisablehook
 
     def note(complaint: Any) -> None:
@@ -137,38 +137,41 @@ def collect_garbage(generation: int = OLDEST) -> None:
         sys.unraisablehook = before
 
 
-def children() -> set[int]:
-    """Return the processes that tests have started and not waited for; only Linux tells."""
+def list_children() -> set[int]:
+    """Return the ids of child processes that were not waited for; only Linux lists them."""
     while True:
         threads = Path("/proc/self/task").glob("*/children")
         try:
             children = {int(child) for thread in threads for child in thread.read_text().split()}
             return children - forkserver.processes()
         except (FileNotFoundError, ProcessLookupError):
-            # A thread ended meanwhile, and its children are another one's now: look again.
+            # A thread ended meanwhile, and another one has its children now: read again.
             continue
 
 
-def _complain_of_child(child: int) -> None:
+def _report_child(child: int) -> None:
+    """Note that a test has left a child process."""
     _problems.append(f"the child process {child} was left: {_command(child)}")
 
 
 def _command(process: int) -> str:
+    """Return the command line of a process, or a word about its state."""
     try:
         command = Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
-        return "over by now"
+        return "it has ended by now"
     return command.replace(b"\0", b" ").decode(errors="replace").strip() or "a zombie"
 
 
-def _replace(owner: Any, name: str, new: Any) -> None:
+def _patch(owner: Any, name: str, new: Any) -> None:
+    """Replace an attribute until `pytest_unconfigure`."""
     old = getattr(owner, name)
     setattr(owner, name, new)
     _undo.append(lambda: setattr(owner, name, old))
 
 
-class _Collecting:
-    """The CPU time that the garbage collector took in this thread, for long collections only."""
+class _CollectorTime:
+    """A callback of the garbage collector that sums its CPU time in each thread."""
 
     def __init__(self) -> None:
         self._thread = threading.local()
@@ -179,7 +182,7 @@ class _Collecting:
         return getattr(self._thread, "seconds", 0.0)
 
     def __call__(self, phase: str, details: dict[str, int]) -> None:
-        """Take a callback of the garbage collector."""
+        """Note begin or end of a collection; those of the youngest generation are short."""
         if details["generation"] < YOUNG:
             return
         if phase == "start":
@@ -188,16 +191,19 @@ class _Collecting:
             self._thread.seconds = self.seconds + time.thread_time() - self._thread.begun
 
 
-_collecting = _Collecting()
+_collector_time = _CollectorTime()
 
 
-def _measure(run: Callable[[events.Handle], None]) -> Callable[[events.Handle], None]:
+def _report_busy_callbacks(
+    run: Callable[[events.Handle], None],
+) -> Callable[[events.Handle], None]:
+    """Return Handle._run with a report of callbacks that keep the loop busy."""
     clock = time.perf_counter
     looked = threading.local()
     """When this thread's CPU time was asked for, and what it was."""
 
     def read_used_seconds() -> float:
-        return time.thread_time() - _collecting.seconds
+        return time.thread_time() - _collector_time.seconds
 
     def run_measured(handle: events.Handle) -> None:
         begun = clock()
@@ -212,7 +218,9 @@ def _measure(run: Callable[[events.Handle], None]) -> Callable[[events.Handle], 
     return run_measured
 
 
-def _check(close: Callable[[Any], None]) -> Callable[[Any], None]:
+def _report_tasks(close: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return Runner.close with a report of tasks that are not done."""
+
     def run_checked(runner: Any) -> None:
         loop = runner._loop
         if loop is not None and not loop.is_closed():
@@ -223,7 +231,9 @@ def _check(close: Callable[[Any], None]) -> Callable[[Any], None]:
     return run_checked
 
 
-def _awake(sleep: Callable[[float], None]) -> Callable[[float], None]:
+def _report_sleep(sleep: Callable[[float], None]) -> Callable[[float], None]:
+    """Return time.sleep with a report of calls on the event loop."""
+
     def awake(seconds: float) -> None:
         if events._get_running_loop() is not None:
             frame = sys._getframe(1)

@@ -1,6 +1,6 @@
-"""Shows the numbers that tests measured and do not judge, below the results of a run.
+"""Prints numbers that tests measured and do not assert, below the results of a run.
 
-A test notes one by the fixture `record_property`, which pytest-xdist carries along.
+A test records a number by the fixture `record_property`, which works with pytest-xdist, too.
 """
 
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 Note = Callable[[str, object], None]
-"""What `record_property` is."""
+"""The type of the fixture `record_property`."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests noted."""
+    """Print the numbers that tests have recorded."""
     reports = terminalreporter.stats.get("passed", []) + terminalreporter.stats.get("failed", [])
     noted = [
         (report.nodeid.rpartition("::")[2], *number)

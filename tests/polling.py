@@ -1,4 +1,4 @@
-"""Waiting for what no event tells: looking again and again, up to a deadline."""
+"""Waiting for states that no event reports: polling up to a deadline."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -6,18 +6,19 @@ from typing import TypeVar
 import anyio
 
 SECONDS = 240.0
-"""After which a state is given up, unless a caller says otherwise.
+"""The default deadline of `until`.
 
-No test that passes waits for it. Real servers on a loaded machine take five times as long as
-elsewhere, and what is waited for is often several steps of theirs.
+A test that passes never waits so long. But real servers on a loaded machine take five times as
+long as usual, and a state is often several of their steps away.
 """
 BETWEEN_LOOKS = 0.05
+"""Seconds between two reads of a state."""
 
 T = TypeVar("T")
 
 
 def make_awaitable(question: Callable[[], T]) -> Callable[[], Awaitable[T]]:
-    """Return a question that does not wait for anything as one that may."""
+    """Return a coroutine function that calls `question`, for `until`."""
 
     async def ask() -> T:
         return question()
@@ -28,15 +29,15 @@ def make_awaitable(question: Callable[[], T]) -> Callable[[], Awaitable[T]]:
 async def until(
     look: Callable[[], Awaitable[T]], holds: Callable[[T], bool], *, seconds: float = SECONDS
 ) -> T:
-    """Look again and again until what is seen is as it should be; return it.
+    """Read a state again and again until it meets a condition; return that state.
 
     Args:
-        look: returns what is seen now.
-        holds: whether that is as it should be.
-        seconds: after which it is given up.
+        look: reads the present state.
+        holds: returns whether a state meets the condition.
+        seconds: the deadline.
 
     Raises:
-        AssertionError: it did not come to that in time; says what was seen last.
+        AssertionError: no state met the condition in time; its message has the last state.
     """
     seen: list[T] = []
     with anyio.move_on_after(seconds):
@@ -50,7 +51,7 @@ async def until(
 
 
 async def keep_looking(look: Callable[[], Awaitable[T]], seconds: float) -> list[T]:
-    """Look again and again for so many seconds; return all that was seen."""
+    """Read a state again and again for some seconds; return all states in order."""
     seen: list[T] = []
     with anyio.move_on_after(seconds):
         while True:

@@ -1,7 +1,7 @@
-"""The API servers that tests of the manifests are held against, and where their programs are.
+"""The API servers that tests of manifests run on, and where their programs are.
 
-`asked` is what the environment asks for: the embedded server, or real binaries. `oldest` is the
-oldest Kubernetes that the documents promise, if its programs are on this machine.
+`asked` is the server that the environment names: the embedded one, or real binaries. `oldest` is
+the oldest Kubernetes that the documents promise, if its programs are on this machine.
 """
 
 import os
@@ -42,7 +42,7 @@ def program(name: str) -> str:
 def oldest_assets() -> Path:
     """Return the folder with the programs of the oldest Kubernetes that the documents promise.
 
-    The test is skipped where there is none. A folder that is named has to be one.
+    The test is skipped if there is none. A folder that OLDEST_ASSETS names is not checked.
     """
     environ, asked = os.environ.get(OLDEST_ASSETS), os.environ.get(ASSETS)
     if environ:

@@ -1,8 +1,7 @@
-"""Leaves a stream before its end without leaving anything behind.
+"""Closes a stream that is left before its end.
 
-httpx reads a response through generators within generators. A `break` closes the outermost alone;
-each of the others is then closed by a task of its own, that the event loop makes when it finds the
-generator unreachable, and that is not awaited.
+httpx reads a response through nested generators. A `break` closes only the outermost one. The
+event loop closes each of the others in a task that nobody awaits, once it is unreachable.
 """
 
 from collections.abc import AsyncIterator
@@ -15,8 +14,8 @@ Item = TypeVar("Item")
 
 
 @asynccontextmanager
-async def unwound(items: AsyncIterator[Item]) -> AsyncIterator[AsyncIterator[Item]]:
-    """Lend a stream; at the end, a cancelled read unwinds all of its generators."""
+async def unwind_on_exit(items: AsyncIterator[Item]) -> AsyncIterator[AsyncIterator[Item]]:
+    """Yield a stream; at the end a cancelled read closes all of its nested generators."""
     try:
         yield items
     finally:

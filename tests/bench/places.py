@@ -22,7 +22,7 @@ from reconcilers.api.crd import crds
 from tests.bench.bench_envtest import server as serving
 from tests.bench.driver import LONGEST_EVENT
 from tests.bench.processes import program
-from tests.hygiene import children
+from tests.hygiene import list_children
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT / ".real"
@@ -75,10 +75,10 @@ async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
         PlaneError: one of them does not start.
     """
     settings = read_settings({**os.environ, "KUBEBUILDER_ASSETS": str(assets)})
-    before = children()
+    before = list_children()
     tokens = format_token_line(_TOKEN, _ADMINISTRATOR)
     async with real_control_plane(settings, None, listen="127.0.0.1:0", tokens=tokens) as plane:
-        started = children() - before
+        started = list_children() - before
         server, store = program("kube-apiserver", started), program("etcd", started)
         await plane.install_crds([*crds(), *more])
         access = Access(plane.url, _TOKEN, _authority(plane))

@@ -17,7 +17,7 @@ import httpx
 import controller
 from envtest.plane import RunningControlPlane as Plane
 from tests.polling import SECONDS
-from tests.streams import unwound
+from tests.streams import unwind_on_exit
 
 README = Path(controller.__file__).with_name("README.md")
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -101,7 +101,7 @@ async def wait_for_object(
     query = {"watch": "1", "fieldSelector": f"metadata.name={name}", "resourceVersion": "0"}
     async with (
         admin.stream("GET", collection, params=query) as events,
-        unwound(events.aiter_lines()) as lines,
+        unwind_on_exit(events.aiter_lines()) as lines,
     ):
         async for line in lines:
             event = json.loads(line)

@@ -49,7 +49,7 @@ from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from reconcilers.wiring import assemble
 from tests.edits import edit
-from tests.hidden_identity import hiding
+from tests.hidden_identity import make_hidden_opener
 from tests.polling import SECONDS
 
 HOME = names.DEFAULT_NAMESPACE
@@ -107,7 +107,7 @@ class Site:
             for _ in range(managers):
                 clock = SystemClock()
                 manager = Manager(self.transport, clock=clock, options=ManagerOptions())
-                way = hiding(settings.tenant) if hidden else None
+                way = make_hidden_opener(settings.tenant) if hidden else None
                 stack.push_async_callback(
                     assemble(manager, clock, settings=settings, open_tenant=way).aclose
                 )

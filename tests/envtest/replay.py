@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import httpx
 
-from tests.streams import unwound
+from tests.streams import unwind_on_exit
 
 SCENARIOS = Path(__file__).parents[1] / "data" / "transcripts"
 ADMIN = "admin-token"
@@ -128,7 +128,7 @@ class Player:
             if response.status_code != 200:
                 await response.aread()
                 return _describe(response, self._body(response))
-            async with unwound(response.aiter_lines()) as lines:
+            async with unwind_on_exit(response.aiter_lines()) as lines:
                 async for line in lines:
                     if line.strip():
                         events.append(json.loads(line))

@@ -11,7 +11,7 @@ from envtest import ControlPlane
 from tests.envtest.conftest import create_admin_client
 from tests.envtest.samples import PATH, build_gauge, build_gauge_definition
 from tests.polling import SECONDS
-from tests.streams import unwound
+from tests.streams import unwind_on_exit
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 FOREGROUND = {"propagationPolicy": "Foreground"}
@@ -43,7 +43,7 @@ async def wait_until_holds(
     with anyio.fail_after(SECONDS):
         async with (
             http.stream("GET", collection, params={"watch": "true"}) as changes,
-            unwound(changes.aiter_lines()) as lines,
+            unwind_on_exit(changes.aiter_lines()) as lines,
         ):
             # The watch stands before the first look, so no change can be missed.
             while not holds(body := (await http.get(path)).json()):

@@ -15,7 +15,7 @@ from envtest.plane import RunningControlPlane as Plane
 from envtest.server import watches
 from tests.envtest.conftest import create_admin_client
 from tests.envtest.samples import PATH, build_gauge, build_gauge_definition
-from tests.streams import unwound
+from tests.streams import unwind_on_exit
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -30,7 +30,7 @@ async def open_watch(http: httpx.AsyncClient, **query: Any) -> AsyncIterator[Asy
             async for line in response.aiter_lines():
                 yield json.loads(line)
 
-        async with unwound(events()) as event_stream:
+        async with unwind_on_exit(events()) as event_stream:
             yield event_stream
 
 
@@ -84,7 +84,7 @@ async def test_events_in_quick_succession_are_sent_together(
         async with (
             create_admin_client(plane) as own,
             own.stream("GET", PATH, params=query) as response,
-            unwound(response.aiter_text()) as texts,
+            unwind_on_exit(response.aiter_text()) as texts,
         ):
             async for chunk in texts:
                 pieces.append(chunk)

@@ -39,7 +39,7 @@ from tests.contract.clusterapi.lab import IPAM, ClusterApiLab
 from tests.contract.kubermatic.lab import KubermaticLab, ranges
 from tests.contract.metal3.lab import Metal3Lab
 from tests.contract.vitistack.lab import VitistackLab
-from tests.hidden_identity import hiding
+from tests.hidden_identity import make_hidden_opener
 from tests.polling import SECONDS
 from tests.yamls import read_yaml
 
@@ -207,7 +207,10 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
         transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
         ways = assemble(
-            manager, SystemClock(), settings=SETTINGS, open_tenant=hiding(SETTINGS.tenant)
+            manager,
+            SystemClock(),
+            settings=SETTINGS,
+            open_tenant=make_hidden_opener(SETTINGS.tenant),
         )
         informer = Informer(IP_ALLOCATION, transport, SystemClock())
         clusters = Informer(TENANT_CLUSTER, transport, SystemClock())
