@@ -27,7 +27,7 @@ from allocator.errors import (
     PoolTooLarge,
     RequestRefused,
 )
-from allocator.layout import MAX_ADDRESSES, Layout, LayoutFault, pool_faults, validate_pool
+from allocator.layout import MAX_ADDRESSES, Layout, LayoutFault, list_layout_faults, validate_pool
 from allocator.space import Capacity, Origin, Space, utilization_percent
 
 __all__ = [
@@ -53,8 +53,8 @@ __all__ = [
     "RequestRefused",
     "Space",
     "cidr_text",
+    "list_layout_faults",
     "name_edge_addresses",
-    "pool_faults",
     "read_range",
     "utilization_percent",
     "validate_pool",

@@ -251,10 +251,10 @@ def validate_pool(
         reserved: CIDRs that are never allocated.
         ranges: (start, end) of each range to allocate from; empty means the whole CIDR.
     """
-    return [fault.message for fault in pool_faults(cidr, reserved, ranges)]
+    return [fault.message for fault in list_layout_faults(cidr, reserved, ranges)]
 
 
-def pool_faults(
+def list_layout_faults(
     cidr: str, reserved: Sequence[str] = (), ranges: Sequence[Ends] = ()
 ) -> list[LayoutFault]:
     """Return the faults of a pool's specification with their paths.

@@ -117,10 +117,10 @@ def audit(objects: Objects, pictures: Sequence[PoolPicture]) -> list[Finding]:
             for finding in _find_allocation_faults(allocation, objects)
         ),
     ]
-    return sorted(findings, key=order_finding)
+    return sorted(findings, key=build_finding_sort_key)
 
 
-def order_finding(finding: Finding) -> tuple[str, str, str, str, str]:
+def build_finding_sort_key(finding: Finding) -> tuple[str, str, str, str, str]:
     """Return the sort key of a finding: gravest first, then by kind and object."""
     subject = finding.subject
     # In the order of letters, "error" comes before "warning".
@@ -294,7 +294,7 @@ def _find_overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
     for holders, extents in shared.items():
         # The finding is about the younger IPAllocation. Overlaps without an IPAllocation are
         # reported by the integration of the holders.
-        older, younger = sorted(holders, key=_order_holder)
+        older, younger = sorted(holders, key=_build_holder_sort_key)
         if younger.kind != IP_ALLOCATION.kind or younger.key not in objects.allocations:
             continue
         where = ", ".join(extent.range.text for extent in extents)
@@ -309,7 +309,7 @@ def _find_overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
         )
 
 
-def _order_holder(holder: AddressHolder) -> tuple[bool, str, str]:
+def _build_holder_sort_key(holder: AddressHolder) -> tuple[bool, str, str]:
     """Return the sort key of a holder: other kinds before IPAllocations, then the oldest first."""
     since = holder.since.isoformat() if holder.since is not None else ""
     return holder.kind == IP_ALLOCATION.kind, since, holder.key.name

@@ -7,12 +7,12 @@ _EXACT = 1 << 53
 """Up to this number, a program that reads numbers of JSON as floats gets exact integers."""
 
 
-def write_large_as_text(value: Any) -> Any:
+def convert_large_integers(value: Any) -> Any:
     """Return a document in which integers above 2^53 are texts, at any depth."""
     if isinstance(value, Mapping):
-        return {name: write_large_as_text(inner) for name, inner in value.items()}
+        return {name: convert_large_integers(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [write_large_as_text(item) for item in value]
+        return [convert_large_integers(item) for item in value]
     return str(value) if type(value) is int and abs(value) > _EXACT else value
 
 

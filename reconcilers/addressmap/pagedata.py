@@ -12,7 +12,7 @@ from typing import Any
 
 from allocator import AddressRange
 from controller.plaintext import escape_text, escape_values
-from reconcilers.addressmap.integers import write_large_as_text
+from reconcilers.addressmap.integers import convert_large_integers
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import draw_pools
@@ -150,7 +150,7 @@ def _build_family_document(pool: PoolPicture, family: PoolFamily) -> Document:
         "notRead": list(pool.not_read),
     }
     return {
-        **write_large_as_text(escape_values(fields)),
+        **convert_large_integers(escape_values(fields)),
         "requests": _build_request_documents(pool.waiting),
         "extents": dict(_build_extent_entry(extent, cidr) for extent in family.extents),
     }
@@ -164,7 +164,7 @@ def _build_extent_entry(extent: Extent, cidr: AddressRange | None) -> tuple[str,
     """
     # Texts are escaped one by one here: there are many ranges, and `escape_values` is slower.
     document: Document = {
-        "size": write_large_as_text(extent.range.size),
+        "size": convert_large_integers(extent.range.size),
         "state": extent.state.value,
     }
     if cidr is not None and extent.range.family != cidr.family:
@@ -238,13 +238,13 @@ def build_tenant_document(tenant: Holding) -> Document:
         "phase": tenant.phase,
         "nodes": _count_addresses_by_family(tenant, names.TYPE_NODES),
         "loadbalancer": _count_addresses_by_family(tenant, names.TYPE_LOADBALANCER),
-        "grown": tenant.grown,
-        "waiting": tenant.waiting,
+        "grown": tenant.growth_count,
+        "waiting": tenant.waiting_count,
         "notRead": [str(limit) for limit in tenant.not_read],
         "ready": status,
         "reason": reason,
     }
-    safe: Document = write_large_as_text(escape_values(document))
+    safe: Document = convert_large_integers(escape_values(document))
     return safe
 
 

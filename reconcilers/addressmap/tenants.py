@@ -103,7 +103,7 @@ class Holding:
         return (condition.status, condition.message) if condition else ("Unknown", "-")
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """How many requests of the tenant hold no range yet, with or without an IPAllocation."""
         network = self.tenant.status.network if self.tenant else None
         requests = network.waiting if network is not None else ()
@@ -113,21 +113,22 @@ class Holding:
         return without_allocation + sum(map(statusranges.waits_for_range, self.allocations))
 
     @property
-    def services_waiting(self) -> int | None:
+    def waiting_service_count(self) -> int | None:
         """How many Services have long been without an address; None if that is not known."""
         network = self.tenant.status.network if self.tenant else None
         return network.loadBalancer.servicesWaiting if network is not None else None
 
     @property
-    def grown(self) -> int:
+    def growth_count(self) -> int:
         """How many ranges of the tenant come from growth."""
         if self.reported_network is not None:
             return sum(entry.role == names.ROLE_GROWTH for entry in self.reported_network.ranges)
         return sum(
-            self.find_role_of(allocation) == names.ROLE_GROWTH for allocation in self.allocations
+            self.find_allocation_role(allocation) == names.ROLE_GROWTH
+            for allocation in self.allocations
         )
 
-    def find_role_of(self, allocation: IPAllocation) -> str | None:
+    def find_allocation_role(self, allocation: IPAllocation) -> str | None:
         """Return an allocation's role: initial or growth; None if the tenant is not known."""
         return find_role(allocation, self.tenant) if self.tenant else None
 

@@ -13,7 +13,7 @@ from reconcilers.cli.interrupts import Interrupted
 from reconcilers.cli.local.servers import (
     check_kubeconfig,
     choose_kubeconfig_path,
-    collect_less_often,
+    collect_garbage_less_often,
     convert_start_problems,
     import_envtest,
     run_servers,
@@ -44,7 +44,7 @@ def apiserver(
     controllers: as with a bare kube-apiserver, namespaces that are deleted stay Terminating, and
     nothing is garbage-collected.
     """
-    collect_less_often()
+    collect_garbage_less_often()
     logs.configure_logs("console", "warning")
     path = choose_kubeconfig_path(kubeconfig, data, _KUBECONFIG)
     # Checked before the server starts: a path that must not be overwritten ends the command.

@@ -26,7 +26,7 @@ FOLDERS = 16
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the choices for the last word, and the directive for the shell."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    items = choices(words[:-1], words[-1] if words else "")
+    items = list_choices(words[:-1], words[-1] if words else "")
     for item in items:
         # Items of type file and dir have no value: the shell lists the files, by the directive.
         if item.type == "plain":
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     click.echo(f":{_choose_directive(items)}")
 
 
-def choices(before: list[str], incomplete: str) -> list[CompletionItem]:
+def list_choices(before: list[str], incomplete: str) -> list[CompletionItem]:
     """Return the choices for `incomplete`, given the words before it."""
     return ShellComplete(cli, {}, "kubectl ipam", "_IPAM").get_completions(before, incomplete)
 

@@ -17,7 +17,7 @@ import yaml
 
 from allocator import utilization_percent
 from controller.plaintext import escape_json, escape_lines, escape_text
-from reconcilers.addressmap.integers import write_large_as_text
+from reconcilers.addressmap.integers import convert_large_integers
 from reconcilers.api import names
 from reconcilers.cli.forms import Form
 
@@ -373,7 +373,7 @@ def build_report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, A
     if context is not None and (not_read := context.meta.get(NOT_READ)):
         head["notRead"] = not_read
     return head | {
-        name: [write_large_as_text(item) for item in items] for name, items in parts.items()
+        name: [convert_large_integers(item) for item in items] for name, items in parts.items()
     }
 
 

@@ -123,7 +123,7 @@ class PlanOutcome:
                 yield allocation
 
 
-def work_out(
+def compute_outcome(
     manifests: Manifests,
     settings: Settings,
     now: datetime,
@@ -290,7 +290,7 @@ def plan(
             filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
         )
     with progress("working out who gets what"):
-        outcome = work_out(
+        outcome = compute_outcome(
             manifests, settings, now=now, findings=findings, sizes=tuple(dict.fromkeys(fit))
         )
     own_manifests = manifests.list_own()

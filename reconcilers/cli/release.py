@@ -305,11 +305,11 @@ def _find_tenant(kind: str, key: Key, objects: Objects) -> TenantCluster:
     owner = allocation.spec.tenantClusterRef.key
     tenant = objects.clusters.get(owner)
     if tenant is None or is_foreign(allocation, tenant):
-        raise CommandProblem(_describe_ownerless(allocation, objects))
+        raise CommandProblem(_describe_missing_owner(allocation, objects))
     return tenant
 
 
-def _describe_ownerless(allocation: IPAllocation, objects: Objects) -> str:
+def _describe_missing_owner(allocation: IPAllocation, objects: Objects) -> str:
     """Return why an allocation has no TenantCluster to annotate, and what to do about it."""
     key, owner = allocation.metadata.key, allocation.spec.tenantClusterRef.key
     reason = objects.unreadable.get((TENANT_CLUSTER.kind, owner))

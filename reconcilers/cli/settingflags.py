@@ -109,13 +109,13 @@ def list_settings(default: Settings) -> Iterator[Setting]:
     sections = [field for field in fields(default) if is_dataclass(getattr(default, field.name))]
     nested = {field.name for field in sections}
     yield from (
-        setting for setting in _section_settings("", default) if setting.name not in nested
+        setting for setting in _list_section_settings("", default) if setting.name not in nested
     )
     for field in sections:
-        yield from _section_settings(field.name, getattr(default, field.name))
+        yield from _list_section_settings(field.name, getattr(default, field.name))
 
 
-def _section_settings(section: str, values: Any) -> Iterator[Setting]:
+def _list_section_settings(section: str, values: Any) -> Iterator[Setting]:
     """Yield the settings of one section, from the fields of its dataclass."""
     docs = read_field_docs(type(values))
     for field in fields(values):

@@ -194,9 +194,9 @@ _TENANTS: Sequence[TableColumn[Holding]] = (
         _show_sizes(names.TYPE_LOADBALANCER),
         narrow=_show_sizes(names.TYPE_LOADBALANCER, shorten_number),
     ),
-    TableColumn("GROWN", _show_if_known(lambda tenant: tenant.grown), drop=2),
-    TableColumn("WAITING", _show_if_known(lambda tenant: tenant.waiting)),
-    TableColumn("SERVICES", lambda tenant: tenant.services_waiting, drop=3),
+    TableColumn("GROWN", _show_if_known(lambda tenant: tenant.growth_count), drop=2),
+    TableColumn("WAITING", _show_if_known(lambda tenant: tenant.waiting_count)),
+    TableColumn("SERVICES", lambda tenant: tenant.waiting_service_count, drop=3),
     TableColumn(
         "READY",
         lambda tenant: Cell(
@@ -270,8 +270,8 @@ def _build_holding_document(holding: Holding) -> dict[str, Any]:
         "phase": holding.phase,
         "networkReady": status,
         "reason": why,
-        "waiting": None if holding.not_read else holding.waiting,
-        "servicesWaiting": holding.services_waiting,
+        "waiting": None if holding.not_read else holding.waiting_count,
+        "servicesWaiting": holding.waiting_service_count,
         "worstStatus": holding.worst_condition[0],
         "worstMessage": holding.worst_condition[1],
         **limits,
@@ -280,7 +280,7 @@ def _build_holding_document(holding: Holding) -> dict[str, Any]:
                 "name": str(allocation.metadata.key),
                 "pool": str(allocation.pool_key),
                 "type": allocation.spec.type,
-                "role": holding.find_role_of(allocation),
+                "role": holding.find_allocation_role(allocation),
                 "phase": allocation.status.phase,
                 "range": held_range.text
                 if (held_range := statusranges.find_held_range(allocation)) is not None

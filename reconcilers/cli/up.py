@@ -24,7 +24,7 @@ from reconcilers.cli.local.servers import (
     ApiServer,
     check_kubeconfig,
     choose_kubeconfig_path,
-    collect_less_often,
+    collect_garbage_less_often,
     run_servers,
     write_kubeconfig,
 )
@@ -67,7 +67,7 @@ def up(
     metallb-controller, Cilium's LB-IPAM as cilium-lbipam. The tenant is the first TenantCluster
     of the samples that has the load balancer of --load-balancer.
     """
-    collect_less_often()
+    collect_garbage_less_often()
     logs.configure_logs("console", log_level)
     platform_path = choose_kubeconfig_path(kubeconfig, data, _KUBECONFIG)
     tenant_path = platform_path.with_name(f"{platform_path.stem}-tenant{platform_path.suffix}")
@@ -129,7 +129,7 @@ async def apply_samples(server: ApiServer, samples: Sequence[Manifest]) -> int:
             name = f"sample {document['kind']} {document['metadata']['name']}"
             # Only HttpTransport reads the warnings that a server sends with an answer.
             if isinstance(transport, HttpTransport):
-                transport.on_warning = partial(_say_warning, name)
+                transport.on_warning = partial(_print_warning, name)
             try:
                 await apply(transport, _add_last_applied(document))
             except ControllerError as error:
@@ -140,7 +140,7 @@ async def apply_samples(server: ApiServer, samples: Sequence[Manifest]) -> int:
     return applied
 
 
-def _say_warning(name: str, message: str) -> None:
+def _print_warning(name: str, message: str) -> None:
     """Print a warning of the API server about the sample `name`."""
     say("warning", f"{name}: {message}")
 

@@ -280,7 +280,7 @@ def _describe_missing_room(
 
 
 def _describe_free_addresses(pool: NetworkPool, objects: Objects) -> str:
-    """Return the free addresses of a pool as text; if it hands out nothing, the reason, too."""
+    """Return the free addresses of a pool as `_describe_supply` does, from its current holders."""
     return _describe_supply(pool, _build_spaces(pool, objects), objects)
 
 
@@ -458,14 +458,15 @@ def _describe_queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]
 
 
 def _build_spaces(
-    pool: NetworkPool, objects: Objects, without: IPAllocation | None = None
+    pool: NetworkPool, objects: Objects, ignored_allocation: IPAllocation | None = None
 ) -> Sequence[Space]:
     """Return the addresses of a pool by family, with its held and promised ranges.
 
     Empty if the spec of the pool is invalid.
 
     Args:
-        without: an allocation that is treated as if it held nothing; None for no such allocation.
+        ignored_allocation: an allocation that is treated as if it held nothing; None for no such
+            allocation.
     """
     try:
         layouts: Sequence[Layout] = poolgeometry.parse_layouts(pool.spec, ALL_SIZES)
@@ -474,12 +475,12 @@ def _build_spaces(
     taken_ranges = [
         span
         for allocation in objects.allocations.values()
-        if allocation.pool_key == pool.metadata.key and allocation is not without
+        if allocation.pool_key == pool.metadata.key and allocation is not ignored_allocation
         for span in statusranges.list_held_ranges(allocation)
     ]
     holders = objects.integrations.holders.get(pool.metadata.key, NO_HOLDERS)
     taken_ranges += [entry.range for entry in holders.held_addresses]
     for promise in STATUS_JOURNALS.read(pool).promises:
-        if without is None or promise.uid != without.metadata.uid:
+        if ignored_allocation is None or promise.uid != ignored_allocation.metadata.uid:
             taken_ranges += (part.range for part in promise.ranges)
     return [Space(layout, taken_ranges) for layout in layouts]

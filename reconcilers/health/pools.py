@@ -160,7 +160,9 @@ def _find_full_pools(
         if pool is None or key not in largest_free:
             continue
         waiting = [
-            request for request in holders.waiting if not _has_address(largest_free[key], request)
+            request
+            for request in holders.waiting
+            if not _has_free_address(largest_free[key], request)
         ]
         if not waiting:
             continue
@@ -176,6 +178,6 @@ def _find_full_pools(
         )
 
 
-def _has_address(largest_free: FreeBlocks, request: PoolRequest) -> bool:
+def _has_free_address(largest_free: FreeBlocks, request: PoolRequest) -> bool:
     """Return whether a pool has a free address of each family that a request needs."""
     return all(largest_free[family] for family in request.families)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from controller.resource import Resource
-from reconcilers.addressmap.audit import Finding, Subject, audit, order_finding
+from reconcilers.addressmap.audit import Finding, Subject, audit, build_finding_sort_key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import draw_network_pools
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
@@ -93,7 +93,7 @@ def list_check_findings(objects: Objects, now: datetime) -> list[Finding]:
         for finding in _list_health_findings(objects, pictures, now)
         if finding.kind != POOL_OVERLAPPING or finding.subject not in reported
     ]
-    return sorted([*audited, *findings], key=order_finding)
+    return sorted([*audited, *findings], key=build_finding_sort_key)
 
 
 def list_status_findings(objects: Objects, now: datetime) -> list[Finding]:
@@ -108,14 +108,16 @@ def list_status_findings(objects: Objects, now: datetime) -> list[Finding]:
         for finding in audit(objects, pictures)
         if finding.severity == "error" or find_area(finding) != POOLS
     ]
-    return sorted([*_list_health_findings(objects, pictures, now), *audited], key=order_finding)
+    return sorted(
+        [*_list_health_findings(objects, pictures, now), *audited], key=build_finding_sort_key
+    )
 
 
 def select_findings(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings about a namespace and about the whole cluster.
 
     Args:
-        namespace: which; empty for all.
+        namespace: the namespace of the findings to keep; empty for all.
         findings: the findings, from the objects of all namespaces.
     """
     namespaces = {"", namespace}

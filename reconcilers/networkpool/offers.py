@@ -10,7 +10,7 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, build_offers
 from reconcilers.spaces.sharing import Kinds
 
 
@@ -26,7 +26,7 @@ def make_offers(pool: NetworkPool, max_addresses: int) -> tuple[PoolOffer, ...]:
 def make_layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool with this geometry."""
     name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
-    return offer_of(name, (block for layout in layouts for block in layout.blocks))
+    return build_offers(name, (block for layout in layouts for block in layout.blocks))
 
 
 @lru_cache(maxsize=4_096)

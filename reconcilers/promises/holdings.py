@@ -124,12 +124,12 @@ class _RangeIndex:
             intervals = self._intervals[addresses.family]
             intervals.remove(_Span(addresses.first, addresses.last))
 
-    def touching(self, addresses: AddressRange) -> Iterator[Holder]:
+    def find_touching(self, addresses: AddressRange) -> Iterator[Holder]:
         """Yield the holders of ranges that have some of these addresses."""
         intervals = self._intervals.get(addresses.family)
         if intervals is None:  # no range of this family was ever added
             return
-        for first, last in intervals.touching(addresses.first, addresses.last):
+        for first, last in intervals.find_touching(addresses.first, addresses.last):
             yield from self.holders[AddressRange(first, last, addresses.family)]
 
 
@@ -289,7 +289,7 @@ class Holdings:
 
         A holder of several such ranges is yielded for each of them.
         """
-        return self._index(space).touching(addresses)
+        return self._index(space).find_touching(addresses)
 
     def turns(self) -> Turns[Place]:
         """Return an iterator over the askers that wait, the oldest first; a change ends it."""

@@ -52,7 +52,7 @@ class _Change:
     """The changes of the offers of one pool since the last turn.
 
     Args:
-        ranges: the ranges of all offers that came or went.
+        ranges: the ranges of all offers that were added or removed.
         count: the number of changes.
     """
 
@@ -84,7 +84,7 @@ class OverlapAnnouncer:
         self._changes: dict[PoolName, _Change] = {}
         """By pool: the changes of its offers since the last turn."""
         self._any_changed = False
-        """Whether the index said that any offer may have changed, without saying which."""
+        """Whether the index reported a change without the offers that it concerns."""
         self._event = anyio.Event()
         """Set if offers have changed since the last turn began."""
         spaces.listen(self._note_offers)
@@ -119,7 +119,7 @@ class OverlapAnnouncer:
             await self._clock.sleep(look_count * REST_SECONDS)
 
     def _note_offers(self, offers: Sequence[PoolOffer] | None) -> None:
-        """Note the offers that came or went, for the next turn; None if any may have changed."""
+        """Note added and removed offers for the next turn; None if any offer may have changed."""
         if offers is None:
             self._any_changed = True
         else:

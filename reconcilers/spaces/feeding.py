@@ -16,13 +16,13 @@ T = TypeVar("T", bound=Object)
 
 
 def feed(
-    spaces: SpaceIndex, cache: Cache[T], offers_of: Callable[[T], Sequence[PoolOffer]]
+    spaces: SpaceIndex, cache: Cache[T], build_offers: Callable[[T], Sequence[PoolOffer]]
 ) -> Callable[[], None]:
     """Keep the offers of a cache's pools in an index.
 
     Args:
         cache: pools of one kind.
-        offers_of: returns the offers of a pool; none if its spec is invalid.
+        build_offers: returns the offers of a pool; none if its spec is invalid.
 
     Returns:
         A function that stops the feeding and removes the cache's pools from the index.
@@ -33,7 +33,7 @@ def feed(
         """Put the offers of a new or changed pool into the index; drop a deleted pool."""
         old, new = change.old, change.new
         if new is not None:
-            spaces.put(PoolName(kind, new.metadata.key), offers_of(new))
+            spaces.put(PoolName(kind, new.metadata.key), build_offers(new))
         elif old is not None:
             spaces.drop(PoolName(kind, old.metadata.key))
 

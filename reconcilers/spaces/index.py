@@ -53,7 +53,7 @@ class SpaceIndex:
         """Kinds that the API server does not let us read; nothing is compared with them."""
         self._undecodable_pools: set[PoolName] = set()
         self._listeners: list[Callable[[Sequence[PoolOffer] | None], None]] = []
-        """Called with the offers that came or went; with None if any offer may have."""
+        """Called with the added and removed offers; with None if any offer may have changed."""
 
     def expect(self, kinds: Kinds) -> None:
         """Note that the pools of these kinds are still to be read."""
@@ -87,22 +87,22 @@ class SpaceIndex:
     def listen(self, listener: Callable[[Sequence[PoolOffer] | None], None]) -> None:
         """Call `listener` at each change.
 
-        It is called with the offers that came or went, or with None if any offer may have.
+        It is called with the added and removed offers, or with None if any offer may have changed.
         """
         self._listeners.append(listener)
 
     def put(self, pool: PoolName, offers: Sequence[PoolOffer]) -> None:
-        """Replace the offers of a pool by others, which may be none."""
+        """Replace the offers of a pool; the new sequence is empty if it hands out nothing."""
         before, after = self._offers.get(pool, ()), tuple(offers)
         self._offers[pool] = after
         self._replace(before, after)
 
     def drop(self, pool: PoolName) -> None:
-        """Forget a pool that is gone."""
+        """Remove a deleted pool and its offers."""
         self._replace(self._offers.pop(pool, ()), ())
 
     def note_unreadable(self, pool: PoolName, *, unreadable: bool) -> None:
-        """Note whether a pool cannot be decoded; its offers are unknown while it cannot be."""
+        """Note whether a pool cannot be decoded, so that its current offers are unknown."""
         if unreadable == (pool in self._undecodable_pools):
             return  # nothing changed, so no listener needs to know
         if unreadable:
@@ -149,9 +149,9 @@ class SpaceIndex:
         """Return the other pools that hand out addresses of a pool.
 
         A pool is near if it lies in the same namespace or in none. Up to NAMED pools are all
-        named, the near ones first. If there are more, only near ones are named, in the order of
+        named, the near pools first. If there are more, only near pools are named, in the order of
         their first addresses. A message that named all pools would be written again whenever one
-        of them comes or goes.
+        of them is created or deleted.
 
         Args:
             offers: the pool's offers, which may be newer than those in the index.
@@ -161,9 +161,9 @@ class SpaceIndex:
             return NOTHING_SHARED  # the pool hands out nothing
         near_namespaces = {"", parts[0].pool.key.namespace}
         # One more than a message names shows whether there are more.
-        others = self._find_others(parts, (None,), limit=NAMED + 1)
+        others = self._find_other_parts(parts, (None,), limit=NAMED + 1)
         if len(others) > NAMED:
-            near = self._find_others(parts, sorted(near_namespaces), limit=NAMED)
+            near = self._find_other_parts(parts, sorted(near_namespaces), limit=NAMED)
             return PoolSharing(
                 tuple(self._count_shared_addresses(parts, other) for other in near), has_more=True
             )
@@ -179,10 +179,10 @@ class SpaceIndex:
             for interval in self._find_intervals(part, platform, site=None, namespace=None)
         }
 
-    def _find_others(
+    def _find_other_parts(
         self, parts: Iterable[PoolOffer], namespaces: Sequence[str | None], limit: int
     ) -> list[tuple[PoolName, str]]:
-        """Find other pools, with their parts, that hand out addresses of a pool's parts.
+        """Return name and part of other pools that hand out addresses of a pool's parts.
 
         Args:
             parts: what the pool hands out.
@@ -208,7 +208,12 @@ class SpaceIndex:
     def _count_shared_addresses(
         self, parts: Iterable[PoolOffer], other: tuple[PoolName, str]
     ) -> SharingPool:
-        """Return another pool with the number of addresses that it shares with a pool's parts."""
+        """Return another pool with the number of addresses that it shares with a pool's parts.
+
+        Args:
+            parts: the offers of the pool.
+            other: name and part of the other pool.
+        """
         by_family: dict[Family, int] = {}
         pool, name = other
         for part, offer in product(parts, self._offers[pool]):
@@ -236,7 +241,9 @@ class SpaceIndex:
     ) -> Iterator[Interval]:
         """Yield the intervals of a group, see `_Group`, that share addresses with a range."""
         intervals = self._groups.get(_Group(part.family, platform, site=site, namespace=namespace))
-        return intervals.touching(part.first, part.last) if intervals is not None else iter(())
+        return (
+            intervals.find_touching(part.first, part.last) if intervals is not None else iter(())
+        )
 
     def _add(self, offer: PoolOffer) -> None:
         """Add an offer to its groups, and count it for its platform."""
@@ -262,9 +269,14 @@ class SpaceIndex:
 
 
 def _list_group_intervals(offer: PoolOffer) -> Iterator[tuple[_Group, Interval]]:
-    """Yield the intervals of an offer, each with every group in which it lies."""
+    """Yield each interval of an offer with each of its groups.
+
+    An interval is in four groups: of its site or of all sites, and there of its namespace or of
+    all namespaces.
+    """
     site, namespace = offer.site, offer.pool.key.namespace
     for part in offer.ranges:
         interval = Interval(part.first, part.last, pool=offer.pool, part=offer.part)
-        for name, where in product((site.name, None), (namespace, None)):
-            yield _Group(part.family, site.platform, site=name, namespace=where), interval
+        for group_site, group_namespace in product((site.name, None), (namespace, None)):
+            group = _Group(part.family, site.platform, site=group_site, namespace=group_namespace)
+            yield group, interval

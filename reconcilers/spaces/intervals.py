@@ -91,10 +91,10 @@ class Intervals(Generic[NumbersT]):
         del block.intervals[bisect_left(block.intervals, interval)]
         if not block.intervals:
             del self._blocks[position]
-        elif block.reach == interval.last:  # perhaps no other one reaches so far
+        elif block.reach == interval.last:  # perhaps all other intervals end before
             block.reach = _compute_reach(block.intervals)
 
-    def touching(self, first: int, last: int) -> Iterator[NumbersT]:
+    def find_touching(self, first: int, last: int) -> Iterator[NumbersT]:
         """Yield the intervals that share a number with the interval `first` to `last`, sorted."""
         for block in self._blocks:
             if block.intervals[0].first > last:

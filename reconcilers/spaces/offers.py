@@ -1,7 +1,7 @@
 """What one pool hands out, in one form for pools of all kinds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from allocator import AddressRange, Family
@@ -46,31 +46,27 @@ class PoolOffer:
     part: str = ""
     site: Site = ANYWHERE
 
-    def of_family(self, family: Family) -> "PoolOffer":
-        """Return the offer with only its ranges of a family."""
-        ranges = tuple(part for part in self.ranges if part.family == family)
-        return self if ranges == self.ranges else replace(self, ranges=ranges)
-
     def may_meet(self, other: "PoolOffer") -> bool:
         """Return whether the offers belong to different pools and may be used at one site.
 
-        A pool that names no site may be at any. Sites of different platforms may be one place.
+        A pool that names no site may be at any site of its platform. Sites of different platforms
+        may be the same place.
         """
         if self.pool == other.pool:
             return False
-        here, there = self.site, other.site
+        own_site, other_site = self.site, other.site
         return (
-            here.platform != there.platform
-            or not here.name
-            or not there.name
-            or here.name == there.name
+            own_site.platform != other_site.platform
+            or not own_site.name
+            or not other_site.name
+            or own_site.name == other_site.name
         )
 
 
-def offer_of(
+def build_offers(
     pool: PoolName, blocks: Iterable[AddressRange], *, part: str = "", site: Site = ANYWHERE
 ) -> tuple[PoolOffer, ...]:
-    """Return the offer of these blocks as a tuple; an empty tuple if there are no blocks.
+    """Return the one offer of a pool or of a part of it; empty if it has no blocks.
 
     Args:
         blocks: disjoint ranges in any order.
@@ -90,7 +86,7 @@ def count_shared(first: PoolOffer, second: PoolOffer) -> Mapping[Family, int]:
         start = (part.family, part.first)
         while next_index < len(second.ranges) and _get_end(second.ranges[next_index]) < start:
             next_index += 1
-        # Looked at again for the next part, because one range may meet several parts.
+        # `next_index` stays, because the range there may also overlap the next part.
         ahead = next_index
         while ahead < len(second.ranges):
             common = part.intersection(second.ranges[ahead])

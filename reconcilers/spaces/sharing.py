@@ -4,7 +4,7 @@ Two pools may hand out the same addresses, for example at sites behind NAT. It i
 pools in the same words by a condition, by the webhooks, by `plan` and by `check`.
 
 Hundreds of sites may have the same addresses. If a message named or counted all of their pools,
-each pool that comes or goes would change the conditions of all others. So a message names at most
+each new or deleted pool would change the conditions of all others. So a message names at most
 NAMED pools, those near the pool (in the same namespace, or of the whole cluster), and says
 "others" without a number.
 """
@@ -61,7 +61,7 @@ class PoolSharing:
 
     Args:
         pools: the pools that a message names.
-        has_more: whether still other pools hand out the same addresses.
+        has_more: whether further pools, which a message does not name, hand out the addresses.
     """
 
     pools: tuple[SharingPool, ...] = ()

@@ -1,7 +1,7 @@
 """In which namespaces NetworkPools and ProviderConfigs count (`--pool-namespaces`).
 
 Webhooks refuse them elsewhere. Webhooks may be off, so reconcilers hand out nothing there either;
-what was handed out before is kept, and deletion is never refused.
+earlier allocations are kept, and deletion is never refused.
 """
 
 from collections.abc import Sequence

@@ -11,8 +11,8 @@ from allocator import (
     InvalidPool,
     Layout,
     PoolTooLarge,
+    list_layout_faults,
     name_edge_addresses,
-    pool_faults,
 )
 from reconcilers.addressing import addresstexts, poolgeometry
 from reconcilers.api.fields import IS_ADDRESS
@@ -68,14 +68,14 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
 def _find_block_faults(
     block_path: Path, block: NetworkPoolSpec, max_addresses: int
 ) -> Iterator[Remark]:
-    """Yield the faults of one block. If it has no other fault, it may be too large.
+    """Yield the faults of one block; its size is checked only if there is no other fault.
 
     Args:
         block_path: the field that holds the block: `spec` or `spec.secondary`.
         max_addresses: the largest IPv4 pool, in addresses.
     """
     reserved = [reservation.cidr for reservation in block.reserved]
-    faults = pool_faults(block.cidr, reserved, block.list_declared_spans())
+    faults = list_layout_faults(block.cidr, reserved, block.list_declared_spans())
     for fault in faults:
         yield Remark(_locate_in_spec(block_path, block, fault.path), fault.message)
     if faults:
@@ -137,14 +137,14 @@ def _list_block_warnings(
     if layout.total == 0:
         sentence = "everything that tenants may draw from is reserved: nothing can be handed out"
         yield Remark(block_path, sentence)
-    offered = [
+    edge_labels = [
         f"{address.start_text} ({name})"
         for name, address in name_edge_addresses(layout.cidr).items()
         if any(part.contains(address) for part in layout.blocks)
     ]
-    if offered and block.excludeNetworkAndBroadcast is None:
+    if edge_labels and block.excludeNetworkAndBroadcast is None:
         sentence = (
-            f"the pool hands out {' and '.join(offered)}; set spec.{poolgeometry.EXCLUDE_EDGES} to"
-            " true to leave such addresses out, or to false to confirm them"
+            f"the pool hands out {' and '.join(edge_labels)}; set spec.{poolgeometry.EXCLUDE_EDGES}"
+            " to true to leave such addresses out, or to false to confirm them"
         )
         yield Remark(cidr_path, sentence)

@@ -36,7 +36,7 @@ from reconcilers.specrules.verdict import (
 
 SPEC: Path = ("spec",)
 PINNED: Path = ("spec", "pinnedRange")
-PINNED_BOTH: Path = ("spec", "pinnedRanges")
+PINNED_RANGES: Path = ("spec", "pinnedRanges")
 
 
 def review_request(new: IPAllocation) -> Verdict:
@@ -48,7 +48,7 @@ def review_request(new: IPAllocation) -> Verdict:
     try:
         requestedranges.parse_pins(new)
     except AllocatorError as malformed:
-        return Verdict.from_causes([build_invalid_cause(locate_pins(new), str(malformed))])
+        return Verdict.from_causes([build_invalid_cause(locate_pin_field(new), str(malformed))])
     return Verdict.from_causes(_find_contradictions(new.spec))
 
 
@@ -82,19 +82,19 @@ class _Pin(NamedTuple):
     range: AddressRange
 
 
-def locate_pins(allocation: IPAllocation, number: int | None = None) -> Path:
-    """Return the field of a request that pins ranges: `pinnedRange` or `pinnedRanges`.
+def locate_pin_field(allocation: IPAllocation, index: int | None = None) -> Path:
+    """Return the field that pins the ranges of a request: `pinnedRange` or `pinnedRanges`.
 
-    `pinnedRange`, too, if the request pins no range.
+    If the request pins no range, return `pinnedRange`.
 
     Args:
         allocation: the request.
-        number: the index in `pinnedRanges` to point at; None for the whole field. `pinnedRange`
-            has no index.
+        index: the position of a range in `pinnedRanges`; None for the whole field. It has no
+            effect on `pinnedRange`, which has only one range.
     """
     if allocation.spec.pinnedRange is not None or not allocation.spec.pinnedRanges:
         return PINNED
-    return PINNED_BOTH if number is None else (*PINNED_BOTH, number)
+    return PINNED_RANGES if index is None else (*PINNED_RANGES, index)
 
 
 def find_impossibility(
@@ -112,8 +112,8 @@ def find_impossibility(
     by_family = {layout.family: layout for layout in layouts}
     try:
         pins = {
-            pin.family: _Pin(locate_pins(allocation, number), pin)
-            for number, pin in enumerate(requestedranges.parse_pins(allocation))
+            pin.family: _Pin(locate_pin_field(allocation, index), pin)
+            for index, pin in enumerate(requestedranges.parse_pins(allocation))
         }
         if len(layouts) == 1 and not allocation.spec.names_families:
             # The request takes the one family of the pool. A pin of the other family can never
@@ -126,7 +126,7 @@ def find_impossibility(
     except InvalidRequest as impossible:
         return Remark(SPEC, str(impossible))
     except MalformedText as impossible:
-        return Remark(locate_pins(allocation), str(impossible))
+        return Remark(locate_pin_field(allocation), str(impossible))
     except RequestRefused:
         return None  # the pool lacks a family of the request
     # A request with a preferred second family can be served without it: only the first counts.

@@ -42,7 +42,7 @@ MANUAL_POOL: Path = (*NETWORKING, "loadBalancerPool")
 def review_tenant(tenant: TenantCluster) -> Verdict:
     """Return the verdict on the spec of a TenantCluster by itself."""
     pool = parse_manual_pool(tenant)
-    # A pool that cannot be parsed is a sentence that says why.
+    # `parse_manual_pool` returns a sentence if the pool cannot be parsed.
     causes = [build_invalid_cause(MANUAL_POOL, pool)] if isinstance(pool, str) else []
     causes += _find_family_faults(tenant.networking)
     causes += _find_selector_faults(tenant)
@@ -83,8 +83,10 @@ def _find_term_faults(term: SelectorExpression, path: Path) -> Iterator[Cause]:
     if not _is_key(term.key):
         yield build_invalid_cause((*path, "key"), f"{term.key!r} is no label key; {KEY_FORM}")
     if term.operator not in OPERATORS:
-        known = ", ".join(OPERATORS)
-        yield build_invalid_cause((*path, "operator"), f"{term.operator!r} is not one of {known}")
+        operators = ", ".join(OPERATORS)
+        yield build_invalid_cause(
+            (*path, "operator"), f"{term.operator!r} is not one of {operators}"
+        )
     elif (term.operator in {IN, NOT_IN}) != bool(term.values):
         yield build_invalid_cause(
             (*path, "values"), f"{term.operator}: {VALUES_FIT_OPERATOR.message}"
@@ -141,7 +143,8 @@ def _find_family_faults(networking: Networking) -> Iterator[Cause]:
 def parse_manual_pool(tenant: TenantCluster) -> AddressRange | str | None:
     """Return the load-balancer pool that a user wrote into the spec.
 
-    None if the spec has no such pool. A sentence that says why if the pool cannot be parsed.
+    Return None if the spec has no such pool. If the pool cannot be parsed, return a sentence that
+    says why.
     """
     manual = tenant.networking.loadBalancerPool
     return None if manual is None else read_range(manual.start, manual.end)

@@ -84,7 +84,7 @@ class Verdict:
 
     @property
     def allowed(self) -> bool:
-        """Whether the write may go on."""
+        """Whether the write is allowed."""
         return not self.causes and not self.refusal
 
     def join_causes(self) -> str:
@@ -94,7 +94,7 @@ class Verdict:
 
 
 NOTHING = Verdict()
-"""Nothing to say: the write may go on."""
+"""The verdict that allows a write without warnings."""
 
 
 class Validator(Protocol[T_contra]):

@@ -80,7 +80,7 @@ class Feed:
 
     async def run(self) -> None:
         """Compute states while there is a reader, until cancelled."""
-        await self._watched.wait_read()
+        await self._watched.wait_until_read()
         while True:
             if not self.readers:
                 await self._wake_event.wait()  # without a reader no state is needed

@@ -89,7 +89,7 @@ def make_application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
         stream = UpdateStream(compressed=_accepts_gzip(request))
         await stream.response.prepare(request)
         with suppress(ConnectionError):  # the reader has closed the connection
-            await _write_news(stream, feed, clock)
+            await _write_messages(stream, feed, clock)
         return stream.response
 
     app = web.Application()
@@ -143,7 +143,7 @@ def _accepts_gzip(request: web.Request) -> bool:
     )
 
 
-async def _write_news(stream: UpdateStream, feed: Feed, clock: Clock) -> None:
+async def _write_messages(stream: UpdateStream, feed: Feed, clock: Clock) -> None:
     """Write messages as server-sent events for STREAM_SECONDS; while none come, write comments.
 
     The first comment makes the headers reach the client at once.

@@ -58,7 +58,7 @@ async def serve_local_page(
     app = make_application(feed, make_token_guard(token), clock)
     tasks = [informer.run for informer in (*watched.kinds, watched.events)]
     async with (
-        run_in_background([*tasks, *watched.others_run, feed.run]),
+        run_in_background([*tasks, *watched.other_pool_tasks, feed.run]),
         _listen(app, bind) as port,
     ):
         host = f"[{bind.host}]" if ":" in bind.host else bind.host
@@ -68,7 +68,7 @@ async def serve_local_page(
 def _listen(
     app: web.Application, bind: Bind, tls: ssl.SSLContext | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """Return a context that listens; it gives the port.
+    """Return a context manager that serves an application and yields its port.
 
     At the end of the context, open streams get DRAIN_SECONDS, and then are cancelled: a stream of
     updates does not end by itself in that time.
@@ -135,7 +135,7 @@ class ServedPage:
         app = make_application(self._feed, self._reviewer.guard, self._clock)
         tls = self._serving.listening_context
         async with (
-            run_in_background([update, self._watched.events.run, *self._watched.others_run]),
+            run_in_background([update, self._watched.events.run, *self._watched.other_pool_tasks]),
             _listen(app, self._bind, tls) as port,
         ):
             log.info(

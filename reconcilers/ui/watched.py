@@ -143,13 +143,13 @@ class PageInformers:
             if readable_namespace(informer.resource, self.not_read) is not None
         ]
 
-    async def wait_read(self) -> None:
+    async def wait_until_read(self) -> None:
         """Wait until each kind has been listed, or a request for it has failed."""
         for informer in self.kinds:
             await informer.wait_attempted()
 
     @property
-    def others_run(self) -> list[Task]:
+    def other_pool_tasks(self) -> list[Task]:
         """The tasks that keep other platforms' pools current; empty if they are not shown."""
         return [self.others.run] if self.others is not None else []
 
@@ -159,9 +159,9 @@ class PageInformers:
         network_pools = sorted(pool.metadata.key for pool in self.pools.cache)
         others = self.others.names() if self.others is not None else []
         names_of_pools = [*(PoolName(NETWORK_POOL.kind, key) for key in network_pools), *others]
-        return [name for name in names_of_pools if self._shows(name.key.namespace)]
+        return [name for name in names_of_pools if self._is_namespace_shown(name.key.namespace)]
 
-    def _shows(self, namespace: str) -> bool:
+    def _is_namespace_shown(self, namespace: str) -> bool:
         """Return whether pools of a namespace are shown; cluster-scoped pools always are."""
         return not namespace or self.pool_namespace in {"", namespace}
 

@@ -36,7 +36,7 @@ from reconcilers.specrules.verdict import (
 def review_creation(
     new: IPAllocation,
     pool: NetworkPool | None,
-    view: Callable[[], AllocationsView],
+    read_view: Callable[[], AllocationsView],
     max_addresses: int,
     namespaces: Sequence[str] = (),
 ) -> Verdict:
@@ -45,7 +45,7 @@ def review_creation(
     Args:
         new: the request.
         pool: the pool that it names; None if there is none.
-        view: reads the pool's allocations; called only if the verdict depends on them.
+        read_view: reads the pool's allocations; called only if the verdict depends on them.
         max_addresses: the largest pool, in addresses.
         namespaces: the namespaces whose pools count; empty for all.
     """
@@ -68,7 +68,7 @@ def review_creation(
     if impossible is not None:
         return Verdict.from_causes([build_invalid_cause(impossible.path, impossible.message)])
     return Verdict.from_causes(
-        warnings=_list_waiting_warnings(new, pool, geometry=geometry, view=view)
+        warnings=_list_waiting_warnings(new, pool, geometry=geometry, read_view=read_view)
     )
 
 
@@ -126,7 +126,7 @@ def _list_waiting_warnings(
     new: IPAllocation,
     pool: NetworkPool,
     geometry: Sequence[Layout],
-    view: Callable[[], AllocationsView],
+    read_view: Callable[[], AllocationsView],
 ) -> Iterator[str]:
     """Yield warnings about a valid request: why it waits, and a count that is ignored.
 
@@ -150,14 +150,14 @@ def _list_waiting_warnings(
         yield from _list_full_pool_warnings(new, pool, asked=asked, geometry=geometry)
         return
     if new.spec.count is not None and new.spec.count != pins[0].size:
-        pin_field = format_path(requestspecs.locate_pins(new)).removeprefix("spec.")
+        pin_field = format_path(requestspecs.locate_pin_field(new)).removeprefix("spec.")
         yield f"spec.count: ignored, as {pin_field} names {count_addresses(pins[0].size)}"
-    for (name, held_range), (number, pin) in product(
-        _list_held_ranges(pool, view()), enumerate(pins)
+    for (name, held_range), (index, pin) in product(
+        _list_held_ranges(pool, read_view()), enumerate(pins)
     ):
         if held_range.overlaps(pin):
             message = f"{pin.text} is not free now: {name} has {held_range.text}"
-            path = requestspecs.locate_pins(new, number)
+            path = requestspecs.locate_pin_field(new, index)
             yield f"{format_path(path)}: {message}; the request waits"
             return
 

@@ -49,8 +49,8 @@ MOST_NAMED = 5
 def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
     """Return the verdict on a new pool.
 
-    Each fault of the spec refuses the pool. If there is none, the doubtful values of the spec, and
-    the pools that share addresses with it, are warned of.
+    Each fault of the spec is a cause to refuse the pool. Without faults, there are warnings about
+    doubtful values of the spec, and about pools that share addresses with it.
 
     Args:
         spaces: what pools of all kinds hand out.
@@ -86,11 +86,11 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
         view: the pool's allocations; None if the edit gives up no address (`gives_up_addresses`).
         spaces: what pools of all kinds hand out.
         max_addresses: the largest IPv4 pool, in addresses.
-        claimed: the pool's addresses that no IPAllocation holds, with their holders.
+        claimed: the ranges of the pool that other objects than IPAllocations hold.
         claimed_kinds: the kinds of requests, by full name, whose promises are in `claimed`.
     """
     is_moved = _parse_layouts(new, max_addresses) != _parse_layouts(old, max_addresses)
-    # An edit that leaves the addresses unchanged repeats no warning about overlaps.
+    # Without a change of addresses, the warnings about overlaps are not repeated.
     verdict = review_creation(new, spaces if is_moved else SpaceIndex(), max_addresses)
     causes, warnings = list(verdict.causes), list(verdict.warnings)
     if old is not None:
@@ -100,10 +100,10 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
             *_list_holders(old, view, claimed_kinds),
             *(holding for holding in claimed if not holding.foreign),
         ]
-        left_out = _list_left_out(new, old, holders=ours, max_addresses=max_addresses)
+        lost_addresses = _list_lost_addresses(new, old, holders=ours, max_addresses=max_addresses)
         ranges_path = _locate_ranges(SPEC, new.spec)
         causes += limit_causes(
-            (address.build_cause() for address in left_out),
+            (address.build_cause() for address in lost_addresses),
             ranges_path,
             single="allocation would be left out",
             several="allocations would be left out",
@@ -112,7 +112,9 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
         foreign = [holding for holding in claimed if holding.foreign]
         foreign_warnings = [
             address.describe_warning()
-            for address in _list_left_out(new, old, holders=foreign, max_addresses=max_addresses)
+            for address in _list_lost_addresses(
+                new, old, holders=foreign, max_addresses=max_addresses
+            )
         ]
         warnings += foreign_warnings[:MOST_NAMED]
         if len(foreign_warnings) > MOST_NAMED:
@@ -152,7 +154,7 @@ def review_deletion(
 
     Args:
         view: the pool's allocations.
-        claimed: the pool's addresses that no IPAllocation holds, with their holders.
+        claimed: the ranges of the pool that other objects than IPAllocations hold.
         unknown: the objects that cannot be read and may hold addresses; empty if there are none.
             They alone refuse nothing, because the pool's finalizer waits for them: the verdict
             has a warning then. If the deletion is refused, a further cause names them.
@@ -196,12 +198,13 @@ def review_deletion(
 
 
 def _blocks_deletion(allocation: IPAllocation) -> bool:
-    """Return whether an allocation refuses the deletion of its pool.
+    """Return whether an allocation prevents the deletion of its pool.
 
-    1. In phase Allocated, it does.
-    2. In phase Released while it is deleted, it does not: its range is about to be free.
-    3. In any other phase, it does if it holds a range. A person may have written the phase, which
-       frees nothing, so the pool's finalizer would wait for ever.
+    1. An allocation in phase Allocated does.
+    2. An allocation in phase Released that is being deleted does not: its range is about to be
+       free.
+    3. An allocation in any other phase does if it holds a range. A person may have written the
+       phase, which frees nothing, so the pool's finalizer would wait for ever.
     """
     phase = allocation.status.phase
     is_leaving = phase == RELEASED and allocation.metadata.terminating
@@ -320,8 +323,8 @@ def _name_allocation(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftOut:
-    """An address that an object holds and that the new spec does not hand out.
+class _LostAddress:
+    """An address that an object holds, and that the edited spec no longer hands out.
 
     Args:
         path: the field of the new spec that leaves the address out.
@@ -363,9 +366,9 @@ class _LeftOut:
         )
 
 
-def _list_left_out(
+def _list_lost_addresses(
     new: NetworkPool, old: NetworkPool | None, holders: Iterable[HeldRange], max_addresses: int
-) -> Iterator[_LeftOut]:
+) -> Iterator[_LostAddress]:
     """Yield the held addresses that the edit takes out of the pool.
 
     Each held range yields up to two: its first address outside the new ranges, and its first
@@ -440,7 +443,7 @@ def _locate_ranges(block_path: Path, block: NetworkPoolSpec) -> Path:
 
 def _build_outside_finding(
     new: NetworkPool, block_path: Path, holder: str, address: str
-) -> _LeftOut:
+) -> _LostAddress:
     """Return the finding about a held address outside the ranges of the new spec.
 
     Args:
@@ -448,12 +451,12 @@ def _build_outside_finding(
     """
     block = dict(poolspecs.list_blocks(new.spec)).get(block_path)
     path = block_path if block is None else _locate_ranges(block_path, block)
-    return _LeftOut(path, holder, address)
+    return _LostAddress(path, holder, address)
 
 
 def _build_reserved_finding(
     new: NetworkPool, block_path: Path, after: Layout, holder: str, address: int
-) -> _LeftOut:
+) -> _LostAddress:
     """Return the finding about a held address that a reservation of the new spec covers.
 
     Args:
@@ -464,7 +467,7 @@ def _build_reserved_finding(
     reservation = next(reservation for reservation, parsed in pairs if parsed.contains(address))
     # Gateway and edges are reserved by fields that stand in `spec`, for all its blocks.
     owner_path = block_path if reservation.field[0] == "reserved" else SPEC
-    return _LeftOut(
+    return _LostAddress(
         (*owner_path, *reservation.field),
         holder,
         address=address_text(address, after.family),

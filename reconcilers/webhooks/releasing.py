@@ -1,4 +1,4 @@
-"""Who may say that a tenant is gone for good (annotation `release-anyway` of a TenantCluster).
+"""Checks who may declare a tenant gone for good (annotation `release-anyway` of a TenantCluster).
 
 The annotation releases addresses although the tenant may still use them. They may be handed out to
 another tenant. So the right to edit TenantClusters is not enough: the user who adds the annotation

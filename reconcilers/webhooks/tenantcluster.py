@@ -18,7 +18,7 @@ from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import PoolName, offer_of
+from reconcilers.spaces.offers import PoolName, build_offers
 from reconcilers.specrules import tenantspecs
 from reconcilers.specrules.verdict import Verdict, build_forbidden_cause
 
@@ -180,5 +180,5 @@ def _list_manual_pool_warnings(
         yield f"{where}: ignored, as ProviderConfig {provision.key} uses IPAM; remove it"
         return
     name = PoolName(TENANT_CLUSTER.kind, cluster.metadata.key)
-    if sentence := spaces.find_sharing(offer_of(name, [pool])).sentence:
+    if sentence := spaces.find_sharing(build_offers(name, [pool])).sentence:
         yield f"{where}: {sentence}"

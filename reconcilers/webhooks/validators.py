@@ -246,18 +246,23 @@ class AllocationValidator(_Validator):
         self._clusters = clusters
 
     async def review_creation(self, new: IPAllocation) -> Verdict:
-        """Return the verdict on a new request, by the cached pool if it allows the request.
+        """Return the verdict on a new request.
 
-        Else by the pool as it is read live.
+        If the cache has the pool, and the request is allowed by it, that is the verdict. Else the
+        pool is read live, and decides.
         """
 
-        def view() -> AllocationsView:
+        def read_view() -> AllocationsView:
             """Return the cached allocations of the pool, which warnings are based on."""
             return self._reader.read_cached(new.pool_key)
 
         pool = self._pools.get(new.pool_key)
         verdict = ipallocation.review_creation(
-            new, pool, view=view, max_addresses=self._limit, namespaces=self._allowed_namespaces
+            new,
+            pool,
+            read_view=read_view,
+            max_addresses=self._limit,
+            namespaces=self._allowed_namespaces,
         )
         if pool is not None and verdict.allowed:
             return verdict
@@ -267,7 +272,11 @@ class AllocationValidator(_Validator):
         except NotFound:
             pool = None  # the verdict has a warning about that
         return ipallocation.review_creation(
-            new, pool, view=view, max_addresses=self._limit, namespaces=self._allowed_namespaces
+            new,
+            pool,
+            read_view=read_view,
+            max_addresses=self._limit,
+            namespaces=self._allowed_namespaces,
         )
 
     async def review_update(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:

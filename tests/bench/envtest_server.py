@@ -20,7 +20,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from reconcilers.cli.local.servers import collect_less_often
+from reconcilers.cli.local.servers import collect_garbage_less_often
 from tests.bench.envtest_objects import PLACE, allocation, make_served_allocation
 
 if TYPE_CHECKING:
@@ -78,5 +78,5 @@ async def main(data: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    collect_less_often()
+    collect_garbage_less_often()
     anyio.run(main, Path(sys.argv[1]) if len(sys.argv) > 1 else None)

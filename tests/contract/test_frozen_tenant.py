@@ -19,7 +19,7 @@ from envtest.binaries import RealControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import SECRET, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
-from reconcilers.cli.local.balancer import wait_established
+from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.objects import NAMESPACE
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.ui.watched import READ_EVENTS
@@ -77,7 +77,7 @@ async def _install_metallb(kubeconfig: Path) -> None:
     await transport.request("POST", NAMESPACE.collection(""), body=encode(namespace))
     for definition in metallb_crds():
         await transport.request("POST", DEFINITIONS, body=encode(definition))
-    await wait_established(transport, SystemClock(), metallb_crds())
+    await wait_until_established(transport, SystemClock(), metallb_crds())
     await transport.aclose()
 
 

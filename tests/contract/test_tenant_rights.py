@@ -26,7 +26,7 @@ from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespac
 from reconcilers.cli.local.platform import build_kubeconfig_secret
 from reconcilers.cli.standin import pools as metallb
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
-from reconcilers.cli.standin.serviceaddresses import addresses
+from reconcilers.cli.standin.serviceaddresses import read_status_addresses
 from reconcilers.configuration.settings import AllocationSettings, Settings, TenantSettings
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL
@@ -187,7 +187,7 @@ async def _add_service(client: Client, name: str, annotations: dict[str, str]) -
 
 
 async def _read_service_addresses(client: Client, name: str) -> tuple[str, ...]:
-    return addresses(await client.get(SERVICE, Key("default", name)))
+    return read_status_addresses(await client.get(SERVICE, Key("default", name)))
 
 
 def _describe(call: Call) -> str:

@@ -9,7 +9,7 @@ from controller.testing import WriteRecord
 from reconcilers.api.services import Service
 from reconcilers.cli.standin.controller import assign_addresses
 from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, build_configuration
-from reconcilers.cli.standin.serviceaddresses import addresses
+from reconcilers.cli.standin.serviceaddresses import read_status_addresses
 from tests.reconcilers.server import Json, Server
 
 NAMESPACE = "metallb-system"
@@ -76,7 +76,7 @@ class Balancer:
             service for service in services if service.metadata.name not in self.refuses
         ]
         for assignment in assign_addresses(allowed_services, self._pools):
-            if addresses(assignment.service) != assignment.addresses:
+            if read_status_addresses(assignment.service) != assignment.addresses:
                 ingress = [{"ip": address} for address in assignment.addresses]
                 self._write_ingress(assignment.service.metadata.name, ingress)
 

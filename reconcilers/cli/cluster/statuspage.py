@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from reconcilers.addressmap.audit import Finding, order_finding
+from reconcilers.addressmap.audit import Finding, build_finding_sort_key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import Cell, TableColumn, fit_table, join_tables
@@ -75,7 +75,7 @@ def build_status_page(
         more: findings about tenants and controllers, which are read live.
     """
     about_objects = select_findings(namespace, list_status_findings(objects, datetime.now(UTC)))
-    findings = sorted([*about_objects, *more], key=order_finding)
+    findings = sorted([*about_objects, *more], key=build_finding_sort_key)
     # `within` keeps all TenantClusters, because allocations refer to them across namespaces. The
     # page shows only the TenantClusters of the namespace.
     selected = objects.within(namespace).select_tenants(namespace)

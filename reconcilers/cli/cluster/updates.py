@@ -57,7 +57,7 @@ async def write_updates(
         others.want(inf)  # pools of other platforms are watched as long as the command runs
         async with run_in_background([*(informer.run for informer in watched.kinds), others.run]):
             # The first text shows all objects, not those that happen to be listed first.
-            await watched.wait_read()
+            await watched.wait_until_read()
             await others.looked.wait()
             while True:
                 await clock.sleep(GATHER_SECONDS)

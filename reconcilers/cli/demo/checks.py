@@ -3,8 +3,8 @@
 The name of a check is its word in the story. A check returns the lines that the demo prints: the
 state of the objects. It raises NotSeenYet if the objects are not in the expected state.
 
-The story calls a check without its view: `of_view` keeps the other arguments, and the step passes
-the view later. The view has the objects of all API servers, kept current by watches.
+The story calls a check without its view: `take_view_later` keeps the other arguments, and the step
+passes the view later. The view has the objects of all API servers, kept current by watches.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.cluster.statuspage import build_status_page
-from reconcilers.cli.demo.view import NotSeenYet, PlatformView, get_existing, of_view
+from reconcilers.cli.demo.view import NotSeenYet, PlatformView, get_existing, take_view_later
 from reconcilers.cli.local.balancer import is_established
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
@@ -46,7 +46,7 @@ def _require_condition(
     return condition
 
 
-@of_view
+@take_view_later
 def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     """Check that a pool is Ready, with `used` addresses handed out."""
     status = view.get_pool(name).status
@@ -59,7 +59,7 @@ def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     return [f"NetworkPool {name}: {used} of {status.totalIPs} addresses in use, {largest}"]
 
 
-@of_view
+@take_view_later
 def pool_has_condition(view: PlatformView, name: str, condition: str, status: str) -> list[str]:
     """Check a condition of a pool."""
     conditions = view.get_pool(name).status.conditions
@@ -71,7 +71,7 @@ def pool_has_condition(view: PlatformView, name: str, condition: str, status: st
     ]
 
 
-@of_view
+@take_view_later
 def has_capacity(view: PlatformView, name: str) -> list[str]:
     """Check that a provider is Ready and its pools have free addresses.
 
@@ -87,7 +87,7 @@ def has_capacity(view: PlatformView, name: str) -> list[str]:
     return [f"{provider_name}: {available.message}"]
 
 
-@of_view
+@take_view_later
 def shows_status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> list[str]:
     """Check the page and the exit code of `butler-ipam status -n NAMESPACE`.
 
@@ -114,7 +114,7 @@ def shows_status(view: PlatformView, namespace: str, exit_code: int, *words: str
     return [head, *(f"  {line}" for line in page_text.splitlines()), f"  exit code {exit_code}"]
 
 
-@of_view
+@take_view_later
 def has_event(
     view: PlatformView, kind: str, name: str, reason: str, saying: str = ""
 ) -> list[str]:
@@ -154,7 +154,7 @@ def _describe_range(allocation: IPAllocation) -> str:
     )
 
 
-@of_view
+@take_view_later
 def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> list[str]:
     """Check that an allocation has a range.
 
@@ -168,7 +168,7 @@ def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> 
     return [_describe_range(allocation)]
 
 
-@of_view
+@take_view_later
 def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str) -> list[str]:
     """Check that an allocation waits or failed, for the reason in its condition."""
     allocation = view.get_allocation(name)
@@ -180,7 +180,7 @@ def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str)
     return [f"IPAllocation {name} is {expected_phase}, {ready.reason}: {ready.message}"]
 
 
-@of_view
+@take_view_later
 def has_both_ranges(
     view: PlatformView, cluster: Key, balancer_pool: str, node_pool: str
 ) -> list[str]:
@@ -197,7 +197,7 @@ def has_both_ranges(
     return lines
 
 
-@of_view
+@take_view_later
 def has_phase(
     view: PlatformView, cluster: Key, expected_phase: str, saying: str = ""
 ) -> list[str]:
@@ -215,7 +215,7 @@ def has_phase(
     return [line]
 
 
-@of_view
+@take_view_later
 def has_condition(
     view: PlatformView, cluster: Key, condition: str, status: str, reason: str
 ) -> list[str]:
@@ -233,7 +233,7 @@ def has_condition(
     ]
 
 
-@of_view
+@take_view_later
 def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[str]:
     """Check that a cluster lacks a condition; such a condition exists only while it is False."""
     cluster_condition = find(get_existing(view.clusters, cluster).status.conditions, condition)
@@ -245,7 +245,7 @@ def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[st
     return [f"TenantCluster {cluster}: the condition {condition} is gone"]
 
 
-@of_view
+@take_view_later
 def has_grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[str]:
     """Check the number of growth allocations of a cluster, and that each has a range.
 
@@ -267,7 +267,7 @@ def has_grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> l
     ]
 
 
-@of_view
+@take_view_later
 def are_gone(view: PlatformView, *clusters: Key) -> list[str]:
     """Check that clusters and all their allocations are gone."""
     for key in clusters:
@@ -283,7 +283,7 @@ def are_gone(view: PlatformView, *clusters: Key) -> list[str]:
     return [f"{len(clusters)} TenantClusters and all their IPAllocations are gone"]
 
 
-@of_view
+@take_view_later
 def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant does not serve MetalLB's kinds."""
     kinds = view.tenants[cluster].kinds
@@ -294,7 +294,7 @@ def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
     return [f"in the tenant {cluster.name}: no kind of MetalLB's is served"]
 
 
-@of_view
+@take_view_later
 def has_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant serves MetalLB's kinds."""
     kinds = [
@@ -307,7 +307,7 @@ def has_metallb(view: PlatformView, cluster: Key) -> list[str]:
     return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]
 
 
-@of_view
+@take_view_later
 def is_projected(view: PlatformView, cluster: Key) -> list[str]:
     """Check that the tenant's load balancer has exactly the cluster's load-balancer ranges."""
     expected_ranges = [
@@ -329,7 +329,7 @@ def is_projected(view: PlatformView, cluster: Key) -> list[str]:
     return [f"in the tenant: {kind} {pools} holds {', '.join(entries)}{advertised}"]
 
 
-@of_view
+@take_view_later
 def is_withdrawn(view: PlatformView, cluster: Key) -> list[str]:
     """Check that nothing of ours is left in the tenant."""
     tenant = view.tenants[cluster]
@@ -346,7 +346,7 @@ def _find_address(view: PlatformView, cluster: Key, name: str) -> str:
     return next((ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip), "")
 
 
-@of_view
+@take_view_later
 def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service has an address of its tenant's ranges."""
     shown_address = _find_address(view, cluster, name)
@@ -359,7 +359,7 @@ def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     return [f"in the tenant: Service {name} has {shown_address} ({view.balancer.name})"]
 
 
-@of_view
+@take_view_later
 def lacks_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service of a tenant has lost its address."""
     if _find_address(view, cluster, name):

@@ -20,7 +20,7 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
 from reconcilers.api.services import SERVICE
-from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, TenantView, of_view
+from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, TenantView, take_view_later
 
 Span = tuple[int, int]
 
@@ -169,7 +169,7 @@ async def _list_live_holdings(tenant: TenantView) -> list[tuple[str, Span]]:
     return holdings
 
 
-@of_view
+@take_view_later
 def check_sums(view: PlatformView) -> Sequence[str]:
     """Check that held and free addresses of each pool add up to its total; return the sums.
 
@@ -200,7 +200,7 @@ def check_sums(view: PlatformView) -> Sequence[str]:
     return ["the addresses add up: " + "; ".join(parts)]
 
 
-@of_view
+@take_view_later
 def check_pool_free(view: PlatformView, name: str) -> list[str]:
     """Check that all addresses of a pool are free; return a line of the story that says so.
 
@@ -226,7 +226,7 @@ def check_pool_free(view: PlatformView, name: str) -> list[str]:
     return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
 
 
-@of_view
+@take_view_later
 def check_all_pools_free(view: PlatformView) -> list[str]:
     """Check that all addresses of all pools are free; return a line of the story for each pool.
 
@@ -236,7 +236,7 @@ def check_all_pools_free(view: PlatformView) -> list[str]:
     return [line for pool in view.pools for line in check_pool_free(pool.metadata.name)(view)]
 
 
-@of_view
+@take_view_later
 def check_nothing_left(view: PlatformView) -> list[str]:
     """Check that no object of ours is left in the management cluster.
 

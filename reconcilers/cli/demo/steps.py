@@ -21,7 +21,13 @@ from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
-from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, get_existing, of_view
+from reconcilers.cli.demo.view import (
+    Broken,
+    NotSeenYet,
+    PlatformView,
+    get_existing,
+    take_view_later,
+)
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.objects import Manifest, apply, delete
 from reconcilers.cli.local.platform import Replica, build_kubeconfig_secret
@@ -106,7 +112,7 @@ async def play(
             ) from why
 
 
-@of_view
+@take_view_later
 async def apply_manifests(
     view: PlatformView, *manifests: Manifest, tenant: Key | None = None
 ) -> None:
@@ -115,13 +121,13 @@ async def apply_manifests(
         await apply(view.get_server(tenant).transport, manifest, DEFAULT_NAMESPACE)
 
 
-@of_view
+@take_view_later
 async def wait_for(view: PlatformView, check: Check) -> None:
     """Wait for a state that later actions rely on."""
     await view.wait_until(check)
 
 
-@of_view
+@take_view_later
 async def delete_objects(
     view: PlatformView, resource: Resource[Any], *keys: Key, tenant: Key | None = None
 ) -> None:
@@ -168,15 +174,15 @@ def serve_silence() -> Iterator[str]:
         yield f"https://{HOST}:{listener.getsockname()[1]}"
 
 
-@of_view
-async def give_kubeconfig(view: PlatformView, cluster: Key, url: str, like: Key) -> None:
+@take_view_later
+async def give_kubeconfig(view: PlatformView, cluster: Key, url: str, source: Key) -> None:
     """Write the kubeconfig Secret of a cluster.
 
     Args:
-        url: of the API server that the kubeconfig leads to.
-        like: a cluster whose kubeconfig is copied, but for the URL.
+        url: the URL of the API server in the copy.
+        source: the cluster whose kubeconfig is copied, with another URL.
     """
-    original = view.tenants[like].server
+    original = view.tenants[source].server
     kubeconfig = original.kubeconfig.replace(original.url, url)
     await apply(view.management.transport, build_kubeconfig_secret(cluster, kubeconfig))
 
@@ -185,7 +191,7 @@ class LeaderLoss:
     """The loss of the leader during a burst of requests.
 
     The leader is cut off from the API server without notice: its open writes may be lost or done.
-    It believes that it leads until it cannot renew the lease. The other replica waits until the
+    It acts as the leader until it cannot renew the lease. The other replica waits until the
     lease has expired, and continues from the stored objects.
     """
 
@@ -210,10 +216,12 @@ class LeaderLoss:
         self._requests = requests
         half = len(self._requests) // 2
         await apply_manifests(*self._requests[:half])(view)
-        await view.wait_until(self._check_begun)
+        await view.wait_until(self._check_first_served)
         leader, next_leader = self._find_roles(view)
         # From now on, the API server calls the webhooks of the replica that stays.
-        await webhooks.redirect(view.management.client, await next_leader.wait_for_webhook_port())
+        await webhooks.redirect_webhooks(
+            view.management.client, await next_leader.wait_for_webhook_port()
+        )
         await leader.cut_off()
         self._lost_leader, self._served_before_loss = leader.name, len(self._list_served(view))
         await apply_manifests(*self._requests[half:])(view)
@@ -239,8 +247,8 @@ class LeaderLoss:
             f"NetworkPool {self._pool.name}: all {total} are served",
         ]
 
-    def _check_begun(self, view: PlatformView) -> Sequence[str]:
-        """Check that a request is served, so that the leader is at work; return no lines."""
+    def _check_first_served(self, view: PlatformView) -> Sequence[str]:
+        """Check that a first request is served, so that the leader is at work; return no lines."""
         if not self._list_served(view):
             raise NotSeenYet(f"no IPAllocation of {self._pool.name} is served")
         return ()

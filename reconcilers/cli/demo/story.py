@@ -38,7 +38,7 @@ from reconcilers.cli.demo.steps import (
     give_kubeconfig,
     wait_for,
 )
-from reconcilers.cli.demo.view import PlatformView, of_view
+from reconcilers.cli.demo.view import PlatformView, take_view_later
 from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import LocalTenant
 from reconcilers.configuration.settings import TenantSettings
@@ -104,9 +104,9 @@ def build_story(
         "lose_leader": lambda count, request: partial(
             loss.lose_leader, requests=_copy_numbered(request, count)
         ),
-        "restore": _restore,
+        "restore": _restore_allocation,
         "start_stopwatch": lambda: watch.start,
-        "touch": _touch,
+        "touch": _touch_cluster,
         "wait_for": lambda check, *arguments: wait_for(check_makers[check](*arguments)),
     }
     return [
@@ -183,7 +183,7 @@ def _copy_numbered(request: Manifest, count: int) -> list[Manifest]:
     return [{**request, "metadata": {"name": f"{name}-{n:02}"}} for n in range(count)]
 
 
-@of_view
+@take_view_later
 async def _apply_bundle(view: PlatformView) -> None:
     """Apply the ConfigMap from which the controllers install MetalLB in tenants.
 
@@ -197,7 +197,7 @@ async def _apply_bundle(view: PlatformView) -> None:
     )(view)
 
 
-@of_view
+@take_view_later
 async def _delete_all(view: PlatformView, kind: str) -> None:
     """Delete all IPAllocations, NetworkPools or ProviderConfigs."""
     caches = (view.allocations, view.pools, view.providers)
@@ -205,8 +205,8 @@ async def _delete_all(view: PlatformView, kind: str) -> None:
     await delete_objects(OWN_KINDS[kind], *[obj.metadata.key for obj in cache])(view)
 
 
-@of_view
-async def _touch(view: PlatformView, cluster: Key) -> None:
+@take_view_later
+async def _touch_cluster(view: PlatformView, cluster: Key) -> None:
     """Change an annotation of a cluster, so that the controllers reconcile the cluster now."""
     # An apply needs no version, which a controller may change at any time. The manager is another
     # than that of the story's manifests, whose fields stay.
@@ -219,8 +219,8 @@ async def _touch(view: PlatformView, cluster: Key) -> None:
     )
 
 
-@of_view
-async def _restore(view: PlatformView, owner: Key, backup: Manifest) -> None:
+@take_view_later
+async def _restore_allocation(view: PlatformView, owner: Key, backup: Manifest) -> None:
     """Apply an IPAllocation from a backup, with an annotation that names a deleted cluster's uid.
 
     Args:

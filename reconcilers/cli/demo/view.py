@@ -20,7 +20,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.local.balancer import DEFINITION, LocalBalancer, wait_established
+from reconcilers.cli.local.balancer import DEFINITION, LocalBalancer, wait_until_established
 from reconcilers.cli.local.platform import LocalPlatform
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.progress import show_progress
@@ -98,7 +98,7 @@ class PlatformView:
 
     async def _watch_when_served(self, server: ApiServer, informer: Informer[Any]) -> None:
         """Watch a kind of the load balancer as soon as the tenant serves it."""
-        await wait_established(server.transport, self._clock, self.definitions)
+        await wait_until_established(server.transport, self._clock, self.definitions)
         await informer.run()
 
     def _remember_uid(self, change: Change[TenantCluster]) -> None:
@@ -154,18 +154,20 @@ class PlatformView:
             wait_began_at = self._clock.monotonic()
             with self._clock.move_on_after(seconds) as waiting:
                 await changed.wait()
-            seconds -= self._clock.monotonic() - wait_began_at  # what is left for further waits
+            seconds -= (
+                self._clock.monotonic() - wait_began_at
+            )  # the remaining time for further waits
             if waiting.cancelled_caught:
                 raise last_failure
 
 
-def of_view(
+def take_view_later(
     function: Callable[Concatenate[PlatformView, P], R],
 ) -> Callable[P, Callable[[PlatformView], R]]:
-    """Split the call of `function` in two: first all other arguments, later the view.
+    """Change a function so that it takes its other arguments first, and its view later.
 
-    A story is built before its platform runs. So `check("a")` returns a check, which is called
-    with the view at the end of its step.
+    A story is built before its platform runs. So `check("a")` returns a function of the view,
+    which is called at the end of the step.
     """
 
     def bind_arguments(*args: P.args, **kwargs: P.kwargs) -> Callable[[PlatformView], R]:

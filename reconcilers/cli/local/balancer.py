@@ -132,7 +132,9 @@ def is_established(definition: Applied) -> bool:
     return is_true(definition.status.conditions or (), "Established")
 
 
-async def wait_established(transport: Transport, clock: Clock, definitions: Definitions) -> None:
+async def wait_until_established(
+    transport: Transport, clock: Clock, definitions: Definitions
+) -> None:
     """Wait until all definitions are established: the API server has accepted their kinds."""
     needed = [Key("", definition["metadata"]["name"]) for definition in definitions]
     informer = Informer(DEFINITION, transport, clock)
@@ -151,7 +153,7 @@ async def wait_established(transport: Transport, clock: Clock, definitions: Defi
         await done.wait()
 
 
-async def wait_listed(
+async def wait_until_listed(
     transport: Transport, clock: Clock, definitions: Iterable[Mapping[str, Any]]
 ) -> None:
     """Wait until all kinds that the definitions define can be listed.

@@ -19,8 +19,8 @@ from reconcilers.api.tenantaddons import CILIUM
 from reconcilers.cli.local.balancer import (
     LocalBalancer,
     name_tenant_in_failures,
-    wait_established,
-    wait_listed,
+    wait_until_established,
+    wait_until_listed,
 )
 from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
@@ -69,7 +69,7 @@ class StandInLbIpam(LocalBalancer):
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Run the stand-in's manager, which leads while it holds the Lease, until cancelled."""
-        await wait_established(server.transport, clock, definitions)
+        await wait_until_established(server.transport, clock, definitions)
         options = ManagerOptions(
             leader_elect=True, lease_namespace=LEASE_NAMESPACE, lease_name=LEASE_NAME
         )
@@ -115,8 +115,8 @@ class RealLbIpam(StandInLbIpam):
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Run the program until cancelled; it starts once its kinds can be listed."""
-        await wait_established(server.transport, clock, definitions)
-        await wait_listed(server.transport, clock, definitions)
+        await wait_until_established(server.transport, clock, definitions)
+        await wait_until_listed(server.transport, clock, definitions)
         with name_tenant_in_failures(self.title, server):
             async with import_envtest().cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
                 task_status.started()

@@ -15,8 +15,8 @@ from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.cli.local.balancer import (
     LocalBalancer,
     name_tenant_in_failures,
-    wait_established,
-    wait_listed,
+    wait_until_established,
+    wait_until_listed,
 )
 from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
 from reconcilers.cli.standin.controller import MetalLBStandIn
@@ -65,7 +65,7 @@ class StandInMetalLB(LocalBalancer):
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Run the stand-in's manager until cancelled."""
-        await wait_established(server.transport, clock, definitions)
+        await wait_until_established(server.transport, clock, definitions)
         manager = Manager(server.transport, clock=clock)
         MetalLBStandIn(manager, clock)
         task_status.started()
@@ -102,8 +102,8 @@ class RealMetalLB(StandInMetalLB):
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Run the program until cancelled; it starts once its kinds can be listed."""
-        await wait_established(server.transport, clock, definitions)
-        await wait_listed(server.transport, clock, definitions)
+        await wait_until_established(server.transport, clock, definitions)
+        await wait_until_listed(server.transport, clock, definitions)
         with name_tenant_in_failures(self.title, server):
             run = import_envtest().metallb_controller(server.kubeconfig, self._settings)
             async with run as controller:

@@ -142,8 +142,8 @@ class LocalPlatform:
 
     Args:
         tenants: the tenants' API servers, by TenantCluster.
-        replicas: of the controllers; the first one answers for the webhooks.
-        balancer: what gives the tenants' Services their addresses.
+        replicas: the replicas of the controllers; the API server calls the webhooks of the first.
+        balancer: the load balancer of the tenants.
         definitions: the CustomResourceDefinitions of its kinds.
     """
 
@@ -211,7 +211,7 @@ async def run_platform(
             # With --data, the configuration of an earlier start may be there. Nothing listens on
             # its port any more, so every write would fail.
             await delete(management.client, VALIDATING, webhooks.KEY)
-            await _prepare(
+            await _create_namespaces_and_secrets(
                 management, servers, namespace=namespace, balancer_namespaces=balancer.namespaces
             )
             for tenant in tenants:
@@ -228,14 +228,14 @@ async def run_platform(
                 port = await started_replica.wait_for_webhook_port()
                 # The first replica serves the webhooks; it runs before the others start.
                 if not started:
-                    await webhooks.put_in_force(management, port, clock)
+                    await webhooks.put_webhooks_in_force(management, port, clock)
                 started.append(started_replica)
         yield LocalPlatform(
             management, servers, replicas=started, balancer=balancer, definitions=definitions
         )
 
 
-async def _prepare(
+async def _create_namespaces_and_secrets(
     management: ApiServer,
     tenants: Mapping[Key, ApiServer],
     namespace: str,

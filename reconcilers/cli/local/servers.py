@@ -42,8 +42,8 @@ Definitions = Sequence[Mapping[str, Any]]
 """CustomResourceDefinitions."""
 
 
-def collect_less_often() -> None:
-    """Look for garbage less often, in a process that is an API server and nothing else."""
+def collect_garbage_less_often() -> None:
+    """Run the garbage collector less often, for a process that only serves an API server."""
     gc.set_threshold(*_GC_THRESHOLDS)
 
 

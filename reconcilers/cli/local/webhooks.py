@@ -57,7 +57,7 @@ def add_webhooks(options: ManagerOptions, namespace: str) -> ManagerOptions:
     return replace(options, webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
 
 
-async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
+async def put_webhooks_in_force(server: ApiServer, port: int, clock: Clock) -> None:
     """Configure the API server to call the webhooks at `port`; wait until it calls them.
 
     Raises:
@@ -79,7 +79,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
         raise CommandProblem(f"the admission webhooks are not in force: {obstacle}")
 
 
-async def redirect(client: Client, port: int) -> None:
+async def redirect_webhooks(client: Client, port: int) -> None:
     """Configure the API server to call webhooks at another port; the trusted CA stays.
 
     Raises:

@@ -79,7 +79,7 @@ class Audit:
         for allocation in self._read.allocations:
             holders.setdefault(allocation.object.pool_key, []).append(allocation)
         for key, layouts in self._layouts.items():
-            self._check_held(key, layouts, holders.get(key, ()))
+            self._check_held_ranges(key, layouts, holders.get(key, ()))
         for provider in self._read.providers:
             self._add_causes(provider, providerspecs.review_provider(provider.object))
             self._check_provider(provider, pools_by_key)
@@ -203,7 +203,7 @@ class Audit:
             problem = f"{range_text!r} is not a range of addresses; it is ignored"
             self._add_error(manifest, ("status", "startAddress"), problem)
 
-    def _check_held(
+    def _check_held_ranges(
         self,
         key: Key,
         layouts: Sequence[Layout],

@@ -15,7 +15,12 @@ from controller.loggers import mute_lines
 from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.testing.clock import VirtualClock
-from reconcilers.cli.planning.drafts import Draft, find_integrations, list_drafts, order_by_age
+from reconcilers.cli.planning.drafts import (
+    Draft,
+    build_age_sort_key,
+    find_integrations,
+    list_drafts,
+)
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.configuration.settings import Settings
@@ -55,7 +60,7 @@ def run_controllers(manifests: Manifests, settings: Settings, now: datetime) -> 
         pool=replace(settings.pool, width=_WIDTH),
         tenant=replace(settings.tenant, requeue_waiting=_POLL, requeue_not_ready=_POLL),
     )
-    with mute_lines(), _without_collection():
+    with mute_lines(), _disable_garbage_collection():
         return anyio.run(_run, manifests, VirtualClock(now), planned)
 
 
@@ -76,7 +81,7 @@ async def _run(manifests: Manifests, clock: VirtualClock, settings: Settings) ->
         server.store_platform_default(manifests.platform_default)
     for manifest in manifests.providers:
         server.store_credentials(manifest.object)
-    server.store_drafts()
+    server.store_all_but_tenants()
     async with _run_controllers(server, clock, settings):
         await _wait_for_rest(server, clock, STEP_SECONDS)
         for cluster in _list_clusters(manifests, drafts):
@@ -103,7 +108,7 @@ async def _store_journals(
     if not new:
         return list(drafts), 1
     server = PlanServer(new, settings.integration, clock)
-    server.store_drafts()
+    server.store_all_but_tenants()
     async with _run_controllers(server, clock, settings):
         await _wait_for_rest(server, clock, STEP_SECONDS)
     prepared_drafts = list(drafts)
@@ -123,7 +128,7 @@ def _list_clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]
     A draft is an object of the input in the form in which the plan's API server stores it.
     """
     drafts_by_key = {draft.key: draft for draft in drafts if draft.is_tenant_cluster}
-    tenants = sorted(manifests.tenants, key=lambda manifest: order_by_age(manifest.object))
+    tenants = sorted(manifests.tenants, key=lambda manifest: build_age_sort_key(manifest.object))
     return [drafts_by_key[manifest.key] for manifest in tenants]
 
 
@@ -155,7 +160,7 @@ async def _wait_for_rest(server: PlanServer, clock: VirtualClock, seconds: float
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def _disable_garbage_collection() -> Iterator[None]:
     """Collect no garbage during the context, as that takes a tenth of a short command's time."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -197,7 +197,7 @@ def _add_finalizer(body: Body, resource: Resource[Any]) -> Body:
     return {**body, "metadata": {**metadata, "finalizers": [*finalizers, finalizer]}}
 
 
-def order_by_age(obj: Object) -> tuple[datetime, Key]:
+def build_age_sort_key(obj: Object) -> tuple[datetime, Key]:
     """Return the sort key of an object: time of creation, then name."""
     created = obj.metadata.creationTimestamp
     assert created is not None, "the server sets it"

@@ -33,7 +33,7 @@ from reconcilers.api.tenantcluster import (
     READY,
     TenantCluster,
 )
-from reconcilers.cli.planning.drafts import Draft, order_by_age
+from reconcilers.cli.planning.drafts import Draft, build_age_sort_key
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import UNBORN
 from reconcilers.integrations.platformobjects import has_content, is_implied
@@ -130,7 +130,7 @@ def collect_objects(server: PlanServer) -> PlannedObjects:
 def _decode_all(server: PlanServer, resource: Resource[T]) -> list[T]:
     """Return the objects of a kind that can be decoded: the oldest first, then by name."""
     decoded = (_decode(resource, body) for body in server.api.list_objects(resource))
-    return sorted((obj for obj in decoded if obj is not None), key=order_by_age)
+    return sorted((obj for obj in decoded if obj is not None), key=build_age_sort_key)
 
 
 def _get_key(body: Body) -> Key:
@@ -227,10 +227,15 @@ def _build_provider_status(before: Body, status: Body) -> Body:
 
 
 def _build_tenant_status(before: Body, status: Body) -> Body:
-    """Return the status of a TenantCluster of the run.
+    """Return the status of a TenantCluster as it is printed.
 
-    A plan has no kubeconfigs, so the run may report KubeconfigMissing. For a cluster that had a
-    kubeconfig, the phase and the conditions that follow from that keep their values of the input.
+    The run has no kubeconfigs, so it may report KubeconfigMissing for a cluster whose status in the
+    input shows that it had a kubeconfig. Then the phase, LoadBalancerReady and the overall
+    conditions are those of the input; the other fields are those of the run.
+
+    Args:
+        before: the status in the input.
+        status: the status after the run.
     """
     had_kubeconfig = before.get("phase") in {READY, INSTALLING} or _find_condition(
         before, LOAD_BALANCER_READY
@@ -241,14 +246,16 @@ def _build_tenant_status(before: Body, status: Body) -> Body:
     input_fields = ("phase", "lastTransitionTime")
     printed = {name: value for name, value in status.items() if name not in input_fields}
     printed |= {name: before[name] for name in input_fields if name in before}
-    types = {LOAD_BALANCER_READY, *_OVERALL}
-    return {**printed, "conditions": _replace_conditions(before, status, types)}
+    input_types = {LOAD_BALANCER_READY, *_OVERALL}
+    return {**printed, "conditions": _replace_conditions(before, status, input_types)}
 
 
-def _find_condition(status: Body, kind: str) -> Body | None:
+def _find_condition(status: Body, condition_type: str) -> Body | None:
     """Return the condition of a type in a status; None if there is none."""
     conditions = status.get("conditions", ())
-    return next((condition for condition in conditions if condition["type"] == kind), None)
+    return next(
+        (condition for condition in conditions if condition["type"] == condition_type), None
+    )
 
 
 def _replace_conditions(before: Body, status: Body, types: Collection[str]) -> list[Body]:

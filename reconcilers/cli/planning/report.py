@@ -248,7 +248,7 @@ def render_plan(
         changed: the changes of blocks; unchanged blocks are listed with -o wide only.
         form: the output form.
     """
-    allocations = sorted(planned.allocations, key=_order_allocation)
+    allocations = sorted(planned.allocations, key=_build_allocation_sort_key)
     parts = [
         _render_section("Pools", _POOLS, rows=_list_pool_rows(planned, changed), form=form),
         _render_section(
@@ -397,7 +397,7 @@ def _show_before_and_after(figure: Callable[[PoolStanding], str]) -> Callable[[B
     return build_cell
 
 
-def _order_allocation(allocation: IPAllocation) -> tuple[Key, int, int, str]:
+def _build_allocation_sort_key(allocation: IPAllocation) -> tuple[Key, int, int, str]:
     """Return the sort key of an allocation: pool, first address, name; without a range last."""
     span = statusranges.find_held_range(allocation)
     range_order = (0, span.first) if span is not None else (1, 0)

@@ -50,10 +50,11 @@ class PlanServer:
             self.api.serve(resource)
         self.api.serve(SECRET, status=False)
 
-    def store_drafts(self) -> None:
-        """Store all objects of the input but the TenantClusters, and the objects that they imply.
+    def store_all_but_tenants(self) -> None:
+        """Store all objects of the input except the TenantClusters, with the implied objects.
 
-        An implied object is named by another platform's objects; a plan assumes that it exists.
+        An implied object is named by another platform's object, and absent from the input; a plan
+        assumes that it exists.
         Objects with a resourceVersion come first, because the server continues with higher ones.
         """
         drafts = [draft for draft in self.drafts if not draft.is_tenant_cluster]

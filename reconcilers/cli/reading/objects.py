@@ -235,7 +235,7 @@ def _parse_text(source: str, content: str, findings: Findings) -> Iterator[RawOb
         if isinstance(value, Malformed):
             findings.error(place, f"{value.reason} (document {number})")
         elif isinstance(value, dict):
-            yield from _open_lists(value, place, findings)
+            yield from _expand_lists(value, place, findings)
         else:
             kind_of_value = "a list" if isinstance(value, list) else "a single word"
             findings.error(
@@ -267,7 +267,7 @@ def _parse_documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
             yield error.line, error
 
 
-def _open_lists(
+def _expand_lists(
     value: dict[str, Any], place: Place, findings: Findings, inside: str = ""
 ) -> Iterator[RawObject]:
     """Yield an object, or the objects in it if it is a list of Kubernetes.
@@ -304,4 +304,4 @@ def _open_lists(
         if item_kind in OWN_KINDS:  # items of a NetworkPoolList and so on may leave their kind out
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", item_kind)
-        yield from _open_lists(item, where, findings=findings, inside=name)
+        yield from _expand_lists(item, where, findings=findings, inside=name)

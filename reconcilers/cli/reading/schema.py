@@ -132,7 +132,7 @@ class Validation:
         expected = "amount" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
         if expected is None:
             return value  # the schema allows any value
-        misfit = _describe_misfit(value, expected)
+        misfit = _describe_wrong_type(value, expected)
         if misfit:
             self.faults.append((path, misfit))
             return value
@@ -190,7 +190,7 @@ class Validation:
         return stored_items
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     """Return whether a value is an integer for the API server; 1.0 is an integer, too."""
     if isinstance(value, bool):
         return False  # bool is a subclass of int in Python
@@ -202,8 +202,8 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
-    "integer": _is_whole,
-    "amount": lambda value: isinstance(value, str) or _is_whole(value),
+    "integer": _is_integer,
+    "amount": lambda value: isinstance(value, str) or _is_integer(value),
 }
 _NAMES = {
     "object": "a mapping",
@@ -215,7 +215,7 @@ _NAMES = {
 }
 
 
-def _describe_misfit(value: Any, expected: str) -> str | None:
+def _describe_wrong_type(value: Any, expected: str) -> str | None:
     """Return the fault that a value has the wrong type; None if the type fits."""
     if _FITS[expected](value):
         return None

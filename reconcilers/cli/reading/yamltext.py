@@ -246,7 +246,7 @@ class _Documents:
         if isinstance(event, yaml.ScalarEvent):
             value: Any = self._parse_scalar(event)
         else:
-            self._enter(event, 1)
+            self._descend(event, 1)
             value = self._read_collection(event)
             self._depth -= 1
         if event.anchor is not None:  # an anchor that is defined twice has its last value
@@ -270,11 +270,11 @@ class _Documents:
         if self._aliased > MAX_ALIASED:
             raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
         # The value is entered only to check its depth; its events are not read again.
-        self._enter(event, anchored.height)
+        self._descend(event, anchored.height)
         self._depth -= anchored.height
         return anchored.value
 
-    def _enter(self, event: Any, levels: int) -> None:
+    def _descend(self, event: Any, levels: int) -> None:
         """Go some levels deeper; raise Malformed if that is deeper than MAX_DEPTH."""
         self._depth += levels
         self._deepest = max(self._deepest, self._depth)

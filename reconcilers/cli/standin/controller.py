@@ -33,7 +33,11 @@ from reconcilers.cli.standin.pools import (
     Pool,
     build_configuration,
 )
-from reconcilers.cli.standin.serviceaddresses import addresses, build_age_key, parse_addresses
+from reconcilers.cli.standin.serviceaddresses import (
+    build_age_key,
+    parse_addresses,
+    read_status_addresses,
+)
 
 COMPONENT = "metallb-stand-in"
 EVERYTHING = Key("", "configuration")
@@ -85,15 +89,16 @@ def assign_addresses(
     taken_addresses: set[AddressRange] = set()
     kept_by_uid: dict[str, ServiceAssignment] = {}
     for service in ours:
-        shown_addresses = parse_addresses(addresses(service))
+        shown_addresses = parse_addresses(read_status_addresses(service))
         pool = _find_kept_pool(service, shown_addresses, pools)
         if pool is not None and not taken_addresses.intersection(shown_addresses):
             kept_by_uid[service.metadata.uid] = ServiceAssignment(
-                service, addresses(service), pool.name
+                service, read_status_addresses(service), pool.name
             )
             taken_addresses.update(shown_addresses)
     return [
-        kept_by_uid.get(service.metadata.uid) or _assign(service, pools, taken_addresses)
+        kept_by_uid.get(service.metadata.uid)
+        or _assign_free_addresses(service, pools, taken_addresses)
         for service in ours
     ]
 
@@ -145,12 +150,12 @@ def _parse_requested(service: Service) -> list[AddressRange] | None:
     return parse_addresses(part.strip() for part in requested.split(",")) or None
 
 
-def _assign(
+def _assign_free_addresses(
     service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
 ) -> ServiceAssignment:
     """Return free addresses for a Service, or why it gets none; add them to `taken_addresses`."""
     try:
-        pool, chosen = _choose(service, pools, taken_addresses)
+        pool, chosen = _choose_addresses(service, pools, taken_addresses)
     except CannotServe as why:
         problem = f'Failed to allocate IP for "{service.metadata.key}": {why}'
         return ServiceAssignment(service, problem=problem)
@@ -158,7 +163,7 @@ def _assign(
     return ServiceAssignment(service, tuple(address.start_text for address in chosen), pool.name)
 
 
-def _choose(
+def _choose_addresses(
     service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
 ) -> tuple[Pool, list[AddressRange]]:
     """Return a pool and free addresses of it for a Service.
@@ -240,7 +245,7 @@ class MetalLBStandIn:
         Raises:
             ExceptionGroup: the writes that failed.
         """
-        self._configure(tuple(self._pools))
+        self._use_pools(tuple(self._pools))
         wanted_assignments = assign_addresses(self._services, self._configuration)
         # A Service that is no longer for MetalLB loses the addresses that it has from here.
         wanted_assignments += [
@@ -248,14 +253,14 @@ class MetalLBStandIn:
             for service in self._services
             if not is_ours(service) and ALLOCATED_FROM in service.metadata.annotations
         ]
-        writes = [partial(self._write, assignment) for assignment in wanted_assignments]
+        writes = [partial(self._write_assignment, assignment) for assignment in wanted_assignments]
         writes += [partial(self._write_counters, pool, wanted_assignments) for pool in self._pools]
         failures = [error for write in writes if (error := await _try(write)) is not None]
         if failures:
             raise ExceptionGroup("some writes failed", failures)
         return SETTLED
 
-    def _configure(self, declared: Sequence[AddressPool]) -> None:
+    def _use_pools(self, declared: Sequence[AddressPool]) -> None:
         """Use the declared pools if they are valid; else report it, and keep the earlier pools."""
         try:
             self._configuration = build_configuration(declared)
@@ -263,7 +268,7 @@ class MetalLBStandIn:
             if self.stale != str(error):
                 _log.error("configuration refused, keeping the last one", reason=str(error))
                 for pool in declared:
-                    self._record(
+                    self._record_event(
                         ADDRESS_POOL,
                         pool,
                         event_type="Warning",
@@ -297,7 +302,7 @@ class MetalLBStandIn:
         if dict(declared.status) != status:
             await self._client.patch_status(ADDRESS_POOL, declared, status)
 
-    async def _write(self, assignment: ServiceAssignment) -> None:
+    async def _write_assignment(self, assignment: ServiceAssignment) -> None:
         """Write the addresses of a Service, if they changed, and the annotation with their pool.
 
         A new problem is recorded as an event. The status is written first, because the annotation
@@ -306,7 +311,7 @@ class MetalLBStandIn:
         service = assignment.service
         uid = service.metadata.uid
         if assignment.problem and self._recorded_problems.get(uid) != assignment.problem:
-            self._record(
+            self._record_event(
                 SERVICE,
                 service,
                 event_type="Warning",
@@ -314,7 +319,7 @@ class MetalLBStandIn:
                 message=assignment.problem,
             )
         self._recorded_problems[uid] = assignment.problem
-        if addresses(service) != assignment.addresses:
+        if read_status_addresses(service) != assignment.addresses:
             service = await self._set_status(service, assignment)
         if service.metadata.annotations.get(ALLOCATED_FROM, "") != assignment.pool:
             origin = {"metadata": {"annotations": {ALLOCATED_FROM: assignment.pool or None}}}
@@ -326,14 +331,14 @@ class MetalLBStandIn:
         Returns:
             The Service as it was written.
         """
-        if addresses(service):
-            lost = f"{', '.join(addresses(service))} is not in a pool any more"
-            self._record(
+        if read_status_addresses(service):
+            lost = f"{', '.join(read_status_addresses(service))} is not in a pool any more"
+            self._record_event(
                 SERVICE, service, event_type="Normal", reason="ClearAssignment", message=lost
             )
         if assignment.addresses:
             message = f"Assigned IP [{', '.join(assignment.addresses)}]"
-            self._record(
+            self._record_event(
                 SERVICE, service, event_type="Normal", reason="IPAllocated", message=message
             )
         ingress = [{"ip": address} for address in assignment.addresses] or None
@@ -341,7 +346,7 @@ class MetalLBStandIn:
         at = Version.from_object(service)
         return await self._client.patch(SERVICE, at, status, subresource="status")
 
-    def _record(
+    def _record_event(
         self, resource: Any, about: Object, event_type: EventType, reason: str, message: str
     ) -> None:
         """Record an event about an object; `event_type` is Normal or Warning."""

@@ -25,7 +25,11 @@ from controller.meta import Key, Version
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import Watch
 from reconcilers.api.services import LOAD_BALANCER, SERVICE, Service
-from reconcilers.cli.standin.serviceaddresses import addresses, build_age_key, parse_addresses
+from reconcilers.cli.standin.serviceaddresses import (
+    build_age_key,
+    parse_addresses,
+    read_status_addresses,
+)
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_TOTAL,
@@ -65,7 +69,7 @@ class ReadPool:
     conflict: str = ""
 
     @property
-    def is_giving(self) -> bool:
+    def can_give_addresses(self) -> bool:
         """Whether Services get new addresses from it."""
         return not self.declared.spec.disabled and not self.conflict
 
@@ -122,7 +126,7 @@ def choose_addresses(
         requested = _parse_requested(service)
         shown_addresses = [
             address
-            for address in parse_addresses(addresses(service))
+            for address in parse_addresses(read_status_addresses(service))
             if any(address in pool for pool in pools if pool.selects(service))
             and address not in taken_addresses
             and (not requested or address in requested)
@@ -177,12 +181,12 @@ def _choose_new_addresses(
     If a Service requests addresses, it gets the free addresses among them. Else it gets one
     address of each family in which it keeps no address.
     """
-    giving = [pool for pool in pools if pool.is_giving and pool.selects(service)]
+    open_pools = [pool for pool in pools if pool.can_give_addresses and pool.selects(service)]
     if requested := _parse_requested(service):
         return [
             address
             for address in requested
-            if address not in taken_addresses and any(address in pool for pool in giving)
+            if address not in taken_addresses and any(address in pool for pool in open_pools)
         ]
     kept_families = {address.family for address in shown_addresses}
     added = []
@@ -190,7 +194,7 @@ def _choose_new_addresses(
         number = int(family.removeprefix("IPv"))
         free = (
             address
-            for address in _list_addresses(giving, number)
+            for address in _list_addresses(open_pools, number)
             if address not in taken_addresses
         )
         if number not in kept_families and (address := next(free, None)) is not None:
@@ -227,7 +231,7 @@ class LbIpamStandIn:
             return SETTLED
         chosen = choose_addresses(self._services, pools)
         for service, chosen_addresses in chosen:
-            if addresses(service) != chosen_addresses:
+            if read_status_addresses(service) != chosen_addresses:
                 ingress = [{"ip": address} for address in chosen_addresses] or None
                 status = {"status": {"loadBalancer": {"ingress": ingress}}}
                 at = Version.from_object(service)

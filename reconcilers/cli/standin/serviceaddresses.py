@@ -6,7 +6,7 @@ from allocator import AddressRange, AllocatorError
 from reconcilers.api.services import Service
 
 
-def addresses(service: Service) -> tuple[str, ...]:
+def read_status_addresses(service: Service) -> tuple[str, ...]:
     """Return the addresses that a Service's status shows."""
     return tuple(ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip)
 

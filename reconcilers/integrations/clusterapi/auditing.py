@@ -28,7 +28,10 @@ from reconcilers.integrations.clusterapi.poolstatus import compute_counts
 from reconcilers.integrations.clusterapi.rules import list_host_bit_warnings
 from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
-from reconcilers.integrations.core.troubles import invalid_pool, unknown_pool
+from reconcilers.integrations.core.troubles import (
+    build_invalid_pool_trouble,
+    build_unknown_pool_trouble,
+)
 from reconcilers.integrations.core.views import HOST_BITS, Trouble
 from reconcilers.spaces.offers import PoolName
 
@@ -88,7 +91,7 @@ def _find_pool_troubles(contents: PoolContents, not_read: Sequence[NotRead]) -> 
     if contents.space is None or contents.holdings is None:
         # Without a valid spec there are no blocks to compare.
         if is_in_cluster_pool:
-            yield invalid_pool(PoolName(kind, key), contents.fault, contents.pool)
+            yield build_invalid_pool_trouble(PoolName(kind, key), contents.fault, contents.pool)
         return
     for blocks, (state, holders) in contents.held.items():
         first_address = contents.space.text(blocks.first)
@@ -191,7 +194,7 @@ def _find_claim_troubles(
         since = claim.metadata.deletionTimestamp
         if not _pool_may_exist(caches, claim, not_read):
             pool = PoolName(kind.kind, pool_key(kind, claim))
-            yield unknown_pool(CLAIM, key, pool, seen=claim)
+            yield build_unknown_pool_trouble(CLAIM, key, pool, seen=claim)
         # A Cluster that the user may not read can exist all the same.
         is_cluster_unseen = claim.cluster is not None and is_left_out(
             CLUSTERS, claim.cluster, not_read

@@ -11,7 +11,7 @@ from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, to_addresses
 from reconcilers.integrations.clusterapi.api import Pool
 from reconcilers.integrations.clusterapi.caches import parse_geometry
-from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, build_offers
 
 
 def make_offers(kind: Resource[Object], pool: Pool) -> tuple[PoolOffer, ...]:
@@ -24,7 +24,7 @@ def make_offers(kind: Resource[Object], pool: Pool) -> tuple[PoolOffer, ...]:
         space = parse_geometry(pool)
     except InvalidPool:
         return ()  # its Ready condition says why
-    return offer_of(PoolName(kind.kind, pool.metadata.key), _list_addresses(space))
+    return build_offers(PoolName(kind.kind, pool.metadata.key), _list_addresses(space))
 
 
 def _list_addresses(space: PoolSpace) -> Iterator[AddressRange]:

@@ -11,7 +11,7 @@ OVERLAP = "Overlap"
 """Kind of the trouble that two objects hold one address."""
 
 
-def invalid_pool(pool: PoolName, fault: str, seen: Object | None = None) -> Trouble:
+def build_invalid_pool_trouble(pool: PoolName, fault: str, seen: Object | None = None) -> Trouble:
     """Return the trouble that a pool has an invalid spec.
 
     Args:
@@ -24,7 +24,9 @@ def invalid_pool(pool: PoolName, fault: str, seen: Object | None = None) -> Trou
     )
 
 
-def unknown_pool(subject: str, key: Key, pool: PoolName, seen: Object | None = None) -> Trouble:
+def build_unknown_pool_trouble(
+    subject: str, key: Key, pool: PoolName, seen: Object | None = None
+) -> Trouble:
     """Return the trouble that a request names a pool that does not exist.
 
     Args:

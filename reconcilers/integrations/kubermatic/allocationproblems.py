@@ -150,7 +150,7 @@ def _find_oldest(
         overlapped = {
             part.key
             for other_part in _list_parts(other, space)
-            for part in unanswered.touching(other_part.first, other_part.last)
+            for part in unanswered.find_touching(other_part.first, other_part.last)
         }
         for key in overlapped - {other.metadata.key}:
             oldest[key] = _rank(other)

@@ -10,7 +10,7 @@ from allocator import InvalidPool
 from reconcilers.integrations.kubermatic.api import POOLS, IPAMPool
 from reconcilers.integrations.kubermatic.spaces import parse_space
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, Site, build_offers
 
 PLATFORM = "kubermatic"
 
@@ -26,7 +26,7 @@ def make_offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
         space = parse_space(pool.spec.datacenters[datacenter])
     except InvalidPool:
         return ()  # the pass over the pool records an event that says why
-    return offer_of(
+    return build_offers(
         PoolName(POOLS.kind, pool.metadata.key),
         map(space.addresses, space.layout.blocks),
         part=datacenter,

@@ -13,9 +13,9 @@ from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.troubles import (
     OVERLAP,
-    invalid_pool,
+    build_invalid_pool_trouble,
+    build_unknown_pool_trouble,
     list_extent_troubles,
-    unknown_pool,
 )
 from reconcilers.integrations.core.views import Trouble
 from reconcilers.integrations.metal3.api import POOLS
@@ -57,7 +57,7 @@ def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
     """
     pool = PoolName(POOLS.kind, content.pool.metadata.key)
     if not content.space.entries:
-        yield invalid_pool(pool, NOTHING)
+        yield build_invalid_pool_trouble(pool, NOTHING)
         return
     for family in make_picture(content).families:
         yield from list_extent_troubles(
@@ -137,4 +137,6 @@ def _audit_missing_pools(
         if pool is None or pool in caches.pools or pool in caches.pools.unreadable:
             continue
         if not is_left_out(POOLS, pool, not_read):
-            yield unknown_pool(side_caches.side.claims.kind, key, PoolName(POOLS.kind, pool))
+            yield build_unknown_pool_trouble(
+                side_caches.side.claims.kind, key, PoolName(POOLS.kind, pool)
+            )

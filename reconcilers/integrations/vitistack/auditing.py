@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from reconcilers.addressing import addresstexts
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.troubles import (
-    invalid_pool,
+    build_invalid_pool_trouble,
+    build_unknown_pool_trouble,
     list_extent_troubles,
-    unknown_pool,
 )
 from reconcilers.integrations.core.views import HOST_BITS, Trouble
 from reconcilers.integrations.vitistack.allocations import parse_moment
@@ -55,7 +55,7 @@ def _audit_network(content: NetworkContents) -> Iterator[Trouble]:
     """
     network = PoolName(NETWORKS.kind, content.network.metadata.key)
     if content.space is None:
-        yield invalid_pool(network, content.fault)
+        yield build_invalid_pool_trouble(network, content.fault)
         return
     layout = content.space.layout
     extents = list_extents(
@@ -80,7 +80,9 @@ def _audit_allocations(
             NETWORKS, allocation.network, not_read
         )
         if caches.network_of(allocation) is None and not may_have_network:
-            yield unknown_pool(kind, key, PoolName(NETWORKS.kind, allocation.network))
+            yield build_unknown_pool_trouble(
+                kind, key, PoolName(NETWORKS.kind, allocation.network)
+            )
         machines = caches.configurations
         may_have_machine = allocation.configuration in machines.unreadable or is_left_out(
             CONFIGURATIONS, allocation.configuration, not_read

@@ -9,7 +9,7 @@ from allocator import InvalidPool
 from reconcilers.integrations.vitistack.api import NETWORKS, NetworkNamespace
 from reconcilers.integrations.vitistack.caches import find_static
 from reconcilers.integrations.vitistack.ranges import parse_space
-from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, Site, build_offers
 
 PLATFORM = "vitistack"
 
@@ -28,4 +28,4 @@ def make_offers(network: NetworkNamespace) -> tuple[PoolOffer, ...]:
         return ()  # the status of its IPAllocations says why
     name = PoolName(NETWORKS.kind, network.metadata.key)
     site = Site(PLATFORM, network.spec.datacenterIdentifier)
-    return offer_of(name, space.layout.blocks, site=site)
+    return build_offers(name, space.layout.blocks, site=site)

@@ -10,10 +10,10 @@ from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.meta import Key, Version
 from reconcilers.api.services import SERVICE
-from reconcilers.cli.local.balancer import wait_established
+from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
-from reconcilers.cli.standin.serviceaddresses import addresses
+from reconcilers.cli.standin.serviceaddresses import read_status_addresses
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_USED,
@@ -30,7 +30,7 @@ async def _run_tenant() -> AsyncIterator[Client]:
     """Run a tenant's API server and the stand-in; yield a client of the API server."""
     clock = SystemClock()
     async with run_api_server("tenant", cilium_crds()) as server:
-        await wait_established(server.transport, clock, cilium_crds())
+        await wait_until_established(server.transport, clock, cilium_crds())
         manager = Manager(server.transport, clock=clock)
         LbIpamStandIn(manager, clock)
         async with run_in_background([manager.run]):
@@ -62,7 +62,7 @@ async def _add_service(client: Client, name: str) -> None:
 
 
 async def _read_addresses(client: Client, name: str) -> tuple[str, ...]:
-    return addresses(await client.get(SERVICE, Key("default", name)))
+    return read_status_addresses(await client.get(SERVICE, Key("default", name)))
 
 
 async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_address() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from reconcilers.cli.completion import choices
+from reconcilers.cli.completion import list_choices
 from reconcilers.cli.flags import NameList
 from reconcilers.cli.main import COMMANDS, cli
 
@@ -83,5 +83,5 @@ def test_the_last_value_of_a_repeated_flag_is_used() -> None:
 
 
 def test_completion_offers_the_name_after_the_comma() -> None:
-    offered = choices(["run", "--integration"], "clusterapi,ku")
+    offered = list_choices(["run", "--integration"], "clusterapi,ku")
     assert [item.value for item in offered] == ["clusterapi,kubermatic"]

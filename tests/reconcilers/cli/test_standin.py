@@ -15,12 +15,12 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.transport import Transport
 from reconcilers.api.services import SERVICE, Service
-from reconcilers.cli.local.balancer import wait_established
+from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.objects import apply, delete, make_namespaces
 from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.standin.controller import ALLOCATED_FROM, MetalLBStandIn
 from reconcilers.cli.standin.pools import ADDRESS_POOL, NAMESPACE, crds
-from reconcilers.cli.standin.serviceaddresses import addresses
+from reconcilers.cli.standin.serviceaddresses import read_status_addresses
 from tests.polling import SECONDS
 
 
@@ -65,7 +65,7 @@ class TenantWithStandIn:
 
         def is_reached() -> bool:
             service = self.find_service(name)
-            return service is not None and addresses(service) == expected
+            return service is not None and read_status_addresses(service) == expected
 
         return is_reached
 
@@ -158,7 +158,7 @@ async def test_wait_established_waits_until_all_crds_are_established() -> None:
         event = anyio.Event()
 
         async def wait() -> None:
-            await wait_established(server.transport, clock, crds())
+            await wait_until_established(server.transport, clock, crds())
             event.set()
 
         async with anyio.create_task_group() as group:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconcilers.cli.plan import PlanOutcome, work_out
+from reconcilers.cli.plan import PlanOutcome, compute_outcome
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import read_manifests
 from reconcilers.configuration.settings import Settings
@@ -69,7 +69,7 @@ def work_out_plan(tmp_path: Path, *bodies: Json) -> PlanOutcome:
     file.write_text(written_yaml(bodies))
     findings = Findings()
     manifests = read_manifests([str(file)], namespace="team", now=NOW, findings=findings)
-    return work_out(manifests, Settings(namespace="team"), now=NOW, findings=findings)
+    return compute_outcome(manifests, Settings(namespace="team"), now=NOW, findings=findings)
 
 
 @pytest.mark.parametrize("holder", SITES)

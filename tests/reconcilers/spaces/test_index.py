@@ -11,7 +11,7 @@ from allocator import AddressRange, Family
 from controller.meta import Key
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.intervals import Interval, Intervals
-from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, Site, build_offers
 from reconcilers.spaces.sharing import NAMED, Kinds
 from tests.reconcilers.spaces.offers import offer
 
@@ -37,7 +37,7 @@ def offers_of_pools(draw: st.DrawFn) -> dict[PoolName, tuple[PoolOffer, ...]]:
             family: Family = draw(st.sampled_from([4, 6]))
             pairs = zip(bounds[::2], bounds[1::2], strict=False)
             blocks = [AddressRange(first, last, family) for first, last in pairs]
-            offers += offer_of(pool, blocks, part=part, site=site)
+            offers += build_offers(pool, blocks, part=part, site=site)
         pools[pool] = tuple(offers)
     return pools
 
@@ -130,10 +130,12 @@ def test_intervals_are_found_in_order_over_many_blocks(spans: list[tuple[int, in
             for interval in all_intervals
             if interval.first <= last and interval.last >= first
         ]
-        assert list(intervals.touching(first, last)) == sorted(touching)
+        assert list(intervals.find_touching(first, last)) == sorted(touching)
     for interval in all_intervals[: len(all_intervals) // 2]:
         intervals.remove(interval)
-    assert list(intervals.touching(0, 5000)) == sorted(all_intervals[len(all_intervals) // 2 :])
+    assert list(intervals.find_touching(0, 5000)) == sorted(
+        all_intervals[len(all_intervals) // 2 :]
+    )
 
 
 def test_pools_of_one_name_in_two_kinds_are_two_pools() -> None:
@@ -249,8 +251,8 @@ class CountedIntervals(Intervals[Interval]):
     seen = 0
 
     @override
-    def touching(self, first: int, last: int) -> Iterator[Interval]:
-        for interval in super().touching(first, last):
+    def find_touching(self, first: int, last: int) -> Iterator[Interval]:
+        for interval in super().find_touching(first, last):
             type(self).seen += 1
             yield interval
 
