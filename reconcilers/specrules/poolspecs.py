@@ -144,7 +144,8 @@ def _list_block_warnings(
     ]
     if edge_labels and block.excludeNetworkAndBroadcast is None:
         sentence = (
-            f"the pool hands out {' and '.join(edge_labels)}; set spec.{poolgeometry.EXCLUDE_EDGES}"
-            " to true to leave such addresses out, or to false to confirm them"
+            f"the pool hands out {' and '.join(edge_labels)}; set"
+            f" spec.{poolgeometry.EXCLUDE_EDGES} to true to leave such addresses out, or to false"
+            " to confirm them"
         )
         yield Remark(cidr_path, sentence)

@@ -229,8 +229,8 @@ def _build_provider_status(before: Body, status: Body) -> Body:
 def _build_tenant_status(before: Body, status: Body) -> Body:
     """Return the status of a TenantCluster as it is printed.
 
-    The run has no kubeconfigs, so it may report KubeconfigMissing for a cluster whose status in the
-    input shows that it had a kubeconfig. Then the phase, LoadBalancerReady and the overall
+    The run has no kubeconfigs, so it may report KubeconfigMissing. If the status in the input
+    shows that the cluster had a kubeconfig, phase, LoadBalancerReady and the overall
     conditions are those of the input; the other fields are those of the run.
 
     Args:
