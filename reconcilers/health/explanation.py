@@ -368,7 +368,7 @@ def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Ite
         yield f"which block best fit would take now is not known: {unknown}"
     else:
         # The spaces leave this allocation out, so its range lies in a free block.
-        for space in _build_spaces(pool, objects, without=allocation):
+        for space in _build_spaces(pool, objects, ignored_allocation=allocation):
             for span in held_ranges:
                 if span.family == space.layout.family:
                     yield from _describe_best_fit(span, space)

@@ -211,7 +211,6 @@ class SpaceIndex:
         """Return another pool with the number of addresses that it shares with a pool's parts.
 
         Args:
-            parts: the offers of the pool.
             other: name and part of the other pool.
         """
         by_family: dict[Family, int] = {}

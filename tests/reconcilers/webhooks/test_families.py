@@ -44,7 +44,7 @@ def update(new: NetworkPool, *holders: IPAllocation, old: NetworkPool | None = N
 def ask(pool: NetworkPool, **spec: Any) -> Verdict:
     new = make.allocation("a", asks=spec)
     return ipallocation.review_creation(
-        new, pool, view=lambda: make.view(HOLDER), max_addresses=LIMIT
+        new, pool, read_view=lambda: make.view(HOLDER), max_addresses=LIMIT
     )
 
 

@@ -16,7 +16,7 @@ POOL = make.pool(reserved=["10.40.0.0/28"])
 
 def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> Verdict:
     return ipallocation.review_creation(
-        new, pool, view=lambda: make.view(*others), max_addresses=LIMIT
+        new, pool, read_view=lambda: make.view(*others), max_addresses=LIMIT
     )
 
 
