@@ -386,7 +386,15 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         choice: Allotment[RequestT, DetailT],
         limits: Limits,
     ) -> tuple[ReadingT, Allotment[RequestT, DetailT]]:
-        """Check a choice by live reads, and create missing requests; choose again if needed.
+        """Check a choice before its promises are written.
+
+        1. A kind whose caches may miss holders reads them live, and then chooses again.
+        2. A kind that creates its requests itself, such as the IPAMAllocations of KKP, creates
+           those that the choice needs. If one cannot be created, it chooses again without it.
+        3. Every other kind returns the reading and the choice unchanged.
+
+        Args:
+            limits: for the repeated choice, as in `choose`.
 
         Returns:
             The reading and the choice with which the pass goes on.

@@ -47,6 +47,9 @@ class RealSite:
         operator: of the tenant.
         plane: the tenant's API server.
         kubeconfig: of the tenant's administrator.
+
+    Attributes:
+        basis: the position of the cache that projections are made from.
     """
 
     def __init__(self, client: Client, operator: Operator, plane: Plane, kubeconfig: str) -> None:
@@ -67,6 +70,10 @@ class RealSite:
         """Return the projection of these allocations, for the present basis."""
         ranges = tuple(ProjectedRanges(name, RANGES[name]) for name in allocations)
         return Projection(ranges, self.basis, owner=OWNER)
+
+    def advance_basis(self) -> None:
+        """Let the next projection be made from a cache that has seen all withdrawals so far."""
+        self.basis += 100
 
     async def project(self, *allocations: AllocationName) -> None:
         """Project allocations; the live read, which confirms a projection, agrees with it."""
@@ -112,8 +119,8 @@ class RealSite:
         """Try to prove a withdrawal for some seconds; return all answers."""
         return await keep_looking(lambda: self.try_to_prove(allocation), seconds)
 
-    async def wait_until_released(self, allocation: AllocationName = FIRST) -> None:
-        """Wait until the withdrawal of a range is proven."""
+    async def withdraw(self, allocation: AllocationName = FIRST) -> None:
+        """Withdraw a range until that is proven; the pool of the range is empty then."""
         await until(
             lambda: self.try_to_prove(allocation),
             lambda answer: isinstance(answer, Proven),

@@ -27,7 +27,7 @@ async def test_a_range_is_served_and_released_while_services_come_and_go(site: R
     await site.delete_services(*(f"web-{number}" for number in range(3, 9)))
     async with anyio.create_task_group() as group:
         group.start_soon(_recreate_services, site)
-        await site.wait_until_released()
+        await site.withdraw()
         assert await _list_users_for(site, WATCH_SECONDS) == [], "shown after it was released"
         group.cancel_scope.cancel()
 
@@ -38,7 +38,7 @@ async def test_no_range_is_released_while_the_operator_is_frozen(site: RealSite)
     answers = await site.keep_trying_to_prove(WATCH_SECONDS * 4)
     assert not any(isinstance(answer, Proven | Unprovable) for answer in answers)
     site.operator.thaw()
-    await site.wait_until_released()
+    await site.withdraw()
 
 
 @pytest.mark.parametrize("asks", [1, 2])
@@ -55,14 +55,14 @@ async def test_an_operator_that_is_killed_in_the_middle_of_a_release_goes_on_wit
         isinstance(answer, Proven) for answer in await site.keep_trying_to_prove(WATCH_SECONDS)
     )
     site.operator.start()
-    await site.wait_until_released()
+    await site.withdraw()
 
 
 async def test_another_process_finishes_a_release(site: RealSite) -> None:
     await site.project_and_wait(FIRST)
     await site.try_to_prove()
     site.release = BalancerMemory()
-    await site.wait_until_released()
+    await site.withdraw()
 
 
 async def test_a_pool_that_was_edited_back_and_forth_unseen_is_acknowledged_after_a_nonce(
@@ -76,7 +76,7 @@ async def test_a_pool_that_was_edited_back_and_forth_unseen_is_acknowledged_afte
             CILIUM_POOL, Version.from_object(pool), {"spec": {"disabled": is_disabled}}
         )
     site.operator.thaw()
-    await site.wait_until_released()
+    await site.withdraw()
 
 
 async def test_a_pool_that_was_deleted_and_created_anew_unseen_is_released_by_its_own_status(
@@ -88,7 +88,7 @@ async def test_a_pool_that_was_deleted_and_created_anew_unseen_is_released_by_it
     await site.project(FIRST, SECOND)
     await site.try_to_prove()
     site.operator.thaw()
-    await site.wait_until_released()
+    await site.withdraw()
     assert (await site.get_pool()).blocks == ()
 
 
@@ -102,8 +102,8 @@ async def test_without_an_operator_the_answer_is_unknown_and_never_proven(site: 
 
 async def test_an_emptied_pool_is_deleted_by_the_next_projection(site: RealSite) -> None:
     await site.project_and_wait(FIRST, SECOND)
-    await site.wait_until_released()
-    site.basis = 200
+    await site.withdraw()
+    site.advance_basis()
     await site.project(SECOND)
     remaining = [pool.metadata.name for pool in (await site.client.list(CILIUM_POOL)).items]
     assert remaining == [make_pool_name(SECOND)]
@@ -114,7 +114,7 @@ async def test_growth_serves_a_waiting_service_at_once(site: RealSite) -> None:
     for number in range(9):
         await site.create_service(f"web-{number}")
     await until(lambda: site.list_users(SECOND), lambda users: len(users) == 8)
-    site.basis = 200
+    site.advance_basis()
     await site.project(FIRST, SECOND)
     await until(lambda: site.list_users(FIRST), lambda users: len(users) == 1, seconds=4)
     assert len(RANGES[FIRST]) == 2

@@ -114,11 +114,14 @@ class PoolLab:
         change = {"spec": {"secondary": self.secondary_spec}}
         await edit(self.client, NETWORK_POOL, key=self.pool, change=change)
 
-    def offsets(self, allocation: IPAllocation) -> list[str]:
-        """Return the ranges of an allocation; `4:` and `6:` stand for the pool's prefixes."""
-        texts = [span.text for span in statusranges.list_held_ranges(allocation)]
+    def list_short_ranges(self, allocation: IPAllocation) -> list[str]:
+        """Return the ranges of an allocation as texts, with short names for the pool's prefixes.
+
+        `4:0/31` has the first two IPv4 addresses, `6:/127` the first two IPv6 addresses.
+        """
         return [
-            span.replace(self.ipv6_prefix, "6:").replace(self.ipv4_prefix, "4:") for span in texts
+            span.text.replace(self.ipv6_prefix, "6:").replace(self.ipv4_prefix, "4:")
+            for span in statusranges.list_held_ranges(allocation)
         ]
 
 
@@ -169,7 +172,7 @@ async def test_a_pool_of_two_families_gives_what_is_asked_for_in_that_order(
     async with run_pool_lab(plane, tmp_path) as pool_lab:
         await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
         allocation = await pool_lab.create_allocation("a", **spec)
-    assert pool_lab.offsets(allocation) == held_ranges
+    assert pool_lab.list_short_ranges(allocation) == held_ranges
     assert [family.family for family in allocation.status.families] == families
     assert (
         allocation.status.startAddress == statusranges.list_held_ranges(allocation)[0].start_text
@@ -186,7 +189,7 @@ async def test_with_prefer_dual_stack_a_pool_of_one_family_serves_that_family(
     async with run_pool_lab(plane, tmp_path) as pool_lab:
         await pool_lab.create_pool()
         allocation = await pool_lab.create_allocation("a", **PREFER)
-    assert pool_lab.offsets(allocation) == ["4:0/31"]
+    assert pool_lab.list_short_ranges(allocation) == ["4:0/31"]
     assert get_condition_status(allocation, dualstack.DUAL_STACK) == ("False", "PoolSingleStack")
 
 
@@ -197,13 +200,15 @@ async def test_with_prefer_dual_stack_a_full_second_family_leaves_the_first_alon
         await pool_lab.create_pool(secondary=pool_lab.secondary_spec)
         await pool_lab.create_allocation("filler", **SIX | FILLER)
         allocation = await pool_lab.create_allocation("a", **PREFER)
-        assert pool_lab.offsets(allocation) == ["4:0/31"]
+        assert pool_lab.list_short_ranges(allocation) == ["4:0/31"]
         assert get_condition_status(allocation, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
         await pool_lab.delete_allocation("filler")
         await pool_lab.wait_until_counted(2, 0)
         later = await pool_lab.create_allocation("b", **PREFER)
-        assert pool_lab.offsets(later) == ["4:2/31", "6:/127"]
-        assert pool_lab.offsets(await pool_lab.wait_for_phase("a", ALLOCATED)) == ["4:0/31"]
+        assert pool_lab.list_short_ranges(later) == ["4:2/31", "6:/127"]
+        assert pool_lab.list_short_ranges(await pool_lab.wait_for_phase("a", ALLOCATED)) == [
+            "4:0/31"
+        ]
 
 
 async def test_with_prefer_dual_stack_a_full_first_family_is_waited_for(
@@ -217,13 +222,13 @@ async def test_with_prefer_dual_stack_a_full_first_family_is_waited_for(
         ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith("IPv4: pool exhausted")
-        assert pool_lab.offsets(allocation) == []
+        assert pool_lab.list_short_ranges(allocation) == []
         other = await pool_lab.create_allocation("b", **PREFER | SIX)
-        assert pool_lab.offsets(other) == ["6:/127"], "IPv6 is its first family"
+        assert pool_lab.list_short_ranges(other) == ["6:/127"], "IPv6 is its first family"
         assert get_condition_status(other, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
         await pool_lab.delete_allocation("filler")
         served_allocation = await pool_lab.wait_for_phase("a", ALLOCATED)
-        assert pool_lab.offsets(served_allocation) == ["4:0/31", "6:2/127"]
+        assert pool_lab.list_short_ranges(served_allocation) == ["4:0/31", "6:2/127"]
 
 
 @pytest.mark.parametrize(("full", "word"), [(SIX, "IPv6"), ({}, "IPv4")])
@@ -238,11 +243,11 @@ async def test_with_require_dual_stack_no_family_is_allocated_while_the_other_is
         ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith(f"{word}: pool exhausted")
-        assert pool_lab.offsets(allocation) == []
+        assert pool_lab.list_short_ranges(allocation) == []
         await pool_lab.wait_until_counted(*((0, 8) if full else (8, 0)))
         await pool_lab.delete_allocation("filler")
         both = await pool_lab.wait_for_phase("a", ALLOCATED)
-        assert pool_lab.offsets(both) == ["4:0/31", "6:/127"]
+        assert pool_lab.list_short_ranges(both) == ["4:0/31", "6:/127"]
 
 
 @pytest.mark.parametrize(
@@ -266,11 +271,11 @@ async def test_an_allocation_waits_for_a_family_until_the_pool_has_it(
         ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert message in ready.message
-        assert pool_lab.offsets(allocation) == []
+        assert pool_lab.list_short_ranges(allocation) == []
         await pool_lab.add_second_family()
         served_allocation = await pool_lab.wait_for_phase("a", ALLOCATED)
-        assert set(pool_lab.offsets(served_allocation)) <= {"4:2/31", "6:/127"}
-        assert "6:/127" in pool_lab.offsets(served_allocation)
+        assert set(pool_lab.list_short_ranges(served_allocation)) <= {"4:2/31", "6:/127"}
+        assert "6:/127" in pool_lab.list_short_ranges(served_allocation)
         assert await pool_lab.wait_for_phase("kept", ALLOCATED) == kept, "it is left as it was"
 
 
@@ -309,7 +314,7 @@ async def test_both_families_are_pinned_and_given_back_together(
             {"startAddress": f"{pool_lab.ipv4_prefix}3", "endAddress": f"{pool_lab.ipv4_prefix}3"},
         ]
         allocation = await pool_lab.create_allocation("a", **REQUIRE, pinnedRanges=pins)
-        assert pool_lab.offsets(allocation) == ["6:5-6:6", "4:3/32"]
+        assert pool_lab.list_short_ranges(allocation) == ["6:5-6:6", "4:3/32"]
         pool = await pool_lab.wait_until_counted(1, 2)
         assert pool.status.allocationCount == 1
         await pool_lab.delete_allocation("a")
@@ -326,4 +331,4 @@ async def test_a_pinned_range_and_as_many_addresses_of_the_other_family(
             "endAddress": f"{pool_lab.ipv4_prefix}6",
         }
         allocation = await pool_lab.create_allocation("a", **REQUIRE, pinnedRange=pin, count=None)
-    assert pool_lab.offsets(allocation) == ["4:4-4:6", "6:-6:2"]
+    assert pool_lab.list_short_ranges(allocation) == ["4:4-4:6", "6:-6:2"]

@@ -171,7 +171,7 @@ async def test_a_tenant_whose_ranges_changed_after_the_preview_is_shown_and_left
     assert names.ANNOTATION_RELEASE_ANYWAY not in await annotations(admin)
 
 
-async def test_a_tenant_that_was_made_anew_after_the_preview_is_left_as_it_is(
+async def test_a_tenant_that_was_recreated_after_the_preview_is_left_as_it_is(
     site: Site,
     admin: httpx.AsyncClient,
     plane: Plane,
@@ -180,14 +180,16 @@ async def test_a_tenant_that_was_made_anew_after_the_preview_is_left_as_it_is(
 ) -> None:
     assert (await site.create("TenantCluster", "a", SPEC, namespace="team")).is_success
 
-    def work_on(http: httpx.Client) -> None:
+    def recreate_tenant(http: httpx.Client) -> None:
+        """Delete the TenantCluster and create it again with the same spec, so with another uid."""
         body = http.get(PATH).json()
         assert http.delete(PATH).is_success
-        again = {name: body[name] for name in ("apiVersion", "kind", "spec")}
-        response = http.post(PATH.rpartition("/")[0], json=again | {"metadata": {"name": "a"}})
+        manifest = {name: body[name] for name in ("apiVersion", "kind", "spec")}
+        manifest["metadata"] = {"name": "a"}
+        response = http.post(PATH.rpartition("/")[0], json=manifest)
         assert response.is_success, response.text
 
-    write_after_preview(monkeypatch, plane, work_on)
+    write_after_preview(monkeypatch, plane, recreate_tenant)
     refused = await release(plane.write_kubeconfig(tmp_path / "admin"), "--yes")
     assert refused.code == 1
     assert "TenantCluster team/a changed since it was shown" in refused.errors[-1]

@@ -54,12 +54,13 @@ def make_balancer_service(number: int, *, ip: str = "") -> Service:
     )
 
 
-async def test_services_that_wait_are_not_compared_with_each_other(
+async def test_services_without_address_are_listed_without_comparing_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A sort or a look-up by equality would compare each Service with many others."""
     comparisons = 0
 
-    def equal(first: Service, other: object) -> bool:
+    def count_comparison(first: Service, other: object) -> bool:
         nonlocal comparisons
         comparisons += 1
         return first is other
@@ -69,11 +70,11 @@ async def test_services_that_wait_are_not_compared_with_each_other(
         await become_ready(platform, tenant)
         for number in range(100):
             service(tenant, f"old{number}")
-        await platform.clock.advance(29)
+        await platform.clock.advance(29)  # a pass sees the old Services
         for number in range(100):
             service(tenant, f"new{number}")
-        monkeypatch.setattr(Service, "__eq__", equal)
-        await platform.clock.advance(20)
+        monkeypatch.setattr(Service, "__eq__", count_comparison)
+        await platform.clock.advance(20)  # the next pass sees all of them
         assert read_demand_condition(platform)[0] == "False"
     assert comparisons == 0
 
