@@ -113,7 +113,9 @@ class ProxiedPlane:
 
 
 @asynccontextmanager
-async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterator[ProxiedPlane]:
+async def run_proxied_plane(
+    seed: int = 0, *, streams: bool = False
+) -> AsyncIterator[ProxiedPlane]:
     """Run a control plane with a proxy before it; fail if the test takes more than SECONDS.
 
     Args:

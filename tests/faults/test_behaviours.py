@@ -31,7 +31,7 @@ from tests.faults.proxied import (
     ObservedInformer,
     ProxiedPlane,
     observe,
-    proxied_plane,
+    run_proxied_plane,
 )
 from tests.polling import make_awaitable, until
 
@@ -73,7 +73,7 @@ async def observe_gap(proxied: ProxiedPlane, fault: Fault) -> AsyncIterator[Obse
 
 
 async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.create("a")
         with proxied.proxy.inject(half_open(), FIRST_WATCH):
             async with observe(proxied) as observed:
@@ -113,7 +113,7 @@ async def observe_under_fault(
 
 @FORMS_OF_410
 async def test_410_is_answered_by_one_list_that_shows_what_was_deleted(form: Fault) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         gone, stays = await proxied.create("gone"), await proxied.create("stays")
         async with observe_gap(proxied, form) as observed:
             await proxied.delete(gone)
@@ -126,7 +126,7 @@ async def test_410_is_answered_by_one_list_that_shows_what_was_deleted(form: Fau
 
 @FORMS_OF_410
 async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: Fault) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         first = await proxied.create("a")
         async with observe_gap(proxied, form) as observed:
             await proxied.delete(first)
@@ -139,7 +139,7 @@ async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: 
 
 
 async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> None:
-    async with proxied_plane() as proxied, observe_under_fault(proxied, ClosedAtOnce()):
+    async with run_proxied_plane() as proxied, observe_under_fault(proxied, ClosedAtOnce()):
         pauses = proxied.clock.sleeps
         while sum(pauses) < 5:
             await pauses.wait(len(pauses) + 1)
@@ -152,7 +152,7 @@ async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> No
 
 
 async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         names = [f"g{number:04}" for number in range(1201)]
         async with anyio.create_task_group() as group:
             for name in names:
@@ -174,7 +174,7 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
 
 
 async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_is_now() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         gauges = dict[str, Gauge]()
 
         async def make(name: str) -> None:
@@ -207,7 +207,7 @@ async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_
 
 
 async def test_parts_after_the_first_carry_no_resource_version() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         async with anyio.create_task_group() as group:
             for number in range(501):
                 group.start_soon(
@@ -222,7 +222,7 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
 async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
     end: End, reported: str
 ) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         first = await proxied.create("a")
         async with observe_under_fault(proxied, DroppedEvents(0, 2, end), FIRST_WATCH) as observed:
             await proxied.delete(first)
@@ -238,7 +238,7 @@ async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
 async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_tried_again() -> (
     None
 ):
-    async with proxied_plane(streams=True) as proxied:
+    async with run_proxied_plane(streams=True) as proxied:
         await proxied.create("a")
         without_end = SwallowedBookmarks(initial_end_only=True)
         with proxied.proxy.inject(without_end, WATCH):
@@ -269,7 +269,7 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
 
 
 async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() -> None:
-    async with proxied_plane(streams=True) as proxied:
+    async with run_proxied_plane(streams=True) as proxied:
         await proxied.create("a")
         async with observe(proxied, streams=True) as observed:
             await proxied.create("b")
@@ -284,7 +284,7 @@ async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() ->
 
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSED])
 async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: End) -> None:
-    async with proxied_plane(streams=True) as proxied:
+    async with run_proxied_plane(streams=True) as proxied:
         # By name, the resourceVersions descend.
         created = [await proxied.create(name) for name in ("c", "b", "a")]
         numbers = {gauge.metadata.resourceVersion for gauge in created}
@@ -299,7 +299,7 @@ async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: En
 
 
 async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.create("a")
         message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
         refused = Refusal(422, "Invalid", message)
@@ -311,7 +311,7 @@ async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
 
 
 async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
-    async with proxied_plane(streams=True) as proxied:
+    async with run_proxied_plane(streams=True) as proxied:
         gone = await proxied.create("gone")
         stays = await proxied.create("stays")
         with proxied.proxy.inject(half_open(3), FIRST_WATCH):

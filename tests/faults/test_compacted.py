@@ -35,7 +35,7 @@ UNDELIVERED = 400
 
 
 @asynccontextmanager
-async def _proxied_plane(
+async def _run_proxied_plane(
     *, cached: bool
 ) -> AsyncIterator[tuple[ProxiedPlane, Parts, SecondServer]]:
     """Run a second API server, with or without a watch cache, behind a proxy.
@@ -70,7 +70,7 @@ def _describe_change(change: Change[Gauge]) -> str:
 async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
     cached: bool,
 ) -> None:
-    async with _proxied_plane(cached=cached) as (proxied, parts, second):
+    async with _run_proxied_plane(cached=cached) as (proxied, parts, second):
         gone = await proxied.create("gone")
         await proxied.create("stays")
         gate = anyio.Event()
@@ -95,7 +95,7 @@ async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
 
 @CACHED
 async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: bool) -> None:
-    async with _proxied_plane(cached=cached) as (proxied, parts, second):
+    async with _run_proxied_plane(cached=cached) as (proxied, parts, second):
         gone, busy = await proxied.create("gone"), await proxied.create("busy")
         async with observe(proxied) as observed:
             await proxied.proxy.calls.wait(1, lambda call: call.verb == "watch")
@@ -119,7 +119,7 @@ async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: 
 
 async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piece() -> None:
     # With its watch cache the server keeps snapshots of its own, and answers from those.
-    async with _proxied_plane(cached=False) as (proxied, parts, _):
+    async with _run_proxied_plane(cached=False) as (proxied, parts, _):
         async with anyio.create_task_group() as group:
             for number in range(SEVERAL_PARTS):
                 group.start_soon(proxied.create, f"g{number:04}")

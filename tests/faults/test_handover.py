@@ -7,7 +7,7 @@ import anyio
 
 from controller import SETTLED, Key, Manager, ManagerOptions, Outcome, Watch, to_self
 from controller.leases import LEASES
-from tests.faults.proxied import GAUGES, ProxiedPlane, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, ProxiedPlane, run_proxied_plane, transport_to
 from tests.polling import SECONDS
 
 LEASE = Key("default", "leader")
@@ -64,7 +64,7 @@ async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_en
     async def read_holder() -> str:
         return (await proxied.direct.get(LEASES, LEASE)).spec.holderIdentity or ""
 
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.create("a")
         async with replica(proxied, "first") as first:
             await first.started.wait()

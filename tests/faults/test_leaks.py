@@ -21,7 +21,7 @@ from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 from tests.envtest.samples import build_gauge
-from tests.faults.proxied import GAUGES, WATCH, Gauge, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, WATCH, Gauge, run_proxied_plane, transport_to
 from tests.polling import make_awaitable, until
 
 CYCLES = 100
@@ -134,7 +134,7 @@ def test_objects_that_come_and_go_leave_no_index_keys_and_nothing_else() -> None
 
 
 async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.create("a")
 
         async def run_informer() -> None:
@@ -160,7 +160,7 @@ async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> N
 
 @pytest.mark.slow
 async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_unseen() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         busy = await proxied.create("busy")
         informers = [Informer(GAUGES, proxied.transport, proxied.clock) for _ in range(INFORMERS)]
 
@@ -209,7 +209,7 @@ async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_u
 
 @pytest.mark.slow
 async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None:
-    async with proxied_plane() as proxied, transport_to(proxied.plane) as transport:
+    async with run_proxied_plane() as proxied, transport_to(proxied.plane) as transport:
         client = Client(transport)
         informers = [Informer(GAUGES, transport, proxied.clock) for _ in range(WATCHES)]
         names = [f"g{number}" for number in range(REQUESTS)]

@@ -29,7 +29,14 @@ from controller.informer import LAG_SECONDS
 from controller.runner import Reconcile
 from envtest.faults import LateRequest, LostAnswer, Match, Pause, Record
 from tests.envtest.samples import GROUP, build_gauge, build_gauge_definition
-from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, proxied_plane, transport_to
+from tests.faults.proxied import (
+    GAUGES,
+    WATCH,
+    Gauge,
+    ProxiedPlane,
+    run_proxied_plane,
+    transport_to,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +139,7 @@ def options() -> ManagerOptions:
 async def test_a_missing_right_is_named_and_stops_no_other_controller(
     options: ManagerOptions,
 ) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.proxy.add_user("joe")
         await grant_read(proxied, "joe", GROUP, "gauges")
         await proxied.create("a")
@@ -160,7 +167,7 @@ async def test_a_missing_right_is_named_and_stops_no_other_controller(
 async def test_a_missing_kind_is_named_and_stops_no_other_controller(
     options: ManagerOptions,
 ) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.create("a")
         manager, reconciliations = (
             Manager(proxied.transport, clock=proxied.clock, options=options),
@@ -207,7 +214,7 @@ class Parent:
 
 
 async def test_a_controller_reads_its_own_writes_while_its_cache_lags() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         parent = await proxied.create("parent")
         gate = anyio.Event()
         reconciler = Parent(proxied)
@@ -254,7 +261,10 @@ async def run_with_delayed_watch(
 
 
 async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
-    async with proxied_plane() as proxied, run_with_delayed_watch(proxied) as (reconciler, gate):
+    async with (
+        run_proxied_plane() as proxied,
+        run_with_delayed_watch(proxied) as (reconciler, gate),
+    ):
 
         def error() -> ControllerError | None:
             return reconciler.gauges.last_error
@@ -278,7 +288,7 @@ async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
 
 
 async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         plain = await proxied.create("plain")
         body = build_gauge("held")
         body["metadata"]["finalizers"] = ["example.com/held"]
@@ -309,7 +319,7 @@ async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None
 
 
 async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         first = await proxied.create("a")
         async with run_with_delayed_watch(proxied) as (reconciler, gate):
             client, cache = reconciler.manager.client, reconciler.gauges.cache
@@ -323,7 +333,7 @@ async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> No
 
 
 async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         created = Match(verb="create", resource="gauges", times=1)
         with proxied.proxy.inject(LostAnswer(), created):
             with pytest.raises(NoAnswer):

@@ -35,7 +35,7 @@ from tests.faults.proxied import (
     ObservedInformer,
     ProxiedPlane,
     observe,
-    proxied_plane,
+    run_proxied_plane,
 )
 
 WATCH_ONCE = Match(verb="watch", resource="gauges", times=1)
@@ -65,7 +65,7 @@ RELISTED, CONTINUED, UNTROUBLED = (2, 2), (1, 2), (1, 1)
 async def test_a_watch_with_odd_input_loses_nothing(
     fault: Fault, request_counts: tuple[int, int]
 ) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.create("a")
         with proxied.proxy.inject(fault, WATCH_ONCE) as injected:
             async with observe(proxied) as observed:
@@ -100,7 +100,7 @@ async def test_a_watch_with_odd_input_loses_nothing(
     ids=str,
 )
 async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         await proxied.create("a")
         with proxied.proxy.inject(fault, LIST_ONCE):
             async with observe(proxied) as observed:
@@ -112,7 +112,7 @@ async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
 
 @pytest.mark.parametrize("match", [LIST_ONCE, WATCH_ONCE], ids=["list", "watch"])
 async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match) -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         with proxied.proxy.inject(too_many_requests(7), match):
             async with observe(proxied) as observed:
                 await proxied.proxy.calls.wait(3)
@@ -122,7 +122,7 @@ async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match
 
 
 async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         revision = (await proxied.create("a")).metadata.resourceVersion
         bookmark = encode_event("BOOKMARK", {"metadata": {"resourceVersion": revision}})
         refused = Match(verb="watch", resource="gauges", nth=2, times=4)
@@ -190,7 +190,7 @@ async def change_gauges(proxied: ProxiedPlane, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_cache_comes_to_equal_the_server_through_any_storm(seed: int) -> None:
-    async with proxied_plane(seed) as proxied, observe(proxied) as observed:
+    async with run_proxied_plane(seed) as proxied, observe(proxied) as observed:
         with ExitStack() as faults:
             for fault, match in list_storm_faults():
                 faults.enter_context(proxied.proxy.inject(fault, match))

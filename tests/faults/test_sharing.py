@@ -21,7 +21,7 @@ from controller import (
     to_self,
 )
 from controller.mutations import ObjectMutated
-from tests.faults.proxied import GAUGES, Gauge, observe, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, Gauge, observe, run_proxied_plane, transport_to
 from tests.polling import SECONDS
 
 MANY = 50
@@ -42,7 +42,7 @@ CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", MutableConfigMap)
 
 
 async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_disorder() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         created = {
             f"g{number:02}": await proxied.create(f"g{number:02}") for number in range(MANY)
         }
@@ -92,7 +92,7 @@ async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_di
 
 
 async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() -> None:
-    async with proxied_plane() as proxied:
+    async with run_proxied_plane() as proxied:
         body = {"metadata": {"name": "a", "labels": {"team": "net"}}, "data": {"x": "1"}}
         await proxied.direct.create(CONFIG_MAPS, "default", body)
         manager = Manager(proxied.transport, clock=proxied.clock)
@@ -127,7 +127,7 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
 
 
 async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> None:
-    async with proxied_plane() as proxied, transport_to(proxied.plane) as transport:
+    async with run_proxied_plane() as proxied, transport_to(proxied.plane) as transport:
         await proxied.direct.create(
             CONFIG_MAPS, "default", {"metadata": {"name": "a"}, "data": {"x": "1"}}
         )

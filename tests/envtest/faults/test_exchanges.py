@@ -34,14 +34,14 @@ from envtest.faults import (
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import PATH, build_gauge
-from tests.faults.proxied import GAUGES, LIST, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, LIST, run_proxied_plane, transport_to
 
 A = Key("default", "a")
 CREATE = Match(verb="create", resource="gauges", times=1)
 
 
 async def test_without_faults_everything_passes_unchanged() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         created = await here.client.create(GAUGES, "default", build_gauge("a", count=3))
 
         assert await here.direct.get(GAUGES, A) == created
@@ -51,7 +51,7 @@ async def test_without_faults_everything_passes_unchanged() -> None:
 
 
 async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.proxy.add_user("joe")
         async with transport_to(here.proxy, "joe") as transport:
             with pytest.raises(Forbidden, match='User "joe" cannot list'):
@@ -72,7 +72,7 @@ async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 async def test_a_refused_request_never_ran(fault: Fault, error: type[Exception]) -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         with here.proxy.inject(fault, CREATE), pytest.raises(error):
             await here.client.create(GAUGES, "default", build_gauge("a"))
 
@@ -83,14 +83,14 @@ async def test_a_refused_request_never_ran(fault: Fault, error: type[Exception])
 
 
 async def test_an_overloaded_server_says_when_to_come_back() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         with here.proxy.inject(too_many_requests(7), CREATE), pytest.raises(TooManyRequests) as e:
             await here.client.create(GAUGES, "default", build_gauge("a"))
         assert e.value.retry_after == 7
 
 
 async def test_a_lost_answer_is_of_a_request_that_ran() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         with here.proxy.inject(LostAnswer(), CREATE), pytest.raises(NoAnswer):
             await here.client.create(GAUGES, "default", build_gauge("a"))
 
@@ -98,7 +98,7 @@ async def test_a_lost_answer_is_of_a_request_that_ran() -> None:
 
 
 async def test_a_late_answer_is_of_a_request_that_ran_at_once() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         gate = anyio.Event()
         with here.proxy.inject(LateAnswer(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
@@ -110,7 +110,7 @@ async def test_a_late_answer_is_of_a_request_that_ran_at_once() -> None:
 
 
 async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         gate = anyio.Event()
         with here.proxy.inject(LateRequest(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
@@ -126,14 +126,14 @@ async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
 
 
 async def test_a_connection_reset_in_the_middle_of_an_answer_gives_no_answer() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(CutAnswer(30), LIST), pytest.raises(NoAnswer):
             await here.client.list(GAUGES)
 
 
 async def test_a_truncated_answer_that_looks_whole_is_malformed() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         fault = CutAnswer(30, end=End.CLOSED)
         with here.proxy.inject(fault, LIST), pytest.raises(MalformedAnswer):
@@ -141,7 +141,7 @@ async def test_a_truncated_answer_that_looks_whole_is_malformed() -> None:
 
 
 async def test_an_answer_that_arrives_slowly_is_complete() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         created = await here.create("a")
         with here.proxy.inject(SlowAnswer(7), LIST) as slow:
             assert (await here.client.list(GAUGES)).items == (created,)
@@ -149,7 +149,7 @@ async def test_an_answer_that_arrives_slowly_is_complete() -> None:
 
 
 async def test_a_list_can_expire_between_two_pages() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         for name in "abc":
             await here.create(name)
         later = Match(verb="list", where=lambda call: "continue" in call.query)

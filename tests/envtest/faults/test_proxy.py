@@ -18,7 +18,7 @@ from envtest.faults import Match, Proxy, forbidden, half_open, internal_error
 from envtest.plane import RunningControlPlane as Plane
 from tests.clock import settle
 from tests.envtest.samples import PATH, build_gauge_definition
-from tests.faults.proxied import GAUGES, LIST, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, LIST, run_proxied_plane, transport_to
 
 
 async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) 
 
 
 async def test_a_proxy_may_stand_before_a_proxy() -> None:
-    async with proxied_plane() as here, Proxy.before(here.proxy) as outer:
+    async with run_proxied_plane() as here, Proxy.before(here.proxy) as outer:
         with outer.inject(forbidden(), Match(nth=2)) as struck:
             async with transport_to(outer) as transport:
                 await Client(transport).list(GAUGES)
@@ -45,7 +45,7 @@ async def test_a_proxy_may_stand_before_a_proxy() -> None:
 
 
 async def test_users_without_credentials_are_refused_as_by_the_server() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         for headers in ({}, {"Authorization": "Bearer unknown"}):
             answers = [await _get(plane, headers) for plane in (here.plane, here.proxy)]
             assert answers[0] == answers[1]
@@ -71,7 +71,7 @@ async def test_a_user_that_was_not_added_has_no_kubeconfig() -> None:
 
 
 async def test_a_fault_is_injected_only_within_its_context() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         with here.proxy.inject(internal_error(), Match(verb="create")) as struck:
             await here.client.list(GAUGES)
         await here.client.list(GAUGES)
@@ -79,7 +79,7 @@ async def test_a_fault_is_injected_only_within_its_context() -> None:
 
 
 async def test_a_fault_that_answers_leaves_nothing_to_those_after_it() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         with (
             here.proxy.inject(internal_error(), LIST) as first,
             here.proxy.inject(forbidden(), LIST) as second,

@@ -30,7 +30,7 @@ from envtest.faults import (
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import PATH
-from tests.faults.proxied import GAUGES, WATCH, ProxiedPlane, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, WATCH, ProxiedPlane, run_proxied_plane, transport_to
 
 ALL = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 BOOKMARKS = {**ALL, "allowWatchBookmarks": "true"}
@@ -67,14 +67,14 @@ async def must_be_silent(chunks: AsyncIterator[bytes]) -> None:
 
 
 async def test_a_proxy_without_faults_passes_a_watch_on() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         events = [describe_event(line) for line in await watch_gauges(here, 2)]
         assert events == ["ADDED a", "BOOKMARK"]
 
 
 async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(half_open(1), Match(times=1)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
@@ -106,7 +106,7 @@ async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> No
 async def test_a_watch_delivers_what_the_fault_leaves_of_it(
     fault: Fault, events: list[str]
 ) -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(fault, WATCH):
@@ -117,7 +117,7 @@ async def test_a_watch_delivers_what_the_fault_leaves_of_it(
 
 @pytest.mark.parametrize("fault", [DroppedEvents(1, 1), CutAnswer(9, pieces=1)], ids=str)
 async def test_a_watch_can_break_in_the_middle(fault: Fault) -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(fault), pytest.raises(NoAnswer):
@@ -125,7 +125,7 @@ async def test_a_watch_can_break_in_the_middle(fault: Fault) -> None:
 
 
 async def test_a_truncated_event_ends_like_a_whole_one() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(TruncatedEvent(events=1, size=12)):
@@ -136,7 +136,7 @@ async def test_a_truncated_event_ends_like_a_whole_one() -> None:
 
 
 async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         query = {
             "watch": "1",
             "resourceVersion": (await here.create("a")).metadata.resourceVersion,
@@ -147,7 +147,7 @@ async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
 
 
 async def test_events_can_be_larger_than_any_object_should_be() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(LargeEvents()):
             event, end = await watch_gauges(here, 2)
@@ -158,7 +158,7 @@ async def test_events_can_be_larger_than_any_object_should_be() -> None:
 
 @pytest.mark.parametrize("initial_end_only", [True, False])
 async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(SwallowedBookmarks(initial_end_only)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
@@ -177,20 +177,20 @@ async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
 async def test_a_watch_can_be_refused_by_its_status(
     make: Callable[[], Fault], error: type[Exception]
 ) -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         with here.proxy.inject(make(), WATCH), pytest.raises(error):
             await watch_gauges(here)
 
 
 async def test_faults_of_watches_leave_other_requests_alone() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         with here.proxy.inject(half_open()) as silent, here.proxy.inject(ClosedAtOnce()):
             await here.client.list(GAUGES)
         assert len(silent.struck) == 0
 
 
 async def test_several_faults_may_apply_to_one_watch() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(unknown_event(1)), here.proxy.inject(StopAfter(2, End.CLOSED)):
@@ -203,14 +203,14 @@ async def test_several_faults_may_apply_to_one_watch() -> None:
 async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
     first: Fault,
 ) -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(first), here.proxy.inject(expired_event()):
             assert [describe_event(line) for line in await watch_gauges(here)] == ["ERROR"]
 
 
 async def test_closing_the_proxy_ends_open_requests_and_watches() -> None:
-    async with proxied_plane() as here, AsyncExitStack() as outer:
+    async with run_proxied_plane() as here, AsyncExitStack() as outer:
         async with Proxy.before(here.plane) as proxy:
             transport = await outer.enter_async_context(transport_to(proxy))
             outer.enter_context(proxy.inject(half_open()))
@@ -220,7 +220,7 @@ async def test_closing_the_proxy_ends_open_requests_and_watches() -> None:
 
 
 async def test_a_client_that_hangs_up_ends_its_watch_at_the_server_too() -> None:
-    async with proxied_plane() as here:
+    async with run_proxied_plane() as here:
         async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
             await anext(chunks)
             assert len(here.proxy.done) == 0
