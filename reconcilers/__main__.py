@@ -36,25 +36,25 @@ def main() -> None:
     command_line.main()
 
 
-def describe_replaced_package(home: Path) -> str:
+def describe_replaced_package(packages_folder: Path) -> str:
     """Describe the first of our packages that another project replaced, and the remedy.
 
     Empty if none is replaced. A package is replaced if Python finds it in another folder, or if
     its file differs from the installed one.
 
     Args:
-        home: the folder that has our packages.
+        packages_folder: that of the running program: site-packages, or a Git checkout.
     """
-    digests_by_path = _read_recorded_digests(home)
+    digests_by_path = _read_recorded_digests(packages_folder)
     for name in PACKAGES:
         spec = find_spec(name)
         file = Path(spec.origin) if spec is not None and spec.origin else None
-        if file is None or file.parent.parent.resolve() != home.resolve():
+        if file is None or file.parent.parent.resolve() != packages_folder.resolve():
             where = f"that of {file.parent}" if file else "not there"
             return (
-                f"the package `{name}` that Python finds is {where}, not butler-ipam's in {home}:"
-                " install butler-ipam into an environment of its own, and see that neither"
-                " PYTHONPATH nor the current folder has a package of that name"
+                f"the package `{name}` that Python finds is {where}, not butler-ipam's in"
+                f" {packages_folder}: install butler-ipam into an environment of its own, and see"
+                " that neither PYTHONPATH nor the current folder has a package of that name"
             )
         installed_digest = digests_by_path.get(f"{name}/__init__.py")
         if installed_digest and installed_digest != _compute_digest(file):
@@ -66,7 +66,7 @@ def describe_replaced_package(home: Path) -> str:
     return ""
 
 
-def _read_recorded_digests(home: Path) -> dict[str, str]:
+def _read_recorded_digests(packages_folder: Path) -> dict[str, str]:
     """Return the digests of our files by path, as pip recorded them; empty for a Git checkout.
 
     importlib.metadata would find the same file; importing it takes longer than the whole check.
@@ -74,7 +74,7 @@ def _read_recorded_digests(home: Path) -> dict[str, str]:
     # A line has path, digest and size. RECORD lists itself without a digest.
     lines = (
         line.split(",")
-        for record in home.glob("butler_ipam-*.dist-info/RECORD")
+        for record in packages_folder.glob("butler_ipam-*.dist-info/RECORD")
         for line in record.read_text(encoding="utf-8").splitlines()
     )
     return {line[0]: line[1] for line in lines if len(line) == 3 and line[1]}

@@ -156,7 +156,7 @@ class Caller:
         """
         client = hook.body.get("clientConfig") or {}
         seconds = int(hook.body.get("timeoutSeconds") or _DEFAULT_SECONDS)
-        url, connect_url = _find_addresses(self._api, client, seconds)
+        url, connect_url = _build_urls(self._api, client, seconds)
         # The message if the time is up; an error takes its place.
         why: object = "context deadline exceeded"
         with anyio.move_on_after(seconds):
@@ -229,7 +229,7 @@ def _create_tls(bundle: str) -> ssl.SSLContext:
     return context
 
 
-def _find_addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, str]:
+def _build_urls(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, str]:
     """Return the URL of a webhook, and the same URL with the host to connect to.
 
     As in the real server, a Service is reached by its cluster IP or, for type ExternalName, by its

@@ -55,8 +55,8 @@ from reconcilers.reporting.wording import count_noun
 
 SUSPENDED = "OrphanCollectionSuspended"
 COLLECT = "CollectOrphans"
-ALL_EVERY = 60
-"""Each so many sweeps look at every allocation, whether anything changed or not."""
+FULL_SWEEP_INTERVAL = 60
+"""The number of sweeps after which one checks every allocation, whether it changed or not."""
 Owner = tuple[Key, str]
 """A TenantCluster that was there once: its name, and its uid."""
 MOST_SINGLE = 16
@@ -118,7 +118,7 @@ class OrphanCollector:
         Allocations whose pool does not exist are checked as well.
         """
         self._sweeps += 1
-        if self._sweeps % ALL_EVERY == 0:
+        if self._sweeps % FULL_SWEEP_INTERVAL == 0:
             self._unsettled.add_all()
         owners = LiveOwners(self._client)
         writes_left = self._settings.batch

@@ -36,11 +36,15 @@ class UnreadableAllocations(UnreadableHoldings):
         super().__init__(message)
 
 
-def list_unreadable_names(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
-    """Return the names of those among unreadable allocations that may be the pool's, sorted.
+def describe_unreadable_allocations(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
+    """Return the names of the unreadable allocations that may belong to the pool, sorted.
 
-    An allocation whose poolRef cannot be read may be of any pool in its namespace; one whose
-    namespace cannot be read may be of any pool.
+    They are for messages: the name of an allocation that is being deleted is followed by what to
+    do. If the poolRef of an allocation cannot be read, it may belong to any pool in its namespace.
+    If its namespace cannot be read, it may belong to any pool.
+
+    Args:
+        unreadable: by key of an allocation, why it cannot be decoded.
     """
     return tuple(
         sorted(
@@ -54,11 +58,12 @@ def list_unreadable_names(unreadable: Mapping[Key, str], pool: Key) -> tuple[str
 
 
 def find_unreadable_names(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]:
-    """Return the names of unreadable allocations that may be the pool's, sorted.
+    """Return the names of the unreadable allocations that may belong to the pool, for messages.
 
-    They are found by an index of pools, so those of other pools cost nothing, however many.
+    The allocations are found by an index of pools, so those of other pools cost nothing, however
+    many there are.
     """
-    return list_unreadable_names(unreadable.find_near(POOL_INDEX, str(pool)), pool)
+    return describe_unreadable_allocations(unreadable.find_near(POOL_INDEX, str(pool)), pool)
 
 
 def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:

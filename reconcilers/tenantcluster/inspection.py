@@ -290,12 +290,14 @@ def _find_other_problems(
     The form is that of `find_problems`: reason, severity and sentence.
     """
     for other_reading in tenant_reading.others:
-        yield from _find_problems_of_other(other_reading, tenant_reading.kind.title, members)
+        yield from _find_problems_of_other_balancer(
+            other_reading, tenant_reading.kind.title, members
+        )
     if tenant_reading.unannounced:
         yield "TenantNotAnnounced", "warning", tenant_reading.unannounced
 
 
-def _find_problems_of_other(
+def _find_problems_of_other_balancer(
     other_reading: OtherBalancerReading, chosen_title: str, members: Sequence[IPAllocation]
 ) -> Iterator[tuple[str, Severity, str]]:
     """Yield reason, severity and sentence for a load balancer that the spec does not name.

@@ -444,10 +444,14 @@ def _locate_ranges(block_path: Path, block: NetworkPoolSpec) -> Path:
 def _build_outside_finding(
     new: NetworkPool, block_path: Path, holder: str, address: str
 ) -> _LostAddress:
-    """Return the finding about a held address outside the ranges of the new spec.
+    """Return the finding about a held address that is outside the ranges of the new spec.
+
+    The finding names the field with the ranges of a block. If the new spec does not have the
+    block, the finding names the block itself.
 
     Args:
-        block_path: a block. If the new spec has no such block, the finding is about this field.
+        block_path: the block for the family of the address.
+        holder: kind and name of the object that holds the address.
     """
     block = dict(poolspecs.list_blocks(new.spec)).get(block_path)
     path = block_path if block is None else _locate_ranges(block_path, block)

@@ -175,12 +175,14 @@ def serve_silence() -> Iterator[str]:
 
 
 @take_view_later
-async def give_kubeconfig(view: PlatformView, cluster: Key, url: str, source: Key) -> None:
-    """Write the kubeconfig Secret of a cluster.
+async def copy_kubeconfig(view: PlatformView, cluster: Key, url: str, source: Key) -> None:
+    """Let a cluster's kubeconfig Secret point to a URL, such as that of a silent server.
+
+    The rest of the kubeconfig is copied, so that nothing but the URL can be the fault.
 
     Args:
         url: the URL of the API server in the copy.
-        source: the cluster whose kubeconfig is copied, with another URL.
+        source: the cluster whose kubeconfig is copied.
     """
     original = view.tenants[source].server
     kubeconfig = original.kubeconfig.replace(original.url, url)

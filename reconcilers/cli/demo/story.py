@@ -32,10 +32,10 @@ from reconcilers.cli.demo.steps import (
     StoryStep,
     apply_manifests,
     build_attempt,
+    copy_kubeconfig,
     delete_objects,
     expect_refusals,
     expect_warnings,
-    give_kubeconfig,
     wait_for,
 )
 from reconcilers.cli.demo.view import PlatformView, take_view_later
@@ -100,7 +100,7 @@ def build_story(
         "delete_service": lambda tenant, name: delete_objects(
             SERVICE, Key("default", name), tenant=tenant
         ),
-        "give_kubeconfig_of_silent_server": lambda key: give_kubeconfig(key, silent_url, WEB),
+        "give_kubeconfig_of_silent_server": lambda key: copy_kubeconfig(key, silent_url, WEB),
         "lose_leader": lambda count, request: partial(
             loss.lose_leader, requests=_copy_numbered(request, count)
         ),

@@ -63,7 +63,7 @@ def find_immutable_edits(
     return [_reject_value(_LENGTH, length, "spec.allocationPrefixLength is immutable")]
 
 
-def list_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
+def find_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
     """Yield warnings about values that are allowed but probably a mistake.
 
     These are CIDRs with host bits, a pool of /128 prefixes, and a gateway inside such a pool.

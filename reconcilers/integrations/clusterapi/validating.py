@@ -38,7 +38,7 @@ class ClusterApiPoolValidator:
 
     async def review_creation(self, new: Pool) -> Verdict:
         """Validate a new pool; overlaps with other pools are only a warning."""
-        warnings = [*rules.list_warnings(new.spec)]
+        warnings = [*rules.find_warnings(new.spec)]
         if sentence := self._spaces.find_sharing(make_offers(self._kind, new)).sentence:
             field = "spec.addresses" if isinstance(new.spec, IPPoolSpec) else "spec.prefixes"
             warnings.append(f"{field}: {sentence}")

@@ -251,7 +251,7 @@ def list_host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
                 yield f"spec.datacenters.{name}.{field}: {warning}"
 
 
-def list_warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
+def find_warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     """Yield warnings about a pool that is accepted: values that have no effect, and removals."""
     if not new.spec.datacenters:
         yield "spec.datacenters is empty: the pool serves no cluster"

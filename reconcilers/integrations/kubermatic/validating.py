@@ -33,7 +33,7 @@ class IPAMPoolValidator:
         if fault := next(iter(rules.list_faults(new)), ""):
             return Verdict(refusal=fault, forbidden=True)
         return Verdict(
-            warnings=(*rules.list_warnings(new), *list_shared_addresses(new, self._spaces))
+            warnings=(*rules.find_warnings(new), *list_shared_addresses(new, self._spaces))
         )
 
     async def review_update(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
@@ -65,7 +65,7 @@ class IPAMPoolValidator:
                 if conflict := next(iter(rules.find_conflicts(new, old, page.items)), ""):
                     return Verdict(refusal=conflict, forbidden=True)
         return Verdict(
-            warnings=(*rules.list_warnings(new, old), *list_shared_addresses(new, self._spaces))
+            warnings=(*rules.find_warnings(new, old), *list_shared_addresses(new, self._spaces))
         )
 
     async def review_deletion(self, old: IPAMPool) -> Verdict:

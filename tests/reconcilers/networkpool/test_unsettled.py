@@ -31,16 +31,16 @@ def _allocation(name: str, tenant: str, number: int, **more: Any) -> Any:
 
 
 @pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the allocations whose owner was looked for, as they are."""
+def checked_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each allocation when a sweep checks its owner."""
     keys: list[str] = []
     is_settled = owners.is_settled
 
-    def noting(allocation: Any, clusters: Any) -> bool:
+    def record_check(allocation: Any, clusters: Any) -> bool:
         keys.append(allocation.metadata.name)
         return is_settled(allocation, clusters)
 
-    monkeypatch.setattr(owners, "is_settled", noting)
+    monkeypatch.setattr(owners, "is_settled", record_check)
     return keys
 
 
@@ -59,28 +59,28 @@ def _going(replica: Replica) -> list[str]:
     return [meta["name"] for meta in metadata_list if "deletionTimestamp" in meta]
 
 
-async def test_a_settled_allocation_is_checked_once(looked_at: list[str]) -> None:
+async def test_a_settled_allocation_is_checked_once(checked_names: list[str]) -> None:
     replica = _lab()
     await replica.orphans.sweep()
-    assert looked_at == [f"{tenant}-lb" for tenant in "abcdefgh"]
-    looked_at.clear()
+    assert checked_names == [f"{tenant}-lb" for tenant in "abcdefgh"]
+    checked_names.clear()
     await replica.orphans.sweep()
-    assert looked_at == []
+    assert checked_names == []
     assert replica.lab.server.requests == []
 
 
 async def test_only_allocations_of_a_cluster_that_is_gone_are_checked(
-    looked_at: list[str],
+    checked_names: list[str],
 ) -> None:
     replica = _lab()
     await replica.orphans.sweep()
-    looked_at.clear()
+    checked_names.clear()
     replica.lab.server.edit(
         "tenantclusters", "d", {"metadata": {"labels": {"a": "b"}}}, namespace="team"
     )
     replica.lab.server.vanish("tenantclusters", "c", namespace="team")
     await replica.orphans.sweep()
-    assert looked_at == ["c-lb"]
+    assert checked_names == ["c-lb"]
     assert _going(replica) == ["c-lb"]
 
 
@@ -120,26 +120,26 @@ async def test_an_owner_that_could_not_be_read_and_went_is_noticed() -> None:
 
 
 async def test_an_allocation_whose_owner_was_never_seen_is_settled_by_its_condition(
-    looked_at: list[str],
+    checked_names: list[str],
 ) -> None:
     replica = _lab()
     pinned = _allocation("y-lb", "y", 98, annotations={})
     replica.lab.server.add("ipallocations", pinned)
     await replica.orphans.sweep()
     await replica.orphans.sweep()
-    looked_at.clear()
+    checked_names.clear()
     await replica.orphans.sweep()
-    assert looked_at == []
+    assert checked_names == []
     replica.lab.server.add("tenantclusters", make.tenant("y"))
     await replica.orphans.sweep()
     meta = replica.lab.server.see("ipallocations", "y-lb")["metadata"]
     assert meta["annotations"][names.ANNOTATION_TENANT_UID] == "uid-team-y"
 
 
-async def test_all_allocations_are_checked_periodically(looked_at: list[str]) -> None:
+async def test_all_allocations_are_checked_periodically(checked_names: list[str]) -> None:
     replica = _lab()
-    for _ in range(orphans.ALL_EVERY - 1):
+    for _ in range(orphans.FULL_SWEEP_INTERVAL - 1):
         await replica.orphans.sweep()
-    looked_at.clear()
+    checked_names.clear()
     await replica.orphans.sweep()
-    assert len(looked_at) == 8
+    assert len(checked_names) == 8

@@ -7,12 +7,13 @@ import pytest
 from controller.codec import DecodeFailure
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.networkpool.unreadable import list_unreadable_names
+from reconcilers.networkpool.unreadable import describe_unreadable_allocations
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 
 
-def _odd(spec: Any, name: str = "odd") -> dict[str, Any]:
+def _make_unreadable(spec: Any, name: str = "odd") -> dict[str, Any]:
+    """Return an allocation that cannot be decoded, because its spec is invalid."""
     return {"metadata": {"name": name, "namespace": make.NAMESPACE}, "spec": spec}
 
 
@@ -55,9 +56,9 @@ async def test_an_unreadable_allocation_stops_the_pools_that_it_may_concern(
 ) -> None:
     platform = _platform()
     if early:
-        platform.server.add("ipallocations", _odd(spec))
+        platform.server.add("ipallocations", _make_unreadable(spec))
     async with platform.running():
-        platform.server.add("ipallocations", _odd(spec))
+        platform.server.add("ipallocations", _make_unreadable(spec))
         await platform.clock.advance(1)
         assert await _find_served_pools(platform) == expected
         conditions = platform.server.see("networkpools", "lab")["status"]["conditions"]
@@ -67,7 +68,7 @@ async def test_an_unreadable_allocation_stops_the_pools_that_it_may_concern(
 
 async def test_a_repaired_allocation_lets_its_pool_go_on() -> None:
     platform = _platform()
-    platform.server.add("ipallocations", _odd(NAMES_LAB))
+    platform.server.add("ipallocations", _make_unreadable(NAMES_LAB))
     async with platform.running():
         assert not (await _find_served_pools(platform))["lab"]
         platform.server.vanish("ipallocations", "odd")
@@ -78,7 +79,7 @@ async def test_a_repaired_allocation_lets_its_pool_go_on() -> None:
 async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own() -> None:
     platform = Platform()
     platform.server.add("networkpools", make.pool(memory=None))
-    platform.server.add("ipallocations", _odd(NAMES_LAB))
+    platform.server.add("ipallocations", _make_unreadable(NAMES_LAB))
     async with platform.running():
         await platform.clock.advance(5)
         status = platform.server.see("networkpools", "lab")["status"]
@@ -86,19 +87,21 @@ async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own()
 
 
 def test_an_unreadable_allocation_without_namespace_concerns_every_pool() -> None:
-    assert list_unreadable_names(
+    assert describe_unreadable_allocations(
         {Key("", "item 2"): DecodeFailure("no metadata")}, make.key("lab")
     ) == ("item 2",)
 
 
-async def test_an_unreadable_allocation_that_is_deleted_keeps_its_finalizer_and_says_so() -> None:
+async def test_a_deleted_unreadable_allocation_keeps_its_finalizer_and_its_pool_reports_it() -> (
+    None
+):
     platform = _platform()
-    odd = _odd(NAMES_LAB)
-    odd["metadata"] |= {
+    unreadable = _make_unreadable(NAMES_LAB)
+    unreadable["metadata"] |= {
         "finalizers": [names.FINALIZER_ALLOCATION],
         "deletionTimestamp": "2026-01-01T00:00:00Z",
     }
-    platform.server.add("ipallocations", odd)
+    platform.server.add("ipallocations", unreadable)
     async with platform.running():
         await platform.clock.advance(120)
         stored = platform.server.see("ipallocations", "odd")

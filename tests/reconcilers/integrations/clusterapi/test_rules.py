@@ -159,11 +159,11 @@ def test_every_address_in_use_that_an_edit_leaves_out_is_reported(
 
 def test_a_pool_of_single_addresses_in_prefixes_is_warned_of() -> None:
     spec = PrefixPoolSpec(("2001:db8::/64",), 128, "2001:db8::1")
-    first, second = rules.list_warnings(spec)
+    first, second = rules.find_warnings(spec)
     assert first.startswith("spec.allocationPrefixLength=128 behaves like host-address allocation")
     assert second.startswith("spec.gateway is within spec.prefixes and is not reserved")
-    assert list(rules.list_warnings(PrefixPoolSpec(("2001:db8::/64",), 128, "fe80::1"))) == [first]
-    assert list(rules.list_warnings(PrefixPoolSpec(("2001:db8::/48",), 64, "2001:db8::1"))) == []
+    assert list(rules.find_warnings(PrefixPoolSpec(("2001:db8::/64",), 128, "fe80::1"))) == [first]
+    assert list(rules.find_warnings(PrefixPoolSpec(("2001:db8::/48",), 64, "2001:db8::1"))) == []
 
 
 @pytest.mark.parametrize(
