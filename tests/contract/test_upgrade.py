@@ -84,18 +84,19 @@ def _path(obj: Json) -> str:
     return f"{api}/namespaces/{obj['metadata']['namespace']}/{PLURALS[obj['kind']]}"
 
 
-async def _restore(http: httpx.AsyncClient) -> None:
-    """Make the objects, as the field manager that made them.
+async def _recreate_recorded_objects(http: httpx.AsyncClient) -> None:
+    """Create the recorded objects on this server, with the field manager of the controller.
 
-    What names an object of the recorded server names that of this one: uids, and the
-    resourceVersion up to which a pool has settled its allocations.
+    The server assigns uids and resourceVersions of its own, so the references to the recorded ones
+    are replaced: each uid, and a pool's `allocationsRevision`. It becomes the resourceVersion of
+    the allocation that was created last. Messages are replaced by those of REWORDED.
     """
     recorded = _read_recorded_objects()
     for name in {obj["metadata"]["namespace"] for obj in recorded}:
         answer = await http.post("/api/v1/namespaces", json={"metadata": {"name": name}})
         assert answer.status_code in {201, 409}, answer.text
     uids: dict[str, str] = {}
-    revision = "0"
+    last_allocation_revision = "0"
     for obj in recorded:
         body_text = json.dumps(obj)
         for old, new in (uids | REWORDED).items():
@@ -110,12 +111,14 @@ async def _restore(http: httpx.AsyncClient) -> None:
         if "status" not in body:
             continue
         if body["status"].get("allocationsRevision"):
-            body["status"]["allocationsRevision"] = revision
-        where = f"{_path(obj)}/{obj['metadata']['name']}/status"
-        answer = await http.put(where, params=OURS, json=created | {"status": body["status"]})
+            body["status"]["allocationsRevision"] = last_allocation_revision
+        status_path = f"{_path(obj)}/{obj['metadata']['name']}/status"
+        answer = await http.put(
+            status_path, params=OURS, json=created | {"status": body["status"]}
+        )
         assert answer.status_code == 200, answer.text
         if obj["kind"] == "IPAllocation":
-            revision = answer.json()["metadata"]["resourceVersion"]
+            last_allocation_revision = answer.json()["metadata"]["resourceVersion"]
 
 
 async def _read(http: httpx.AsyncClient) -> dict[str, str]:
@@ -188,7 +191,7 @@ async def test_objects_without_second_family_are_untouched_by_an_upgrade_and_the
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await plane.install_crds(read_crds(BEFORE))
-    await _restore(admin)
+    await _recreate_recorded_objects(admin)
     before = await _read(admin)
     assert len(before) == len(_read_recorded_objects())
     await plane.install_crds(crds())

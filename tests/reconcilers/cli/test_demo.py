@@ -217,17 +217,17 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
 
 
 async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_served() -> None:
-    titles = list[str]()
+    phases = list[str]()
 
-    def note(change: Change[IPAllocation]) -> None:
+    def record_phase(change: Change[IPAllocation]) -> None:
         if change.new is not None and change.new.metadata.name in (
             HOLDER,
             WAITING,
         ):
-            titles.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
+            phases.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
 
     async def watch(view: PlatformView) -> None:
-        view.allocations.subscribe(note)
+        view.allocations.subscribe(record_phase)
 
     def build_short_story(*_: object) -> list[StoryStep]:
         steps = build_story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
@@ -235,8 +235,8 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
         return [StoryStep("The test watches", (), (watch,)), *waiting]
 
     await perform(30.0, build_short_story)
-    asked = next(at for at, title in enumerate(titles) if title.startswith(WAITING))
-    assert f"{HOLDER} Allocated" in titles[:asked]
+    sent_at = next(at for at, phase in enumerate(phases) if phase.startswith(WAITING))
+    assert f"{HOLDER} Allocated" in phases[:sent_at]
 
 
 async def test_a_manifest_that_the_server_rejects_stops_the_demo_with_the_reason() -> None:

@@ -34,6 +34,19 @@ async def list_column(page: MapTab, table: str, at: int) -> list[str]:
     return cell_texts
 
 
+async def select_first_range(page: MapTab) -> None:
+    """Move the cursor of the first map to the pool's first range; its details are shown then."""
+    await page.value("document.querySelector('canvas.map').focus()")
+    await page.press("Home")
+
+
+async def list_kubectl_commands(page: MapTab) -> list[str]:
+    """Return the commands in the details of the selected range."""
+    codes = "[...document.querySelectorAll('.where code')].map((code) => code.textContent)"
+    commands: list[str] = await page.value(codes)
+    return commands
+
+
 async def select_option(page: MapTab, name: str, value: str) -> None:
     """Choose a value in the select box with the id `name`."""
     await page.value(
@@ -98,23 +111,29 @@ async def test_counts_above_the_exact_numbers_of_a_browser_are_added_up_and_sort
         assert await page.value(sums) == f"{2**63 + 2**64 + 1} {2**64 + 1}"
 
 
-async def test_a_range_has_links_to_its_entry_and_tenant_and_kubectl_commands(
+async def test_a_range_has_kubectl_commands_for_its_allocation_and_tenant(
     tmp_path: Path,
 ) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
-        await page.value("document.querySelector('canvas.map').focus()")
-        await page.press("Home")
-        codes = "[...document.querySelectorAll('.where code')].map((one) => one.textContent)"
-        assert await page.value(codes) == [
+        await select_first_range(page)
+        assert await list_kubectl_commands(page) == [
             "kubectl -n butler-system describe ipallocation a",
             "kubectl -n team describe tenantcluster red",
         ]
+
+
+async def test_a_range_has_links_to_its_entry_in_the_list_and_to_the_filter_of_its_tenant(
+    tmp_path: Path,
+) -> None:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
+        await select_first_range(page)
         links = "[...document.querySelector('.where').querySelectorAll('a')]"
         await page.value(f"{links}[0].click()")
         assert "butler-system/a" in await page.value("document.activeElement.textContent")
         await page.value(f"{links}[1].click()")
         assert await page.value("document.getElementById('tenant').value") == "team/red"
-        assert "2 of" not in await page.value("document.getElementById('count').textContent")
+        count = await page.value("document.getElementById('count').textContent")
+        assert count.startswith("3 of "), "all ranges of the tenant match, in the other pools too"
 
 
 async def test_the_commands_for_a_range_of_another_platform_name_no_tenant_cluster(
@@ -126,10 +145,8 @@ async def test_the_commands_for_a_range_of_another_platform_name_no_tenant_clust
         platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
     )
     async with open_page(tmp_path, objects=objects) as page:
-        await page.value("document.querySelector('canvas.map').focus()")
-        await page.press("Home")
-        codes = "[...document.querySelectorAll('.where code')].map((one) => one.textContent)"
-        assert await page.value(codes) == [
+        await select_first_range(page)
+        assert await list_kubectl_commands(page) == [
             "kubectl -n cluster-blue describe ipamallocation metallb"
         ]
 

@@ -61,7 +61,7 @@ async def test_each_replica_compares_its_networkpools_with_the_pools_of_all_kind
     async with cluster(ALL, *KINDS) as home:
         home.start(*"abc")
         await home.pass_by(20)
-        assert all(replica.held for replica in home.replicas)
+        assert all(replica.held_shards for replica in home.replicas)
         for number in range(len(POOLS)):
             await create_all_kinds(home, number)
         await home.pass_by(20)
@@ -82,7 +82,7 @@ async def test_replicas_that_start_anew_write_no_condition_again() -> None:
         before = await versions(home)
         home.start("c")
         await home.pass_by(60)
-        assert home.replicas[-1].held
+        assert home.replicas[-1].held_shards
         assert await versions(home) == before
 
 
@@ -131,7 +131,7 @@ async def test_a_condition_stays_as_it_is_until_the_pools_of_all_kinds_have_been
         [second] = home.start("b")
         second.link.failing = failing("ipampools", NoAnswer("away"))
         await home.pass_by(60)
-        assert len(second.held) == 8
+        assert len(second.held_shards) == 8
         await home.ask("more", POOLS[0])
         await home.pass_by(10)
         assert len(await home.ranges()) == 1, "the pool is served meanwhile"

@@ -75,7 +75,7 @@ async def check_claims_and_ranges(home: Cluster, claims: int, allocations: int) 
 
 
 def with_shard_0(home: Cluster) -> Replica:
-    [holder] = [replica for replica in home.replicas if 0 in replica.held]
+    [holder] = [replica for replica in home.replicas if 0 in replica.held_shards]
     return holder
 
 
@@ -85,7 +85,7 @@ async def test_every_replica_serves_its_pools_beside_claims() -> None:
             await claim(home, f"first-{pool}", pool)
         home.start(*"abc")
         await home.pass_by(20)
-        assert all(replica.held for replica in home.replicas)
+        assert all(replica.held_shards for replica in home.replicas)
         for pool in POOLS:
             await home.ask(f"one-{pool}", pool)
         await home.pass_by(10)
@@ -108,7 +108,9 @@ async def test_claims_are_written_by_the_replica_that_holds_their_pools_shard() 
                 for method, path in replica.link.sent
                 if method == "PATCH"
             } - {""}
-            pools = {p for p in POOLS if shard_of(Key(NAMESPACE, p), SHARDS) in replica.held}
+            pools = {
+                p for p in POOLS if shard_of(Key(NAMESPACE, p), SHARDS) in replica.held_shards
+            }
             assert written == {f"one-{pool}" for pool in pools}
 
 
@@ -180,7 +182,9 @@ async def test_claims_of_ippools_are_written_by_the_replica_with_shard_0_alone()
                 for method, path in replica.link.sent
                 if method == "PATCH" and "claims/" in path
             }
-            pools = {p for p in POOLS if shard_of(Key(NAMESPACE, p), SHARDS) in replica.held}
+            pools = {
+                p for p in POOLS if shard_of(Key(NAMESPACE, p), SHARDS) in replica.held_shards
+            }
             of_ippool = {f"m-{number}" for number in range(len(POOLS))}
             own = {f"of-{pool}" for pool in pools} | (of_ippool if replica is first else set())
             assert written == own

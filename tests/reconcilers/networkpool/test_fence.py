@@ -1,4 +1,12 @@
-"""A pool without memory hands out nothing until earlier promises are void; a pool that goes."""
+"""The fence of a NetworkPool, and the deletion of a pool.
+
+A pool has a *memory* if its journal has a revision: the journal records all promises that are not
+settled, and the pool allocates only from a view of the allocations up to that revision. A pool
+that was created, restored or wiped has no memory: it does not know earlier promises, and a write
+of such a promise may still be on its way. The *fence* voids these promises before the pool serves:
+it writes each allocation that such a promise may name, so that the allocation gets a new
+resourceVersion. docs/design/promises.md has the protocol.
+"""
 
 from typing import Any
 
@@ -10,8 +18,17 @@ from controller.outcome import SETTLED, Again, Blocked
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
+UNREACHED_REVISION = 9_999_999
+"""A revision that the server of a lab does not reach."""
 
-def _lab(*allocations: Any, pool: Any = None) -> Lab:
+
+def make_lab(*allocations: Any, pool: Any = None) -> Lab:
+    """Return a lab with allocations of one pool.
+
+    Args:
+        allocations: stored in this order, so the later ones have higher resourceVersions.
+        pool: the pool; None for one without memory.
+    """
     lab = Lab()
     lab.server.add("networkpools", pool or make.pool(memory=None))
     for allocation in allocations:
@@ -19,18 +36,23 @@ def _lab(*allocations: Any, pool: Any = None) -> Lab:
     return lab
 
 
-def _writes(lab: Lab, name: str) -> int:
+def count_patches(lab: Lab, name: str) -> int:
+    """Return how often the allocation `name` was patched, by the fence or to serve it."""
     return lab.server.count(verb="patch", plural="ipallocations", name=name)
 
 
 async def test_a_pool_without_memory_voids_each_idle_allocation_once_before_it_serves() -> None:
-    lab = _lab(
+    lab = make_lab(
         make.allocation("idle"),
         make.allocation("holder", held_range=("10.40.0.0", "10.40.0.7")),
         make.allocation("leaving", deletionTimestamp="2026-01-01T00:00:00Z"),
     )
     await lab.pool()
-    assert (_writes(lab, "idle"), _writes(lab, "holder"), _writes(lab, "leaving")) == (2, 0, 0)
+    assert (
+        count_patches(lab, "idle"),
+        count_patches(lab, "holder"),
+        count_patches(lab, "leaving"),
+    ) == (2, 0, 0)
     assert lab.see("ipallocations", "idle")["cidr"] == "10.40.0.8/29"
     order = [(r.verb, r.plural) for r in lab.server.requests if r.verb != "get"]
     assert order[:3] == [
@@ -41,14 +63,14 @@ async def test_a_pool_without_memory_voids_each_idle_allocation_once_before_it_s
 
 
 async def test_an_allocation_without_our_finalizer_needs_no_voiding() -> None:
-    lab = _lab(make.allocation("a", finalizers=[]), make.allocation("b"))
+    lab = make_lab(make.allocation("a", finalizers=[]), make.allocation("b"))
     await lab.pool()
-    assert (_writes(lab, "a"), _writes(lab, "b")) == (0, 2)
+    assert (count_patches(lab, "a"), count_patches(lab, "b")) == (0, 2)
     assert make.revision_of(lab.see("networkpools", "lab")) != ""
 
 
 async def test_the_memory_is_the_highest_version_seen() -> None:
-    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
+    lab = make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("providerconfigs", make.provider())
     await lab.pool()
@@ -56,7 +78,7 @@ async def test_the_memory_is_the_highest_version_seen() -> None:
 
 
 async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = make_lab(make.allocation("a"))
     promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     await lab.pool()
     assert lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"] != promised
@@ -66,7 +88,7 @@ async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> No
 
 
 async def test_an_allocation_that_changes_during_the_fence_needs_no_voiding() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("b"))
+    lab = make_lab(make.allocation("a"), make.allocation("b"))
     touched = False
 
     def touch(happening: Any) -> None:
@@ -79,12 +101,12 @@ async def test_an_allocation_that_changes_during_the_fence_needs_no_voiding() ->
     await lab.pool()
     assert lab.server.count(verb="list", plural="ipallocations") == 1
     assert lab.server.count(verb="get", plural="ipallocations") == 1, "what moved is read again"
-    assert _writes(lab, "a") == 2, "voided once, then served"
+    assert count_patches(lab, "a") == 2, "voided once, then served"
     assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
 
 
 async def test_a_promise_kept_during_the_fence_is_seen() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("b"))
+    lab = make_lab(make.allocation("a"), make.allocation("b"))
     late = False
 
     def keep(happening: Any) -> None:
@@ -111,7 +133,7 @@ async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
         "a", size=4, age=5, asks={"ipFamilyPolicy": "RequireDualStack"}, status=one_of_two
     )
     rival = make.allocation("b", size=4, age=50, asks={"ipFamilies": ["IPv6"]})
-    lab = _lab(dual, rival, pool=make.pool(secondary={"cidr": "fd00::/125"}, memory=None))
+    lab = make_lab(dual, rival, pool=make.pool(secondary={"cidr": "fd00::/125"}, memory=None))
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
 
     def keep(happening: Any) -> None:
@@ -133,7 +155,7 @@ async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
 
 
 async def test_two_replicas_that_fence_at_once_both_finish() -> None:
-    lab = _lab(*(make.allocation(f"a{n:02}") for n in range(20)))
+    lab = make_lab(*(make.allocation(f"a{n:02}") for n in range(20)))
     other = lab.another()
     async with anyio.create_task_group() as group:
         group.start_soon(lab.pools.reconcile, make.key("lab"))
@@ -142,13 +164,14 @@ async def test_two_replicas_that_fence_at_once_both_finish() -> None:
     assert lab.server.count(verb="patch", plural="ipallocations") <= 20 * 4
 
 
-async def test_a_memory_from_another_history_is_fenced_too() -> None:
-    lab = _lab(make.allocation("a"), pool=make.pool(memory=9999999))
+async def test_a_pool_whose_memory_is_newer_than_the_server_is_fenced_before_it_serves() -> None:
+    """As after a restore of etcd."""
+    lab = make_lab(make.allocation("a"), pool=make.pool(memory=UNREACHED_REVISION))
     await lab.pool()
     await lab.clock.advance(1.0)
     await lab.pool()
-    assert _writes(lab, "a") == 2
-    assert int(make.revision_of(lab.see("networkpools", "lab"))) < 9999999
+    assert count_patches(lab, "a") == 2, "voided once, then served"
+    assert int(make.revision_of(lab.see("networkpools", "lab"))) < UNREACHED_REVISION
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
 
 
@@ -158,7 +181,7 @@ async def test_while_the_history_may_be_another_one_nothing_is_promised_and_noth
 ) -> None:
     allocation, other = make.allocation("a"), make.allocation("b")
     promised = make.list_promise(make.promise(other, "10.40.0.0", "10.40.0.0"))
-    lab = _lab(allocation, other, pool=make.pool(status={"assignments": [promised]}))
+    lab = make_lab(allocation, other, pool=make.pool(status={"assignments": [promised]}))
     lab.caches[kind].unconfirm_history()
     assert await lab.pool() == Again(1.0)
     assert lab.server.requests == []
@@ -168,7 +191,7 @@ async def test_while_the_history_may_be_another_one_nothing_is_promised_and_noth
 
 
 async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("b"))
+    lab = make_lab(make.allocation("a"), make.allocation("b"))
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="ipallocations", name="b")
     with pytest.raises(ServerFailure):
         await lab.pool()
@@ -178,7 +201,7 @@ async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() 
 
 
 async def test_a_pool_that_is_being_deleted_is_blocked_by_holders_only() -> None:
-    lab = _lab(
+    lab = make_lab(
         make.allocation("holder", held_range=("10.40.0.0", "10.40.0.7")),
         make.allocation("pending", phase="Pending"),
         make.allocation("failed", phase="Failed"),
@@ -200,7 +223,7 @@ async def test_a_pool_that_is_being_deleted_is_blocked_by_holders_only() -> None
 
 async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
     waiting = make.allocation("a")
-    lab = _lab(waiting, pool=make.pool())
+    lab = make_lab(waiting, pool=make.pool())
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.list_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
     stored = lab.server.see("networkpools", "lab")
@@ -214,7 +237,7 @@ async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
 
 
 async def test_a_deleted_pool_is_removed_only_after_a_live_list() -> None:
-    lab = _lab(pool=make.pool())
+    lab = make_lab(pool=make.pool())
     lab.hold("ipallocations")
     lab.server.add(
         "ipallocations", make.allocation("unseen", held_range=("10.40.0.0", "10.40.0.7"))
@@ -226,7 +249,7 @@ async def test_a_deleted_pool_is_removed_only_after_a_live_list() -> None:
 
 async def test_finalizers_of_others_stay_on_a_pool() -> None:
     ours = "butler.butlerlabs.dev/networkpool"
-    lab = _lab(pool=make.pool(finalizers=["example.com/other", ours]))
+    lab = make_lab(pool=make.pool(finalizers=["example.com/other", ours]))
     lab.server.delete("networkpools", "lab")
     await lab.pool()
     finalizers = lab.server.see("networkpools", "lab")["metadata"]["finalizers"]
@@ -235,7 +258,7 @@ async def test_finalizers_of_others_stay_on_a_pool() -> None:
 
 
 async def test_an_allocation_that_cannot_be_read_stops_the_handing_out() -> None:
-    lab = _lab(make.allocation("a"), pool=make.pool())
+    lab = make_lab(make.allocation("a"), pool=make.pool())
     cache = lab.caches["ipallocations"]
     hidden = {make.key("odd"): "count is no number"}
     cache.replace(tuple(cache), lab.server.revision, hidden)
@@ -255,7 +278,7 @@ async def test_an_allocation_that_cannot_be_read_stops_the_handing_out() -> None
 
 async def test_a_pool_that_lost_its_memory_while_it_was_deleted_is_fenced_before_it_goes() -> None:
     leaving = make.pool(memory=None, deletionTimestamp="2026-01-01T00:00:00Z")
-    lab = _lab(make.allocation("a"), pool=leaving)
+    lab = make_lab(make.allocation("a"), pool=leaving)
     promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     await lab.pool()
     # Whatever it promised and forgot was promised to a version that is gone now.

@@ -330,7 +330,11 @@ class Adapter(ABC):
         return {}
 
     def prepare_calm(self) -> None:
-        """Create the pools that are missing, and end everything that keeps requests waiting."""
+        """Make every request servable before the calm, the undisturbed last phase of a run.
+
+        Create missing pools. Adapters that override this also undo their own disturbances that
+        keep requests waiting.
+        """
         for name in SPANS:
             self.make_pool(name)
 

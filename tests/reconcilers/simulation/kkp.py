@@ -161,7 +161,7 @@ class Kkp(Adapter):
         if self.model.get(KKP_CLUSTERS, name):
             self.model.delete(KKP_CLUSTERS, name)
             if self.random.random() < 0.5:
-                self._collect()
+                self._collect_garbage()
             return
         self.make_cluster(name, "y" if self.random.random() < self.plan.others else "x")
 
@@ -169,7 +169,7 @@ class Kkp(Adapter):
     def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
         return {
             "resets": (self._delete_allocation,),
-            "touches": (self._collect, self._pause, self._make_by_hand),
+            "touches": (self._collect_garbage, self._pause, self._make_by_hand),
             "pool_cycles": (self._resize, self._move_cluster),
             "force": (self._remove_cluster, self._toggle_datacenter),
         }
@@ -220,8 +220,11 @@ class Kkp(Adapter):
             change = {"spec": {"datacenters": change}}
             self.model.edit(KKP_POOLS, "p", change)
 
-    def _collect(self) -> None:
-        """Remove what the garbage collector and KKP remove after clusters and pools."""
+    def _collect_garbage(self) -> None:
+        """Remove the allocations without an owner, and the Clusters that are being deleted.
+
+        The garbage collector removes the first, KKP the second together with their allocations.
+        """
         uids = {pool["metadata"]["uid"] for pool in self.model.list_objects(KKP_POOLS)}
         gone = {
             f"cluster-{name}"
@@ -251,7 +254,7 @@ class Kkp(Adapter):
             lost = datacenters.keys() - pool["spec"]["datacenters"].keys()
             whole = {"spec": {"datacenters": {space: datacenters[space] for space in lost}}}
             self.model.edit(KKP_POOLS, name, copy.deepcopy(whole))
-        self._collect()
+        self._collect_garbage()
 
     @override
     def list_shown(self, request: Json) -> frozenset[Address]:

@@ -1,5 +1,7 @@
-"""Scenes in which one rule of KKP's pools keeps two clusters from having one address.
+"""Scenes for the rules of KKP's pools: each ends badly if one rule is switched off.
 
+Most rules keep two clusters from having one address; others keep a cluster from losing its
+addresses, or from having an allocation without any. test_kkp.py says which rule a scene needs.
 Each scene returns the violation, None if there is none. Its docstring tells the course of events.
 """
 
@@ -41,7 +43,7 @@ def _match_deletions(flight: Flight) -> bool:
     return flight.method == "DELETE"
 
 
-async def late_growth_after_loss_of_memory(stage: KkpStage) -> str | None:
+async def play_late_growth_after_loss_of_memory(stage: KkpStage) -> str | None:
     """The second address of a is on its way when a is to have one, and the journal is lost."""
     stage.create_request("a")
     await stage.reconcile_pool(stage.start_replica())
@@ -55,7 +57,7 @@ async def late_growth_after_loss_of_memory(stage: KkpStage) -> str | None:
     return stage.problem
 
 
-async def datacenter_gone_and_back(stage: KkpStage) -> str | None:
+async def play_datacenter_gone_and_back(stage: KkpStage) -> str | None:
     """A replica has read that the pool lost the datacenter of a, and not that it is back."""
     stage.create_request("a")
     await stage.reconcile_pool(stage.start_replica())
@@ -66,7 +68,7 @@ async def datacenter_gone_and_back(stage: KkpStage) -> str | None:
     return None if stage.count_addresses("a") else "a lost its addresses"
 
 
-async def cluster_moved_away_and_back(stage: KkpStage) -> str | None:
+async def play_cluster_moved_away_and_back(stage: KkpStage) -> str | None:
     """A replica has read that a moved to a datacenter without the pool, and not that a is back."""
     stage.create_request("a")
     await stage.reconcile_pool(stage.start_replica())
@@ -77,7 +79,7 @@ async def cluster_moved_away_and_back(stage: KkpStage) -> str | None:
     return None if stage.count_addresses("a") else "a lost its addresses"
 
 
-async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
+async def play_late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
     """The deletion of e's empty allocation is on its way when addresses become free for it."""
     stage.set_cluster_size(2)
     for name in ("a", "b"):
@@ -96,7 +98,7 @@ async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
     )
 
 
-async def promise_written_while_another_allocation_cannot_be_created(
+async def play_promise_written_while_another_allocation_cannot_be_created(
     stage: KkpStage,
 ) -> str | None:
     """The allocation of a cannot be created, so c gets its addresses; b gets its own meanwhile."""
@@ -119,7 +121,7 @@ async def promise_written_while_another_allocation_cannot_be_created(
     return stage.problem or (None if stage.count_addresses("c") else "c has nothing")
 
 
-async def growth(stage: KkpStage) -> str | None:
+async def play_growth(stage: KkpStage) -> str | None:
     """Each cluster is to get a second address."""
     stage.create_request("a")
     await stage.reconcile_pool(stage.start_replica())
@@ -128,8 +130,12 @@ async def growth(stage: KkpStage) -> str | None:
     return stage.problem or (None if stage.count_addresses("a") == 2 else "a lacks an address")
 
 
-async def empty_allocation_of_a_full_pool(stage: KkpStage) -> str | None:
-    """A user creates an allocation without addresses, and the pool has none for it."""
+async def play_empty_allocation_of_a_full_pool(stage: KkpStage) -> str | None:
+    """A user creates an allocation without addresses, and the pool has none for it.
+
+    The rule: such an allocation is deleted. An allocation is created only if the pool has
+    addresses for it, so one that stays without addresses is a leftover that serves no cluster.
+    """
     stage.set_cluster_size(2)
     for name in ("a", "b", "c"):
         stage.create_request(name)
@@ -144,7 +150,7 @@ async def empty_allocation_of_a_full_pool(stage: KkpStage) -> str | None:
     return stage.problem
 
 
-async def promise_written_by_a_replica_that_missed_a_move(stage: KkpStage) -> str | None:
+async def play_promise_written_by_a_replica_that_missed_a_move(stage: KkpStage) -> str | None:
     """Cluster a moved; a replica that has not read that writes its new address."""
     stage.create_request("a")
     await stage.reconcile_pool(stage.start_replica())
@@ -159,7 +165,7 @@ async def promise_written_by_a_replica_that_missed_a_move(stage: KkpStage) -> st
     return stage.problem
 
 
-async def allocation_unreadable_for_a_while(stage: KkpStage) -> str | None:
+async def play_allocation_unreadable_for_a_while(stage: KkpStage) -> str | None:
     """The allocation of a, which is paused, becomes unreadable; b is served once it can be read.
 
     If a were not paused, its addresses would be reserved for it anyway.

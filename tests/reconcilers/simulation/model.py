@@ -109,32 +109,35 @@ class Event:
 
 
 class ModelServer:
-    """The fake API server, by the short names of the simulation.
+    """The fake API server of a run. It identifies an object by its plural and its model name.
+
+    `key_of` and `name_of` convert between names and keys.
 
     Args:
-        clock: the time.
+        clock: the clock of the API server, for the timestamps that it sets.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.now = clock.now
-        """Returns the time."""
+        """Returns the present time by the server's clock."""
         self._api = FakeApi(clock, track_owners=False)
         for resource in RESOURCES.values():
             self._api.serve(resource)
         self._api.listeners.append(self._note_write)
         self.answer = self._api.answer
-        """Carries out a request of a controller."""
+        """Executes a request of a controller and returns the response."""
         self.objects: dict[tuple[str, str], Json] = {}
         """All objects by the plural of their kind and their name."""
         self.history: dict[str, list[Event]] = {plural: [] for plural in KINDS}
-        """What happened so far, by the plural of the kind."""
+        """The events so far, oldest first, by the plural of the kind."""
         self.witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
-        """Is shown every change: the kind's plural, the object before and after."""
+        """Called at every change with the plural, and the object before and after the change."""
         self.vanished: set[str] = set()
         """The uids of objects that were removed by force."""
         self.refuses: Callable[[str, str, str, Json], bool] = lambda *_: False
-        """Tells of a request whether a quota or an admission webhook refuses it for good: its
-        method, the kind's plural, the name of the object, and its body."""
+        """Returns whether a quota or an admission webhook rejects a request for good.
+
+        It gets the request's method, the kind's plural, the name of the object, and the body."""
 
     @property
     def revision(self) -> int:

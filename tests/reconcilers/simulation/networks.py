@@ -179,13 +179,13 @@ class Networks(Adapter):
     @override
     def list_disturbances(self) -> Mapping[str, Sequence[Disturbance]]:
         return {
-            "touches": (self._collect,),
+            "touches": (self._collect_garbage,),
             "pool_cycles": (self._change_phase,),
             "force": (self._remove_machine,),
         }
 
-    def _collect(self) -> None:
-        """Remove the allocations whose owner is gone, as the garbage collector does."""
+    def _collect_garbage(self) -> None:
+        """Remove the allocations whose owner does not exist, as the garbage collector does."""
         uids = {machine["metadata"]["uid"] for machine in self.model.list_objects(INTERFACES)}
         for allocation in self.model.list_objects(NETWORK_ADDRESSES):
             meta = allocation["metadata"]
@@ -208,12 +208,12 @@ class Networks(Adapter):
 
     @override
     def prepare_calm(self) -> None:
-        """Create all networks, provisioned; remove allocations without an owner."""
+        """Create missing networks, provision all networks, remove allocations without an owner."""
         super().prepare_calm()
-        for name in SPANS:
+        for network in SPANS:
             ready = {"status": {"provisioningPhase": "Ready"}}
-            self.model.edit(NETWORKS, name, ready)
-        self._collect()
+            self.model.edit(NETWORKS, network, ready)
+        self._collect_garbage()
 
     @override
     def list_shown(self, request: Json) -> frozenset[Address]:

@@ -71,29 +71,33 @@ SWITCHES = {
 }
 
 SCENES = {
-    "7b": (rules.fence_only_empty_allocations, scenes.late_growth_after_loss_of_memory, BOTH_HAVE),
+    "7b": (
+        rules.fence_only_empty_allocations,
+        scenes.play_late_growth_after_loss_of_memory,
+        BOTH_HAVE,
+    ),
     "9": (
         rules.keep_empty_allocations,
-        scenes.empty_allocation_of_a_full_pool,
+        scenes.play_empty_allocation_of_a_full_pool,
         "without addresses",
     ),
-    "10": (rules.replace_existing_addresses, scenes.growth, CHANGED),
-    "11a": (rules.delete_by_cache, scenes.datacenter_gone_and_back, LOST),
-    "11b": (rules.delete_by_cache, scenes.cluster_moved_away_and_back, LOST),
-    "12": (rules.delete_at_any_version, scenes.late_deletion_of_a_leftover, LOST),
+    "10": (rules.replace_existing_addresses, scenes.play_growth, CHANGED),
+    "11a": (rules.delete_by_cache, scenes.play_datacenter_gone_and_back, LOST),
+    "11b": (rules.delete_by_cache, scenes.play_cluster_moved_away_and_back, LOST),
+    "12": (rules.delete_at_any_version, scenes.play_late_deletion_of_a_leftover, LOST),
     "13": (
         rules.write_for_cached_datacenter,
-        scenes.promise_written_by_a_replica_that_missed_a_move,
+        scenes.play_promise_written_by_a_replica_that_missed_a_move,
         "does not hand out",
     ),
     "15": (
         rules.ignore_unreadable_objects,
-        scenes.allocation_unreadable_for_a_while,
+        scenes.play_allocation_unreadable_for_a_while,
         BOTH_HAVE,
     ),
     "14": (
         rules.decide_again_by_first_view,
-        scenes.promise_written_while_another_allocation_cannot_be_created,
+        scenes.play_promise_written_while_another_allocation_cannot_be_created,
         BOTH_HAVE,
     ),
 }

@@ -17,7 +17,7 @@ from reconcilers.addressmap.pagedata import build_page_state
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, OWN_KINDS, TENANT_CLUSTER
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.scopedlists import NotRead
-from reconcilers.integrations.live import KEPT_SECONDS
+from reconcilers.integrations.live import KEPT_SECONDS, LOOK_SECONDS
 from reconcilers.ui.feed import Feed, FeedReader
 from reconcilers.ui.watched import READ_EVENTS, PageInformers
 from tests.clock import VirtualClock
@@ -339,15 +339,19 @@ async def test_a_pool_of_which_claims_may_not_be_read_is_unknown_on_the_page() -
     assert pool["notRead"] == [claims.full_name]
 
 
-async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_more() -> None:
+async def test_a_pool_becomes_unknown_once_the_list_of_claims_is_forbidden() -> None:
+    """At the start the page does not know yet that the list of claims is forbidden.
+
+    The first list, after a reader came, shows it.
+    """
     claims = clusterapi.claims(clusterapi.CONTRACT_VERSIONS[0])
     harness = Harness(forbidden=[claims])
     harness.cluster.serve_platforms(*CLUSTER_API)
     async with harness.running(has_looked=False):
         with harness.feed.open_reader() as reader:
             await harness.news(reader)
-            await harness.clock.advance(30)
-            pool = (await harness.news(reader, 0))["pools"][EAST]
+            await harness.clock.advance(3 * LOOK_SECONDS)
+            pool = (await harness.news(reader, seconds=0))["pools"][EAST]
     assert [extent["state"] for extent in ranges(pool)] == ["unknown"]
     assert pool["notRead"] == [claims.full_name]
 

@@ -98,17 +98,25 @@ async def test_the_patch_leads_from_any_selector_to_any_other(
     assert site.pool()["spec"].get("serviceSelector", {}) == body
 
 
-def test_a_service_that_is_not_selected_is_no_demand_and_keeps_the_range_that_it_shows() -> None:
-    service = msgspec.convert(
+def build_unlabeled_service() -> Service:
+    """Return a Service of namespace shop that INSIDE selects and PUBLIC leaves out."""
+    return msgspec.convert(
         {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"type": "LoadBalancer"}},
         Service,
     )
-    view = view_service(service, selector_of(PUBLIC))
-    assert view.obstacle is not None
-    assert view.obstacle.reason == NOT_SELECTED
-    assert "spec.addons.loadBalancer.cilium.serviceSelector" in view.obstacle.asks
-    assert view.keeps_range
+
+
+def test_only_a_service_that_the_selector_leaves_out_has_the_obstacle_not_selected() -> None:
+    service = build_unlabeled_service()
+    obstacle = view_service(service, selector_of(PUBLIC)).obstacle
+    assert obstacle is not None
+    assert obstacle.reason == NOT_SELECTED
+    assert "spec.addons.loadBalancer.cilium.serviceSelector" in obstacle.asks
     assert view_service(service, selector_of(INSIDE)).obstacle is None
+
+
+def test_a_service_that_the_selector_leaves_out_keeps_its_range_from_release() -> None:
+    assert view_service(build_unlabeled_service(), selector_of(PUBLIC)).keeps_range
 
 
 def test_the_selector_counts_with_cilium_alone_and_without_terms_it_selects_all() -> None:

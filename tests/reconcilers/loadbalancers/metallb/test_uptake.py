@@ -29,34 +29,52 @@ from tests.reconcilers.lab import TENANT_KINDS, Lab
 from tests.reconcilers.server import Json, Server
 
 METALLB = "metallb-system"
-MARK = 500
+RELEASE_MARK = 500
+"""The resourceVersion at which the release of the range began."""
+MARKER_SIZE = 5
+"""The number of addresses of MARKER_ENTRY."""
+MARKER_ENTRY = f"192.0.2.1-192.0.2.{MARKER_SIZE}"
+"""An entry as our code writes it for the marker."""
 COUNTING = (*TENANT_KINDS, "servicebgpstatuses")
 BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
 
 
-def _pool(
+def build_address_pool(
     *entries: str,
     basis: int = 0,
-    counted: int | None = None,
+    reported_count: int | None = None,
     generation: int = 2,
-    automatic: bool = False,
+    is_automatic: bool = False,
     management: str = "",
 ) -> IPAddressPool:
-    notes = {names.ANNOTATION_PROJECTION_BASIS: str(basis)} | build_management_annotation(
+    """Return an IPAddressPool as MetalLB and our code left it.
+
+    Args:
+        entries: its spec.addresses.
+        basis: the position in its annotation: every release marked up to there was out of our
+            pool at the last write.
+        reported_count: the number of addresses in the status that MetalLB writes; None for no
+            status.
+        generation: 1 for a pool that was not changed since its creation.
+        is_automatic: its spec.autoAssign.
+        management: the identity of the management cluster that wrote it; empty for no annotation.
+    """
+    annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis)} | build_management_annotation(
         management
     )
     status = (
-        AddressPoolStatus(1, 0, availableIPv4=counted - 1, availableIPv6=0)
-        if counted is not None
+        AddressPoolStatus(1, 0, availableIPv4=reported_count - 1, availableIPv6=0)
+        if reported_count is not None
         else None
     )
-    spec = AddressPoolSpec(entries, autoAssign=automatic)
-    return IPAddressPool(TracedMeta(generation=generation, annotations=notes), spec, status)
+    spec = AddressPoolSpec(entries, autoAssign=is_automatic)
+    return IPAddressPool(TracedMeta(generation=generation, annotations=annotations), spec, status)
 
 
-def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> UptakeStep:
+def find_step(marker: IPAddressPool | None, **others: IPAddressPool) -> UptakeStep:
+    """Return the next step for a marker (None if it is missing) beside other pools."""
     pools = others | ({MARKER: marker} if marker is not None else {})
-    return find_next_step(pools, MARK, basis=MARK + 9)
+    return find_next_step(pools, RELEASE_MARK, basis=RELEASE_MARK + 9)
 
 
 MOST = 2**63 - 1
@@ -86,35 +104,51 @@ class TestTheNextStep:
     """What comes next follows from the pools alone."""
 
     def test_a_missing_marker_is_created(self) -> None:
-        assert _step(None) is UptakeStep.MARK
+        assert find_step(None) is UptakeStep.MARK
 
-    @pytest.mark.parametrize("counted", [None, 4, 6])
-    def test_a_marker_is_waited_for_until_metallb_counts_it(self, counted: int | None) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=counted)) is UptakeStep.WAIT
+    @pytest.mark.parametrize("reported_count", [None, MARKER_SIZE - 1, MARKER_SIZE + 1])
+    def test_a_marker_is_waited_for_until_metallb_counts_it(
+        self, reported_count: int | None
+    ) -> None:
+        marker = build_address_pool(
+            MARKER_ENTRY, basis=RELEASE_MARK, reported_count=reported_count
+        )
+        assert find_step(marker) is UptakeStep.WAIT
 
     def test_a_counted_marker_shows_that_metallb_has_read_the_pools(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)) is UptakeStep.DONE
+        marker = build_address_pool(MARKER_ENTRY, basis=RELEASE_MARK, reported_count=MARKER_SIZE)
+        assert find_step(marker) is UptakeStep.DONE
 
     def test_a_marker_older_than_the_mark_proves_nothing(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=5)) is UptakeStep.MARK
+        marker = build_address_pool(
+            MARKER_ENTRY, basis=RELEASE_MARK - 1, reported_count=MARKER_SIZE
+        )
+        assert find_step(marker) is UptakeStep.MARK
 
     def test_a_marker_that_metallb_has_not_counted_yet_proves_nothing(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=3)) is UptakeStep.WAIT
+        marker = build_address_pool(MARKER_ENTRY, basis=RELEASE_MARK - 1, reported_count=3)
+        assert find_step(marker) is UptakeStep.WAIT
 
     def test_a_marker_that_was_just_made_proves_nothing(self) -> None:
-        pool = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, generation=1)
-        assert _step(pool) is UptakeStep.MARK
+        pool = build_address_pool(
+            MARKER_ENTRY, basis=RELEASE_MARK, reported_count=MARKER_SIZE, generation=1
+        )
+        assert find_step(pool) is UptakeStep.MARK
 
     def test_a_marker_from_before_a_restore_proves_nothing(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=10**12, counted=5)) is UptakeStep.MARK
+        marker = build_address_pool(MARKER_ENTRY, basis=10**12, reported_count=MARKER_SIZE)
+        assert find_step(marker) is UptakeStep.MARK
 
     @pytest.mark.parametrize("entry", ["192.0.2.0/24", "192.0.2.1-198.51.100.5", "?", ""])
     def test_a_marker_that_a_user_changed_is_rewritten(self, entry: str) -> None:
-        assert _step(_pool(entry, basis=MARK, counted=5)) is UptakeStep.MARK
+        marker = build_address_pool(entry, basis=RELEASE_MARK, reported_count=MARKER_SIZE)
+        assert find_step(marker) is UptakeStep.MARK
 
     def test_a_marker_that_a_user_has_assigned_automatically_is_rewritten(self) -> None:
-        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, automatic=True)
-        assert _step(marker) is UptakeStep.MARK
+        marker = build_address_pool(
+            MARKER_ENTRY, basis=RELEASE_MARK, reported_count=MARKER_SIZE, is_automatic=True
+        )
+        assert find_step(marker) is UptakeStep.MARK
 
     @pytest.mark.parametrize(
         ("management", "step"),
@@ -123,23 +157,32 @@ class TestTheNextStep:
     def test_a_marker_of_another_management_cluster_proves_nothing(
         self, management: str, step: UptakeStep
     ) -> None:
-        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, management="uid-1")
+        marker = build_address_pool(
+            MARKER_ENTRY, basis=RELEASE_MARK, reported_count=MARKER_SIZE, management="uid-1"
+        )
         assert (
-            find_next_step({MARKER: marker}, MARK, basis=MARK + 9, management=management) is step
+            find_next_step(
+                {MARKER: marker}, RELEASE_MARK, basis=RELEASE_MARK + 9, management=management
+            )
+            is step
         )
 
     def test_a_marker_of_another_management_cluster_is_waited_for_until_it_is_counted(
         self,
     ) -> None:
-        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=4, management="uid-1")
+        marker = build_address_pool(
+            MARKER_ENTRY, basis=RELEASE_MARK, reported_count=MARKER_SIZE - 1, management="uid-1"
+        )
         assert (
-            find_next_step({MARKER: marker}, MARK, basis=MARK + 9, management="uid-2")
+            find_next_step(
+                {MARKER: marker}, RELEASE_MARK, basis=RELEASE_MARK + 9, management="uid-2"
+            )
             is UptakeStep.WAIT
         )
 
     def test_a_marker_that_another_pool_overlaps_gets_other_addresses(self) -> None:
-        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)
-        assert _step(marker, theirs=_pool("192.0.2.0/24")) is UptakeStep.MARK
+        marker = build_address_pool(MARKER_ENTRY, basis=RELEASE_MARK, reported_count=MARKER_SIZE)
+        assert find_step(marker, theirs=build_address_pool("192.0.2.0/24")) is UptakeStep.MARK
 
 
 class TestTheMarkersAddresses:
@@ -148,16 +191,16 @@ class TestTheMarkersAddresses:
     def test_the_number_of_marker_addresses_differs_from_the_last_and_from_metallbs_count(
         self,
     ) -> None:
-        marker = _pool("192.0.2.1-192.0.2.11", counted=12)
+        marker = build_address_pool("192.0.2.1-192.0.2.11", reported_count=12)
         assert choose_marker_entry({MARKER: marker}, basis=10) == "192.0.2.1-192.0.2.13"
 
     def test_marker_addresses_are_not_those_of_another_pool(self) -> None:
-        pools = {"theirs": _pool("192.0.2.77/32", "198.51.100.0/24")}
+        pools = {"theirs": build_address_pool("192.0.2.77/32", "198.51.100.0/24")}
         assert choose_marker_entry(pools, basis=0) == "203.0.113.1-203.0.113.1"
 
     def test_marker_addresses_leave_room_for_a_pool_of_ours_without_effect(self) -> None:
         assert (
-            choose_marker_entry({"default-pool": _pool("192.0.2.0-192.0.2.0")}, 0)[:9]
+            choose_marker_entry({"default-pool": build_address_pool("192.0.2.0-192.0.2.0")}, 0)[:9]
             == "192.0.2.1"
         )
 
@@ -166,27 +209,33 @@ class TestWhatMetalLBCannotUse:
     """It goes by the last configuration that it could use, so the sentence says what is wrong."""
 
     def test_pools_that_overlap_are_named(self) -> None:
-        pools = {"a": _pool("10.0.0.0-10.0.0.9"), "b": _pool("10.0.1.0/24", "10.0.0.9/32")}
+        pools = {
+            "a": build_address_pool("10.0.0.0-10.0.0.9"),
+            "b": build_address_pool("10.0.1.0/24", "10.0.0.9/32"),
+        }
         assert describe_unusable(pools) == "IPAddressPools a and b overlap"
 
     def test_a_pool_whose_entries_overlap_is_named_once(self) -> None:
-        pools = {"a": _pool("10.0.0.0-10.0.0.9", "10.0.0.9/32")}
+        pools = {"a": build_address_pool("10.0.0.0-10.0.0.9", "10.0.0.9/32")}
         assert describe_unusable(pools) == "IPAddressPool a has entries that overlap"
 
     def test_an_entry_that_is_no_range_is_named(self) -> None:
-        assert describe_unusable({"a": _pool("10.0.0.9-10.0.0.1")}).startswith(
+        assert describe_unusable({"a": build_address_pool("10.0.0.9-10.0.0.1")}).startswith(
             "IPAddressPool a has '10.0"
         )
 
     def test_a_pool_without_addresses_is_named(self) -> None:
-        assert describe_unusable({"a": _pool()}) == "IPAddressPool a has no addresses"
+        assert describe_unusable({"a": build_address_pool()}) == "IPAddressPool a has no addresses"
 
     def test_valid_pools_give_no_complaint(self) -> None:
-        pools = {"a": _pool("10.0.0.0/24", "::/120"), "b": _pool("10.0.1.0/24", "::1:0/120")}
+        pools = {
+            "a": build_address_pool("10.0.0.0/24", "::/120"),
+            "b": build_address_pool("10.0.1.0/24", "::1:0/120"),
+        }
         assert describe_unusable(pools) == ""
 
     def test_a_tenant_with_very_many_entries_costs_little(self) -> None:
-        describe_unusable({"a": _pool(*["10.0.0.1/32"] * 1_000_000)})
+        describe_unusable({"a": build_address_pool(*["10.0.0.1/32"] * 1_000_000)})
 
 
 async def _lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
@@ -194,7 +243,7 @@ async def _lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Ser
     lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
     lab.server.add("ipallocations", _allocation())
     tenant = lab.tenant_server("a", served_kinds)
-    _store(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=MARK)
+    _store(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=RELEASE_MARK)
     return lab, tenant
 
 
@@ -217,7 +266,7 @@ def _allocation() -> IPAllocation:
 
 
 async def _ask(lab: Lab) -> Released | InUse:
-    return await lab.tenant_gate.check(_allocation(), MARK)
+    return await lab.tenant_gate.check(_allocation(), RELEASE_MARK)
 
 
 async def test_a_metallb_that_counts_is_waited_for_however_long_it_takes() -> None:
