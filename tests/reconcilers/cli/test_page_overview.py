@@ -132,8 +132,8 @@ async def test_a_range_has_links_to_its_entry_in_the_list_and_to_the_filter_of_i
         assert "butler-system/a" in await page.value("document.activeElement.textContent")
         await page.value(f"{links}[1].click()")
         assert await page.value("document.getElementById('tenant').value") == "team/red"
-        count = await page.value("document.getElementById('count').textContent")
-        assert count.startswith("3 of "), "all ranges of the tenant match, in the other pools too"
+        count = await page.read_count()
+        assert count.startswith("3 of "), "the tenant's ranges in the other pools match, too"
 
 
 async def test_the_commands_for_a_range_of_another_platform_name_no_tenant_cluster(
