@@ -37,7 +37,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"
 
 
-def test_a_paused_claim_gets_an_address_only_if_it_is_already_promised(tmp_path: Path) -> None:
+def test_a_paused_claim_gets_no_address_and_its_promise_stays_reserved(tmp_path: Path) -> None:
     labels = {"cluster.x-k8s.io/cluster-name": "c"}
     paused = store(claim("paused", "p", metadata={"labels": labels}))
     addresses = ip_pool("p", "10.0.0.10-10.0.0.11")
@@ -46,7 +46,7 @@ def test_a_paused_claim_gets_an_address_only_if_it_is_already_promised(tmp_path:
     )
     items = plan(promised, paused, CLUSTER, claim("other", "p")).items
     assert items["IPAddress/other"]["spec"]["address"] == "10.0.0.11"
-    assert items["IPAddress/paused"]["spec"]["address"] == "10.0.0.10", "a promise is kept"
+    assert "IPAddress/paused" not in items
     waiting = claim("waiting", "p", metadata={"labels": labels})
     out = run_on_files(tmp_path, "plan", objects=(addresses, CLUSTER, waiting)).out
     assert "PoolNotReady: Cluster b/c is paused" in " ".join(out.split())
