@@ -125,12 +125,14 @@ class LoadedCredentials(Credentials):
         Raises:
             ConfigurationError: the token cannot be sent in a header.
         """
-        if anyio.current_time() - self._read_at >= TOKEN_SECONDS:
-            self._read_at = anyio.current_time()
-            if await run_sync(read_file_state, self._files) != self._state:
-                await self._join_load()
-            if (hook := self._configuration.refresh_api_key_hook) is not None:
-                await run_sync(_refresh_token, hook, self._configuration)
+        known = self.known_authorization()
+        if known is not None:
+            return known
+        self._read_at = anyio.current_time()
+        if await run_sync(read_file_state, self._files) != self._state:
+            await self._join_load()
+        if (hook := self._configuration.refresh_api_key_hook) is not None:
+            await run_sync(_refresh_token, hook, self._configuration)
         return require_sendable_token(self._configuration)
 
     def tls(self) -> ssl.SSLContext | None:
