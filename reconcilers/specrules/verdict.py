@@ -6,6 +6,7 @@ refuses a write. A *verdict* has all causes and warnings about one write.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from json import dumps
 from typing import Protocol, Self, TypeVar
 
 from controller.errors import Cause
@@ -43,6 +44,16 @@ def format_path(path: Path) -> str:
 def build_invalid_cause(path: Path, message: str) -> Cause:
     """Return the cause that the value of a field is invalid."""
     return Cause(format_path(path), INVALID, message)
+
+
+def build_value_cause(field: str, value: object, problem: str) -> Cause:
+    """Return the cause that a value is invalid, in the form of the API server's `field.Invalid`.
+
+    Args:
+        field: its path, as the API server writes it.
+        value: the value, which the message repeats as JSON.
+    """
+    return Cause(field, INVALID, f"Invalid value: {dumps(value)}: {problem}")
 
 
 def build_forbidden_cause(path: Path, message: str) -> Cause:

@@ -31,6 +31,7 @@ from reconcilers.integrations.clusterapi.api import (
     Pool,
     PrefixPoolSpec,
 )
+from reconcilers.specrules.verdict import build_value_cause
 
 REFUSED_DELETION = (
     "Pool has IPAddresses allocated. Cannot delete Pool until all IPAddresses have been removed."
@@ -60,7 +61,7 @@ def find_immutable_edits(
     length = new.allocationPrefixLength
     if length == old.allocationPrefixLength:
         return []
-    return [_reject_value(_LENGTH, length, "spec.allocationPrefixLength is immutable")]
+    return [build_value_cause(_LENGTH, length, "spec.allocationPrefixLength is immutable")]
 
 
 def find_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
@@ -182,7 +183,7 @@ def _find_ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     if not spec.addresses:
         yield Cause(where, "FieldValueRequired", "Required value: addresses is required")
     if spec.prefix < 0:
-        yield _reject_value("spec.prefix", spec.prefix, "a valid prefix is required")
+        yield build_value_cause("spec.prefix", spec.prefix, "a valid prefix is required")
     yield from _find_entry_faults(where, spec.addresses, f"provided address {_ENTRY}")
     families = {entry.family for entry in _parse_readable(spec.addresses)}
     if len(families) > 1:
@@ -204,7 +205,7 @@ def _find_ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     grace = spec.addressReuseGracePeriodSeconds
     if grace is not None and grace < 0:
         problem = "addressReuseGracePeriodSeconds must not be negative"
-        yield _reject_value("spec.addressReuseGracePeriodSeconds", grace, problem)
+        yield build_value_cause("spec.addressReuseGracePeriodSeconds", grace, problem)
 
 
 def _find_subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
@@ -218,13 +219,13 @@ def _find_subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     listed = [(entry, parse_entry(entry)) for entry in spec.addresses]
     family = listed[0][1].family
     if spec.prefix > BITS[family]:
-        yield _reject_value("spec.prefix", spec.prefix, "provided prefix is not valid")
+        yield build_value_cause("spec.prefix", spec.prefix, "provided prefix is not valid")
         return
     subnet = compute_subnet(min(addresses.first for _, addresses in listed), spec.prefix, family)
     for entry, addresses in listed:
         if not subnet.contains(addresses):
             problem = "provided address belongs to a different subnet than others"
-            yield _reject_value("spec.addresses", entry, problem)
+            yield build_value_cause("spec.addresses", entry, problem)
 
 
 def _find_prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
@@ -235,21 +236,21 @@ def _find_prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
         yield Cause(where, "FieldValueRequired", "Required value: prefixes is required")
     if not 1 <= length <= BITS[6]:
         problem = "allocationPrefixLength must be between 1 and 128"
-        yield _reject_value(_LENGTH, length, problem)
+        yield build_value_cause(_LENGTH, length, problem)
     for entry in spec.prefixes:
         problem = _find_prefix_fault(entry, length)
         if problem:
-            yield _reject_value(where, entry, problem)
+            yield build_value_cause(where, entry, problem)
     if spec.gateway:
         gateway = _parse_single(spec.gateway)
         if gateway is None:
             yield _reject_gateway(spec.gateway)
         elif gateway.family != 6:
-            yield _reject_value(_GATEWAY, spec.gateway, "provided gateway must be IPv6")
+            yield build_value_cause(_GATEWAY, spec.gateway, "provided gateway must be IPv6")
     yield from _find_entry_faults(excluded, spec.excludedPrefixes, f"provided entry {_ENTRY}")
     for entry in spec.excludedPrefixes:
         if any(addresses.family != 6 for addresses in _parse_readable([entry])):
-            yield _reject_value(excluded, entry, "only IPv6 excluded prefixes are supported")
+            yield build_value_cause(excluded, entry, "only IPv6 excluded prefixes are supported")
 
 
 def _find_prefix_fault(entry: str, length: int) -> str:
@@ -275,7 +276,7 @@ def _find_entry_faults(field: str, texts: Iterable[str], problem: str) -> Iterat
     """Yield a fault for each entry of a field that cannot be parsed."""
     for entry in texts:
         if not _parse_readable([entry]):
-            yield _reject_value(field, entry, problem)
+            yield build_value_cause(field, entry, problem)
 
 
 def _parse_readable(texts: Iterable[str]) -> list[AddressRange]:
@@ -313,7 +314,7 @@ def _join_runs(addresses: Iterable[AddressRange]) -> Iterator[str]:
 
 def _reject_gateway(gateway: str) -> Cause:
     """Return the cause that a gateway is not an IP address."""
-    return _reject_value(_GATEWAY, gateway, f"ParseAddr({dumps(gateway)}): unable to parse IP")
+    return build_value_cause(_GATEWAY, gateway, f"ParseAddr({dumps(gateway)}): unable to parse IP")
 
 
 def _reject_families(field: str, value: str | Sequence[str], subject: str) -> Cause:
@@ -322,9 +323,4 @@ def _reject_families(field: str, value: str | Sequence[str], subject: str) -> Ca
     Args:
         subject: the beginning of the message, with its verb.
     """
-    return _reject_value(field, value, f"{subject} of mixed IP families")
-
-
-def _reject_value(field: str, value: object, problem: str) -> Cause:
-    """Return the cause that a value is invalid, in the format of the Kubernetes API server."""
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {problem}")
+    return build_value_cause(field, value, f"{subject} of mixed IP families")

@@ -6,7 +6,6 @@ an edit is no fault of the edit. The caller reads the addresses in use from the 
 """
 
 from collections.abc import Iterable, Iterator
-from json import dumps
 
 from allocator import AddressRange, Family
 from allocator.addresses import BITS, Span, minus, union
@@ -20,6 +19,7 @@ from reconcilers.integrations.metal3.api import (
     PoolEntry,
 )
 from reconcilers.integrations.metal3.entries import parse_single, parse_space, parse_span
+from reconcilers.specrules.verdict import build_value_cause
 
 MOST_RANDOM = 2**63
 """An entry of a pool with random addresses must have fewer addresses than this."""
@@ -43,10 +43,10 @@ def find_pool_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
 def find_pool_changes(new: Metal3PoolSpec, old: Metal3PoolSpec) -> Iterator[Cause]:
     """Yield a fault for each immutable field that an edit of a pool changes."""
     if new.namePrefix != old.namePrefix:
-        yield _reject_value("spec.namePrefix", new.namePrefix, UNCHANGEABLE)
+        yield build_value_cause("spec.namePrefix", new.namePrefix, UNCHANGEABLE)
     if (new.allocationStrategy == RANDOM) != (old.allocationStrategy == RANDOM):
         message = "cannot be modified after creation"
-        yield _reject_value("spec.allocationStrategy", new.allocationStrategy, message)
+        yield build_value_cause("spec.allocationStrategy", new.allocationStrategy, message)
 
 
 def find_pool_warnings(spec: Metal3PoolSpec) -> Iterator[str]:
@@ -89,7 +89,7 @@ def find_lost_addresses(
         if address is None or after.find_entry(address) is not None:
             continue  # no address, or one that the new spec has
         if before is None or before.find_entry(address) is not None:
-            yield _reject_value(
+            yield build_value_cause(
                 "spec.pools", used, "is in use but out of bounds of the pools given"
             )
 
@@ -97,42 +97,42 @@ def find_lost_addresses(
 def find_claim_faults(claim: Metal3Claim) -> Iterator[Cause]:
     """Yield the faults of an IPClaim."""
     if not claim.spec.pool.name:
-        yield _reject_value("spec.pool.name", "", EMPTY)
+        yield build_value_cause("spec.pool.name", "", EMPTY)
     requested = str(claim.metadata.annotations.get(REQUESTED_ADDRESS, "")).strip()
     if requested and parse_single(requested) is None:
         field = f"metadata.annotations[{REQUESTED_ADDRESS}]"
-        yield _reject_value(field, requested, NO_ADDRESS)
+        yield build_value_cause(field, requested, NO_ADDRESS)
 
 
 def find_claim_changes(new: Metal3Claim, old: Metal3Claim) -> Iterator[Cause]:
     """Yield a fault for each immutable field that an edit of an IPClaim changes."""
     after, before = new.spec.pool, old.spec.pool
     if (after.name, after.namespace, after.kind) != (before.name, before.namespace, before.kind):
-        yield _reject_value("spec.pool", after.name, UNCHANGEABLE)
+        yield build_value_cause("spec.pool", after.name, UNCHANGEABLE)
 
 
 def find_address_faults(address: Metal3Address) -> Iterator[Cause]:
     """Yield the faults of an IPAddress."""
     spec = address.spec
     if not spec.address:
-        yield _reject_value("spec.address", "", EMPTY)
+        yield build_value_cause("spec.address", "", EMPTY)
     elif parse_single(spec.address) is None:
-        yield _reject_value("spec.address", spec.address, NO_ADDRESS)
+        yield build_value_cause("spec.address", spec.address, NO_ADDRESS)
     if not spec.pool.name:
-        yield _reject_value("spec.pool.name", "", EMPTY)
+        yield build_value_cause("spec.pool.name", "", EMPTY)
     if not spec.claim.name:
-        yield _reject_value("spec.claim.name", "", EMPTY)
+        yield build_value_cause("spec.claim.name", "", EMPTY)
 
 
 def find_address_changes(new: Metal3Address, old: Metal3Address) -> Iterator[Cause]:
     """Yield a fault for each immutable field that an edit of an IPAddress changes."""
     after, before = new.spec, old.spec
     if after.address != before.address:
-        yield _reject_value("spec.address", after.address, UNCHANGEABLE)
+        yield build_value_cause("spec.address", after.address, UNCHANGEABLE)
     if after.pool != before.pool:
-        yield _reject_value("spec.pool", after.pool.name, UNCHANGEABLE)
+        yield build_value_cause("spec.pool", after.pool.name, UNCHANGEABLE)
     if after.claim != before.claim:
-        yield _reject_value("spec.claim", after.claim.name, UNCHANGEABLE)
+        yield build_value_cause("spec.claim", after.claim.name, UNCHANGEABLE)
 
 
 def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iterator[Cause]:
@@ -144,12 +144,12 @@ def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iter
     """
     if not (entry.start or entry.end or entry.subnet):
         message = "pool entry must specify at least one of start, end, or subnet"
-        yield _reject_value(field, "", message)
+        yield build_value_cause(field, "", message)
         return
     start, end = parse_single(entry.start), parse_single(entry.end)
     if start is not None and end is not None and _is_after(start, end):
         message = f"end IP {entry.end} is before start IP {entry.start}"
-        yield _reject_value(f"{field}.end", entry.end, message)
+        yield build_value_cause(f"{field}.end", entry.end, message)
     if not is_random:
         return
     span = parse_span(entry)
@@ -172,20 +172,15 @@ def _find_preallocation_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterato
     for claim, written in spec.preAllocations.items():
         field, address = f"spec.preAllocations[{claim}]", space.preallocations[claim]
         if address is None or space.find_entry(address) is None:
-            yield _reject_value(field, written, f"is out of {word} of the pools given")
+            yield build_value_cause(field, written, f"is out of {word} of the pools given")
             continue
         other = claims.setdefault(address, claim)  # the first claim with this address
         if other != claim:
             message = f'IP address is already pre-allocated to claim "{other}"'
-            yield _reject_value(field, written, message)
+            yield build_value_cause(field, written, message)
 
 
 def _reject_random(field: str, value: str, why: str) -> Cause:
     """Return the fault of a value that a pool with random addresses cannot have."""
     message = f'cannot be used with allocationStrategy "random": {why}'
-    return _reject_value(field, value, message)
-
-
-def _reject_value(field: str, value: object, message: str) -> Cause:
-    """Return the fault of a field in the form of the API server's `field.Invalid`."""
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {message}")
+    return build_value_cause(field, value, message)
