@@ -28,7 +28,6 @@ from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 from controller.cache import Cache
@@ -702,7 +701,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 journals=journals,
                 pool=pool,
                 journal=journal,
-                beside=beside or {},
+                beside=beside,
             )
         if beside is not None:
             self._kind.journal_writes.note_written(pool, written)
@@ -724,20 +723,20 @@ async def patch_journal(
     journals: JournalStore[PoolT],
     pool: PoolT,
     journal: Journal,
-    beside: Mapping[str, Any] = MappingProxyType({}),
+    beside: Mapping[str, Any] | None = None,
 ) -> PoolT:
     """Write the journal of a pool with the version of `pool` as precondition.
 
     Args:
         pool: as it was read.
         journal: to write.
-        beside: the other fields of the same write, as a JSON merge patch.
+        beside: the other fields of the same write, as a JSON merge patch; None for none.
 
     Returns:
         The pool as the API server answered the write. Whether it stored the journal is not
         checked.
     """
-    patch = _merge_patches(beside, journals.patch(pool, journal))
+    patch = _merge_patches(beside or {}, journals.patch(pool, journal))
     version = Version.from_object(pool)
     return await client.patch(resource, version, patch, subresource=journals.subresource)
 
