@@ -47,8 +47,8 @@ class Part:
         kill: ends it as `kill -9` does.
         start: starts it anew, after `kill`.
         longest_freeze: the most seconds for which it is frozen.
-        read_log: returns its log since the last start; empty for the servers,
-            which log to files of their own.
+        read_log: returns its log since the last start; empty for the servers, which log to files
+            of their own.
     """
 
     name: str
@@ -102,6 +102,7 @@ class Restarted:
                 self._runs.set()
                 await program.wait()
                 self._runs = anyio.Event()
+            self._program = None
             self._ended.set()
             await anyio.sleep(BACK_OFF_SECONDS)  # as the kubelet does, not a wait for a state
 
@@ -128,7 +129,7 @@ class Restarted:
         await self.wait_until_started()
 
     def read_log(self) -> str:
-        """Return its log since the last start; empty before the first one."""
+        """Return its log since the last start; empty while it does not run."""
         return "" if self._program is None else self._program.read_log()
 
     def part(self, name: str, longest_freeze: float = 4.0) -> Part:

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -143,7 +142,7 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
                 await _all_is_well(here, balancer)
                 await _all_is_given_back(here, rivals)
             except AssertionError:
-                _log_last_lines(parts)
+                await _log_state(here, balancer, parts)
                 raise
             findings = await recording.findings()  # every server has to answer once more
         done = sum(people.done for people in crowd)
@@ -153,11 +152,17 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
         )
 
 
-def _log_last_lines(parts: Iterable[Part]) -> None:
-    """Log what the programs have logged last: afterwards their logs are deleted."""
+async def _log_state(here: Site[TenantServer], balancer: Balancer, parts: Iterable[Part]) -> None:
+    """Log what the programs have logged last, then the state of each tenant.
+
+    Afterwards their logs and their servers are deleted.
+    """
     for part in parts:
         if lines := part.read_log().splitlines()[-LAST_LINES:]:
             log.info("last lines", part=part.name, lines="\n".join(lines))
+    for tenant in here.tenants.values():
+        for report in await _report_parts(here, tenant, balancer):
+            log.info("state", tenant=tenant.key.name, report=report)
 
 
 async def _is_left(rivals: Rivals, users: Sequence[Users]) -> bool:
@@ -213,19 +218,18 @@ async def _tenant_state(
         if not any(ip and span.contains(ip) for span in held_ranges):
             wrong.append(f"{name}: {service.metadata.name} shows {ip or 'nothing'}")
             await balancer.remind(tenant.client, service.metadata.key)
-    if wrong:
-        wrong += [f"{name}: {report}" for report in await _report_parts(here, tenant, offers)]
     return wrong
 
 
 async def _report_parts(
-    here: Site[TenantServer], tenant: TenantServer, offers: Iterable[Any]
+    here: Site[TenantServer], tenant: TenantServer, balancer: Balancer
 ) -> list[str]:
     """Return the conditions of a tenant, its allocations, offers and last events, as texts."""
     allocations = (await here.client.list(IP_ALLOCATION)).items
     own = [entry for entry in allocations if entry.spec.tenantClusterRef.key == tenant.key]
     cluster = await here.client.get(TENANT_CLUSTER, tenant.key)
     events = (await tenant.client.list(READ_EVENTS, namespace="default")).items
+    offers = await balancer.list_own(tenant.client)
     parts = (cluster.status.conditions, *own, *offers, *events[-LAST_EVENTS:])
     return [str(part) for part in parts]
 
