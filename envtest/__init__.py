@@ -3,10 +3,9 @@
 from envtest.access.tokens import TokenFileError, parse_token_file
 from envtest.embedded import EmbeddedServer, serve
 from envtest.environment import ControlPlane
-from envtest.lbipam import cilium_lbipam, lbipam_definitions
+from envtest.lbipam import cilium_lbipam, read_lbipam_definitions
 from envtest.listening import ListenError
-from envtest.metallb import definitions as metallb_definitions
-from envtest.metallb import metallb_controller
+from envtest.metallb import metallb_controller, read_metallb_definitions
 from envtest.server.call import User
 from envtest.settings import PlaneError, read_settings
 from envtest.storage import DiskError
@@ -20,10 +19,10 @@ __all__ = [
     "TokenFileError",
     "User",
     "cilium_lbipam",
-    "lbipam_definitions",
     "metallb_controller",
-    "metallb_definitions",
     "parse_token_file",
+    "read_lbipam_definitions",
+    "read_metallb_definitions",
     "read_settings",
     "serve",
 ]

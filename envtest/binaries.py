@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from typing_extensions import override
 
-from envtest.certs import Authority, client_tls
+from envtest.certs import Authority, create_client_tls
 from envtest.kubeconfig import build_kubeconfig
 from envtest.listening import (
     EVERYWHERE,
@@ -33,7 +33,7 @@ from envtest.settings import EnvironmentSettings, PlaneError
 
 _HOST = "127.0.0.1"
 # Both families, so that a Service may ask for either one. Without a request it gets IPv4.
-_SERVICES = "10.96.0.0/16,fd96::/112"
+_SERVICE_RANGES = "10.96.0.0/16,fd96::/112"
 # The first address of the range, which the Service `kubernetes` gets.
 _SERVICE_ADDRESS = "10.96.0.1"
 _TRIES = 5
@@ -76,7 +76,7 @@ class RealControlPlane(RunningControlPlane):
 
     @override
     def tls(self) -> ssl.SSLContext:
-        return client_tls(self._servers.pair.certificate, self._users["admin"])
+        return create_client_tls(self._servers.pair.certificate, self._users["admin"])
 
     @override
     def admin_headers(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ async def real_control_plane(
         controllers: the controllers to run in kube-controller-manager, if its binary exists.
 
     Raises:
-        PlaneError: one of them does not start; the message ends with its last lines.
+        PlaneError: a process does not start; the message ends with its last lines.
         ListenError: the address cannot be listened on.
     """
     async with AsyncExitStack() as stack:
@@ -213,7 +213,7 @@ class _PlaneStarter:
             "service-account-key-file": str(service_key),
             "service-account-signing-key-file": str(service_key),
             "service-account-issuer": f"https://{format_url_host(host)}:{port}",
-            "service-cluster-ip-range": _SERVICES,
+            "service-cluster-ip-range": _SERVICE_RANGES,
             "authorization-mode": "RBAC",
             "allow-privileged": "true",
             # As in Go's envtest: no controller creates the accounts that this plugin demands.

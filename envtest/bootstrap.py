@@ -169,7 +169,7 @@ def _create(api: Api, resource: StoredResource, body: Body) -> None:
     }
     resource.rules.default(body)
     resource.rules.prepare_create(body)
-    objectmeta.fill_in_new(body["metadata"])
+    objectmeta.set_creation_fields(body["metadata"])
     resource.rules.complete_new(body)
     meta = body["metadata"]
     key = resource.key(meta.get("namespace", ""), meta["name"])

@@ -141,7 +141,7 @@ def _read_pair(
     return loaded, private
 
 
-def client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
+def create_client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
     """Return the TLS settings of a kubeconfig's user.
 
     The strict RFC 5280 checks, which are the default since Python 3.13, are off. Some clusters

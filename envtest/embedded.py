@@ -150,7 +150,7 @@ async def serve(
     api = server.api
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api)
-    api.creation_guard = partial(check_creation, authorizer)
+    api.check_creation_allowed = partial(check_creation, authorizer)
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)
     server.authenticator.other_authenticators.append(accounts.find_user)

@@ -10,7 +10,7 @@ from typing import Any, Self
 import yaml
 from typing_extensions import override
 
-from envtest.certs import KeyPair, client_tls
+from envtest.certs import KeyPair, create_client_tls
 from envtest.kubeconfig import build_kubeconfig
 from envtest.plane import RunningControlPlane
 from envtest.settings import PlaneError
@@ -71,7 +71,7 @@ class ExistingControlPlane(RunningControlPlane):
 
     @override
     def tls(self) -> ssl.SSLContext:
-        return client_tls(self._authority, self._pair)
+        return create_client_tls(self._authority, self._pair)
 
     @override
     def admin_headers(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 It gives Services the addresses of CiliumLoadBalancerIPPools, and needs neither agents nor nodes:
 
     async with ControlPlane.start() as plane:
-        await plane.install_crds(await lbipam_definitions())
+        await plane.install_crds(await read_lbipam_definitions())
         async with cilium_lbipam(plane.kubeconfig()) as lbipam:
             ...
 
@@ -94,7 +94,9 @@ async def cilium_lbipam(
         yield LbIpam(children.start(program, arguments), children)
 
 
-async def lbipam_definitions(settings: EnvironmentSettings | None = None) -> list[dict[str, Any]]:
+async def read_lbipam_definitions(
+    settings: EnvironmentSettings | None = None,
+) -> list[dict[str, Any]]:
     """Return the CustomResourceDefinition of pools, which the program prints.
 
     Args:

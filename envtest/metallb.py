@@ -1,11 +1,11 @@
 """The real MetalLB: its controller as a child process against any API server.
 
 The controller assigns addresses to Services; it needs neither speakers nor a cluster's network.
-Before it starts, its API server has to serve every kind that it watches (`definitions`) and to
-have the namespace metallb-system:
+Before it starts, its API server has to serve every kind that it watches, and to have the namespace
+metallb-system. `read_metallb_definitions` returns the definitions of these kinds:
 
     async with ControlPlane.start() as plane:
-        await plane.install_crds(definitions(read_settings()))
+        await plane.install_crds(read_metallb_definitions(read_settings()))
         ...                         # create the namespace metallb-system
         async with metallb_controller(plane.kubeconfig()) as metallb:
             print(metallb.version)
@@ -51,7 +51,7 @@ _HEALTH_PORT = "health-probe-port"
 """A flag that only those controllers have that serve their metrics over TLS (since 0.16)."""
 _STARTED = re.compile(r"MetalLB controller starting version (\S+)")
 # The controller counts its reads of the pools. After the first one, its caches are filled.
-_HAS_LOOKED = re.compile(r"^metallb_k8s_client_updates_total [1-9]", re.MULTILINE)
+_HAS_READ_POOLS = re.compile(r"^metallb_k8s_client_updates_total [1-9]", re.MULTILINE)
 # All kinds that any release of the controller watches: kind, plural and served versions, of which
 # the last one is stored.
 _KINDS = (
@@ -202,7 +202,7 @@ async def _start(children: Children, program: Path, kubeconfig: Path, token: str
     child = children.start(program, arguments, environment)
     url = f"{'https' if token else 'http'}://127.0.0.1:{port}"
     async with _create_metrics_session(url, token) as session:
-        await children.wait_until_ready(child, session, path="/metrics", content=_HAS_LOOKED)
+        await children.wait_until_ready(child, session, path="/metrics", content=_HAS_READ_POOLS)
     started_line = _STARTED.search(await anyio.Path(child.log).read_text(errors="replace"))
     return MetalLB(
         started_line[1] if started_line else "",
@@ -248,7 +248,7 @@ def _read_log(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")
 
 
-def definitions(settings: EnvironmentSettings) -> list[dict[str, Any]]:
+def read_metallb_definitions(settings: EnvironmentSettings) -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of all kinds that the controller watches.
 
     They are MetalLB's own if the folder `metallb-crds` is next to the program. Otherwise they have

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
-from envtest.certs import KeyPair, client_tls
+from envtest.certs import KeyPair, create_client_tls
 from envtest.settings import PlaneError
 from envtest.yamlerrors import YAML_ERRORS
 
@@ -95,7 +95,7 @@ async def _create(session: ClientSession, path: str, body: dict[str, Any]) -> di
         result: dict[str, Any] = await answer.json()
     if answer.status == 201 or result.get("reason") == "AlreadyExists":
         return result
-    raise PlaneError(f"what MetalLB needs was refused at {path}: {result.get('message')}")
+    raise PlaneError(f"an object for MetalLB was refused at {path}: {result.get('message')}")
 
 
 def _read_login(kubeconfig: str) -> _ApiLogin:
@@ -114,7 +114,7 @@ def _read_login(kubeconfig: str) -> _ApiLogin:
             data = (user["client-certificate-data"], user["client-key-data"])
             pair = KeyPair(*map(base64.b64decode, data))
         headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-        return _ApiLogin(cluster["server"], client_tls(authority, pair), headers)
+        return _ApiLogin(cluster["server"], create_client_tls(authority, pair), headers)
     except (*YAML_ERRORS, LookupError, TypeError, ssl.SSLError) as error:
         raise PlaneError(
             "MetalLB's kubeconfig needs a cluster and a user with everything inline: give that of"

@@ -172,7 +172,7 @@ class Children:
         else:
             problem = f"is not ready after {self._settings.start_seconds:g} seconds"
         if self._settings.show_output:
-            return PlaneError(f"{child.name} {problem}; what it said is shown above")
+            return PlaneError(f"{child.name} {problem}; its output is shown above")
         last_lines = "\n".join(line[:_LOG_WIDTH] for line in output.splitlines()[-_LOG_LINES:])
         return PlaneError(f"{child.name} {problem}; its last lines:\n{last_lines}")
 

@@ -26,7 +26,7 @@ from envtest.access.tokens import CREDENTIAL, TokenIdentity, TokenRefused
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
-from envtest.server.call import AuthorizedCall, Plain, User
+from envtest.server.call import AuthorizedCall, JsonAnswer, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import read_write_options
@@ -58,7 +58,7 @@ class AccountTokens:
         # Token -> its claims, for tokens whose signature was verified; a signature stays valid.
         self._verified_claims: dict[str, dict[str, Any]] = {}
 
-    def answer(self, call: AuthorizedCall) -> Plain:
+    def answer(self, call: AuthorizedCall) -> JsonAnswer:
         """Answer a TokenRequest for a service account.
 
         Raises:
@@ -82,7 +82,7 @@ class AccountTokens:
         expires = int(time.time()) + seconds
         meta = account["metadata"]
         names = {"name": meta["name"], "namespace": meta["namespace"]}
-        return Plain(
+        return JsonAnswer(
             201,
             {
                 "kind": "TokenRequest",

@@ -32,7 +32,7 @@ class Headers(Protocol):
 
 
 def choose_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
-    """Return the user as whom a request acts: the impersonated one, or else the caller.
+    """Return the user as whom a request acts: the impersonated user, or else the caller.
 
     Args:
         authorizer: decides whether the caller may impersonate.
@@ -57,7 +57,7 @@ def choose_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
 
 
 def _read_headers(headers: Headers) -> User | None:
-    """Return the user that the headers name, with only the named groups; None if they name none.
+    """Return the user that the headers name, with only the named groups; None without a user.
 
     Raises:
         StatusError: 400 if they name groups, a uid or extras but no user.

@@ -111,7 +111,7 @@ class Authorizer:
 
         The reason names the binding that allows it, or bound roles that do not exist.
         """
-        # As in the real server, RBAC is not asked about administrators (system:masters).
+        # As in the real server, RBAC does not decide about administrators (system:masters).
         if ADMIN_GROUP in user.groups:
             return AccessDecision(allowed=True)
         missing = []

@@ -11,7 +11,7 @@ from envtest.server.bodies import (
     fit_to_resource,
     read_object,
 )
-from envtest.server.call import AuthorizedCall, Plain, User
+from envtest.server.call import AuthorizedCall, JsonAnswer, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.options import read_write_options
 
@@ -34,7 +34,7 @@ class Reviews:
         self._authenticator = authenticator
         self._authorizer = authorizer
 
-    def answer(self, call: AuthorizedCall) -> Plain:
+    def answer(self, call: AuthorizedCall) -> JsonAnswer:
         """Answer a POST of a review with the review and its status.
 
         Raises:
@@ -72,7 +72,7 @@ class Reviews:
         # A SelfSubjectReview has no spec.
         if call.info.resource != "selfsubjectreviews":
             answer["spec"] = spec
-        return Plain(201, {**answer, "status": status})
+        return JsonAnswer(201, {**answer, "status": status})
 
     def _review_token(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Return the status of a TokenReview: the user of the token, or why it is not valid.

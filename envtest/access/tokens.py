@@ -27,7 +27,7 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenIdentity:
-    """The user of a token, and those of the requested audiences for which it is valid."""
+    """The user of a token, and the requested audiences for which the token is valid."""
 
     user: User
     audiences: tuple[str, ...]

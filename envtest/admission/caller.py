@@ -76,10 +76,10 @@ def _read_response(
         raise _build_invalid_answer("webhook response was absent")
     if not isinstance(response, dict) or not isinstance(response.get("status") or {}, dict):
         raise _build_invalid_answer("webhook response or its status is no object")
-    expected, got = review["request"]["uid"], response.get("uid") or ""
-    if got != expected:
+    expected, actual = review["request"]["uid"], response.get("uid") or ""
+    if actual != expected:
         raise _build_invalid_answer(
-            f"expected response.uid={quote(expected)}, got {quote(str(got))}"
+            f"expected response.uid={quote(expected)}, got {quote(str(actual))}"
         )
     return ReviewResponse(
         allowed=response.get("allowed") is True,

@@ -100,7 +100,7 @@ def convert_version(
     """
     if body is None or source is target or body.get("apiVersion") != source.api_version:
         return body
-    if source.rules.custom:
+    if source.rules.is_custom:
         # Without conversion webhooks, versions of a custom resource differ only in apiVersion.
         return {**body, "apiVersion": target.api_version}
     stored_form = source.to_stored_form(body)

@@ -24,7 +24,7 @@ from envtest.admission.matching import (
 )
 from envtest.admission.review import AdmissionAttributes, Body, build_review, convert_version
 from envtest.kinds.typed import TypedError
-from envtest.patching import json_patch
+from envtest.patching import apply_json_patch
 from envtest.schema import MalformedMetadata, MalformedObject
 from envtest.server.api import Api
 from envtest.server.call import AuthorizedCall
@@ -153,7 +153,7 @@ def _apply_patch(
     # Only None is converted to None, so `or {}` is for the type checker.
     original = convert_version(body, request_resource, webhook_resource) or {}
     try:
-        patched = json_patch(original, operations)
+        patched = apply_json_patch(original, operations)
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise internal_error("the patched object has no metadata")
         if any(patched.get(name) != original.get(name) for name in ("apiVersion", "kind")):

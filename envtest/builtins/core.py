@@ -88,7 +88,7 @@ class NamespaceRules(BuiltinRules):
 
 
 class KeyedRules(BuiltinRules):
-    """Config maps, and what secrets have in common with them: keys, size and `immutable`."""
+    """The rules of config maps, most of which hold for secrets too: keys, size, `immutable`."""
 
     # The fields whose values are strings, those whose values are base64, and the path that an
     # error about the total size names.

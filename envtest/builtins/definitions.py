@@ -75,7 +75,7 @@ class DefinitionRules(BuiltinRules):
         if not subresource:
             return super().check_update(body, old, subresource)
         accepted = body.get("status", {}).get("acceptedNames") or {}
-        problems = objectmeta.check_change(body["metadata"], old["metadata"])
+        problems = objectmeta.find_change_errors(body["metadata"], old["metadata"])
         return problems + find_names_errors(accepted, "status.acceptedNames")
 
     @override

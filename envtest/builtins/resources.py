@@ -11,7 +11,7 @@ from envtest.builtins.roles import BindingRules, RoleRules
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
 from envtest.builtins.webhooks import WebhookRules
-from envtest.kinds.catalogue import resources
+from envtest.kinds.catalogue import list_resources
 from envtest.server.resource import StoredResource
 from envtest.storage import Store
 
@@ -38,19 +38,24 @@ _DEPRECATED = {
 }
 
 
-def list_builtin_resources(store: Store, services: IPv4Network) -> Iterator[StoredResource]:
+def list_builtin_resources(store: Store, service_network: IPv4Network) -> Iterator[StoredResource]:
     """Yield every built-in resource.
 
     Args:
         store: the objects, in which services look up used addresses and ports.
-        services: the range of cluster addresses.
+        service_network: the range of cluster addresses.
     """
-    for group_version, entries in resources().items():
+    for group_version, entries in list_resources().items():
         group, _, version = group_version.rpartition("/")
         for entry in entries:
             if "/" not in entry["name"]:
                 yield _build_resource(
-                    group, version, entry=entry, entries=entries, store=store, services=services
+                    group,
+                    version,
+                    entry=entry,
+                    entries=entries,
+                    store=store,
+                    service_network=service_network,
                 )
 
 
@@ -60,7 +65,7 @@ def _build_resource(  # the parts of one discovery entry
     entry: dict[str, Any],
     entries: list[dict[str, Any]],
     store: Store,
-    services: IPv4Network,
+    service_network: IPv4Network,
 ) -> StoredResource:
     """Return a resource with the rules of its kind.
 
@@ -68,7 +73,7 @@ def _build_resource(  # the parts of one discovery entry
         entry: the discovery entry of the resource.
         entries: all discovery entries of the group version, which include the subresources.
         store: the objects, in which services look up used addresses and ports.
-        services: the range of cluster addresses.
+        service_network: the range of cluster addresses.
     """
     plural, kind = entry["name"], entry["kind"]
     subresources = {
@@ -78,7 +83,7 @@ def _build_resource(  # the parts of one discovery entry
     }
     rules: BuiltinRules
     if (group, kind) == ("", "Service"):
-        rules = ServiceRules(store, services)
+        rules = ServiceRules(store, service_network)
     else:
         rules_class = _SPECIAL.get((group, kind), BuiltinRules)
         rules = rules_class(group, version, kind, has_status="status" in subresources)

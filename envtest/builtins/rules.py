@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from controller.managedfields import FieldModel
 from envtest.builtins.columns import list_columns
-from envtest.kinds.catalogue import schema_name
+from envtest.kinds.catalogue import build_schema_name
 from envtest.kinds.typed import TypedNode, decode, load_node
 from envtest.patching.builtinmodels import builtin_model
 from envtest.schema.errors import FieldError, invalid
@@ -100,8 +100,8 @@ class BuiltinRules(Rules):
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
         self.group, self.version, self.kind = group, version, kind
         self.has_status = has_status
-        self.unconditional_update = kind not in _NEEDS_REVISION
-        self.create_on_update = kind in _CREATES_BY_PUT
+        self.allows_unconditional_update = kind not in _NEEDS_REVISION
+        self.creates_on_update = kind in _CREATES_BY_PUT
         self.returns_deleted = kind in _RETURNS_DELETED
         self.counts_generations = kind in _COUNTS_GENERATIONS
         self._node: TypedNode | None = None
@@ -119,7 +119,7 @@ class BuiltinRules(Rules):
     @override
     def decode(self, body: Body) -> list[str]:
         if self._node is None:
-            self._node = load_node(schema_name(self.group, self.version, self.kind))
+            self._node = load_node(build_schema_name(self.group, self.version, self.kind))
         return decode(body, self._node)
 
     @override
@@ -163,7 +163,7 @@ class BuiltinRules(Rules):
     @override
     def check(self, body: Body) -> list[FieldError]:
         """Return the errors of a new object: of its metadata, finalizers and content."""
-        problems = objectmeta.check(
+        problems = objectmeta.find_metadata_errors(
             body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
         )
         problems += self._validate_finalizers(body)
@@ -178,10 +178,10 @@ class BuiltinRules(Rules):
         problems: list[FieldError] = []
         # Updates of events are validated like creations, as in the real server.
         if self.kind != "Event":
-            problems += objectmeta.check_change(body["metadata"], old["metadata"])
+            problems += objectmeta.find_change_errors(body["metadata"], old["metadata"])
             problems += self._validate_finalizers(body)
         if self.kind in _VALIDATED_WHOLE and not subresource:
-            problems += objectmeta.check(
+            problems += objectmeta.find_metadata_errors(
                 body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
             )
             problems += self._validate_finalizers(body)

@@ -105,7 +105,7 @@ class ServiceRules(BuiltinRules):
         """Return the errors of an update; of a write to the status, those of its addresses."""
         if subresource != "status":
             return super().check_update(body, old, subresource)
-        problems = objectmeta.check_change(body["metadata"], old["metadata"])
+        problems = objectmeta.find_change_errors(body["metadata"], old["metadata"])
         return [*problems, *_validate_status(body)]
 
     def _allocate(self, body: Body) -> None:

@@ -209,7 +209,7 @@ class GarbageCollector:
     def _find_owner(self, node: _Node, reference: StoredOwner) -> StoredMeta | None:
         """Return the metadata of an owner; None if the owner does not exist.
 
-        An owner that cannot be looked up counts as existing: one of a kind that is not served
+        An owner that cannot be looked up counts as existing: an owner of a kind that is not served
         (unless its deletion was noted), or a namespaced owner of a cluster-scoped object.
         """
         resource = self._find_resource(reference)
@@ -225,8 +225,8 @@ class GarbageCollector:
         if meta is not None and meta.uid == reference.uid:
             return meta
         # An owner in another namespace cannot own this object, so the reference is reported.
-        elsewhere = self._nodes.get(reference.uid)
-        if elsewhere is not None and elsewhere.meta.namespace not in {"", namespace}:
+        foreign_owner = self._nodes.get(reference.uid)
+        if foreign_owner is not None and foreign_owner.meta.namespace not in {"", namespace}:
             self._report_foreign_owner(node, reference)
         return None
 
@@ -323,7 +323,7 @@ def _record_event(
     name = f"{meta['name']}.{secrets.token_hex(8)}"
     now = objectmeta.timestamp()
     event_meta: Body = {"name": name, "namespace": namespace}
-    objectmeta.fill_in_new(event_meta)
+    objectmeta.set_creation_fields(event_meta)
     body: Body = {
         "metadata": event_meta,
         "involvedObject": {

@@ -1,4 +1,4 @@
-"""What controllers decode of stored objects: their metadata."""
+"""The metadata of stored objects, the only part that controllers decode."""
 
 import msgspec
 

@@ -179,7 +179,7 @@ class Record(Sequence[T]):
         self._next_entry = anyio.Event()
 
     async def wait(self, count: int = 1, where: Callable[[T], bool] | None = None) -> list[T]:
-        """Wait until `count` entries satisfy `where`; return all that do."""
+        """Wait until `count` entries satisfy `where`; return all entries that satisfy it."""
         while True:
             entries = [entry for entry in self._entries if where is None or where(entry)]
             if len(entries) >= count:

@@ -23,7 +23,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from typing_extensions import override
 from yarl import URL
 
-from envtest.certs import KeyPair, client_tls
+from envtest.certs import KeyPair, create_client_tls
 from envtest.faults.calls import Call
 from envtest.faults.fault import ConnectionTornError, End, Fault, Pause, Step
 from envtest.plane import RunningControlPlane, create_token
@@ -74,7 +74,7 @@ class Upstream:
         self._anonymous = _create_session(_create_tls(cluster, pair=None))
 
     def get_token(self, name: str) -> str:
-        """Return the proxy's token for a user of the control plane; create it at first.
+        """Return the proxy's token for a user of the control plane; create it at the first call.
 
         Raises:
             PlaneError: there is no such user.
@@ -133,7 +133,7 @@ def _read_key_pair(user: dict[str, Any]) -> KeyPair | None:
 
 def _create_tls(cluster: dict[str, Any], pair: KeyPair | None) -> ssl.SSLContext:
     """Return TLS settings that trust a kubeconfig's cluster, with a client certificate or none."""
-    return client_tls(base64.b64decode(cluster["certificate-authority-data"]), pair)
+    return create_client_tls(base64.b64decode(cluster["certificate-authority-data"]), pair)
 
 
 def _create_session(context: ssl.SSLContext) -> ClientSession:

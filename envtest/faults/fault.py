@@ -59,12 +59,12 @@ class Fault:
 
     Attributes:
         watches_only: whether the fault alters events, so that only watches get it.
-        instead: whether the fault answers or resets in the server's place, so that the request
-            never reaches the server.
+        replaces_server: whether the fault answers or resets in the server's place, so that the
+            request never reaches the server.
     """
 
     watches_only: ClassVar[bool] = False
-    instead: ClassVar[bool] = False
+    replaces_server: ClassVar[bool] = False
 
     async def before(self) -> Answer | None:
         """Act before the request is forwarded; return an answer to give in the server's place.
@@ -156,7 +156,7 @@ class Refusal(Fault):
     reason: str = ""
     message: str = "injected"
     retry_after: int | None = None
-    instead: ClassVar[bool] = True
+    replaces_server: ClassVar[bool] = True
 
     @override
     async def before(self) -> Answer | None:
@@ -173,29 +173,29 @@ class Refusal(Fault):
 
 
 def too_many_requests(retry_after: int = 1) -> Refusal:
-    """Return the 429 of an overloaded server."""
+    """Return a refusal with code 429, as from an overloaded server."""
     message = "Too many requests, please try again later."
     return Refusal(429, "TooManyRequests", message=message, retry_after=retry_after)
 
 
 def internal_error() -> Refusal:
-    """Return a 500."""
+    """Return a refusal with code 500 and reason InternalError."""
     return Refusal(500, "InternalError", "Internal error occurred: injected")
 
 
 def unavailable(retry_after: int | None = None) -> Refusal:
-    """Return a 503, as of a server that is starting or stopping."""
+    """Return a refusal with code 503, as from a server that is starting or stopping."""
     message = "the server is currently unable to handle the request"
     return Refusal(503, "ServiceUnavailable", message=message, retry_after=retry_after)
 
 
 def refuse_as_expired() -> Refusal:
-    """Return a 410: the resourceVersion or the continue token is too old."""
+    """Return a refusal with code 410: the resourceVersion or the continue token is too old."""
     return Refusal(410, "Expired", "too old resource version: 1 (2)")
 
 
 def forbidden(subject: str = "it") -> Refusal:
-    """Return a 403, as while a role is missing."""
+    """Return a refusal with code 403, as for a user who lacks a role."""
     return Refusal(403, "Forbidden", f"{subject} is forbidden: User cannot do that")
 
 
@@ -208,7 +208,7 @@ class GatewayPage(Fault):
     """
 
     code: int = 502
-    instead: ClassVar[bool] = True
+    replaces_server: ClassVar[bool] = True
 
     @override
     async def before(self) -> Answer | None:
@@ -220,7 +220,7 @@ class GatewayPage(Fault):
 class RefusedConnection(Fault):
     """The connection is reset before the request reaches the server."""
 
-    instead: ClassVar[bool] = True
+    replaces_server: ClassVar[bool] = True
 
     @override
     async def before(self) -> Answer | None:

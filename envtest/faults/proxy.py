@@ -182,7 +182,7 @@ class Proxy(RunningControlPlane):
                 faults.append(injection.fault)
                 self.injected.add((injection.fault, call))
                 # The request does not reach the server, so later faults have nothing to act on.
-                if injection.fault.instead:
+                if injection.fault.replaces_server:
                     break
         return faults
 

@@ -47,7 +47,7 @@ class ClosedAtOnce(Fault):
     """The client gets an empty watch with status 200; the request does not reach the server."""
 
     watches_only: ClassVar[bool] = True
-    instead: ClassVar[bool] = True
+    replaces_server: ClassVar[bool] = True
 
     @override
     async def before(self) -> Answer | None:

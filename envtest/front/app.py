@@ -22,8 +22,13 @@ from envtest.front.connections import (
     Watchers,
     read_body,
 )
-from envtest.front.dispatch import answer_call, build_missing_path, check_verb, has_wrong_scope
-from envtest.kinds.catalogue import resources
+from envtest.front.dispatch import (
+    answer_call,
+    build_missing_path_error,
+    check_verb,
+    has_wrong_scope,
+)
+from envtest.kinds.catalogue import list_resources
 from envtest.server.api import Api
 from envtest.server.bodies import parse_media_type
 from envtest.server.call import AuthorizedCall, User
@@ -44,12 +49,12 @@ _NO_SPACE = "etcdserver: mvcc: database space exceeded"
 NOT_FOUND = b"404 page not found\n"
 # The number of parsed URLs in the cache, and the longest URL in it, so that clients cannot fill
 # the memory.
-_TARGETS = 2048
-_TARGET_LENGTH = 512
+_MOST_TARGETS = 2048
+_LONGEST_TARGET = 512
 # The largest chunk of a watch, in bytes, for which an empty buffer certainly has room.
-_PROMPT = 32 * 1024
+_PROMPT_BYTES = 32 * 1024
 # The built-in groups under /apis; the core group has no name, and its own root.
-_BUILTIN_GROUPS = frozenset(name.rpartition("/")[0] for name in resources()) - {""}
+_BUILTIN_GROUPS = frozenset(name.rpartition("/")[0] for name in list_resources()) - {""}
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -167,8 +172,8 @@ class Front:
         query = Query(parameters)
         info = read_request(request.method, unquote(path), query)
         target = _Target(query, info, read_attributes(info))
-        if len(request.raw_path) <= _TARGET_LENGTH:
-            if len(self.targets) >= _TARGETS:
+        if len(request.raw_path) <= _LONGEST_TARGET:
+            if len(self.targets) >= _MOST_TARGETS:
                 self.targets.clear()
             self.targets[key] = target
         return target
@@ -211,7 +216,7 @@ class Front:
         if transport is None:
             # The connection is closed already.
             raise ConnectionResetError
-        if len(chunk) <= _PROMPT and not transport.get_write_buffer_size():
+        if len(chunk) <= _PROMPT_BYTES and not transport.get_write_buffer_size():
             # The buffer has room, so this does not wait and needs no timer.
             await response.write(chunk)
             return
@@ -224,10 +229,7 @@ class Front:
 
 
 def _wants_pretty(request: web.BaseRequest, query: Query) -> bool:
-    """Return whether to indent JSON: the client asks for it, or is a tool of people.
-
-    As the real server decides.
-    """
+    """Return whether to indent JSON: the client asks for it, or is curl, Wget or a browser."""
     parameter = query.get("pretty")
     if parameter is not None:
         return parameter.lower() not in {"0", "false"}
@@ -293,7 +295,7 @@ def _refuse_missing_path(path: str) -> web.Response:
     root, _, rest = path.removeprefix("/").rstrip("/").partition("/")
     is_in_core_group = root == "api" and rest
     if is_in_core_group or (root == "apis" and rest.partition("/")[0] in _BUILTIN_GROUPS):
-        raise build_missing_path()
+        raise build_missing_path_error()
     return _make_text_response(404, NOT_FOUND)
 
 

@@ -45,7 +45,7 @@ def check_verb(resource: StoredResource, info: RequestInfo, method: str) -> None
     _refuse_unsupported_verb(resource, info)
     # HEAD is the verb get. kube-apiserver routes custom resources by verb, but built-in ones by
     # method, and HEAD has no route.
-    if not resource.rules.custom and method == "HEAD":
+    if not resource.rules.is_custom and method == "HEAD":
         raise method_not_allowed()
 
 
@@ -58,22 +58,31 @@ def _refuse_unsupported_verb(resource: StoredResource, info: RequestInfo) -> Non
     """
     if info.subresource:
         if info.subresource not in resource.subresources:
-            raise resource.not_found(info.name) if resource.rules.custom else build_missing_path()
+            raise (
+                resource.not_found(info.name)
+                if resource.rules.is_custom
+                else build_missing_path_error()
+            )
         is_allowed = info.verb in resource.subresources[info.subresource]["verbs"]
     else:
         is_allowed = info.verb in resource.verbs
     # A POST to the path of an object; kube-apiserver has no such route for built-in resources.
-    if info.verb == "create" and info.name and not info.subresource and not resource.rules.custom:
+    if (
+        info.verb == "create"
+        and info.name
+        and not info.subresource
+        and not resource.rules.is_custom
+    ):
         is_allowed = False
     if not info.name and info.verb in {"update", "patch"}:
-        if resource.rules.custom:
+        if resource.rules.is_custom:
             raise bad_request("name must be provided")
         is_allowed = False
     # A path without a namespace stands for all namespaces, where no single object can be meant.
     if resource.namespaced and not info.namespace and info.verb not in _ACROSS_NAMESPACES:
         is_allowed = False
     if not is_allowed:
-        if resource.rules.custom:
+        if resource.rules.is_custom:
             raise method_not_supported(info.verb, resource.plural, resource.group)
         raise method_not_allowed()
 
@@ -91,12 +100,12 @@ def has_wrong_scope(resource: StoredResource, info: RequestInfo) -> bool:
         return bool(info.namespace) and not is_namespace_object
     if info.namespace:
         return False
-    if resource.rules.custom:
+    if resource.rules.is_custom:
         return info.verb not in _ACROSS_NAMESPACES
     return bool(info.name)
 
 
-def build_missing_path() -> StatusError:
+def build_missing_path_error() -> StatusError:
     """Return 404 for a path that does not exist within a built-in group."""
     return StatusError(
         404, "the server could not find the requested resource", "NotFound", details={}

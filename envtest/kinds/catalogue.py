@@ -23,25 +23,25 @@ def _read_catalogue() -> Mapping[str, Any]:
     return loaded
 
 
-def resources() -> Mapping[str, list[dict[str, Any]]]:
+def list_resources() -> Mapping[str, list[dict[str, Any]]]:
     """Return the discovery entries of resources and subresources by group version."""
     by_version: Mapping[str, list[dict[str, Any]]] = _read_catalogue()["resources"]
     return by_version
 
 
-def schema(name: str) -> Mapping[str, Any]:
+def get_schema(name: str) -> Mapping[str, Any]:
     """Return a schema by its OpenAPI name; its references are not resolved."""
     definition: Mapping[str, Any] = _read_catalogue()["schemas"][name]
     return definition
 
 
-def schemas() -> Mapping[str, Any]:
+def get_schemas() -> Mapping[str, Any]:
     """Return all schemas by their OpenAPI names."""
     definitions: Mapping[str, Any] = _read_catalogue()["schemas"]
     return definitions
 
 
-def schema_name(group: str, version: str, kind: str) -> str:
+def build_schema_name(group: str, version: str, kind: str) -> str:
     """Return the OpenAPI name of a built-in kind."""
     prefix = _PREFIXES.get(group) or f"io.k8s.api.{group.removesuffix('.k8s.io').split('.')[0]}"
     return f"{prefix}.{version}.{kind}"

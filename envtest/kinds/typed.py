@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from envtest.kinds.catalogue import schema
+from envtest.kinds.catalogue import get_schema
 from envtest.wire.texts import find_base64_fault, find_time_fault, normalize_time
 
 _INT32_MAX = 2**31 - 1
@@ -28,7 +28,7 @@ class TypedNode:
     Attributes:
         name: the name of the Go type, for structs.
         shape: the kind of value.
-        go: the Go type, which error messages name.
+        go_type: the Go type, which error messages name.
         format: the OpenAPI format, or Time or MicroTime.
         properties: the schemas of a struct's fields.
         element: the schema of a map's values or an array's items.
@@ -37,7 +37,7 @@ class TypedNode:
 
     name: str
     shape: Shape
-    go: str
+    go_type: str
     format: str = ""
     properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     element: Mapping[str, Any] | None = None
@@ -68,7 +68,7 @@ def load_node(name: str) -> TypedNode:
     A node is what decoding needs of one OpenAPI schema: the shape of its values, and the Go type
     that error messages name. The catalogue has the schemas of the built-in kinds.
     """
-    body = schema(name)
+    body = get_schema(name)
     type_name = name.rpartition(".")[2]
     if body.get("type") == "object":
         if "properties" in body:
@@ -77,7 +77,7 @@ def load_node(name: str) -> TypedNode:
     if body.get("type") == "string":
         # Of the named string types, only these two are normalized when they are decoded.
         string_format = type_name if type_name in {"Time", "MicroTime"} else ""
-        return TypedNode(type_name, "string", go=_go_name(name), format=string_format)
+        return TypedNode(type_name, "string", go_type=_go_name(name), format=string_format)
     return TypedNode(type_name, "any", _go_name(name))
 
 
@@ -91,11 +91,11 @@ def build_node(body: Mapping[str, Any]) -> TypedNode:
     schema_type = body.get("type")
     if schema_type == "array":
         element_node = build_node(body["items"])
-        return TypedNode("", "array", f"[]{element_node.go}", element=body["items"])
+        return TypedNode("", "array", f"[]{element_node.go_type}", element=body["items"])
     if schema_type == "object" and "additionalProperties" in body:
         element_node = build_node(body["additionalProperties"])
         return TypedNode(
-            "", "map", f"map[string]{element_node.go}", element=body["additionalProperties"]
+            "", "map", f"map[string]{element_node.go_type}", element=body["additionalProperties"]
         )
     if schema_type in {"string", "integer", "number", "boolean"}:
         value_format = body.get("format", "")
@@ -105,7 +105,7 @@ def build_node(body: Mapping[str, Any]) -> TypedNode:
             "number": "float64",
             "boolean": "bool",
         }
-        return TypedNode("", schema_type, go=go_types[schema_type], format=value_format)
+        return TypedNode("", schema_type, go_type=go_types[schema_type], format=value_format)
     return TypedNode("", "any", "interface {}")
 
 
@@ -184,7 +184,7 @@ def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: 
     field_path = _INDEXES.sub("", _KEYS.sub("", path))
     raise TypedError(
         f"json: cannot unmarshal {_json_type(value)} into Go struct field "
-        f"{struct}.{field_path} of type {node.go}"
+        f"{struct}.{field_path} of type {node.go_type}"
     )
 
 

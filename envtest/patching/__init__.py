@@ -7,7 +7,13 @@ parts with its inputs, so callers must not change inputs or results in place.
 """
 
 from envtest.patching.hints import PatchHints
-from envtest.patching.patches import check_operations, json_patch, merge_patch
-from envtest.patching.strategic import strategic_merge
+from envtest.patching.patches import apply_json_patch, apply_merge_patch, check_operations
+from envtest.patching.strategic import apply_strategic_patch
 
-__all__ = ["PatchHints", "check_operations", "json_patch", "merge_patch", "strategic_merge"]
+__all__ = [
+    "PatchHints",
+    "apply_json_patch",
+    "apply_merge_patch",
+    "apply_strategic_patch",
+    "check_operations",
+]

@@ -54,8 +54,8 @@ def builtin_model(group: str, version: str, kind: str) -> FieldModel:
     Raises:
         KeyError: there is no such kind.
     """
-    name = catalogue.schema_name(group, version, kind)
-    fields = catalogue.schema(name).get("properties", {})
+    name = catalogue.build_schema_name(group, version, kind)
+    fields = catalogue.get_schema(name).get("properties", {})
     unset: dict[str, Any] = {name: {} for name in _ALWAYS_WRITTEN if name in fields}
     ignored = _IGNORED if "status" in fields else {}
     return FieldModel(
@@ -66,4 +66,4 @@ def builtin_model(group: str, version: str, kind: str) -> FieldModel:
 @functools.cache
 def _load_definitions() -> SchemaDefinitions:
     """Return the built-in definitions, whose nodes are built on first use."""
-    return SchemaDefinitions(catalogue.schemas())
+    return SchemaDefinitions(catalogue.get_schemas())

@@ -43,8 +43,8 @@ class PatchHints:
         Raises:
             KeyError: there is no such kind.
         """
-        name = catalogue.schema_name(group, version, kind)
-        return cls(catalogue.schema(name), name, catalogue.schema)
+        name = catalogue.build_schema_name(group, version, kind)
+        return cls(catalogue.get_schema(name), name, catalogue.get_schema)
 
     @property
     def kind(self) -> str:
@@ -54,7 +54,7 @@ class PatchHints:
             return "map" if "additionalProperties" in self.schema else "struct"
         return {"array": "slice", "": "struct"}.get(schema_type, str(schema_type))
 
-    def member(self, field: str) -> Hint:
+    def get_map_hint(self, field: str) -> Hint:
         """Return the hint for a field with a map.
 
         Raises:
@@ -63,7 +63,7 @@ class PatchHints:
         property_schema = self._find_field(field)
         return self._build_hint(property_schema, property_schema)
 
-    def items(self, field: str) -> Hint:
+    def get_list_hint(self, field: str) -> Hint:
         """Return the hint for a field with a list.
 
         Raises:

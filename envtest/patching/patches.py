@@ -17,7 +17,7 @@ from controller.managedfields.gotext import name_json_type
 _PLAIN = frozenset({str, int, float, bool})
 
 
-def merge_patch(doc: Any, patch: Any) -> Any:
+def apply_merge_patch(doc: Any, patch: Any) -> Any:
     """Return the document with the patch merged in.
 
     Unchanged parts are shared with the document and must not be changed in place. So a status
@@ -99,7 +99,7 @@ def _build_type_error(value: Any, target: str) -> PatchError:
     return bad_request(f"error decoding patch: json: {fault}")
 
 
-def json_patch(doc: Any, operations: Any) -> Any:
+def apply_json_patch(doc: Any, operations: Any) -> Any:
     """Return the document after all operations; the inputs stay unchanged.
 
     Raises:

@@ -13,7 +13,7 @@ from envtest.patching.hints import PatchHints
 from envtest.patching.strategic_lists import DELETE_FROM, ELEMENT_ORDER, PATCH, REPLACE, Map
 
 
-def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:
+def apply_strategic_patch(doc: Any, patch: Any, hints: PatchHints) -> Any:
     """Return the document with the patch merged in; it shares parts with both.
 
     Raises:
@@ -98,7 +98,7 @@ def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
         for container in (merged, rest):
             if name in container and not isinstance(container[name], list):
                 raise strategic_lists.build_type_error("[]interface {}", container[name])
-        hint = hints.items(name)
+        hint = hints.get_list_hint(name)
         result = strategic_lists.merge_ordered(
             merged.get(name), rest.get(name), order=order, hint=hint, merge_map=merge_map
         )
@@ -116,7 +116,7 @@ def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
         merged.pop(name, None)
     elif isinstance(value, list) and isinstance(merged.get(name), list):
         merged[name] = strategic_lists.delete_from(
-            merged[name], value, hint=hints.items(name), merge_map=merge_map
+            merged[name], value, hint=hints.get_list_hint(name), merge_map=merge_map
         )
 
 
@@ -128,12 +128,12 @@ def _merge_member(merged: Map, key: str, value: Any, hints: PatchHints) -> None:
     """
     current = merged.get(key)
     if isinstance(current, dict) and isinstance(value, dict):
-        hint = hints.member(key)
+        hint = hints.get_map_hint(key)
         is_replaced = hint.strategy == REPLACE
         merged[key] = value if is_replaced else merge_map(current, value, hint.below)
     elif isinstance(current, list) and isinstance(value, list):
         merged[key] = strategic_lists.merge_list(
-            current, value, hint=hints.items(key), merge_map=merge_map
+            current, value, hint=hints.get_list_hint(key), merge_map=merge_map
         )
     else:
         new, is_kept = strategic_lists.drop_directives(strategic_lists.drop_nulls(value))

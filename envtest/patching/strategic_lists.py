@@ -48,12 +48,12 @@ def build_type_error(expected: str, value: Any) -> PatchError:
 
 def build_directive_error(directive: Any, patch: Map) -> PatchError:
     """Return 500 for an unknown value of `$patch`."""
-    printable = directive if isinstance(directive, str) else _go_format_error(directive)
+    printable = directive if isinstance(directive, str) else _format_go_error(directive)
     return internal(f"unknown patch type: {printable} in map: {gotext.encode_json(patch)}")
 
 
-def _go_format_error(value: Any) -> str:
-    """Return how Go prints a value with `%s` that is no string."""
+def _format_go_error(value: Any) -> str:
+    """Return a value that is no string as Go prints it with `%s`."""
     if value is None:
         return "%!s(<nil>)"
     return f"%!s({gotext.name_json_type(value)}={gotext.encode_json(value)})"
@@ -238,19 +238,19 @@ class _ItemIndex:
     def __init__(self, items: Items, key: str) -> None:
         """Index a list; `key` is the merge key, empty for items that are scalars."""
         self._key = key
-        self._places: dict[str, int] = {}
-        for place, item in enumerate(items):
+        self._positions: dict[str, int] = {}
+        for position, item in enumerate(items):
             # An item without the merge key has no identity.
             if not key or (isinstance(item, dict) and key in item):
-                self._places.setdefault(_build_identity(_read_key(item, key)), place)
+                self._positions.setdefault(_build_identity(_read_key(item, key)), position)
 
     def __contains__(self, item: Any) -> bool:
         """Return whether the list has an item of the same identity."""
-        return self.place(item) >= 0
+        return self.position(item) >= 0
 
-    def place(self, item: Any) -> int:
+    def position(self, item: Any) -> int:
         """Return the position of the item of the same identity; -1 if there is none."""
-        return self._places.get(_build_identity(_read_key(item, self._key)), -1)
+        return self._positions.get(_build_identity(_read_key(item, self._key)), -1)
 
 
 def _drop_repeated(items: Items) -> Items:
@@ -292,15 +292,15 @@ def _apply_item_directives(original: Items, patch: Items, key: str) -> tuple[Ite
 def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:
     """Merge each map of a patch into that with the same merge key; append it if there is none."""
     merged = list(original)
-    places: dict[str, int] = {}
-    for place, entry in enumerate(merged):
+    positions: dict[str, int] = {}
+    for position, entry in enumerate(merged):
         if hint.merge_key in entry:
-            places.setdefault(_build_identity(entry[hint.merge_key]), place)
+            positions.setdefault(_build_identity(entry[hint.merge_key]), position)
     for item in patch:
         identity = _build_identity(_read_key(item, hint.merge_key))
-        place = places.setdefault(identity, len(merged))
-        if place < len(merged):
-            merged[place] = merge_map(merged[place], item, hint.below)
+        position = positions.setdefault(identity, len(merged))
+        if position < len(merged):
+            merged[position] = merge_map(merged[position], item, hint.below)
         else:
             merged.append(item)
     return merged
@@ -324,8 +324,11 @@ def _interleave(
     out: Items = []
     while others and ordered:
         # An item of the server comes first if it stands before the next ordered item now.
-        other_place, ordered_place = live_index.place(others[0]), live_index.place(ordered[0])
-        out.append((others if 0 <= other_place < ordered_place else ordered).pop(0))
+        other_position, ordered_position = (
+            live_index.position(others[0]),
+            live_index.position(ordered[0]),
+        )
+        out.append((others if 0 <= other_position < ordered_position else ordered).pop(0))
     return out + others + ordered
 
 
@@ -336,10 +339,10 @@ def _arrange_items(items: Items, order: _ItemIndex) -> Items:
     that of its algorithm. For short lists that is insertion sort, which is repeated here. For
     longer lists no client can rely on an order.
     """
-    places = [order.place(item) for item in items]
-    if -1 not in places or len(items) > _SHORT:
-        return [item for _, item in sorted(zip(places, items, strict=True), key=lambda p: p[0])]
-    ranked = list(zip(places, items, strict=True))
+    positions = [order.position(item) for item in items]
+    if -1 not in positions or len(items) > _SHORT:
+        return [item for _, item in sorted(zip(positions, items, strict=True), key=lambda p: p[0])]
+    ranked = list(zip(positions, items, strict=True))
     for end in range(1, len(ranked)):
         index = end
         while index and _comes_first(ranked[index][0], ranked[index - 1][0]):
@@ -348,6 +351,6 @@ def _arrange_items(items: Items, order: _ItemIndex) -> Items:
     return [item for _, item in ranked]
 
 
-def _comes_first(place: int, other: int) -> bool:
+def _comes_first(position: int, other: int) -> bool:
     """Return whether an item moves before its neighbour; it does if either has no position."""
-    return place < other if place >= 0 and other >= 0 else True
+    return position < other if position >= 0 and other >= 0 else True

@@ -10,9 +10,9 @@ from envtest.schema.decoding import (
     MalformedJSON,
     MalformedYAML,
     cut_snippet,
+    dump_yaml,
     read_json,
     read_yaml,
-    write_yaml,
 )
 from envtest.schema.embedded import MalformedObject
 from envtest.schema.errors import FieldError, join_messages
@@ -39,6 +39,7 @@ __all__ = [
     "build_table_columns",
     "cut_snippet",
     "default_crd",
+    "dump_yaml",
     "find_crd_warnings",
     "find_names_errors",
     "format_duration",
@@ -46,5 +47,4 @@ __all__ = [
     "read_json",
     "read_yaml",
     "validate_crd",
-    "write_yaml",
 ]

@@ -31,8 +31,8 @@ _RULES_SKIPPED: Final = invalid(
 # The number of schemas that are cached for the next server, and the longest JSON of one. Most
 # tests start a server of their own with the same kinds. Validating and compiling their schemas
 # took most of the time until they were served.
-KEPT: Final = 64
-LONGEST_KEPT: Final = 1 << 16
+CACHED_SCHEMAS: Final = 64
+LONGEST_CACHED_SCHEMA: Final = 1 << 16
 
 
 class CompiledSchema:
@@ -141,12 +141,11 @@ class CompiledSchema:
 
         Args:
             obj: the object, pruned and defaulted.
-            old: the object that it replaces; None for a new one. Errors in unchanged parts are
-                then no errors, and rules that read oldSelf are evaluated.
+            old: the object that it replaces; None for a new one. Errors in parts
+                that equal the old ones are then left out, and rules may read oldSelf.
             first: errors of the caller that come first in the result. Like all others, they decide
                 whether rules are evaluated.
-            warnings: a list to which the messages of rules are added that an unchanged part
-                breaks.
+            warnings: a list; messages of rules that an unchanged part breaks are added to it.
 
         Returns:
             The errors; empty when the object is valid.
@@ -183,7 +182,7 @@ class CompiledSchema:
         out += errors
 
 
-@remember_results(KEPT, LONGEST_KEPT)
+@remember_results(CACHED_SCHEMAS, LONGEST_CACHED_SCHEMA)
 def _compile_json(schema_json: str) -> CompiledSchema:
     """Compile a schema by its JSON."""
     return CompiledSchema(msgspec.json.decode(schema_json))

@@ -150,12 +150,12 @@ def _refuse_deep_json(data: bytes) -> None:
         return
     depth = 0
     for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', data, re.DOTALL):
-        mark = token.group()
-        if mark in (b"[", b"{"):
+        bracket = token.group()
+        if bracket in (b"[", b"{"):
             depth += 1
             if depth > SUPPORTED_DEPTH:
                 raise MalformedJSON(f"exceeded max depth of {SUPPORTED_DEPTH}")
-        elif mark in (b"]", b"}"):
+        elif bracket in (b"]", b"}"):
             depth -= 1
 
 
@@ -251,7 +251,7 @@ def _refuse_deep_yaml(data: bytes) -> None:
             depth -= 1
 
 
-def write_yaml(value: Any) -> str:
+def dump_yaml(value: Any) -> str:
     """Return a JSON value as YAML, keys in order."""
     return yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
 

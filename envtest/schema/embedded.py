@@ -18,7 +18,7 @@ class MalformedObject(ValueError):
 
 
 class EmbeddedNode:
-    """A schema node that is an embedded object or has some below it; other nodes get none."""
+    """A schema node at or below which there is an embedded object; `compile` skips other nodes."""
 
     __slots__ = ("_additional", "_is_embedded", "_items", "_properties")
 

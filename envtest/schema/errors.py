@@ -1,4 +1,7 @@
-"""Errors of single fields: type, path, offending value and detail, in the API server's words."""
+"""Errors of single fields: type, path, offending value and detail, in the API server's words.
+
+The functions that create them are named as in apimachinery's package field (`field.Invalid`).
+"""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def read_map_keys(schema: Mapping[str, Any]) -> MapKeys:
 
 
 class MapListNode:
-    """A schema node that is a set or map list, or has some below it; other nodes get none."""
+    """A schema node at or below which there is a set or map list; `compile` skips other nodes."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._list_type: str = schema.get("x-kubernetes-list-type") or ""

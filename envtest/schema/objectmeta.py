@@ -125,7 +125,7 @@ def _coerce_struct(
     unknown: list[str],
     members: Iterable[str],
 ) -> None:
-    """Convert some fields of a Go struct in place; append the paths of unknown ones.
+    """Convert some fields of a Go struct in place; append the paths of unknown fields.
 
     Args:
         value: the decoded struct.
@@ -241,7 +241,7 @@ def _convert_time(value: Any, location: str) -> str:
 
 @remember_results(1024)
 def _format_time(value: str) -> str:
-    """Return a time in UTC with whole seconds; cached as few times occur in many objects."""
+    """Return a time in UTC with whole seconds; cached, because many objects have equal times."""
     if not _RFC3339.fullmatch(value):
         layout = "2006-01-02T15:04:05Z07:00"
         raise MalformedMetadata(f'parsing time "{value}" as "{layout}": cannot parse it')
@@ -290,7 +290,7 @@ def check_annotations(annotations: Mapping[str, str], path: str, out: list[Field
 
 
 def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
-    """Append the errors of owner references: incomplete ones, a second controller."""
+    """Append the errors of owner references: missing fields, and a second controller."""
     controller: dict[str, Any] | None = None
     for owner in owners:
         _check_owner(owner, path, out)

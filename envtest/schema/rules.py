@@ -170,7 +170,7 @@ class _RuleResults:
 
 
 class RuleTree:
-    """A schema node that has rules, or has some below it; other nodes get none.
+    """A schema node at or below which there are rules; `compile` returns None for other nodes.
 
     Args:
         root: whether it describes a whole object, whose apiVersion, kind and names rules see.
@@ -216,8 +216,7 @@ class RuleTree:
         Args:
             obj: the object.
             pair: the object with the stored one that it replaces; None for a new object.
-            warnings: a list to which the messages of rules are added that an unchanged part
-                breaks.
+            warnings: a list; the messages of rules that an unchanged part breaks are added to it.
         """
         old = _MISSING if pair is None else pair.old
         results = _RuleResults([], warnings)

@@ -345,11 +345,11 @@ class _Branches:
             branch_errors = [_list_errors(branch, value, path) for branch in self._one_of]
             matching = branch_errors.count([])
             if matching != 1:
-                counted = (
+                match_count = (
                     f"Found {matching} valid alternatives" if matching else "Found none valid"
                 )
                 relation = "must validate one and only one schema (oneOf)"
-                out.append(_build_branch_error(f"{quoted_path} {relation}. {counted}"))
+                out.append(_build_branch_error(f"{quoted_path} {relation}. {match_count}"))
                 out += _find_shortest(branch_errors)
         if self._all_of:
             self._check_all(value, path, out)

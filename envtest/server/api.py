@@ -1,4 +1,4 @@
-"""What every verb works on: the store, the registry, and who may intervene in a write."""
+"""The state that every verb works on: the store, the registry and admission."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from envtest.storage import Store, Stored, Table
 
 
 class Admission(Protocol):
-    """What may change or refuse a write before it is stored.
+    """Changes or refuses a write before it is stored.
 
     `operation` is CREATE, UPDATE or DELETE; `old` is None for a CREATE, `new` for a DELETE.
     """
@@ -57,7 +57,7 @@ class NoAdmission:
 
 
 def _allow_creation(call: AuthorizedCall, name: str) -> None:
-    """Allow; the default of a server without access control."""
+    """Allow every creation; the default of a server without access control."""
 
 
 @dataclass(slots=True)
@@ -67,11 +67,11 @@ class Api:
     store: Store
     registry: Registry
     admission: Admission = field(default_factory=NoAdmission)
-    # Seconds that a read waits for a revision that is still to come.
-    patience: float = 3.0
+    # Seconds that a read waits for a revision that does not exist yet.
+    revision_timeout: float = 3.0
     # Called when an update or patch is about to create its object, with the request and the
     # object's name. It raises a StatusError if the user may update or patch, but not create.
-    creation_guard: Callable[[AuthorizedCall, str], None] = _allow_creation
+    check_creation_allowed: Callable[[AuthorizedCall, str], None] = _allow_creation
     # Tables (`StoredResource.place`) of custom resources whose CRD is terminating: nothing is
     # created there, because the CRD waits until no objects remain.
     terminating_places: set[str] = field(default_factory=set)

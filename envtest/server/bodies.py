@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.managedfields.gotext import name_json_type
-from envtest.kinds.catalogue import resources, schema_name, schemas
+from envtest.kinds.catalogue import build_schema_name, get_schemas, list_resources
 from envtest.kinds.typed import TypedError, decode, load_node
 from envtest.schema import (
     MalformedJSON,
@@ -26,7 +26,7 @@ from envtest.wire.protobuf import ProtobufError, read_protobuf
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-READ = (JSON, YAML, PROTOBUF)
+READABLE_TYPES = (JSON, YAML, PROTOBUF)
 # The real server's limit for one request.
 BODY_LIMIT = 3 * 1024 * 1024
 
@@ -34,7 +34,7 @@ BODY_LIMIT = 3 * 1024 * 1024
 _USUAL = frozenset(
     {
         "",
-        *READ,
+        *READABLE_TYPES,
         "application/apply-patch+yaml",
         "application/json-patch+json",
         "application/merge-patch+json",
@@ -46,7 +46,7 @@ _ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
 
 
 @dataclass(slots=True)
-class Decoded:
+class DecodedBody:
     """A body, and complaints about its unknown and duplicate fields."""
 
     body: dict[str, Any]
@@ -58,7 +58,7 @@ def parse_media_type(header: str) -> str:
     return header if header in _USUAL else header.partition(";")[0].strip().lower()
 
 
-def read_object(data: bytes, content_type: str, resource: StoredResource) -> Decoded:
+def read_object(data: bytes, content_type: str, resource: StoredResource) -> DecodedBody:
     """Read the body of a create or update.
 
     Args:
@@ -71,11 +71,11 @@ def read_object(data: bytes, content_type: str, resource: StoredResource) -> Dec
     """
     kind = resource.kind
     # Custom resources have no protobuf encoding: _decode_text refuses that media type for them.
-    if content_type == PROTOBUF and not resource.rules.custom:
-        name = schema_name(resource.group, resource.version, kind)
-        return Decoded(_decode_protobuf(data, name, kind))
+    if content_type == PROTOBUF and not resource.rules.is_custom:
+        name = build_schema_name(resource.group, resource.version, kind)
+        return DecodedBody(_decode_protobuf(data, name, kind))
     decoded = _decode_text(data, content_type, kind)
-    if resource.rules.custom:
+    if resource.rules.is_custom:
         _require_kind(decoded.body, kind, data)
         # `fit_to_resource` fills in an apiVersion that is absent. An empty one is kept, so that
         # `check_version` refuses a body with null as it refuses one with "".
@@ -104,7 +104,7 @@ def read_subresource_body(
     version = name.split(".")[-2]
     body = _decode_text(data, content_type, kind).body
     # The catalogue has no schema of some kinds; their bodies stay as they are.
-    if name in schemas():
+    if name in get_schemas():
         try:
             dropped = decode(body, load_node(name))
         except TypedError as error:
@@ -114,14 +114,14 @@ def read_subresource_body(
     return body
 
 
-def _decode_text(data: bytes, content_type: str, kind: str) -> Decoded:
+def _decode_text(data: bytes, content_type: str, kind: str) -> DecodedBody:
     """Decode a JSON or YAML body to an object whose apiVersion and kind are strings or absent.
 
     Raises:
         StatusError: 415 for another media type, 400 for a body that cannot be read.
     """
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
-        raise unsupported_media_type(READ)
+        raise unsupported_media_type(READABLE_TYPES)
     try:
         value, duplicates = read_json(data) if content_type in {"", JSON} else read_yaml(data)
     except MalformedJSON as error:
@@ -137,7 +137,7 @@ def _decode_text(data: bytes, content_type: str, kind: str) -> Decoded:
     if fault:
         message = f"json parse error: json: cannot unmarshal {fault}"
         raise _build_unrecognized_error(kind, message, data)
-    return Decoded(value, duplicates)
+    return DecodedBody(value, duplicates)
 
 
 def find_envelope_fault(value: Any) -> str:
@@ -188,7 +188,7 @@ def _build_unrecognized_error(kind: str, why: str, data: bytes) -> StatusError:
     )
 
 
-def fit_to_resource(resource: StoredResource, decoded: Decoded) -> None:
+def fit_to_resource(resource: StoredResource, decoded: DecodedBody) -> None:
     """Make a body an object of a resource, in place: check kind and types, drop unknown fields.
 
     The paths of unknown fields are added to `complaints`.
@@ -200,7 +200,7 @@ def fit_to_resource(resource: StoredResource, decoded: Decoded) -> None:
     # An empty apiVersion of a custom resource stays, so that `check_version` refuses it.
     body["apiVersion"] = body.get("apiVersion", resource.api_version)
     body["kind"] = body.get("kind") or resource.kind
-    if not resource.rules.custom:
+    if not resource.rules.is_custom:
         body["apiVersion"] = body["apiVersion"] or resource.api_version
         _check_builtin_kind(resource, body)
     if body.get("metadata") is None:
@@ -235,7 +235,7 @@ def find_kind_fault(resource: StoredResource, body: dict[str, Any]) -> str:
     api_version, kind = body["apiVersion"], body["kind"]
     if (api_version, kind) == (resource.api_version, resource.kind):
         return ""
-    known_kinds = {entry["kind"] for entry in resources().get(api_version, ())}
+    known_kinds = {entry["kind"] for entry in list_resources().get(api_version, ())}
     if api_version == resource.api_version and kind in known_kinds:
         internal = resource.group.partition(".")[0] or "core"
         return (
@@ -254,7 +254,7 @@ def _build_unfit_error(kind: str, version: str, why: str) -> StatusError:
 
 
 def enforce_field_validation(
-    resource: StoredResource, decoded: Decoded, validation: str, warnings: list[str]
+    resource: StoredResource, decoded: DecodedBody, validation: str, warnings: list[str]
 ) -> None:
     """Treat unknown and duplicate fields as the query parameter fieldValidation says.
 

@@ -33,7 +33,7 @@ class AuthorizedCall(msgspec.Struct):
     data: bytes
     # DeleteOptions of the client, which admission webhooks get.
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    # The name that the client gives a new object; nothing if it is to be generated.
+    # The name that the client gives a new object; empty if the server generates it.
     new_name: str = ""
     # Sentences for Warning headers.
     warnings: list[str] = msgspec.field(default_factory=list)
@@ -44,7 +44,7 @@ class AuthorizedCall(msgspec.Struct):
         return self.resource.key(self.info.namespace, self.info.name)
 
 
-class One(msgspec.Struct, frozen=True):
+class ObjectAnswer(msgspec.Struct, frozen=True):
     """An answer that is one object, as JSON bytes with apiVersion and kind."""
 
     code: int
@@ -53,24 +53,24 @@ class One(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class ListAnswer:
     """An answer that is a list; items are JSON bytes without apiVersion and kind."""
 
     resource: StoredResource
     items: Sequence[bytes]
     revision: int
-    # The continue token of the next page; nothing on the last page.
+    # The continue token of the next page; empty on the last page.
     token: str = ""
     # The number of objects after this page; 0 if there are none, or if it is not known.
     remaining: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class JsonAnswer:
     """An answer that is any other JSON object, a Status for one."""
 
     code: int
     body: dict[str, Any]
 
 
-Answer = One | Many | Plain
+Answer = ObjectAnswer | ListAnswer | JsonAnswer

@@ -30,8 +30,8 @@ _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 class CustomRules(Rules):
     """The rules of custom resources in one version of their CRD."""
 
-    unconditional_update = False
-    custom = True
+    allows_unconditional_update = False
+    is_custom = True
     counts_generations = True
 
     def __init__(self, definition: Mapping[str, Any], version: Mapping[str, Any]) -> None:
@@ -131,11 +131,11 @@ class CustomRules(Rules):
 
     @override
     def check(self, body: Body) -> list[FieldError]:
-        """Return the errors of a new object: of its type; if there are none, all others."""
-        # An object of another kind or version is not held against this schema.
+        """Return the errors of apiVersion and kind of a new object; without any, all others."""
+        # An object of another kind or version is not validated by this schema.
         if type_problems := _validate_type(body, self._kind, self._api_version):
             return type_problems
-        problems = objectmeta.check(
+        problems = objectmeta.find_metadata_errors(
             body["metadata"], namespaced=self._namespaced, name_rule=find_subdomain_errors
         )
         return self.compiled.validate(body, first=problems)
@@ -148,14 +148,14 @@ class CustomRules(Rules):
     def check_update_with_warnings(
         self, body: Body, old: Body, subresource: str, warnings: list[str]
     ) -> list[FieldError]:
-        """Return the errors of an update: of its type; if there are none, all others.
+        """Return the errors of apiVersion and kind of an update; without any, all others.
 
         Errors in unchanged parts become warnings or are dropped.
         """
-        # An object of another kind or version is not held against this schema.
+        # An object of another kind or version is not validated by this schema.
         if type_problems := _validate_type(body, self._kind, self._api_version):
             return type_problems
-        first = objectmeta.check_change(body["metadata"], old["metadata"])
+        first = objectmeta.find_change_errors(body["metadata"], old["metadata"])
         problems = self.compiled.validate(body, old, first=first, warnings=warnings)
         if subresource == "status":
             return [_word_for_status(problem) for problem in problems]

@@ -9,7 +9,7 @@ from envtest.schema.errors import not_supported
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
-from envtest.server.call import Answer, AuthorizedCall, Many, One, Plain
+from envtest.server.call import Answer, AuthorizedCall, JsonAnswer, ListAnswer, ObjectAnswer
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import META_GROUP, read_list_options, validate_dry_run
 from envtest.server.reads import select
@@ -48,9 +48,9 @@ async def delete_collection(api: Api, call: AuthorizedCall) -> Answer:
         current = api.table(call.resource).get(stored.key)
         if current is not None:
             await _delete_item(api, call, stored=current, options=options)
-    return Many(
+    return ListAnswer(
         call.resource,
-        [call.resource.body_of(stored) for stored in selection.items],
+        [call.resource.encode_body(stored) for stored in selection.items],
         revision=selection.revision,
         token=selection.token,
         remaining=selection.remaining,
@@ -141,11 +141,11 @@ def _build_answer(resource: StoredResource, stored: Stored, remaining: Stored | 
     """
     result = remaining or (stored if resource.rules.returns_deleted else None)
     if result is not None:
-        return One(200, resource, resource.json_of(result))
+        return ObjectAnswer(200, resource, resource.encode_object(result))
     meta = resource.load(stored)["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural}
     present = {name: value for name, value in details.items() if value}
-    return Plain(
+    return JsonAnswer(
         200,
         {
             "kind": "Status",

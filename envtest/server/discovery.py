@@ -7,7 +7,7 @@ import base64
 import hashlib
 from typing import Any
 
-from envtest.kinds.catalogue import resources
+from envtest.kinds.catalogue import list_resources
 from envtest.server.resource import Registry, StoredResource
 
 VERSION = {
@@ -132,10 +132,10 @@ def _describe_resource(resource: StoredResource) -> list[dict[str, Any]]:
 
 def _read_storage_hash(resource: StoredResource) -> str:
     """Return the hash by which clients see that the stored version of a kind changed."""
-    if not resource.rules.custom:
+    if not resource.rules.is_custom:
         # kube-apiserver stores some built-in kinds in another version than the served one, so
         # the hash comes from its recorded discovery documents.
-        entries = resources()[resource.api_version]
+        entries = list_resources()[resource.api_version]
         return str(
             next(
                 entry["storageVersionHash"]

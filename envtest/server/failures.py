@@ -123,7 +123,7 @@ def build_patch_error(error: PatchError) -> StatusError:
 
 
 def unprocessable() -> StatusError:
-    """Return 422 for a JSON patch that cannot be applied; like the real one, it says no cause."""
+    """Return 422 for a JSON patch that cannot be applied; as the real one, it has no cause."""
     return StatusError(
         422,
         "the server rejected our request due to an error in our request",
@@ -155,7 +155,7 @@ def build_unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def creation_while_ending(plural: str, group: str, name: str) -> StatusError:
+def build_terminating_definition_error(plural: str, group: str, name: str) -> StatusError:
     """Return 403 for a creation while the kind's definition is terminating."""
     why = "create not allowed while custom resource definition is terminating"
     return forbidden(plural, group, name=name, why=why)

@@ -61,13 +61,13 @@ def find_path_segment_errors(name: str) -> list[str]:
     return [f"may not contain '{char}'" for char in "/%" if char in name]
 
 
-def drop_deletion(meta: Body) -> None:
+def drop_deletion_fields(meta: Body) -> None:
     """Remove fields of a deletion, and selfLink, from an object that a client creates."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(name, None)
 
 
-def fill_in_new(meta: Body) -> None:
+def set_creation_fields(meta: Body) -> None:
     """Set the fields that the server decides at creation: creationTimestamp, uid, a new name."""
     meta["creationTimestamp"] = timestamp()
     meta["uid"] = str(uuid.uuid4())
@@ -81,10 +81,10 @@ def generate_name(prefix: str) -> str:
     return prefix[:_LONGEST_PREFIX] + tail
 
 
-def check(
+def find_metadata_errors(
     meta: Body, *, namespaced: bool, name_rule: NameRule, old: Body | None = None
 ) -> list[FieldError]:
-    """Return the errors of metadata on its own.
+    """Return the errors of metadata, without those that only a comparison with the old shows.
 
     Args:
         meta: the metadata.
@@ -135,7 +135,7 @@ def _validate_namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
     ]
 
 
-def carry_over(meta: Body, old: Body) -> None:
+def restore_server_fields(meta: Body, old: Body) -> None:
     """Restore the fields of metadata that belong to the server from the old object.
 
     A changed creationTimestamp, deletionTimestamp or generation is undone without an error, and
@@ -148,7 +148,7 @@ def carry_over(meta: Body, old: Body) -> None:
     if "deletionTimestamp" in old:
         meta["deletionTimestamp"] = old["deletionTimestamp"]
     if "deletionGracePeriodSeconds" in old:
-        # A different value stays, and `check_change` refuses it.
+        # A different value stays, and `find_change_errors` refuses it.
         meta.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
     meta.pop("selfLink", None)
     if "generation" in old:
@@ -157,7 +157,7 @@ def carry_over(meta: Body, old: Body) -> None:
         meta.pop("generation", None)
 
 
-def check_change(meta: Body, old: Body) -> list[FieldError]:
+def find_change_errors(meta: Body, old: Body) -> list[FieldError]:
     """Return the errors of an update of metadata, compared with the stored metadata."""
     problems: list[FieldError] = []
     if old.get("deletionTimestamp"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from envtest.kinds.catalogue import schema_name, schemas
+from envtest.kinds.catalogue import build_schema_name, get_schemas
 from envtest.schema import build_definitions
 from envtest.server.custom import CustomRules
 from envtest.server.resource import Registry, StoredResource
@@ -115,14 +115,14 @@ def _build_operations(resource: StoredResource, scope: str) -> dict[str, Any]:
 def _add_builtin(definitions: dict[str, Any], resources: Sequence[StoredResource]) -> None:
     """Add the schemas of built-in kinds, and every schema that kinds refer to."""
     pending_names = [
-        schema_name(resource.group, resource.version, resource.kind)
+        build_schema_name(resource.group, resource.version, resource.kind)
         for resource in resources
-        if not resource.rules.custom
+        if not resource.rules.is_custom
     ]
     # Schemas of custom kinds refer to those of metadata.
     if len(pending_names) < len(resources):
         pending_names += _META
-    builtin_schemas = schemas()
+    builtin_schemas = get_schemas()
     while pending_names:
         name = pending_names.pop()
         if name not in definitions and name in builtin_schemas:

@@ -9,7 +9,13 @@ import msgspec
 from controller.managedfields import PatchError, apply
 from controller.managedfields.gotext import encode_json, name_json_type
 from envtest.kinds.typed import TypedError
-from envtest.patching import PatchHints, check_operations, json_patch, merge_patch, strategic_merge
+from envtest.patching import (
+    PatchHints,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+    check_operations,
+)
 from envtest.schema import (
     MalformedJSON,
     MalformedMetadata,
@@ -21,8 +27,8 @@ from envtest.schema import (
 from envtest.schema.errors import invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import Decoded, enforce_field_validation, find_kind_fault
-from envtest.server.call import AuthorizedCall, One
+from envtest.server.bodies import DecodedBody, enforce_field_validation, find_kind_fault
+from envtest.server.call import AuthorizedCall, ObjectAnswer
 from envtest.server.failures import StatusError, bad_request, build_patch_error, invalid_object
 from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
@@ -39,12 +45,12 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 def list_patch_types(resource: StoredResource) -> tuple[str, ...]:
     """Return the patch types of a resource, as the refusal of others lists them."""
-    if resource.rules.custom:
+    if resource.rules.is_custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-async def patch(api: Api, call: AuthorizedCall) -> One:
+async def patch(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a PATCH on an object or one of its subresources."""
     patch_type = call.content_type
     if patch_type not in list_patch_types(call.resource):
@@ -61,32 +67,34 @@ async def patch(api: Api, call: AuthorizedCall) -> One:
         raise build_patch_error(error) from error
 
 
-async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
+async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions) -> ObjectAnswer:
     """Apply a JSON, merge or strategic merge patch to an object that exists.
 
     If another write comes in between, the patch is applied to the new state and tried again.
     """
     # Called for its 404: kube-apiserver reports a missing object before any fault of the patch.
     api.get_stored(call)
-    change, complaints = _read_patch(call)
+    apply_to, complaints = _read_patch(call)
     for attempt in range(_TRIES):
         stored = api.get_stored(call)
         live = call.resource.load(stored)
         original = live if _may_share_parts(call) else call.resource.load(stored)
-        decoded = Decoded(change(original))
+        decoded = DecodedBody(apply_to(original))
         if decoded.body.get("metadata") is original["metadata"]:
             # A write sets fields of metadata, but nothing below them. So a shallow copy protects
             # the original.
             decoded.body["metadata"] = dict(decoded.body["metadata"])
-        pinned = _is_pinned(decoded.body, stored)
+        sets_other_version = _sets_other_version(decoded.body, stored)
         decoded.complaints += complaints
-        # Refusals quote the patched object as it was before decoding, which changes it. A merge
-        # patch does not change its original, so it is applied again when there is a refusal.
-        # The result of another patch is encoded beforehand.
+        # Refusals quote the patched object as it was before `_fit_patched` decodes it in place.
+        # A merge patch does not change its original, so a refusal applies it again. The result
+        # of another patch is encoded beforehand.
         data = b"" if original is live else msgspec.json.encode(decoded.body)
-        quoted = partial(change, original) if original is live else partial(_decode, data)
-        _fit_patched(call.resource, decoded, live=original, quoted=quoted)
-        _enforce_on_patched(call, decoded, options=options, quoted=quoted)
+        copy_undecoded = (
+            partial(apply_to, original) if original is live else partial(_decode, data)
+        )
+        _fit_patched(call.resource, decoded, live=original, copy_undecoded=copy_undecoded)
+        _enforce_on_patched(call, decoded, options=options, copy_undecoded=copy_undecoded)
         fit_names_to_path(call, decoded.body)
         try:
             return await update_object(
@@ -95,8 +103,13 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
         except StatusError as error:
             has_other_write = api.table(call.resource).get(call.key) is not stored
             # A client that sends a resourceVersion wants the conflict. A conflict without another
-            # write, such as a webhook's, would only come again.
-            if error.code != 409 or pinned or not has_other_write or attempt == _TRIES - 1:
+            # write, such as a webhook's, would only recur.
+            if (
+                error.code != 409
+                or sets_other_version
+                or not has_other_write
+                or attempt == _TRIES - 1
+            ):
                 raise
     # Never reached, because the last attempt returns or raises; the type checker needs it.
     raise call.resource.conflict(call.info.name)
@@ -109,10 +122,10 @@ def _may_share_parts(call: AuthorizedCall) -> bool:
     parts that are the very same object in the original, and skip them. The rules of built-in
     kinds may fill in fields at any depth, which would change the original as well.
     """
-    return call.content_type == MERGE_PATCH and call.resource.rules.custom
+    return call.content_type == MERGE_PATCH and call.resource.rules.is_custom
 
 
-def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
+def _sets_other_version(body: dict[str, Any], stored: Stored) -> bool:
     """Return whether a patch sets a resourceVersion that is not the current one."""
     meta = body.get("metadata")
     revision = meta.get("resourceVersion") if isinstance(meta, dict) else None
@@ -134,12 +147,12 @@ def _read_patch(
     if call.content_type == JSON_PATCH:
         complaints = [f"json patch {problem}" for problem in complaints]
         complaints += check_operations(content)
-        return lambda body: _require_object(json_patch(body, content)), complaints
+        return lambda body: _require_object(apply_json_patch(body, content)), complaints
     if call.content_type == MERGE_PATCH:
-        return lambda body: _require_object(merge_patch(body, content)), complaints
+        return lambda body: _require_object(apply_merge_patch(body, content)), complaints
     resource = call.resource
     hints = PatchHints.builtin(resource.group, resource.version, resource.kind)
-    return lambda body: _require_object(strategic_merge(body, content, hints)), complaints
+    return lambda body: _require_object(apply_strategic_patch(body, content, hints)), complaints
 
 
 def _require_object(value: Any) -> dict[str, Any]:
@@ -152,11 +165,14 @@ def _require_object(value: Any) -> dict[str, Any]:
 # How often a patch is tried while other writes come in between.
 _TRIES = 5
 
-_Quoted = Callable[[], dict[str, Any]]
+_BuildObject = Callable[[], dict[str, Any]]
 
 
 def _fit_patched(
-    resource: StoredResource, decoded: Decoded, live: dict[str, Any], quoted: _Quoted
+    resource: StoredResource,
+    decoded: DecodedBody,
+    live: dict[str, Any],
+    copy_undecoded: _BuildObject,
 ) -> None:
     """Decode the patched object as its kind; refuse a patch after which it does not fit.
 
@@ -165,12 +181,12 @@ def _fit_patched(
         decoded: the patched object; it is decoded in place.
         live: the object before the patch, whose managedFields are not decoded again if they are
             the same Python object in the patched one; empty if they cannot be.
-        quoted: returns the patched object as it was before decoding, which refusals quote.
+        copy_undecoded: returns the patched object before decoding, which refusals quote.
     """
     try:
         unknown = _decode_patched(resource, decoded.body, live)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
-        patch_text = encode_json(quoted())
+        patch_text = encode_json(copy_undecoded())
         raise invalid_object(
             "", "", name="", problems=[invalid("patch", patch_text, str(error))]
         ) from None
@@ -190,11 +206,11 @@ def _decode_patched(
         MalformedObject: an embedded object cannot be decoded.
         MalformedMetadata: metadata cannot be decoded.
     """
-    if resource.rules.custom and not body.get("kind"):
+    if resource.rules.is_custom and not body.get("kind"):
         raise TypedError(f"Object 'Kind' is missing in '{encode_json(body)}'")
     body["apiVersion"] = body.get("apiVersion") or resource.api_version
     body["kind"] = body.get("kind") or resource.kind
-    if not resource.rules.custom and (fault := find_kind_fault(resource, body)):
+    if not resource.rules.is_custom and (fault := find_kind_fault(resource, body)):
         raise TypedError(fault)
     if body.get("metadata") is None:
         body["metadata"] = {}
@@ -214,7 +230,7 @@ def _decode_patched(
 
 
 def _enforce_on_patched(
-    call: AuthorizedCall, decoded: Decoded, options: WriteOptions, quoted: _Quoted
+    call: AuthorizedCall, decoded: DecodedBody, options: WriteOptions, copy_undecoded: _BuildObject
 ) -> None:
     """Treat unknown and duplicate fields of a patched object as fieldValidation says.
 
@@ -224,14 +240,14 @@ def _enforce_on_patched(
     """
     if decoded.complaints and options.field_validation == "Strict":
         message = f"strict decoding error: {', '.join(decoded.complaints)}"
-        patch_text = encode_json(quoted())
+        patch_text = encode_json(copy_undecoded())
         raise invalid_object("", "", name="", problems=[invalid("patch", patch_text, message)])
     enforce_field_validation(
         call.resource, decoded, validation=options.field_validation, warnings=call.warnings
     )
 
 
-async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
+async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> ObjectAnswer:
     """Apply a configuration (server-side apply): create the object, or update owned fields.
 
     If another write comes in between, the configuration is applied to the new state.
@@ -258,9 +274,9 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
         # Decoding changes the body in place. `applied` must stay as it is for another attempt.
         body = _copy_tree(result)
         _enforce_on_duplicates(call, options, duplicates)
-        decoded = Decoded(body)
+        decoded = DecodedBody(body)
         _fit_patched(
-            resource, decoded, live={}, quoted=partial(_decode, msgspec.json.encode(body))
+            resource, decoded, live={}, copy_undecoded=partial(_decode, msgspec.json.encode(body))
         )
         enforce_field_validation(
             resource, decoded, validation=options.field_validation, warnings=call.warnings
@@ -271,7 +287,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
             _refuse_uid(call, body)
             # The version of an object that is gone; a new object must not have one.
             body["metadata"].pop("resourceVersion", None)
-            return await create_object(api, call, body=body, options=options, tracked=True)
+            return await create_object(api, call, body=body, options=options, is_tracked=True)
         try:
             return await update_object(
                 api,
@@ -280,11 +296,11 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
                 live=resource.load(stored),
                 body=body,
                 options=options,
-                tracked=True,
+                is_tracked=True,
             )
         except StatusError as error:
             has_other_write = api.table(resource).get(call.key) is not stored
-            # A conflict without another write, such as a webhook's, would only come again.
+            # A conflict without another write, such as a webhook's, would only recur.
             if error.code != 409 or not has_other_write or attempt == _TRIES - 1:
                 raise
     # Never reached, because the last attempt returns or raises; the type checker needs it.

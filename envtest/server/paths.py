@@ -23,7 +23,7 @@ _SWAGGER = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.
 _SWAGGER_PROTOBUF = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.2"
 _SWAGGER_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PROBES = ("healthz", "livez", "readyz")
-# What a probe lists when it is asked to be verbose.
+# The checks that a verbose answer of a probe lists.
 _CHECKS = ("ping", "log", "etcd", "poststarthook/rbac/bootstrap-roles")
 _ROOTS = ("/api", "/api/", "/apis", "/apis/")
 
@@ -35,7 +35,7 @@ class Document(msgspec.Struct, frozen=True):
         data: the body.
         media: the Content-Type; empty if there is no body.
         code: the HTTP status.
-        headers: headers in addition to those of every answer; they replace those of that name.
+        headers: headers that are added to those of every answer, or replace them.
     """
 
     data: bytes

@@ -9,7 +9,7 @@ import msgspec
 
 from controller.managedfields.gotext import quote
 from envtest.server.api import Api
-from envtest.server.call import AuthorizedCall, Many, One
+from envtest.server.call import AuthorizedCall, ListAnswer, ObjectAnswer
 from envtest.server.failures import StatusError, bad_request, build_expired, internal
 from envtest.server.options import ListOptions, read_list_options
 from envtest.server.resource import StoredResource
@@ -18,7 +18,7 @@ from envtest.wire.texts import find_number_fault
 
 
 class _Meta(msgspec.Struct):
-    """The part of an object that label selectors look at."""
+    """The part of an object that label selectors read."""
 
     labels: dict[str, str] = {}
 
@@ -31,7 +31,7 @@ _decode_labels = msgspec.json.Decoder(_Labelled).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class Selection:
     """The result of a list, or of one page of it."""
 
     items: Sequence[Stored]
@@ -42,14 +42,14 @@ class Selected:
     remaining: int = 0
 
 
-async def get(api: Api, call: AuthorizedCall) -> One:
+async def get(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a GET on one object with its current state.
 
     A resourceVersion only demands that the state is at least that new.
 
     Raises:
         StatusError: 404 if there is no such object, 500 for a resourceVersion that is no number,
-            504 for one of the future.
+            504 for a future revision.
     """
     version = call.query.get("resourceVersion", "")
     if version:
@@ -59,17 +59,17 @@ async def get(api: Api, call: AuthorizedCall) -> One:
         await wait_until_fresh(api, version)
         refuse_future_revision(api, int(version))
     stored = api.get_stored(call)
-    return One(200, call.resource, call.resource.json_of(stored))
+    return ObjectAnswer(200, call.resource, call.resource.encode_object(stored))
 
 
-async def list_(api: Api, call: AuthorizedCall) -> Many:
+async def list_(api: Api, call: AuthorizedCall) -> ListAnswer:
     """Answer a GET on a collection."""
     options = read_list_options(call.query, call.resource.rules, watch=False)
     if options.version:
         await wait_until_fresh(api, options.version)
     selection = select(api, call, options)
-    bodies = [call.resource.body_of(stored) for stored in selection.items]
-    return Many(
+    bodies = [call.resource.encode_body(stored) for stored in selection.items]
+    return ListAnswer(
         call.resource,
         bodies,
         revision=selection.revision,
@@ -79,7 +79,7 @@ async def list_(api: Api, call: AuthorizedCall) -> Many:
 
 
 async def wait_until_fresh(api: Api, version: str) -> None:
-    """Wait for a revision that does not exist yet, at most for `api.patience` seconds.
+    """Wait for a revision that does not exist yet, at most for `api.revision_timeout` seconds.
 
     The caller refuses a revision that still does not exist then.
 
@@ -90,7 +90,7 @@ async def wait_until_fresh(api: Api, version: str) -> None:
     # The caller refuses a version that is no number, with a text that depends on the verb.
     if find_number_fault(version):
         return
-    with anyio.move_on_after(api.patience):
+    with anyio.move_on_after(api.revision_timeout):
         while int(version) > api.store.revision:
             await api.store.next_change().wait()
 
@@ -123,12 +123,12 @@ def build_too_new_error(api: Api, revision: int) -> StatusError:
     )
 
 
-def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selected:
+def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selection:
     """Return the objects that a list asks for.
 
     Raises:
         StatusError: 400 for an invalid token or resourceVersion, 410 for a revision that is no
-            longer kept, 504 for one of the future.
+            longer kept, 504 for a future revision.
     """
     resource, table = call.resource, api.table(call.resource)
     prefix = f"{call.info.namespace}/" if resource.namespaced and call.info.namespace else ""
@@ -150,8 +150,8 @@ def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selected:
             remaining = sum(1 for _ in objects)
             reported = 0 if options.labels or options.fields else remaining
             token = write_token(revision, items[-1].key.removeprefix(prefix)) if remaining else ""
-            return Selected(items, revision, token=token, remaining=reported)
-    return Selected(items, revision)
+            return Selection(items, revision, token=token, remaining=reported)
+    return Selection(items, revision)
 
 
 def _find_start(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
@@ -160,7 +160,7 @@ def _find_start(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
     `prefix` is the beginning of all keys of the list; tokens leave it out.
 
     Raises:
-        StatusError: 400 for an invalid token or resourceVersion, 504 for one of the future.
+        StatusError: 400 for an invalid token or resourceVersion, 504 for a future revision.
     """
     if options.token:
         revision, after = read_token(options.token)
@@ -246,7 +246,7 @@ class SelectionPredicate:
             return False
         if not self._fields:
             return True
-        body = msgspec.json.decode(self._resource.body_of(stored))
+        body = msgspec.json.decode(self._resource.encode_body(stored))
         value_of = self._resource.rules.field_value
         return self._fields.matches(lambda field: value_of(body, field))
 

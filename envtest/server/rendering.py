@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from envtest.schema.errors import invalid, join_messages
-from envtest.server.call import Answer, Many, One, Plain
+from envtest.server.call import Answer, JsonAnswer, ListAnswer, ObjectAnswer
 from envtest.server.failures import bad_request
 from envtest.server.forms import Form
 from envtest.server.rules import Rules
@@ -21,19 +21,19 @@ def render(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, 
 
     Args:
         answer: the answer of a verb.
-        form: the form that the client accepts; it does not count for a `Plain` answer.
+        form: the form that the client accepts; it does not count for a `JsonAnswer` answer.
         include: the query parameter includeObject, for tables.
     """
-    if isinstance(answer, Plain):
+    if isinstance(answer, JsonAnswer):
         return answer.code, msgspec.json.encode(answer.body)
     if form == "table":
         data = msgspec.json.encode(_build_answer_table(answer, include))
     else:
-        data = answer.body if isinstance(answer, One) else _encode_list(answer)
-    return (200 if isinstance(answer, Many) else answer.code), data
+        data = answer.body if isinstance(answer, ObjectAnswer) else _encode_list(answer)
+    return (200 if isinstance(answer, ListAnswer) else answer.code), data
 
 
-def _build_answer_table(answer: One | Many, include: str) -> dict[str, Any]:
+def _build_answer_table(answer: ObjectAnswer | ListAnswer, include: str) -> dict[str, Any]:
     """Return an answer as a Table.
 
     Raises:
@@ -41,7 +41,7 @@ def _build_answer_table(answer: One | Many, include: str) -> dict[str, Any]:
     """
     check_include(include)
     rules = answer.resource.rules
-    if isinstance(answer, One):
+    if isinstance(answer, ObjectAnswer):
         body = _decode(answer.body)
         meta = {"resourceVersion": body["metadata"].get("resourceVersion", "")}
         return build_table(rules, [body], meta=meta, include=include)
@@ -100,7 +100,7 @@ def _build_row(rules: Rules, body: dict[str, Any], include: str) -> dict[str, An
     return {"cells": rules.cells(body), "object": row_object}
 
 
-def _build_list_meta(answer: Many) -> dict[str, Any]:
+def _build_list_meta(answer: ListAnswer) -> dict[str, Any]:
     """Return the metadata of a list; an empty token and a number of 0 are left out."""
     meta: dict[str, Any] = {"resourceVersion": str(answer.revision)}
     if answer.token:
@@ -110,7 +110,7 @@ def _build_list_meta(answer: Many) -> dict[str, Any]:
     return meta
 
 
-def _encode_list(answer: Many) -> bytes:
+def _encode_list(answer: ListAnswer) -> bytes:
     """Encode a list by joining the bytes of its items; nothing is decoded.
 
     As in kube-apiserver, the list of a custom kind has its keys in alphabetical order, always has
@@ -119,7 +119,7 @@ def _encode_list(answer: Many) -> bytes:
     resource, meta = answer.resource, _build_list_meta(answer)
     api_version = f'"apiVersion":"{resource.api_version}"'.encode()
     kind = f'"kind":"{resource.list_kind}"'.encode()
-    if resource.rules.custom:
+    if resource.rules.is_custom:
         encoded_meta = msgspec.json.encode({"continue": "", **meta}, order="sorted")
         # `head` has the brace with which an item begins, and the item's apiVersion and kind.
         items = b",".join([resource.head + item[1:] for item in answer.items])

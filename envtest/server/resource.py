@@ -31,7 +31,7 @@ class StoredResource:
     namespaced: bool
     rules: Rules
     verbs: tuple[str, ...] = MAIN_VERBS
-    # Subresource -> (kind, verbs), as discovery lists them.
+    # Subresource -> its entry in discovery, with kind and verbs.
     subresources: dict[str, dict[str, Any]] = field(default_factory=dict)
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class StoredResource:
         version = f"{self.group}/{self.version}" if self.group else self.version
         names = [f'"kind":"{self.kind}"', f'"apiVersion":"{version}"']
         # kube-apiserver encodes custom resources with their keys in alphabetical order.
-        if self.rules.custom:
+        if self.rules.is_custom:
             names.reverse()
         object.__setattr__(self, "api_version", version)
         object.__setattr__(self, "head", f"{{{','.join(names)},".encode())
@@ -63,15 +63,15 @@ class StoredResource:
         """Return the key of an object in its table."""
         return f"{namespace}/{name}" if self.namespaced else name
 
-    def body_of(self, stored: Stored) -> bytes:
+    def encode_body(self, stored: Stored) -> bytes:
         """Return an object's JSON in this version, without apiVersion and kind."""
         if self.to_version is None:
             return stored.body
         return msgspec.json.encode(self.to_version(_decode(stored.body)), order="sorted")
 
-    def json_of(self, stored: Stored) -> bytes:
+    def encode_object(self, stored: Stored) -> bytes:
         """Return an object's JSON in this version."""
-        return self.head + self.body_of(stored)[1:]
+        return self.head + self.encode_body(stored)[1:]
 
     def load(self, stored: Stored) -> dict[str, Any]:
         """Return a decoded copy of an object in this version, with apiVersion and kind."""

@@ -44,13 +44,13 @@ class Rules(ABC):
     """
 
     # PUT without resourceVersion is allowed.
-    unconditional_update = True
+    allows_unconditional_update = True
     # PUT of an object that does not exist creates it.
-    create_on_update = False
+    creates_on_update = False
     # DELETE answers with the object instead of a Status.
     returns_deleted = False
     # Custom resources: alphabetical JSON, items of lists carry their kind, no strategic patch.
-    custom = False
+    is_custom = False
     # metadata.generation counts changes of anything but metadata and status.
     counts_generations = False
     # The first DELETE marks the object as the kind needs, and ignores propagationPolicy.
@@ -132,7 +132,7 @@ class Rules(ABC):
 
     @abstractmethod
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        """Return the errors of an update of the main resource (empty `subresource`) or another."""
+        """Return the errors of an update; `subresource` is empty for the main resource."""
 
     def check_update_with_warnings(
         self,
@@ -177,9 +177,9 @@ class Rules(ABC):
 
 
 def keep_only(body: Body, old: Body, part: str) -> None:
-    """Restore a body to the old object, in place; keep only one top-level field of it.
+    """Replace a body by the old object, in place, except for one top-level field.
 
-    Its managedFields and its resourceVersion are kept as well.
+    The managedFields and the resourceVersion of the body are kept as well.
     """
     meta = body.get("metadata") or {}
     kept_part = {part: body[part]} if part in body else {}

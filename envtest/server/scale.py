@@ -8,12 +8,12 @@ from typing import Any
 
 from controller.managedfields import PatchError
 from envtest.kinds.typed import TypedError, decode, load_node
-from envtest.patching import merge_patch
+from envtest.patching import apply_merge_patch
 from envtest.schema import MalformedJSON, read_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
-from envtest.server.call import AuthorizedCall, Plain
+from envtest.server.call import AuthorizedCall, JsonAnswer
 from envtest.server.custom import CustomRules
 from envtest.server.failures import (
     bad_request,
@@ -35,7 +35,7 @@ _PATHS = {
 }
 
 
-async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
+async def answer_scale(api: Api, call: AuthorizedCall) -> JsonAnswer:
     """Answer a GET, PUT or PATCH of an object's scale.
 
     Raises:
@@ -45,7 +45,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
     live = resource.load(stored)
     present = _build_scale(resource, live)
     if call.info.verb == "get":
-        return Plain(200, present)
+        return JsonAnswer(200, present)
     scale = _read_scale(call, present)
     meta = scale.get("metadata") or {}
     fit_names_to_path(call, {**scale, "metadata": meta})
@@ -56,14 +56,14 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
         raise invalid_object("Scale", "autoscaling", name=call.info.name, problems=[problem])
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     options = read_write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
-    # A second copy, as `live` has to stay what it is.
+    # A second copy, because `live` must not change.
     body = resource.load(stored)
     _set_at(body, _find_paths(resource)["specReplicasPath"], replicas)
     # A scale without resourceVersion applies to the state that was just read.
     body["metadata"]["resourceVersion"] = meta.get("resourceVersion") or str(stored.revision)
     written = await update_object(api, call, stored=stored, live=live, body=body, options=options)
     written_body, _ = read_json(written.body)
-    return Plain(200, _build_scale(resource, written_body))
+    return JsonAnswer(200, _build_scale(resource, written_body))
 
 
 def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]
         raise unsupported_media_type((MERGE_PATCH,))
     try:
         scale_patch, _ = read_json(call.data)
-        patched = merge_patch(present, scale_patch)
+        patched = apply_merge_patch(present, scale_patch)
     except (MalformedJSON, PatchError) as error:
         raise bad_request(f"error decoding patch: {error}") from None
     if not isinstance(patched, dict):

@@ -29,15 +29,15 @@ from envtest.server.resource import StoredResource
 from envtest.storage import EventLog, Stored, StoredChange, Waiter
 
 # Seconds between bookmarks, and seconds before the end of a watch at which it gets a last one.
-BOOKMARK_EVERY = 60.0
-_LAST_BOOKMARK = 2.0
+BOOKMARK_SECONDS = 60.0
+_LAST_BOOKMARK_SECONDS = 2.0
 # The real server ends a watch without timeoutSeconds after 30 to 60 minutes.
-_LONGEST = 1800
-_BATCH = 256
+_LONGEST_SECONDS = 1800
+_BATCH_EVENTS = 256
 # The least number of seconds between two chunks of one watch. Events in between are sent together,
 # because a chunk for each event is the largest cost in a storm of writes. The first event after a
 # pause is sent at once.
-_PACE = 0.002
+_CHUNK_INTERVAL_SECONDS = 0.002
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -71,7 +71,7 @@ class _EventEncoder:
 
     def encode_event(self, event_type: str, stored: Stored) -> bytes:
         """Return the frame of an object with an event type: ADDED, MODIFIED or DELETED."""
-        body = self._resource.json_of(stored)
+        body = self._resource.encode_object(stored)
         if self._form == "table":
             body = self._encode_row(body, stored.revision)
         return _encode_line(event_type, body)
@@ -109,7 +109,7 @@ class _EventEncoder:
             "metadata": meta,
         }
         # kube-apiserver encodes custom resources with their keys in alphabetical order.
-        data = _encode(body) if resource.rules.custom else msgspec.json.encode(body)
+        data = _encode(body) if resource.rules.is_custom else msgspec.json.encode(body)
         if self._form == "table":
             data = self._encode_row(data, revision, initial_end=initial_end)
         return _encode_line("BOOKMARK", data)
@@ -188,7 +188,10 @@ class ServedWatch:
         lines = [frames.encode_event("ADDED", stored) for stored in stored_objects]
         if self.options.initial_events and self.options.bookmarks:
             lines.append(frames.encode_bookmark(revision, initial_end=True))
-        return [b"".join(lines[start : start + _BATCH]) for start in range(0, len(lines), _BATCH)]
+        return [
+            b"".join(lines[start : start + _BATCH_EVENTS])
+            for start in range(0, len(lines), _BATCH_EVENTS)
+        ]
 
     async def _follow(
         self, frames: _EventEncoder, log: EventLog, position: int, after: int
@@ -196,22 +199,22 @@ class ServedWatch:
         """Yield frames of the events of a log, and of bookmarks when they are due.
 
         Args:
-            frames: encodes them.
+            frames: encodes the events.
             log: the history of the kind.
             position: the position in the log at which to begin.
             after: a revision; events up to it are left out. A watch may ask for a revision of the
                 future, so this may be more than the position says.
         """
-        deadline = time.monotonic() + (self.options.timeout or _LONGEST)
+        deadline = time.monotonic() + (self.options.timeout or _LONGEST_SECONDS)
         next_bookmark = self._find_next_bookmark(deadline)
         earliest_chunk = 0.0
         with closing(Waiter(log)) as waiter:
             while (now := time.monotonic()) < deadline:
-                events = log.list_from(position, _BATCH)
+                events = log.list_from(position, _BATCH_EVENTS)
                 if events is None:
                     # The position is compacted: the client has to list again.
                     return
-                if 0 < len(events) < _BATCH and now < earliest_chunk:
+                if 0 < len(events) < _BATCH_EVENTS and now < earliest_chunk:
                     # Gather more events before the next chunk; a full batch need not wait.
                     await waiter.sleep(earliest_chunk - now)
                     continue
@@ -223,7 +226,7 @@ class ServedWatch:
                     chunk = b"".join(line for line in lines if line)
                     if chunk:
                         yield chunk
-                        earliest_chunk = time.monotonic() + _PACE
+                        earliest_chunk = time.monotonic() + _CHUNK_INTERVAL_SECONDS
                     continue
                 # Everything was sent. A closed log gets no more events.
                 if log.closed:
@@ -242,8 +245,8 @@ class ServedWatch:
         if not self.options.bookmarks:
             return deadline
         now = time.monotonic()
-        last_bookmark = deadline - _LAST_BOOKMARK
-        return min(now + BOOKMARK_EVERY, last_bookmark if last_bookmark > now else deadline)
+        last_bookmark = deadline - _LAST_BOOKMARK_SECONDS
+        return min(now + BOOKMARK_SECONDS, last_bookmark if last_bookmark > now else deadline)
 
     def _encode_selected(self, frames: _EventEncoder, event: StoredChange) -> bytes:
         """Return the frame of an event as this watch sees it; empty if it sees none.

@@ -20,7 +20,7 @@ from envtest.server.bodies import (
     fit_to_resource,
     read_object,
 )
-from envtest.server.call import AuthorizedCall, One
+from envtest.server.call import AuthorizedCall, ObjectAnswer
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
@@ -30,8 +30,8 @@ from envtest.wire.texts import find_number_fault
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-async def create(api: Api, call: AuthorizedCall) -> One:
-    """Answer a POST."""
+async def create(api: Api, call: AuthorizedCall) -> ObjectAnswer:
+    """Answer a POST: create an object."""
     options = read_write_options(
         "CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
     )
@@ -50,8 +50,8 @@ async def create_object(
     body: dict[str, Any],
     options: WriteOptions,
     *,
-    tracked: bool = False,
-) -> One:
+    is_tracked: bool = False,
+) -> ObjectAnswer:
     """Store a new object and answer with it.
 
     Args:
@@ -59,7 +59,7 @@ async def create_object(
         call: the request.
         body: the object, decoded as its kind.
         options: the options of the request.
-        tracked: whether managedFields are set already, as after an apply.
+        is_tracked: whether managedFields are set already, as after an apply.
 
     Raises:
         StatusError: the first step that refuses the object; see the module for their order.
@@ -68,11 +68,11 @@ async def create_object(
     # The CRD of this kind is terminating: it waits until no objects remain.
     if resource.place in api.terminating_places:
         name = meta.get("name", "")
-        raise failures.creation_while_ending(resource.plural, resource.group, name)
+        raise failures.build_terminating_definition_error(resource.plural, resource.group, name)
     _set_namespace(call, meta)
     api.check_namespace(resource, meta.get("namespace", ""), meta.get("name", ""))
-    objectmeta.drop_deletion(meta)
-    if tracked:
+    objectmeta.drop_deletion_fields(meta)
+    if is_tracked:
         resource.rules.default_applied(body)
     else:
         resource.rules.default(body)
@@ -82,13 +82,13 @@ async def create_object(
     # Once more, as a webhook may have changed the namespace.
     _set_namespace(call, meta)
     resource.rules.prepare_create(body)
-    objectmeta.fill_in_new(meta)
+    objectmeta.set_creation_fields(meta)
     resource.rules.complete_new(body)
     _refuse_invalid(resource, body, _validate_new(resource, body))
     call.warnings += resource.rules.list_warnings(body, old=None)
     # An update or patch that creates its object needs the permission to create as well.
     if call.info.verb != "create":
-        api.creation_guard(call, meta["name"])
+        api.check_creation_allowed(call, meta["name"])
     await api.admission.validate(call, "CREATE", new=body, old=None)
     # kube-apiserver refuses this in its storage, which a dry run does not reach.
     if _is_stored_revision(meta.get("resourceVersion", "")) and not options.dry_run:
@@ -96,9 +96,9 @@ async def create_object(
     key = resource.key(meta.get("namespace", ""), meta["name"])
     _refuse_existing(api, resource, key=key, name=meta["name"])
     if options.dry_run:
-        return One(201, resource, _encode(body))
+        return ObjectAnswer(201, resource, _encode(body))
     stored = api.store.write(resource.place, key, resource.to_stored_form(body))
-    return One(201, resource, resource.json_of(stored))
+    return ObjectAnswer(201, resource, resource.encode_object(stored))
 
 
 def _set_namespace(call: AuthorizedCall, meta: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ def _track_managers(
     options: WriteOptions,
     subresource: str,
 ) -> None:
-    """Set the managedFields of `body` for a write that replaces `live` (None: that creates it)."""
+    """Set the managedFields of `body` for a write that replaces `live`; None for a new object."""
     resource = call.resource
     track_update(
         live,
@@ -142,7 +142,7 @@ def _validate_new(resource: StoredResource, body: dict[str, Any]) -> list[FieldE
     problems = resource.rules.check(body)
     # Metadata is validated once more in general, as rest.BeforeCreate does. Here any name will
     # do that is a segment of a path, because the rules of the kind know its names better.
-    return problems or objectmeta.check(
+    return problems or objectmeta.find_metadata_errors(
         body["metadata"],
         namespaced=resource.namespaced,
         name_rule=objectmeta.find_path_segment_errors,
@@ -160,7 +160,7 @@ def _refuse_invalid(
     if problems:
         group = resource.rules.error_group
         # A webhook may have changed the apiVersion; the refusal names the group that it has now.
-        if resource.rules.custom and body["apiVersion"] != resource.api_version:
+        if resource.rules.is_custom and body["apiVersion"] != resource.api_version:
             group = body["apiVersion"].rpartition("/")[0]
         name = body["metadata"].get("name", "")
         raise invalid_object(
@@ -180,7 +180,7 @@ def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) ->
         raise failures.already_exists(resource.plural, resource.group, name, deleting=deleting)
 
 
-async def update(api: Api, call: AuthorizedCall) -> One:
+async def update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a PUT on an object or one of its subresources.
 
     If the client sends no resourceVersion and another write comes in between, the update is tried
@@ -200,7 +200,7 @@ async def update(api: Api, call: AuthorizedCall) -> One:
     fit_names_to_path(call, body)
     stored = api.table(resource).get(call.key)
     if stored is None:
-        if resource.rules.create_on_update and not subresource:
+        if resource.rules.creates_on_update and not subresource:
             # The version of an object that is gone; a new object must not have one.
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body=body, options=options)
@@ -210,7 +210,7 @@ async def update(api: Api, call: AuthorizedCall) -> One:
     if uid and uid != live["metadata"]["uid"]:
         raise _build_uid_error(resource, call, expected=uid, actual=live["metadata"]["uid"])
     # The client wants a conflict if another write comes in between, or the kind demands it.
-    if body["metadata"].get("resourceVersion") or not resource.rules.unconditional_update:
+    if body["metadata"].get("resourceVersion") or not resource.rules.allows_unconditional_update:
         return await update_object(api, call, stored=stored, live=live, body=body, options=options)
     try:
         return await update_object(api, call, stored=stored, live=live, body=body, options=options)
@@ -263,8 +263,8 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     body: dict[str, Any],
     options: WriteOptions,
     *,
-    tracked: bool = False,
-) -> One:
+    is_tracked: bool = False,
+) -> ObjectAnswer:
     """Replace an object and answer with it.
 
     Args:
@@ -274,14 +274,14 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         live: the same object, decoded; it is not changed.
         body: the new object, decoded as its kind.
         options: the options of the request.
-        tracked: whether managedFields are set already, as after an apply.
+        is_tracked: whether managedFields are set already, as after an apply.
 
     Raises:
         StatusError: 409 when another write came in between, 422 when the new object is invalid,
             or the refusal of admission.
     """
     resource, subresource = call.resource, call.info.subresource
-    if tracked:
+    if is_tracked:
         resource.rules.default_applied(body)
     else:
         resource.rules.default_changed(body, live)
@@ -319,7 +319,7 @@ def _check_or_set_revision(call: AuthorizedCall, stored: Stored, body: dict[str,
     if revision and (fault := find_number_fault(revision)):
         raise failures.internal(fault)
     if not int(revision or 0):
-        if not resource.rules.unconditional_update:
+        if not resource.rules.allows_unconditional_update:
             detail = "must be specified for an update"
             problem = invalid("metadata.resourceVersion", 0, detail)
             raise invalid_object(
@@ -340,7 +340,7 @@ def _restore_unchangeable(
     else:
         rules.prepare_update(body, live)
     meta, live_meta = body["metadata"], live["metadata"]
-    objectmeta.carry_over(meta, live_meta)
+    objectmeta.restore_server_fields(meta, live_meta)
     if rules.counts_generations and rules.is_new_generation(body, live):
         meta["generation"] = live_meta.get("generation", 0) + 1
 
@@ -354,13 +354,13 @@ def _validate_update(
     """
     resource, subresource, meta = call.resource, call.info.subresource, body["metadata"]
     return [
-        *objectmeta.check(
+        *objectmeta.find_metadata_errors(
             meta,
             namespaced=resource.namespaced,
             name_rule=objectmeta.find_path_segment_errors,
             old=live["metadata"],
         ),
-        *objectmeta.check_change(meta, live["metadata"]),
+        *objectmeta.find_change_errors(meta, live["metadata"]),
         *resource.rules.check_update_with_warnings(
             body, live, subresource=subresource, warnings=call.warnings
         ),
@@ -374,11 +374,11 @@ def _commit(
     live: dict[str, Any],
     body: dict[str, Any],
     options: WriteOptions,
-) -> One:
+) -> ObjectAnswer:
     """Store an updated object and answer with it.
 
-    Two updates store nothing. One that removes the last finalizer of a terminating object deletes
-    the object. One that changes nothing keeps the stored object.
+    Two updates store nothing: the removal of the last finalizer of a terminating object, which
+    deletes the object, and an update that changes nothing.
     """
     resource = call.resource
     is_terminating = "deletionTimestamp" in live["metadata"]
@@ -386,11 +386,11 @@ def _commit(
         answer = _encode(body)
         if not options.dry_run:
             api.store.delete(resource.place, call.key)
-        return One(200, resource, answer)
+        return ObjectAnswer(200, resource, answer)
     # The times in managedFields are new in each write; they alone are no change.
     if same_except_times(live, body):
-        return One(200, resource, resource.json_of(stored))
+        return ObjectAnswer(200, resource, resource.encode_object(stored))
     if options.dry_run:
-        return One(200, resource, _encode(body))
+        return ObjectAnswer(200, resource, _encode(body))
     written = api.store.write(resource.place, call.key, resource.to_stored_form(body))
-    return One(200, resource, resource.json_of(written))
+    return ObjectAnswer(200, resource, resource.encode_object(written))

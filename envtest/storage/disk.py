@@ -157,7 +157,7 @@ class Disk:
 
     @contextmanager
     def _undo_failed_writes(self) -> Iterator[None]:
-        """Roll back what failed, so that no later write joins its transaction.
+        """Roll back a failed transaction, so that no later write joins it.
 
         Raises:
             DiskError: SQLite could not write.

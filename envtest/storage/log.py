@@ -148,12 +148,12 @@ class EventLog:
         """Return the position of the first event above a revision."""
         return self._first + bisect_right(self._revisions, revision)
 
-    def list_from(self, position: int, most: int = 512) -> Sequence[StoredChange] | None:
-        """Return at most `most` events from a position on; None if the position is compacted."""
+    def list_from(self, position: int, limit: int = 512) -> Sequence[StoredChange] | None:
+        """Return at most `limit` events from a position on; None if the position is compacted."""
         if position < self._first:
             return None
         start = position - self._first
-        return self._events[start : start + most]
+        return self._events[start : start + limit]
 
     def list_after(self, revision: int) -> Sequence[StoredChange]:
         """Return all events above a revision that are still kept."""
@@ -166,7 +166,7 @@ class EventLog:
         return dropped_events
 
     def _drop_old(self, now: float) -> Sequence[StoredChange]:
-        """Drop old events if there are too many or too old ones; return them.
+        """Drop the oldest events if the list is too long or they are too old; return them.
 
         Many are dropped at once, because each deletion moves the rest of the list.
         """

@@ -66,7 +66,7 @@ class Table:
         return former_states
 
     def put(self, stored: Stored) -> Stored | None:
-        """Set an object without an event; return the previous one, or None."""
+        """Set an object without an event; return the previous object, or None."""
         previous = self._objects.get(stored.key)
         if previous is None:
             insort(self._order, stored.key)
@@ -131,7 +131,7 @@ class Store:
                 table.sort()
 
     def table(self, place: str) -> Table:
-        """Return the table of a place such as `lab.example.com/widgets`; create it at first."""
+        """Return the table of a place such as `lab.example.com/widgets`; create it if missing."""
         table = self._tables.get(place)
         if table is None:
             floor = max(self._floors.get(place, 0), self._compacted)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 MAGIC: Final = b"k8s\x00"
 
-_DEPTH = 100
+_MAX_DEPTH = 100
 # The exceptions that decoding of malformed data raises: invalid UTF-8, times out of range, JSON
 # that is nested too deeply.
 _FAULTS = (IndexError, ValueError, struct.error, OverflowError, OSError, RecursionError)
@@ -33,8 +33,8 @@ class Field(NamedTuple):
     name: str
     # How the value is encoded: string, bytes, int, bool, double or message.
     kind: str
-    # `value` is left out of JSON if it is empty, and `shown` is not; `pointer` is in JSON if it is
-    # set; `list` and `map` if they have elements; the fields of `inline` are those of the message
+    # When the field is in JSON. `value`: unless it is empty. `shown`: always. `pointer`: if it is
+    # set. `list` and `map`: if they have elements. `inline`: its own fields belong to the message
     # around it.
     shape: str
     # The message type of the value, if it is a message.
@@ -111,7 +111,7 @@ def _require_bytes(value: int | bytes) -> bytes:
 
 def _decode_message(data: bytes, name: str, depth: int) -> Any:
     """Decode a message; unknown fields are skipped, as the protobuf specification demands."""
-    if depth > _DEPTH:
+    if depth > _MAX_DEPTH:
         raise ValueError("messages are nested too deeply")
     special = _SPECIAL.get(name.rpartition(".")[2])
     if special is not None:

@@ -39,7 +39,7 @@ def normalize_time(timestamp: str, *, micro: bool = False) -> str:
 
 
 def find_number_fault(number: str, *, function: str = "ParseUint") -> str | None:
-    """Return why a string is no number, as Go's strconv says; None if it is one.
+    """Return why a string is no number, as Go's strconv says; None if it is a number.
 
     Args:
         function: ParseUint for an unsigned number, ParseInt for a signed one.

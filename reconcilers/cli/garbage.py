@@ -68,7 +68,7 @@ class Freezer:
 
 
 @contextmanager
-def short_collections() -> Iterator[None]:
+def keep_collections_short() -> Iterator[None]:
     """Keep garbage collections short during the context.
 
     All present objects are frozen: modules and classes stay for the life of the process. Later,

@@ -128,8 +128,8 @@ def draw(
         if html:
             documents = chain.from_iterable(map(build_pool_documents, count_progress(pools)))
             picture = build_page(build_page_state(objects, datetime.now(UTC), documents))
-    if where_to := svg or html:
-        _write_picture(where_to, picture)
+    if picture_path := svg or html:
+        _write_picture(picture_path, picture)
     else:
         show(
             output,

@@ -1,7 +1,7 @@
 """Completion of names by the Tab key: pools, namespaces, contexts, tenants and allocations.
 
-If the names cannot be read (no kubeconfig, no answer, no right), nothing is offered: a shell has
-no place for an error message during completion.
+If the names cannot be read (no kubeconfig, no answer, no right), there are no completions: a shell
+has no place for an error message during completion.
 """
 
 from collections import Counter
@@ -53,8 +53,8 @@ def complete_pools(
 ) -> list[CompletionItem]:
     """Return the completions of a pool: NAME or KIND/NAME.
 
-    If the text is empty, KIND/NAME is offered only for pools that share their name: the list of
-    all pools is shown then, and should be short.
+    If the text is empty, KIND/NAME is a completion only for pools that share their name: all pools
+    are listed then, and the list should be short.
     """
     from reconcilers.integrations.poolkinds import pool_kinds
 

@@ -140,8 +140,8 @@ def compute_outcome(
         sizes: sizes of tenants; for each, the outcome counts how many more tenants fit.
     """
     namespace = settings.namespace
-    given_pools = [manifest.object for manifest in manifests.pools]
-    pools = NetworkPools(given_pools, manifests.find_unreadable("NetworkPool").keys())
+    input_pools = [manifest.object for manifest in manifests.pools]
+    pools = NetworkPools(input_pools, manifests.find_unreadable("NetworkPool").keys())
     platform_views = views.from_manifests(manifests.others, namespace, pools=pools, now=now)
     audit = Audit(manifests, findings, settings=settings, spaces=platform_views.spaces)
     audit.run()
@@ -165,7 +165,7 @@ def compute_outcome(
         planned,
         sizes=sizes,
         max_addresses=settings.pool.max_addresses,
-        also_held=(platform_views.held, after.held),
+        platform_held=(platform_views.held, after.held),
         find_supply=_make_supply_finder(manifests, platform_views, settings.pool.namespaces),
     )
     platform_requests = views.outcomes(

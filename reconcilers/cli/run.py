@@ -16,7 +16,7 @@ from controller.signals import run_until_signal
 from reconcilers.api import names
 from reconcilers.cli import groups
 from reconcilers.cli.flags import GroupedCommand
-from reconcilers.cli.garbage import short_collections
+from reconcilers.cli.garbage import keep_collections_short
 from reconcilers.cli.managerflags import (
     build_manager_options,
     configure_logs,
@@ -78,7 +78,7 @@ def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str,
             }
         )
         page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
-        with short_collections():
+        with keep_collections_short():
             anyio.run(_run_controllers, kubeconfig, context, options, settings, page)
     except (ConfigurationError, UnexpectedEnd) as problem:
         raise CommandProblem(str(problem)) from problem

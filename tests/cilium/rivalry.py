@@ -22,7 +22,7 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
-from envtest.lbipam import lbipam_definitions
+from envtest.lbipam import read_lbipam_definitions
 from envtest.settings import read_settings
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli.local.objects import delete
@@ -179,7 +179,7 @@ async def run_with_rival(
         flags: of the product.
         kinds: the CRDs in the tenant; empty means those of LB-IPAM.
     """
-    kinds = kinds or await lbipam_definitions(read_settings())
+    kinds = kinds or await read_lbipam_definitions(read_settings())
     async with (
         tenant_servers(
             folder, ["a"], kinds=kinds, offers=CILIUM_OFFERS, provider="cilium"

@@ -10,7 +10,7 @@ from controller.config import open_transport
 from controller.errors import Conflict, DiscoveryIncomplete, NotFound
 from controller.meta import Key
 from envtest import ControlPlane
-from envtest.lbipam import lbipam_definitions
+from envtest.lbipam import read_lbipam_definitions
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.api.services import SERVICE
@@ -172,7 +172,7 @@ async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
         log = folder / "operator.log"
         operator = Operator(program, kubeconfig, log, defines_kinds=True)
         if not operator.is_whole:
-            await plane.install_crds(await lbipam_definitions(read_settings()))
+            await plane.install_crds(await read_lbipam_definitions(read_settings()))
         async with open_transport(kubeconfig, None, user_agent="test") as transport:
             client = Client(transport)
             operator.start()

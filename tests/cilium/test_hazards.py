@@ -14,7 +14,7 @@ import pytest
 from allocator import AddressRange
 from controller.codec import Page
 from controller.meta import Key
-from envtest.lbipam import lbipam_definitions
+from envtest.lbipam import read_lbipam_definitions
 from envtest.settings import read_settings
 from reconcilers.api.services import SERVICE
 from reconcilers.integrations.core.discovery import DEFINITIONS
@@ -240,7 +240,7 @@ def is_drained(page: Page[CiliumPool]) -> bool:
 
 async def serve_versions(setup: RivalSetup, *versions: str) -> None:
     """Have the tenant serve these versions of pools and no other."""
-    [definition] = await lbipam_definitions(read_settings())
+    [definition] = await read_lbipam_definitions(read_settings())
     for version in definition["spec"]["versions"]:
         version["served"] = version["name"] in versions
     change = {"spec": {"versions": definition["spec"]["versions"]}}

@@ -7,8 +7,8 @@ import pytest
 
 from controller.codec import Page
 from controller.meta import Key
-from envtest.lbipam import lbipam_definitions
-from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.lbipam import read_lbipam_definitions
+from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
 from envtest.settings import read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.api.resources import TENANT_CLUSTER
@@ -40,7 +40,7 @@ async def test_a_tenant_moves_to_metallb_and_back_and_keeps_its_range(
     settings = read_settings()
     if settings.metallb is None:
         pytest.skip("KUBEBUILDER_ASSETS has no metallb-controller: `make real` builds it")
-    kinds = [*await lbipam_definitions(settings), *definitions(settings)]
+    kinds = [*await read_lbipam_definitions(settings), *read_metallb_definitions(settings)]
     async with run_with_rival(tmp_path, kinds=kinds) as setup:
         await setup.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
         list_cilium = partial(setup.client.list, CILIUM_POOL)

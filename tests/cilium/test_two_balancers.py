@@ -1,6 +1,6 @@
 """What the real MetalLB and the real LB-IPAM do to each other in one tenant."""
 
-from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
 from envtest.settings import read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from tests.cilium.site import RealSite
@@ -12,7 +12,7 @@ async def test_a_metallb_without_pools_takes_the_addresses_that_cilium_gave(
     site: RealSite,
 ) -> None:
     settings = read_settings()
-    await site.plane.install_crds(definitions(settings))
+    await site.plane.install_crds(read_metallb_definitions(settings))
     await site.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
     await site.project_and_wait(FIRST)
     await site.create_service("web")

@@ -21,7 +21,7 @@ from reconcilers.api.resources import SECRET, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
 from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.objects import NAMESPACE
-from reconcilers.cli.standin.pools import crds as metallb_crds
+from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.ui.watched import READ_EVENTS
 from tests.contract.test_incidents import _platform, _status, metric
 from tests.contract.test_static_flow import Site, _cluster, site
@@ -75,9 +75,9 @@ async def _install_metallb(kubeconfig: Path) -> None:
     transport = await connect(kubeconfig)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "metallb-system"}}
     await transport.request("POST", NAMESPACE.collection(""), body=encode(namespace))
-    for definition in metallb_crds():
+    for definition in read_metallb_crds():
         await transport.request("POST", DEFINITIONS, body=encode(definition))
-    await wait_until_established(transport, SystemClock(), metallb_crds())
+    await wait_until_established(transport, SystemClock(), read_metallb_crds())
     await transport.aclose()
 
 

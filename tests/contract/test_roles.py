@@ -215,7 +215,9 @@ async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
     nonsense = {"tls.crt": "eA==", "tls.key": "eA=="}
     unusable = plain("Secret", CERTIFICATES, HOME, type="kubernetes.io/tls", data=nonsense)
     await stage.create(unusable)
-    manifests = yaml.safe_dump_all([*standin.crds(), plain("Namespace", "metallb-system", None)])
+    manifests = yaml.safe_dump_all(
+        [*standin.read_metallb_crds(), plain("Namespace", "metallb-system", None)]
+    )
     await stage.create(plain("ConfigMap", "metallb-bundle", HOME, data={"all.yaml": manifests}))
     password = {"username": "dQ==", "password": "cA=="}
     await stage.create(plain("Secret", "credentials", HOME, data=password))
@@ -312,7 +314,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         proxy = await enter(Proxy.before(plane))
         await plane.install_crds(crd.crds())
         http, inside = await enter(client(plane)), await enter(client(tenant))
-        await tenant.install_crds(standin.crds())
+        await tenant.install_crds(standin.read_metallb_crds())
         await inside.post("/api/v1/namespaces", json=plain("Namespace", "metallb-system", None))
         await enter(stand_in(tenant, tmp_path))
         watching = await connect(plane.write_kubeconfig(tmp_path / "admin"))

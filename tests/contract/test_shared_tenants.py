@@ -19,7 +19,7 @@ from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, SECRET, TENANT_CLUSTER
 from reconcilers.cli.local.objects import NAMESPACE, delete
-from reconcilers.cli.standin.pools import crds as metallb_crds
+from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.loadbalancers.metallb.kinds import (
     IP_ADDRESS_POOL,
     L2_ADVERTISEMENT,
@@ -46,7 +46,7 @@ THEIRS = "10.250.0.0-10.250.0.9"
 async def tenant(tmp_path: Path) -> AsyncIterator[tuple[Plane, Client]]:
     """Another cluster, with MetalLB's kinds, and a client of it."""
     async with ControlPlane.start() as plane:
-        await plane.install_crds([*metallb_crds()])
+        await plane.install_crds([*read_metallb_crds()])
         transport = await connect(plane.write_kubeconfig(tmp_path / "tenant"))
         client = Client(transport)
         await client.create(NAMESPACE, "", {"metadata": {"name": "metallb-system"}})

@@ -38,7 +38,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.local.objects import NAMESPACE, delete
-from reconcilers.cli.standin.pools import crds as metallb_crds
+from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.configuration.settings import (
     AllocationSettings,
     PoolSettings,
@@ -130,7 +130,7 @@ async def site(plane: Plane, tmp_path: Path) -> AsyncIterator[Site]:
 @asynccontextmanager
 async def site_on(plane: Plane, kubeconfig: Path) -> AsyncIterator[Site]:
     """Make a control plane a site, with our kinds, MetalLB's, and the namespaces."""
-    await plane.install_crds([*crds(), *metallb_crds()])
+    await plane.install_crds([*crds(), *read_metallb_crds()])
     transport = await connect(plane.write_kubeconfig(kubeconfig))
     here = Site(transport)
     for namespace in (HOME, "team", "metallb-system"):

@@ -25,7 +25,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespaces
 from reconcilers.cli.local.platform import build_kubeconfig_secret
 from reconcilers.cli.standin import pools as metallb
-from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
+from reconcilers.cli.standin.lbipam import LbIpamStandIn, read_cilium_crds
 from reconcilers.cli.standin.serviceaddresses import read_status_addresses
 from reconcilers.configuration.settings import AllocationSettings, Settings, TenantSettings
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
@@ -123,7 +123,7 @@ async def test_the_page_about_cilium_lists_every_right_in_a_tenant_and_no_other(
         tenant = await enter(ControlPlane.start())
         proxy = await enter(Proxy.before(tenant))
         await plane.install_crds(crd.crds())
-        await tenant.install_crds([*cilium_crds(), *metallb.crds()])
+        await tenant.install_crds([*read_cilium_crds(), *metallb.read_metallb_crds()])
         platform = await enter(_connect(plane, tmp_path / "admin"))
         inside = await enter(_connect(tenant, tmp_path / "inside"))
         await _allow(inside)

@@ -7,14 +7,14 @@ from pathlib import Path
 import httpx
 
 from envtest import serve
-from envtest.certs import client_tls
+from envtest.certs import create_client_tls
 
 
 @asynccontextmanager
 async def start_server(data: Path | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """Start a server; yield its administrator's client."""
     async with serve(data=data) as server:
-        trust = client_tls(server.authority.pair.certificate, None)
+        trust = create_client_tls(server.authority.pair.certificate, None)
         token = {"Authorization": f"Bearer {server.get_or_create_token('admin')}"}
         async with httpx.AsyncClient(
             base_url=server.url, verify=trust, headers=token, timeout=30

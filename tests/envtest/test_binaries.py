@@ -288,7 +288,7 @@ def test_output_is_shown_where_that_is_asked_for(assets: Assets) -> None:
         check=False,
     )
     assert "here I am" in process.stderr
-    assert process.stdout == "etcd ended with code 1; what it said is shown above\n"
+    assert process.stdout == "etcd ended with code 1; its output is shown above\n"
 
 
 async def test_a_cluster_that_runs_already_is_used_and_left_running(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envtest.certs import Authority, KeyPair, client_tls
+from envtest.certs import Authority, KeyPair, create_client_tls
 from tests.controller.certs import create_authority_and_pair
 
 
@@ -34,14 +34,14 @@ def test_certificates_of_the_own_authority_pass_strict_checks(tmp_path: Path) ->
 
 def test_an_authority_without_key_identifiers_is_trusted(tmp_path: Path) -> None:
     authority, pair = create_authority_and_pair(complete=False)
-    client = client_tls(authority, None)
+    client = create_client_tls(authority, None)
 
     assert shake_hands(client, KeyPair(pair.certificate, pair.key), tmp_path) == "TLSv1.3"
 
 
 def test_another_authority_is_not_trusted(tmp_path: Path) -> None:
     _, pair = create_authority_and_pair(complete=False)
-    client = client_tls(Authority.create().pair.certificate, None)
+    client = create_client_tls(Authority.create().pair.certificate, None)
 
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(client, KeyPair(pair.certificate, pair.key), tmp_path)

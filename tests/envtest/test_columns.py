@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from envtest.builtins.columns import list_columns
-from envtest.kinds.catalogue import resources
+from envtest.kinds.catalogue import list_resources
 
 KINDS = sorted(
     {
         entry["kind"]
-        for entries in resources().values()
+        for entries in list_resources().values()
         for entry in entries
         if "get" in entry["verbs"] and "/" not in entry["name"]
     }

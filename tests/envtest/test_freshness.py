@@ -40,7 +40,7 @@ async def http(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
 async def test_a_revision_that_comes_in_time_is_read(
     server: EmbeddedServer, http: httpx.AsyncClient, path: str, query: dict[str, str]
 ) -> None:
-    server.api.patience = 60
+    server.api.revision_timeout = 60
     version = str(server.api.store.revision + 2)
     codes: list[int] = []
 
@@ -61,7 +61,7 @@ async def test_a_revision_that_comes_in_time_is_read(
 async def test_a_revision_that_does_not_come_is_too_large(
     server: EmbeddedServer, http: httpx.AsyncClient, path: str, query: dict[str, str]
 ) -> None:
-    server.api.patience = 0.01
+    server.api.revision_timeout = 0.01
     answer = await http.get(path, params={**query, "resourceVersion": "99999999"})
 
     assert answer.status_code == 504
@@ -93,7 +93,7 @@ async def test_a_watch_begins_after_a_revision_that_is_still_to_come(
 async def test_a_watch_that_is_to_show_a_future_that_does_not_come_ends_with_an_error(
     server: EmbeddedServer, http: httpx.AsyncClient
 ) -> None:
-    server.api.patience = 0.01
+    server.api.revision_timeout = 0.01
     answer = await http.get(MAPS, params={**WATCH, **WHOLE, "resourceVersion": "99999999"})
 
     assert answer.status_code == 200

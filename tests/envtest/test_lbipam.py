@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envtest.lbipam import cilium_lbipam, lbipam_definitions
+from envtest.lbipam import cilium_lbipam, read_lbipam_definitions
 from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 from tests.polling import until
 
@@ -43,18 +43,18 @@ async def test_a_killed_lbipam_is_reported_with_its_last_lines(tmp_path: Path) -
 
 async def test_the_definition_of_pools_is_the_one_that_lbipam_prints(tmp_path: Path) -> None:
     settings = _create_settings(tmp_path, '[ "$1" = --print-crd ] && echo "kind: Definition"')
-    assert await lbipam_definitions(settings) == [{"kind": "Definition"}]
+    assert await read_lbipam_definitions(settings) == [{"kind": "Definition"}]
 
 
 async def test_an_lbipam_that_prints_no_definition_is_reported(tmp_path: Path) -> None:
     settings = _create_settings(tmp_path, "echo no such flag >&2; exit 2")
     with pytest.raises(PlaneError, match="--print-crd ended with 2: no such flag"):
-        await lbipam_definitions(settings)
+        await read_lbipam_definitions(settings)
 
 
 async def test_without_a_program_the_error_says_how_to_name_one() -> None:
     with pytest.raises(PlaneError, match="TEST_ASSET_CILIUM_LBIPAM"):
-        await lbipam_definitions(read_settings({}))
+        await read_lbipam_definitions(read_settings({}))
     with pytest.raises(PlaneError, match="KUBEBUILDER_ASSETS as cilium-lbipam"):
         async with cilium_lbipam("", read_settings({})):
             pass

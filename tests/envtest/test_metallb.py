@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, PlaneError
-from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
 from envtest.metallbaccess import POD, READER, admit_metallb
 from envtest.settings import EnvironmentSettings, read_settings
 from tests.envtest.assets import Assets, list_left_behind
@@ -134,12 +134,12 @@ def test_definitions_next_to_the_program_are_taken(assets: Assets) -> None:
     assets.add("metallb-controller")
     (assets.folder / "metallb-crds").mkdir()
     with pytest.raises(PlaneError, match="metallb-crds holds no CustomResourceDefinition"):
-        definitions(read_settings())
+        read_metallb_definitions(read_settings())
     definition = "{kind: CustomResourceDefinition, metadata: {name: theirs}}"
     (assets.folder / "metallb-crds" / "one.yaml").write_text(definition)
-    assert [definition["metadata"]["name"] for definition in definitions(read_settings())] == [
-        "theirs"
-    ]
+    assert [
+        definition["metadata"]["name"] for definition in read_metallb_definitions(read_settings())
+    ] == ["theirs"]
 
 
 async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> None:
@@ -172,7 +172,7 @@ async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
     settings = find_real_settings()
     chosen_settings = replace(settings, metallb=None) if ours else settings
     async with ControlPlane.start() as plane, create_admin_client(plane) as http:
-        await plane.install_crds(definitions(chosen_settings))
+        await plane.install_crds(read_metallb_definitions(chosen_settings))
         await create(http, "/api/v1/namespaces", NAMESPACE)
         async with metallb_controller(plane.kubeconfig(), settings) as metallb:
             assert metallb.version

@@ -41,7 +41,9 @@ def test_a_watch_from_any_revision_arrives_at_the_present(steps: list[tuple[str,
     past = play(store, steps)
     for revision, was in past:
         seen = dict(was)
-        for event in table.log.list_from(table.log.find_position_after(revision), most=1000) or ():
+        for event in (
+            table.log.list_from(table.log.find_position_after(revision), limit=1000) or ()
+        ):
             if event.type == "DELETED":
                 del seen[event.current.key]
             else:

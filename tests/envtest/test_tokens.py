@@ -16,7 +16,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from envtest import EmbeddedServer, User, serve
 from envtest.access import accounts
 from envtest.access.tokens import Certificate
-from envtest.certs import client_tls
+from envtest.certs import create_client_tls
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 NODES = "/api/v1/nodes"
@@ -35,7 +35,7 @@ async def server() -> AsyncIterator[EmbeddedServer]:
 def create_client(server: EmbeddedServer, authorization: str = "") -> httpx.AsyncClient:
     """Return a client with an Authorization header; by default the administrator's."""
     header = authorization or f"Bearer {server.get_or_create_token('admin')}"
-    trust = client_tls(server.authority.pair.certificate, None)
+    trust = create_client_tls(server.authority.pair.certificate, None)
     return httpx.AsyncClient(base_url=server.url, verify=trust, headers={"Authorization": header})
 
 

@@ -106,7 +106,7 @@ async def test_events_in_quick_succession_are_sent_together(
 async def test_bookmarks_come_when_nothing_else_does(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "BOOKMARK_EVERY", 0.05)
+    monkeypatch.setattr(watches, "BOOKMARK_SECONDS", 0.05)
     async with open_watch(http, allowWatchBookmarks="true", resourceVersion="0") as events:
         await http.post("/api/v1/namespaces/default/configmaps", json={"metadata": {"name": "c"}})
         seen = await anext(events)

@@ -41,7 +41,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.local.objects import NAMESPACE
-from reconcilers.cli.standin.pools import crds as metallb_crds
+from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from reconcilers.wiring import assemble
@@ -384,7 +384,7 @@ async def _watch_clusters(
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         await management.install_crds(crds())
-        await tenant.install_crds(metallb_crds())
+        await tenant.install_crds(read_metallb_crds())
         witness = Witness(*[await enter(transport_to(plane)) for plane in (management, tenant)])
         for namespace in (HOME, CLUSTER.namespace):
             await witness.management.create(NAMESPACE, "", {"metadata": {"name": namespace}})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envtest.metallb import definitions
+from envtest.metallb import read_metallb_definitions
 from envtest.settings import read_settings
 
 
@@ -19,6 +19,9 @@ def real_programs() -> None:
 @pytest.fixture
 def counting_metallb() -> None:
     """Skip where MetalLB does not show what it has read."""
-    kinds = {definition["spec"]["names"]["plural"] for definition in definitions(read_settings())}
+    kinds = {
+        definition["spec"]["names"]["plural"]
+        for definition in read_metallb_definitions(read_settings())
+    }
     if "servicebgpstatuses" not in kinds:
         pytest.skip("this MetalLB is older than 0.15: it does not show what it has read")

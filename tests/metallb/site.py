@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from controller.meta import Key
-from envtest.metallb import NAMESPACE, MetalLB, definitions, metallb_controller
+from envtest.metallb import NAMESPACE, MetalLB, metallb_controller, read_metallb_definitions
 from envtest.settings import read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
@@ -62,7 +62,7 @@ async def run_site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterat
     settings = replace(read_settings(), stop_seconds=1.0)
     async with (
         tenant_servers(
-            folder, tenants, kinds=definitions(settings), offers=METALLB_OFFERS
+            folder, tenants, kinds=read_metallb_definitions(settings), offers=METALLB_OFFERS
         ) as servers,
         AsyncExitStack() as stack,
     ):

@@ -18,8 +18,8 @@ from controller.client import Client
 from controller.errors import AlreadyExists
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
-from envtest.lbipam import lbipam_definitions
-from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.lbipam import read_lbipam_definitions
+from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
 from envtest.settings import PlaneError, read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.api.services import SERVICE
@@ -144,7 +144,7 @@ class InMetalLB(Balancer):
 
     @override
     async def definitions(self) -> Sequence[dict[str, Any]]:
-        return definitions(read_settings())
+        return read_metallb_definitions(read_settings())
 
     @override
     async def prepare(self, tenant: TenantServer) -> None:
@@ -208,7 +208,7 @@ class InCilium(Balancer):
 
     @override
     async def definitions(self) -> Sequence[dict[str, Any]]:
-        return await lbipam_definitions(read_settings())
+        return await read_lbipam_definitions(read_settings())
 
     @override
     async def prepare(self, tenant: TenantServer) -> None:

@@ -113,7 +113,7 @@ def _find_spec_errors(spec: _Body) -> list[FieldError]:
     """Return all errors of a CRD's spec, in the server's order."""
     versions = spec.get("versions")
     hoisted = per_version.find_hoisted_fields(versions or [])
-    out = _group_errors(spec)
+    out = _find_group_errors(spec)
     if spec.get("preserveUnknownFields"):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
@@ -131,7 +131,7 @@ def _find_spec_errors(spec: _Body) -> list[FieldError]:
     return out + find_conversion_errors(spec.get("conversion"))
 
 
-def _group_errors(spec: _Body) -> list[FieldError]:
+def _find_group_errors(spec: _Body) -> list[FieldError]:
     """Return the errors of `spec.group` and `spec.scope`."""
     group, scope = spec.get("group") or "", spec.get("scope") or ""
     out: list[FieldError] = []
@@ -181,18 +181,18 @@ def find_names_errors(names: _Body, path: str) -> list[FieldError]:
             detail = "may have mixed case, but should otherwise match: " + ",".join(errors)
             out.append(invalid(f"{path}.{name}", kind, detail))
     for index, name in enumerate(names.get("shortNames") or ()):
-        out += _validate_label(name, f"{path}.shortNames[{index}]", empty=False)
+        out += _validate_label(name, f"{path}.shortNames[{index}]", allow_empty=False)
     if names.get("kind") and names["kind"] == names.get("listKind"):
         detail = "kind and listKind may not be the same"
         out.append(invalid(f"{path}.listKind", names["kind"], detail))
     for index, name in enumerate(names.get("categories") or ()):
-        out += _validate_label(name, f"{path}.categories[{index}]", empty=False)
+        out += _validate_label(name, f"{path}.categories[{index}]", allow_empty=False)
     return out
 
 
-def _validate_label(label: str, path: str, *, empty: bool = True) -> list[FieldError]:
-    """Return the error of a name that is no DNS-1035 label; `empty` allows an empty one."""
-    errors = find_label_1035_errors(label) if label or not empty else []
+def _validate_label(label: str, path: str, *, allow_empty: bool = True) -> list[FieldError]:
+    """Return the error of a name that is no DNS-1035 label and, if allowed, not empty."""
+    errors = find_label_1035_errors(label) if label or not allow_empty else []
     return [invalid(path, label, ",".join(errors))] if errors else []
 
 

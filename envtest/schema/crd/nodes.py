@@ -34,8 +34,8 @@ _META: Final = frozenset({"metadata", "kind", "apiVersion"})
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The place of a node in a schema, and the checks that follow from its place.
+class NodePlace:
+    """The place of a node in a schema, and the checks that depend on its place.
 
     Attributes:
         path: the path of the node, as messages print it.
@@ -55,7 +55,7 @@ class Walk:
     rules: bool = True
     uncorrelatable: str = ""
 
-    def below(self, step: str, **changes: Any) -> Walk:
+    def below(self, step: str, **changes: Any) -> NodePlace:
         """Return the place of a node below this one: `step` is added to the path."""
         return replace(self, path=self.path + step, root=False, **changes)
 
@@ -68,85 +68,85 @@ def find_node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldEr
         path: the path of the schema, as messages print it.
         rules: whether rules are compiled.
     """
-    errors, rule_errors = _check_node(schema, Walk(path, rules=rules))
+    errors, rule_errors = _check_node(schema, NodePlace(path, rules=rules))
     return errors + rule_errors
 
 
-def _check_node(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
+def _check_node(schema: _Schema, place: NodePlace) -> tuple[list[FieldError], list[FieldError]]:
     """Return two lists of errors of a node and all nodes below it: of schemas, and of rules."""
-    out = _validate_keywords(schema, walk)
+    out = _validate_keywords(schema, place)
     rule_errors: list[FieldError] = []
     if schema.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        out.append(forbidden(f"{walk.path}.uniqueItems", detail))
+        out.append(forbidden(f"{place.path}.uniqueItems", detail))
     additional = schema.get("additionalProperties")
     # As in the server, `true` beside properties is allowed.
     if additional not in (None, True) and schema.get("properties"):
         detail = "additionalProperties and properties are mutual exclusive"
-        out.append(forbidden(f"{walk.path}.additionalProperties", detail))
-    for child, child_walk in _list_children(schema, walk):
-        schema_errors, rule_failures = _check_node(child, child_walk)
+        out.append(forbidden(f"{place.path}.additionalProperties", detail))
+    for child, child_place in _list_children(schema, place):
+        schema_errors, rule_failures = _check_node(child, child_place)
         out += schema_errors
         rule_errors += rule_failures
-    out += _validate_extensions(schema, walk.path)
+    out += _validate_extensions(schema, place.path)
     if schema.get("x-kubernetes-validations"):
-        out += find_shape_errors(schema, walk.path)
+        out += find_shape_errors(schema, place.path)
         # Rules are type-checked by the schema, so it must not have errors.
-        if walk.rules and not out:
+        if place.rules and not out:
             rule_errors += find_rule_errors(
-                schema, RulePlace(walk.path, walk.root, walk.uncorrelatable)
+                schema, RulePlace(place.path, place.root, place.uncorrelatable)
             )
-    out += _validate_items_and_keys(schema, walk.path)
+    out += _validate_items_and_keys(schema, place.path)
     return out, rule_errors
 
 
-def _list_children(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
+def _list_children(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema, NodePlace]]:
     """Yield the schemas one level below a node, each with its place."""
     additional = schema.get("additionalProperties")
     # An atomic map is replaced as a whole, so its fields have no old values.
     is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
-    fields_uncorrelatable = walk.path if is_atomic else walk.uncorrelatable
+    fields_uncorrelatable = place.path if is_atomic else place.uncorrelatable
     if isinstance(additional, Mapping):
         reason = "inside additionalProperties applying to object metadata"
-        changes = {"no_defaults": reason} if walk.inside_meta else {}
+        changes = {"no_defaults": reason} if place.inside_meta else {}
         yield (
             additional,
-            walk.below(".additionalProperties", uncorrelatable=fields_uncorrelatable, **changes),
+            place.below(".additionalProperties", uncorrelatable=fields_uncorrelatable, **changes),
         )
     for name, child in (schema.get("properties") or {}).items():
-        child_walk = walk.below(f".properties[{name}]", uncorrelatable=fields_uncorrelatable)
+        child_place = place.below(f".properties[{name}]", uncorrelatable=fields_uncorrelatable)
         # The type and metadata of whole and embedded objects; others are fields of that name.
-        if name in _META and (walk.root or schema.get("x-kubernetes-embedded-resource")):
-            child_walk = replace(child_walk, inside_meta=True)
-            if walk.root:
-                child_walk = replace(child_walk, no_defaults=f"in top-level {name}")
-        yield child, child_walk
-    yield from _list_branches(schema, walk)
+        if name in _META and (place.root or schema.get("x-kubernetes-embedded-resource")):
+            child_place = replace(child_place, inside_meta=True)
+            if place.root:
+                child_place = replace(child_place, no_defaults=f"in top-level {name}")
+        yield child, child_place
+    yield from _list_branches(schema, place)
     items = schema.get("items")
     if isinstance(items, Mapping):
         # Only the items of lists of type map correspond to old items, by their keys.
         is_map = schema.get("x-kubernetes-list-type") == "map"
-        items_uncorrelatable = walk.uncorrelatable or ("" if is_map else walk.path)
-        yield items, walk.below(".items", uncorrelatable=items_uncorrelatable)
+        items_uncorrelatable = place.uncorrelatable or ("" if is_map else place.path)
+        yield items, place.below(".items", uncorrelatable=items_uncorrelatable)
 
 
-def _list_branches(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
+def _list_branches(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema, NodePlace]]:
     """Yield the branches of not, allOf, oneOf and anyOf, which cannot have rules."""
     if schema.get("not") is not None:
-        yield schema["not"], walk.below(".not", rules=False)
+        yield schema["not"], place.below(".not", rules=False)
     for name in ("allOf", "oneOf", "anyOf"):
         for index, branch in enumerate(schema.get(name) or ()):
-            yield branch, walk.below(f".{name}[{index}]", rules=False)
+            yield branch, place.below(f".{name}[{index}]", rules=False)
 
 
-def _validate_keywords(schema: _Schema, walk: Walk) -> list[FieldError]:
+def _validate_keywords(schema: _Schema, place: NodePlace) -> list[FieldError]:
     """Return the errors of keywords that are not supported or must not be set at this place."""
-    path, schema_type = walk.path, schema.get("type") or ""
+    path, schema_type = place.path, schema.get("type") or ""
     out: list[FieldError] = []
     if schema_type and schema_type not in _TYPES:
         out.append(not_supported(f"{path}.type", schema_type, _TYPES))
-    if schema.get("default") is not None and walk.no_defaults:
-        out.append(forbidden(f"{path}.default", f"must not be set {walk.no_defaults}"))
+    if schema.get("default") is not None and place.no_defaults:
+        out.append(forbidden(f"{path}.default", f"must not be set {place.no_defaults}"))
     for name, detail in _UNSUPPORTED:
         if schema.get(name) not in (None, "", {}):
             out.append(forbidden(f"{path}.{name}", detail))
@@ -155,7 +155,7 @@ def _validate_keywords(schema: _Schema, walk: Walk) -> list[FieldError]:
         out.append(forbidden(f"{path}.type", detail))
     if isinstance(schema.get("items"), list):
         out.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
-    if walk.inside_meta and schema.get("x-kubernetes-embedded-resource"):
+    if place.inside_meta and schema.get("x-kubernetes-embedded-resource"):
         detail = "must not be used inside of resource meta"
         out.append(forbidden(f"{path}.x-kubernetes-embedded-resource", detail))
     return out
@@ -371,7 +371,7 @@ class RulePlace:
 
 
 def find_rule_errors(schema: _Schema, place: RulePlace) -> list[FieldError]:
-    """Return the errors of the rules of one node: they do not compile or cannot be used there."""
+    """Return the errors of rules of one node that do not compile or cannot be used there."""
     root = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
     checker = Checker(schema, root=root)
     if not checker.has_type:

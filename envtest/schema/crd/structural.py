@@ -75,7 +75,7 @@ def _is_readable(schema: _Schema) -> bool:
 
 
 def _check_node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
-    """Append the errors by which a node, or one below it, is not structural.
+    """Append the errors of a node, and of all nodes below it, that break the structural rules.
 
     Args:
         schema: the node.
@@ -114,7 +114,7 @@ def _check_int_or_string(schema: _Schema, path: str, out: list[FieldError]) -> N
 
 
 def _check_type(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
-    """Append the errors of a node's type: missing, or not that of an object where it has to be."""
+    """Append the errors of a node's type: missing, or not `object` where that is required."""
     schema_type = schema.get("type") or ""
     if schema.get(_EMBEDDED) and schema_type != "object":
         detail = f"must be object if {_EMBEDDED} is true"
@@ -130,7 +130,10 @@ def _check_type(schema: _Schema, level: str, path: str, out: list[FieldError]) -
 
 
 def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) -> None:
-    """Append the errors of an embedded resource, which needs properties or unknown fields."""
+    """Append the errors of an embedded resource.
+
+    It needs properties, unless it keeps unknown fields.
+    """
     if not schema.get(_EMBEDDED):
         return
     if schema.get("additionalProperties") is not None:

@@ -14,7 +14,7 @@ import msgspec
 
 from controller.managedfields.gotext import encode_json
 from envtest.memo import remember_results
-from envtest.schema.compiled import KEPT, LONGEST_KEPT
+from envtest.schema.compiled import CACHED_SCHEMAS, LONGEST_CACHED_SCHEMA
 from envtest.schema.crd.nodes import find_node_errors
 from envtest.schema.crd.structural import find_default_errors, find_structural_errors
 from envtest.schema.errors import (
@@ -151,7 +151,7 @@ def _find_schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[F
     return list(_validate_schema_json(schema_json, path, has_status=has_status))
 
 
-@remember_results(KEPT, LONGEST_KEPT)
+@remember_results(CACHED_SCHEMAS, LONGEST_CACHED_SCHEMA)
 def _validate_schema_json(
     schema_json: str, path: str, *, has_status: bool
 ) -> tuple[FieldError, ...]:

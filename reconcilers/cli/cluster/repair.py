@@ -62,7 +62,7 @@ def read_report(path: Path) -> RepairReport:
     for raw, validation in zip(manifests, validations, strict=True):
         unknown = ((field, f"this field is unknown{hint}") for field, hint in validation.unknown)
         for field, fault in [*validation.faults, *unknown]:
-            findings.error(raw.at(field), f"{format_path(field)}: {fault}")
+            findings.add_error(raw.at(field), f"{format_path(field)}: {fault}")
     for finding in findings:
         say(finding.severity, finding.sentence)
     if findings.has_errors or len(manifests) != 1:
@@ -70,7 +70,7 @@ def read_report(path: Path) -> RepairReport:
             f"{path} is not one report of `butler-ipam check -o yaml`: correct it, or create"
             " a new report"
         )
-    return TypeAdapter(RepairReport).validate_python(validations[0].kept)
+    return TypeAdapter(RepairReport).validate_python(validations[0].stored_form)
 
 
 @dataclass(frozen=True, slots=True)

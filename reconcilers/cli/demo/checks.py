@@ -23,12 +23,12 @@ from reconcilers.reporting.wording import count_addresses
 
 
 def _require_condition(
-    whose: str, conditions: Sequence[Condition], condition_type: str, status: str
+    owner: str, conditions: Sequence[Condition], condition_type: str, status: str
 ) -> Condition:
     """Return the condition of a type if it has the expected status.
 
     Args:
-        whose: the object, for the message.
+        owner: the object, for the message.
         conditions: all conditions of the object.
         status: the expected status.
 
@@ -37,10 +37,10 @@ def _require_condition(
     """
     condition = find(conditions, condition_type)
     if condition is None:
-        raise NotSeenYet(f"{whose} has no condition {condition_type} yet")
+        raise NotSeenYet(f"{owner} has no condition {condition_type} yet")
     if condition.status != status:
         raise NotSeenYet(
-            f"{whose}: {condition_type} is {condition.status},"
+            f"{owner}: {condition_type} is {condition.status},"
             f" {condition.reason}: {condition.message}"
         )
     return condition
@@ -116,16 +116,16 @@ def shows_status(view: PlatformView, namespace: str, exit_code: int, *words: str
 
 @take_view_later
 def has_event(
-    view: PlatformView, kind: str, name: str, reason: str, saying: str = ""
+    view: PlatformView, kind: str, name: str, reason: str, expected_text: str = ""
 ) -> list[str]:
     """Check that there is an event about an object.
 
     Args:
-        saying: a text that the note of the event must contain.
+        expected_text: a text that the note of the event must contain.
     """
     for event in view.events:
         about = (event.regarding.kind, event.regarding.name, event.reason)
-        if about == (kind, name, reason) and saying in event.note:
+        if about == (kind, name, reason) and expected_text in event.note:
             return [f"event, {event.type}: {event.reason}: {event.note}"]
     raise NotSeenYet(f"no event {reason} about {kind} {name} was seen")
 
@@ -199,18 +199,18 @@ def has_both_ranges(
 
 @take_view_later
 def has_phase(
-    view: PlatformView, cluster: Key, expected_phase: str, saying: str = ""
+    view: PlatformView, cluster: Key, expected_phase: str, expected_text: str = ""
 ) -> list[str]:
     """Check the phase of a cluster, and the message of its condition Ready.
 
     Args:
-        saying: a text that the message must contain.
+        expected_text: a text that the message must contain.
     """
     tenant_cluster = get_existing(view.clusters, cluster)
     ready = find(tenant_cluster.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"
     line = f"TenantCluster {cluster} is {tenant_cluster.status.phase}: {message}"
-    if tenant_cluster.status.phase != expected_phase or saying not in message:
+    if tenant_cluster.status.phase != expected_phase or expected_text not in message:
         raise NotSeenYet(line)
     return [line]
 

@@ -85,7 +85,7 @@ class OverlapWatch:
 
 
 class ReleaseWatch:
-    """Looks into tenants when ranges are released."""
+    """Reads tenants when ranges are released, and records ranges that they still have."""
 
     def __init__(self, view: PlatformView) -> None:
         self.checked_count = 0

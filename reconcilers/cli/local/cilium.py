@@ -23,7 +23,7 @@ from reconcilers.cli.local.balancer import (
     wait_until_listed,
 )
 from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
-from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
+from reconcilers.cli.standin.lbipam import LbIpamStandIn, read_cilium_crds
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, make_offer
 
@@ -52,7 +52,7 @@ class StandInLbIpam(LocalBalancer):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions that the stand-in ships."""
-        return cilium_crds()
+        return read_cilium_crds()
 
     @override
     def list_entries(self, pool: CiliumPool) -> Sequence[str]:
@@ -95,12 +95,12 @@ class RealLbIpam(StandInLbIpam):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions of the program, and ours of the kinds that announce addresses."""
-        pools: Definitions = await import_envtest().lbipam_definitions(self._settings)
+        pools: Definitions = await import_envtest().read_lbipam_definitions(self._settings)
         program_names = {definition["metadata"]["name"] for definition in pools}
         # The program has the definitions of pools. Cilium's other kinds are shipped here.
         others = [
             definition
-            for definition in cilium_crds()
+            for definition in read_cilium_crds()
             if definition["metadata"]["name"] not in program_names
         ]
         return [*pools, *others]

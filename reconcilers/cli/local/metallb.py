@@ -20,7 +20,7 @@ from reconcilers.cli.local.balancer import (
 )
 from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
 from reconcilers.cli.standin.controller import MetalLBStandIn
-from reconcilers.cli.standin.pools import NAMESPACE, crds
+from reconcilers.cli.standin.pools import NAMESPACE, read_metallb_crds
 from reconcilers.loadbalancers.metallb.kinds import (
     IP_ADDRESS_POOL,
     L2_ADVERTISEMENT,
@@ -46,7 +46,7 @@ class StandInMetalLB(LocalBalancer):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions that the stand-in ships."""
-        return crds()
+        return read_metallb_crds()
 
     @override
     def list_entries(self, pool: IPAddressPool) -> Sequence[str]:
@@ -89,7 +89,7 @@ class RealMetalLB(StandInMetalLB):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions that belong to the real program."""
-        definitions: Definitions = import_envtest().metallb_definitions(self._settings)
+        definitions: Definitions = import_envtest().read_metallb_definitions(self._settings)
         return definitions
 
     @override

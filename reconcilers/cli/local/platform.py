@@ -56,7 +56,7 @@ _log = get_logger(__name__)
 
 
 class Replica:
-    """One replica of the controllers; `replica` creates and runs it.
+    """One replica of the controllers; `run_replica` creates and runs it.
 
     No other replica uses its transport, so the replica can be cut off alone. Its name is the
     identity in its options.
@@ -155,7 +155,7 @@ class LocalPlatform:
 
 
 def describe_start(provider: str = DEFAULT_LOAD_BALANCER) -> str:
-    """Return lines about the servers that are about to start; they are printed before.
+    """Return lines about the servers, to be printed before the servers start.
 
     The start takes seconds, so the user sees what the command waits for.
 

@@ -54,12 +54,12 @@ def import_envtest() -> ModuleType:
         CommandProblem: the package, or a package that it imports, is not installed.
     """
     try:
-        import envtest as found
+        import envtest
     except ImportError as missing:
         raise CommandProblem(
             f"this installation has no API server ({missing}): install butler-ipam[envtest]"
         ) from missing
-    return found
+    return envtest
 
 
 @contextmanager
@@ -277,13 +277,13 @@ def check_kubeconfig(path: Path) -> None:
     except FileNotFoundError:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as wrong:
-            raise CommandProblem(f"{path} cannot be written: {wrong.strerror}") from wrong
-    except BlockingIOError as held:
+        except OSError as error:
+            raise CommandProblem(f"{path} cannot be written: {error.strerror}") from error
+    except BlockingIOError as lock_error:
         problem = "was written by a butler-ipam that still runs: name another --kubeconfig"
-        raise CommandProblem(f"{path} {problem}") from held
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise CommandProblem(f"{path} cannot be used for a kubeconfig: {wrong}") from wrong
+        raise CommandProblem(f"{path} {problem}") from lock_error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandProblem(f"{path} cannot be used for a kubeconfig: {error}") from error
 
 
 def write_kubeconfig(path: Path, kubeconfig: str) -> None:
@@ -302,5 +302,5 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
         # The descriptor stays open, and so the lock is held, until the process ends.
         fcntl.flock(os.open(part, os.O_RDONLY), fcntl.LOCK_EX)
         part.replace(path)
-    except OSError as wrong:
-        raise CommandProblem(f"{path} cannot be written: {wrong.strerror}") from wrong
+    except OSError as error:
+        raise CommandProblem(f"{path} cannot be written: {error.strerror}") from error

@@ -28,7 +28,7 @@ from reconcilers.specrules import poolspecs, providerspecs, requestspecs, tenant
 from reconcilers.specrules.verdict import Verdict, refuse_namespace
 from reconcilers.tenantcluster.provider import ProviderUnreadable
 
-_MANY = 20
+_MOST_NAMED_OVERLAPS = 20
 """The most overlaps of one pool that are named one by one; further ones are counted."""
 
 
@@ -117,13 +117,15 @@ class Audit:
         self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str
     ) -> None:
         """Add an error about a field of an object."""
-        self._findings.error(manifest.raw.at(path), manifest.raw.sentence(path, problem))
+        self._findings.add_error(manifest.raw.at(path), manifest.raw.build_sentence(path, problem))
 
     def _add_warning(
         self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str
     ) -> None:
         """Add a warning about a field of an object."""
-        self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, problem))
+        self._findings.add_warning(
+            manifest.raw.at(path), manifest.raw.build_sentence(path, problem)
+        )
 
     def _add_causes(self, manifest: ReadManifest[Any], verdict: Verdict) -> None:
         """Add each cause of a verdict as an error: a webhook would refuse the object for it."""
@@ -233,18 +235,18 @@ class Audit:
                 )
                 self._add_error(holding.manifest, ("status", "startAddress"), problem)
         overlaps = list(_find_overlaps(held_ranges))
-        for holding, earlier in overlaps[:_MANY]:
+        for holding, earlier in overlaps[:_MOST_NAMED_OVERLAPS]:
             problem = (
                 f"{holding.range.text} overlaps {earlier.range.text} of IPAllocation"
                 f" {earlier.manifest.key}; both are kept"
             )
             self._add_error(holding.manifest, ("status", "startAddress"), problem)
-        if len(overlaps) > _MANY:
-            more = len(overlaps) - _MANY
+        if len(overlaps) > _MOST_NAMED_OVERLAPS:
+            more = len(overlaps) - _MOST_NAMED_OVERLAPS
             sentence = count_noun(
                 more, "more allocation overlaps others", "more allocations overlap others"
             )
-            self._findings.error(f"NetworkPool {key}", sentence)
+            self._findings.add_error(f"NetworkPool {key}", sentence)
 
     def _check_provider(
         self, manifest: ReadManifest[ProviderConfig], pools: dict[Key, NetworkPool]

@@ -37,10 +37,10 @@ REST_SECONDS = 150.0
 quiet period of a journal, and the silence that is expected of another controller."""
 MOST_SECONDS = 3_600.0
 """A step ends after this time even if objects still change."""
-_POLL = 100.0
+_POLL_SECONDS = 100.0
 """Seconds between two passes over a waiting cluster. Clusters of tenants do not change during a
 plan, so that is rare. It is less than REST_SECONDS, so each cluster has a last pass."""
-_WIDTH = 256
+_CONCURRENT_WRITES = 256
 """The number of concurrent status writes: more than the default, so the event loop has fewer
 turns."""
 
@@ -57,8 +57,10 @@ def run_controllers(manifests: Manifests, settings: Settings, now: datetime) -> 
     planned = replace(
         settings,
         integration=integrations,
-        pool=replace(settings.pool, width=_WIDTH),
-        tenant=replace(settings.tenant, requeue_waiting=_POLL, requeue_not_ready=_POLL),
+        pool=replace(settings.pool, width=_CONCURRENT_WRITES),
+        tenant=replace(
+            settings.tenant, requeue_waiting=_POLL_SECONDS, requeue_not_ready=_POLL_SECONDS
+        ),
     )
     with mute_lines(), _disable_garbage_collection():
         return anyio.run(_run, manifests, VirtualClock(now), planned)

@@ -28,7 +28,7 @@ from reconcilers.promises.journal import ANNOTATION
 
 Body = dict[str, Any]
 
-HELD = f"{names.GROUP}/planned"
+HOLDING_FINALIZER = f"{names.GROUP}/planned"
 """A finalizer for objects that are being deleted: a plan does not assume that they are gone."""
 FINALIZERS: Mapping[str, str] = {
     NETWORK_POOL.full_name: names.FINALIZER_POOL,
@@ -189,7 +189,7 @@ def _add_finalizer(body: Body, resource: Resource[Any]) -> Body:
     if not isinstance(finalizers, list | tuple):
         return body  # the object cannot be decoded, so no controller adds a finalizer
     if metadata.get("deletionTimestamp"):
-        finalizer: str | None = HELD
+        finalizer: str | None = HOLDING_FINALIZER
     else:
         finalizer = FINALIZERS.get(resource.full_name) or platformobjects.find_finalizer(resource)
     if finalizer is None or finalizer in finalizers:

@@ -98,7 +98,7 @@ def list_changes(
     sizes: Sequence[Size],
     max_addresses: int,
     *,
-    also_held: tuple[HeldByPool, HeldByPool],
+    platform_held: tuple[HeldByPool, HeldByPool],
     find_supply: Callable[[NetworkPool], PoolSupply],
 ) -> list[BlockChange]:
     """Return the change of every block of a pool whose spec is valid.
@@ -108,14 +108,14 @@ def list_changes(
         planned: the objects after the plan.
         sizes: the sizes of tenants to count.
         max_addresses: the largest pool that the controllers accept, in addresses.
-        also_held: the ranges that requests of other platforms hold, before and after the plan.
+        platform_held: the ranges that requests of other platforms hold, before and after the plan.
         find_supply: returns whether a pool hands out addresses.
     """
-    also_held_before, also_held_after = also_held
+    platform_held_before, platform_held_after = platform_held
     held_before = _collect_held_ranges(
-        [manifest.object for manifest in read.allocations], also_held_before
+        [manifest.object for manifest in read.allocations], platform_held_before
     )
-    held_after = _collect_held_ranges(planned.allocations, also_held_after)
+    held_after = _collect_held_ranges(planned.allocations, platform_held_after)
     input_pools = {manifest.key: manifest.object for manifest in read.pools}
     block_pairs = (
         pair
@@ -137,9 +137,11 @@ def list_changes(
     return pool_changes
 
 
-def _collect_held_ranges(allocations: Iterable[IPAllocation], also_held: HeldByPool) -> HeldByPool:
-    """Return the held ranges of each pool: those of allocations, and those in `also_held`."""
-    held_by_pool = {key: list(ranges) for key, ranges in also_held.items()}
+def _collect_held_ranges(
+    allocations: Iterable[IPAllocation], platform_held: HeldByPool
+) -> HeldByPool:
+    """Return the held ranges of each pool: those of allocations, and those in `platform_held`."""
+    held_by_pool = {key: list(ranges) for key, ranges in platform_held.items()}
     for allocation in allocations:
         held_by_pool.setdefault(allocation.pool_key, []).extend(
             statusranges.list_held_ranges(allocation)

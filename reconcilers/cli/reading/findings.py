@@ -55,11 +55,11 @@ class Findings(dict[InputFinding, None]):
         """Add a finding."""
         self.setdefault(InputFinding(severity, sentence))
 
-    def error(self, place: object, sentence: str) -> None:
+    def add_error(self, place: object, sentence: str) -> None:
         """Add an error of the input at `place`."""
         self.add("error", f"{place}: {sentence}")
 
-    def warning(self, place: object, sentence: str) -> None:
+    def add_warning(self, place: object, sentence: str) -> None:
         """Add a warning about the input at `place`."""
         self.add("warning", f"{place}: {sentence}")
 

@@ -84,9 +84,9 @@ class Manifests:
 
     def find_unreadable(self, kind: str) -> dict[Key, str]:
         """Return why objects of one of our kinds are unreadable, by key."""
-        return {key: why for (of_kind, key), why in self.unreadable.items() if of_kind == kind}
+        return {key: why for (get_list, key), why in self.unreadable.items() if get_list == kind}
 
-    def of_kind(self, kind: str) -> list[ReadManifest[Any]]:
+    def get_list(self, kind: str) -> list[ReadManifest[Any]]:
         """Return the list for the objects of one of our kinds, to read or to append to."""
         lists: dict[str, list[Any]] = {
             "NetworkPool": self.pools,
@@ -98,7 +98,7 @@ class Manifests:
 
     def list_own(self) -> list[ReadManifest[Any]]:
         """Return the objects of all our kinds in the order of the input."""
-        manifests = [manifest for kind in OWN_KINDS for manifest in self.of_kind(kind)]
+        manifests = [manifest for kind in OWN_KINDS for manifest in self.get_list(kind)]
         return sorted(manifests, key=lambda manifest: manifest.number)
 
 
@@ -109,7 +109,7 @@ class _Accepted(NamedTuple):
     body: Body
     key: Key
 
-    def meta(self, name: str) -> str:
+    def get_metadata_text(self, name: str) -> str:
         """Return a field of the metadata as text; empty if it is absent."""
         return str(self.body["metadata"].get(name) or "")
 
@@ -152,7 +152,7 @@ def read_manifests(
                 )
         else:
             why = describe_unknown_kind(raw.api_version, raw.kind)
-            findings.error(raw.place, f"document {raw.place.document}: {why}")
+            findings.add_error(raw.place, f"document {raw.place.document}: {why}")
     if skipped_kinds:
         counted = (
             f"{kind} ({count})" if count > 1 else kind
@@ -189,10 +189,10 @@ def _accept(
     """
     validation = Validation(load_schemas()[raw.kind], raw.body)
     for path, fault in validation.faults:
-        findings.error(raw.at(path), raw.sentence(path, fault))
+        findings.add_error(raw.at(path), raw.build_sentence(path, fault))
     for path, hint in validation.unknown:
         fault = f"this field is unknown and ignored{hint}"
-        findings.warning(raw.at(path), raw.sentence(path, fault))
+        findings.add_warning(raw.at(path), raw.build_sentence(path, fault))
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         return  # without a name, which is among the faults, nothing can refer to it
@@ -204,12 +204,16 @@ def _accept(
         return
     first = accepted.get(identity)
     if first is not None:
-        findings.error(raw.place, f"{raw.kind} {key} is defined twice, first at {first.raw.place}")
+        findings.add_error(
+            raw.place, f"{raw.kind} {key} is defined twice, first at {first.raw.place}"
+        )
         return
-    metadata = {**validation.kept["metadata"], "namespace": key.namespace}
+    metadata = {**validation.stored_form["metadata"], "namespace": key.namespace}
     # These fields come first when the object is printed, wherever they are in the file.
     head: Body = {"apiVersion": raw.api_version, "kind": raw.kind, "metadata": metadata}
-    accepted[identity] = _Accepted(raw, {**head, **validation.kept, "metadata": metadata}, key)
+    accepted[identity] = _Accepted(
+        raw, {**head, **validation.stored_form, "metadata": metadata}, key
+    )
 
 
 def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
@@ -250,10 +254,13 @@ def _decode_accepted(
     """
     objects = list(accepted)
     revision = max(
-        (parse_revision(obj.meta("resourceVersion")) or 0 for obj in objects), default=0
+        (parse_revision(obj.get_metadata_text("resourceVersion")) or 0 for obj in objects),
+        default=0,
     )
     # RFC 3339 allows `t` and `z` in a time; Python parses `T` and `Z`.
-    stamps = [stamp.upper() for obj in objects if (stamp := obj.meta("creationTimestamp"))]
+    stamps = [
+        stamp.upper() for obj in objects if (stamp := obj.get_metadata_text("creationTimestamp"))
+    ]
     moment = max([now, *map(datetime.fromisoformat, stamps)])
     known_uids = _find_tenant_uids(objects)
     for number, obj in enumerate(objects, 1):
@@ -275,7 +282,7 @@ def _decode_accepted(
         try:
             typed: Any = msgspec.convert(obj.body | {"metadata": filled}, resource.type)
         except msgspec.ValidationError as error:
-            findings.error(obj.raw.place, obj.raw.sentence((), str(error)))
+            findings.add_error(obj.raw.place, obj.raw.build_sentence((), str(error)))
             manifests.refused.add(identity)
             if is_stored(obj.body["metadata"]):
                 failure = decode_failure(resource, obj.body, metadata=filled, error=error)
@@ -285,7 +292,7 @@ def _decode_accepted(
             manifest = ReadManifest(
                 obj.raw, obj.body, metadata=filled, object=typed, number=number
             )
-            manifests.of_kind(obj.raw.kind).append(manifest)
+            manifests.get_list(obj.raw.kind).append(manifest)
 
 
 def _find_tenant_uids(objects: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:

@@ -81,7 +81,7 @@ class RawObject:
         """Return the place of the field at `path`."""
         return self.place.at(find_line(self.body, path))
 
-    def sentence(self, path: tuple[Step, ...], problem: str) -> str:
+    def build_sentence(self, path: tuple[Step, ...], problem: str) -> str:
         """Return a sentence about the field at `path` of this object."""
         field = f"{format_path(path)}: " if path else ""
         return f"{self.label}: {field}{problem}"
@@ -154,16 +154,16 @@ def _list_files(name: str, *, recursive: bool, findings: Findings) -> Iterator[P
     An argument that is no file or folder becomes a finding, and so does an empty folder.
     """
     if name == "-" and sys.stdin is None:
-        findings.error(
+        findings.add_error(
             "standard input",
             "standard input is closed; pass a file, or pipe manifests into the command",
         )
     elif name == "-":
         yield None
     elif not name:
-        findings.error("--filename", "the name of the file is empty; name a file or a folder")
+        findings.add_error("--filename", "the name of the file is empty; name a file or a folder")
     elif name.startswith(("http://", "https://")):
-        findings.error(name, "this is a URL; download it first, only files are read")
+        findings.add_error(name, "this is a URL; download it first, only files are read")
     # pathlib is not used here: Path.is_dir raises some errors, and Path.rglob skips folders that
     # it cannot read. os.walk reports them.
     elif not os.path.isdir(name):
@@ -176,10 +176,10 @@ def _list_files(name: str, *, recursive: bool, findings: Findings) -> Iterator[P
         )
         paths = sorted(path for path in inside if path.suffix in SUFFIXES)
         for error in failed:
-            findings.error(str(error.filename), _describe_error(error))
+            findings.add_error(str(error.filename), _describe_error(error))
         if not paths and not failed:
             hint = "" if recursive else "; -R looks into the folders in it too"
-            findings.error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
+            findings.add_error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
         yield from paths
 
 
@@ -211,7 +211,7 @@ def _read_text(source: str, path: Path | None, findings: Findings) -> str | None
         problem = f"this is not UTF-8 text ({where}); save it as UTF-8"
     except (OSError, ValueError) as error:  # ValueError: too long, or a NUL in the name
         problem = _describe_error(error)
-    findings.error(source, problem)
+    findings.add_error(source, problem)
     return None
 
 
@@ -233,16 +233,16 @@ def _parse_text(source: str, content: str, findings: Findings) -> Iterator[RawOb
     for number, (line, value) in enumerate(_parse_documents(source, content), 1):
         place = Place(source, number, line)
         if isinstance(value, Malformed):
-            findings.error(place, f"{value.reason} (document {number})")
+            findings.add_error(place, f"{value.reason} (document {number})")
         elif isinstance(value, dict):
             yield from _expand_lists(value, place, findings)
         else:
             kind_of_value = "a list" if isinstance(value, list) else "a single word"
-            findings.error(
+            findings.add_error(
                 place, f"document {number} is {kind_of_value}, not an object with a kind"
             )
     if not number:
-        findings.warning(source, "it contains no object")
+        findings.add_warning(source, "it contains no object")
 
 
 def _parse_documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
@@ -281,7 +281,9 @@ def _expand_lists(
     for name, field in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(field, str) or not field:
             problem = "is missing" if field is None else f"must be a string, not {field!r}"
-            findings.error(place, f"{inside or f'document {place.document}'}: {name} {problem}")
+            findings.add_error(
+                place, f"{inside or f'document {place.document}'}: {name} {problem}"
+            )
             return
     items = value.get("items", _ABSENT)
     if not str(kind).endswith("List") or ("metadata" in value and "spec" in value):
@@ -292,14 +294,14 @@ def _expand_lists(
         return
     if not isinstance(items, list):
         problem = "is missing" if items is _ABSENT else "must be a list"
-        findings.error(place, f"{kind}: items {problem}")
+        findings.add_error(place, f"{kind}: items {problem}")
         return
     item_kind = str(kind).removesuffix("List")
     for number, item in enumerate(items):
         where = place.at(find_line(value, ("items", number)))
         name = f"items[{number}] of the {kind} in document {place.document}"
         if not isinstance(item, dict):
-            findings.error(where, f"{name} is not an object")
+            findings.add_error(where, f"{name} is not an object")
             continue
         if item_kind in OWN_KINDS:  # items of a NetworkPoolList and so on may leave their kind out
             item.setdefault("apiVersion", api_version)

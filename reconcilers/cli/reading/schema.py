@@ -120,12 +120,12 @@ class Validation:
     """The values that an API server would reject."""
     unknown: list[Fault] = field(default_factory=list)
     """The fields that it would drop, each with a hint at a similar name; the hint may be empty."""
-    kept: Mapping[str, Any] = field(init=False)
+    stored_form: Mapping[str, Any] = field(init=False)
     """The object as an API server would store it, but without defaults."""
 
     def __post_init__(self) -> None:
         """Validate the object."""
-        self.kept = self._validate_value(self.body, self.schema, ())
+        self.stored_form = self._validate_value(self.body, self.schema, ())
 
     def _validate_value(self, value: Any, schema: Schema, path: Path) -> Any:
         """Return a value as it would be stored, and note its faults and unknown fields."""
@@ -284,11 +284,11 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
     )
 
 
-def _find_duplicates(kept: list[Any], schema: Schema, path: Path) -> Iterator[Fault]:
+def _find_duplicates(stored_form: list[Any], schema: Schema, path: Path) -> Iterator[Fault]:
     """Yield a fault for each item of a keyed list that has the key of an earlier item."""
     keys = schema.get("x-kubernetes-list-map-keys")
     first_by_key: dict[str, int] = {}
-    for index, item in enumerate(kept):
+    for index, item in enumerate(stored_form):
         if keys is None or not isinstance(item, Mapping):
             return  # the list is not keyed, or the item has a fault already
         # As text, because values of the wrong type may not be hashable.

@@ -269,7 +269,7 @@ class _Documents:
         self._aliased += anchored.size
         if self._aliased > MAX_ALIASED:
             raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
-        # The value is entered only to check its depth; its events are not read again.
+        # The depth is raised only to check the limit; the events of the value are not read again.
         self._descend(event, anchored.height)
         self._depth -= anchored.height
         return anchored.value

@@ -41,9 +41,9 @@ from reconcilers.cli.standin.serviceaddresses import (
 
 COMPONENT = "metallb-stand-in"
 EVERYTHING = Key("", "configuration")
-WANTED_POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
+POOL_ANNOTATIONS = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 """Annotations of a Service that ask for a pool; the first that is there counts."""
-WANTED_ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
+ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
 """Annotations of a Service that ask for addresses, separated by commas."""
 ALLOCATED_FROM = "metallb.io/ip-allocated-from-pool"
 """Annotation that tells which pool a Service's address is from."""
@@ -106,7 +106,7 @@ def assign_addresses(
 def _find_kept_pool(
     service: Service, shown_addresses: Sequence[AddressRange], pools: Sequence[Pool]
 ) -> Pool | None:
-    """Return the pool of a Service's current addresses; None if it must not keep the addresses.
+    """Return the pool of a Service's current addresses; None if it loses the addresses.
 
     A Service keeps its addresses if one pool has all of them. They must also agree with the pool
     and the addresses that the Service requests.
@@ -116,7 +116,7 @@ def _find_kept_pool(
     )
     if not shown_addresses or pool is None:
         return None  # there are no addresses, or no pool has all of them
-    if _find_first_annotation(service, WANTED_POOL) not in ("", pool.name):
+    if _find_first_annotation(service, POOL_ANNOTATIONS) not in ("", pool.name):
         return None  # the Service requests another pool
     requested = _parse_requested(service)
     if requested is None:
@@ -143,7 +143,7 @@ def _parse_requested(service: Service) -> list[AddressRange] | None:
 
     None if an address cannot be parsed.
     """
-    requested = _find_first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
+    requested = _find_first_annotation(service, ADDRESS_ANNOTATIONS) or service.spec.loadBalancerIP
     if not requested:
         return []
     # `parse_addresses` returns nothing if an address cannot be parsed.
@@ -175,7 +175,7 @@ def _choose_addresses(
     Raises:
         CannotServe: there are none.
     """
-    requested, name = _parse_requested(service), _find_first_annotation(service, WANTED_POOL)
+    requested, name = _parse_requested(service), _find_first_annotation(service, POOL_ANNOTATIONS)
     if requested is None:
         raise CannotServe("the requested addresses cannot be parsed")
     if name and name not in {pool.name for pool in pools}:

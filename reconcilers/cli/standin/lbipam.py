@@ -42,14 +42,14 @@ from reconcilers.loadbalancers.cilium.services import is_selected
 
 COMPONENT = "lb-ipam-stand-in"
 EVERYTHING = Key("", "pools and services")
-WANTED_ADDRESSES = ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
+ADDRESS_ANNOTATIONS = ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
 """Annotations of a Service that ask for addresses, separated by commas."""
 PROXY_LABEL = "service.kubernetes.io/service-proxy-name"
 """The label of Services that Cilium leaves to another proxy."""
 _IPS_AVAILABLE = "cilium.io/IPsAvailable"
 
 
-def cilium_crds() -> list[dict[str, Any]]:
+def read_cilium_crds() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of pools, and of the kinds that announce addresses."""
     definitions = files(__package__).joinpath("cilium-crds.yaml").read_text(encoding="utf-8")
     return list(yaml.safe_load_all(definitions))
@@ -162,10 +162,12 @@ def is_served(service: Service) -> bool:
 def _parse_requested(service: Service) -> list[AddressRange]:
     """Return the addresses that a Service requests; empty if none, or if one cannot be parsed.
 
-    The first annotation of WANTED_ADDRESSES that is not empty counts, else spec.loadBalancerIP.
+    The first annotation of ADDRESS_ANNOTATIONS that is not empty counts, else spec.loadBalancerIP.
     """
     annotations = service.metadata.annotations
-    requested = next((annotations[name] for name in WANTED_ADDRESSES if annotations.get(name)), "")
+    requested = next(
+        (annotations[name] for name in ADDRESS_ANNOTATIONS if annotations.get(name)), ""
+    )
     requested = requested or service.spec.loadBalancerIP
     return parse_addresses(part.strip() for part in requested.split(",")) if requested else []
 

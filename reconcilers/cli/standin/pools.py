@@ -23,7 +23,7 @@ VERSION = "v1beta1"
 NAMESPACE = "metallb-system"
 
 
-def crds() -> list[dict[str, Any]]:
+def read_metallb_crds() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of IPAddressPool and L2Advertisement."""
     definitions = files(__package__).joinpath("crds.yaml").read_text(encoding="utf-8")
     return list(yaml.safe_load_all(definitions))

@@ -5,4 +5,4 @@ from envtest.kinds import catalogue
 
 
 def test_the_schema_of_metadata_is_that_of_the_servers() -> None:
-    assert {name: catalogue.schema(name) for name in SCHEMAS} == SCHEMAS
+    assert {name: catalogue.get_schema(name) for name in SCHEMAS} == SCHEMAS

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.webhooks.answers import difference
-from envtest.patching.patches import json_patch
+from envtest.patching.patches import apply_json_patch
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab/~", max_size=3)
 DOCUMENTS = st.recursive(
@@ -33,7 +33,7 @@ def encode_canonical(document: Any) -> str:
 def test_a_patch_turns_one_document_into_the_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    patched = json_patch(before, list(difference(before, after)))
+    patched = apply_json_patch(before, list(difference(before, after)))
     assert encode_canonical(patched) == encode_canonical(after)
 
 

@@ -8,7 +8,7 @@ import copy
 from typing import Any
 
 from controller.managedfields import FieldModel, PatchError, apply, same_except_times, track_update
-from envtest.patching import json_patch, merge_patch
+from envtest.patching import apply_json_patch, apply_merge_patch
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -80,7 +80,9 @@ class Shelf:
     ) -> dict[str, Any]:
         """Apply a JSON or merge patch."""
         live = self.objects[name]
-        patched = json_patch(live, patch) if kind == JSON_PATCH else merge_patch(live, patch)
+        patched = (
+            apply_json_patch(live, patch) if kind == JSON_PATCH else apply_merge_patch(live, patch)
+        )
         return self._track(live, patched, manager=manager, subresource=subresource)
 
     def apply(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.managedfields import PatchError
-from envtest.patching import check_operations, json_patch
+from envtest.patching import apply_json_patch, check_operations
 from tests.envtest.patching.values import JSON, LAW, OBJECT
 
 UNMARSHAL = "error decoding patch: json: cannot unmarshal"
@@ -24,12 +24,12 @@ def test_operations_are_carried_out_in_their_order() -> None:
         {"op": "test", "path": "/d", "value": 1},
     ]
     doc = {"a": [1, 2], "b": {"x/y": 1}}
-    assert json_patch(doc, operations) == {"a": [2, 3], "b": {}, "c": 1, "d": 1}
+    assert apply_json_patch(doc, operations) == {"a": [2, 3], "b": {}, "c": 1, "d": 1}
 
 
 def test_a_member_that_is_not_there_can_be_replaced() -> None:
     operations = [{"op": "replace", "path": "/a/b", "value": 1}]
-    assert json_patch({"a": {}}, operations) == {"a": {"b": 1}}
+    assert apply_json_patch({"a": {}}, operations) == {"a": {"b": 1}}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_member_that_is_not_there_can_be_replaced() -> None:
 )
 def test_whatever_fails_the_answer_is_the_same(operation: Any) -> None:
     with pytest.raises(PatchError) as refused:
-        json_patch({"a": [1, 2], "t": True}, [operation])
+        apply_json_patch({"a": [1, 2], "t": True}, [operation])
     error = refused.value
     assert (error.status, error.reason, error.details) == (422, "Invalid", {})
     assert error.message == "the server rejected our request due to an error in our request"
@@ -70,7 +70,7 @@ def test_whatever_fails_the_answer_is_the_same(operation: Any) -> None:
 )
 def test_a_body_that_is_no_patch_is_refused(operations: Any, message: str) -> None:
     with pytest.raises(PatchError) as refused:
-        json_patch({}, operations)
+        apply_json_patch({}, operations)
     assert (refused.value.status, refused.value.message) == (400, message)
 
 
@@ -81,7 +81,7 @@ def test_a_member_without_meaning_is_warned_about() -> None:
 
 def test_more_than_ten_thousand_operations_are_too_many() -> None:
     with pytest.raises(PatchError) as refused:
-        json_patch({}, [{"op": "test", "path": "/a"}] * 10_001)
+        apply_json_patch({}, [{"op": "test", "path": "/a"}] * 10_001)
     assert refused.value.status == 413
 
 
@@ -108,7 +108,7 @@ def test_inputs_are_never_changed_nor_shared_with_the_result(
 ) -> None:
     before = copy.deepcopy((doc, operations))
     with contextlib.suppress(PatchError):
-        _deface(json_patch(doc, operations))
+        _deface(apply_json_patch(doc, operations))
     assert (doc, operations) == before
 
 

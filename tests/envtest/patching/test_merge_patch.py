@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from controller.managedfields import PatchError
-from envtest.patching import merge_patch
+from envtest.patching import apply_merge_patch
 from tests.envtest.patching.values import LAW, LISTLESS, OBJECT
 
 _NO_OBJECT = "json: cannot unmarshal {} into Go value of type map[string]interface {{}}"
@@ -30,7 +30,7 @@ _NO_OBJECT = "json: cannot unmarshal {} into Go value of type map[string]interfa
     ],
 )
 def test_the_examples_of_rfc_7386_hold(doc: Any, patch: Any, merged: Any) -> None:
-    assert merge_patch(doc, patch) == merged
+    assert apply_merge_patch(doc, patch) == merged
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_patch_that_is_no_object_is_refused_in_the_servers_words(
     patch: Any, message: str
 ) -> None:
     with pytest.raises(PatchError) as refused:
-        merge_patch({}, patch)
+        apply_merge_patch({}, patch)
     assert (refused.value.status, refused.value.reason, refused.value.message) == (
         400,
         "BadRequest",
@@ -54,11 +54,11 @@ def test_a_patch_that_is_no_object_is_refused_in_the_servers_words(
 
 
 def test_nulls_inside_a_new_list_are_dropped_but_null_items_stay() -> None:
-    assert merge_patch({}, {"a": [None, {"b": None, "c": 1}]}) == {"a": [None, {"c": 1}]}
+    assert apply_merge_patch({}, {"a": [None, {"b": None, "c": 1}]}) == {"a": [None, {"c": 1}]}
 
 
 def test_a_list_that_replaces_an_object_keeps_the_nulls_in_it() -> None:
-    assert merge_patch({"a": {}}, {"a": [{"b": None}]}) == {"a": [{"b": None}]}
+    assert apply_merge_patch({"a": {}}, {"a": [{"b": None}]}) == {"a": [{"b": None}]}
 
 
 @LAW
@@ -66,14 +66,14 @@ def test_a_list_that_replaces_an_object_keeps_the_nulls_in_it() -> None:
 def test_a_patch_applied_twice_is_a_patch_applied_once(
     doc: dict[str, Any], patch: dict[str, Any]
 ) -> None:
-    once = merge_patch(doc, patch)
-    assert merge_patch(once, patch) == once
+    once = apply_merge_patch(doc, patch)
+    assert apply_merge_patch(once, patch) == once
 
 
 @LAW
 @given(OBJECT)
 def test_an_empty_patch_changes_nothing(doc: dict[str, Any]) -> None:
-    assert merge_patch(doc, {}) == doc
+    assert apply_merge_patch(doc, {}) == doc
 
 
 @LAW
@@ -81,7 +81,7 @@ def test_an_empty_patch_changes_nothing(doc: dict[str, Any]) -> None:
 def test_members_that_a_patch_does_not_name_are_unchanged(
     doc: dict[str, Any], patch: dict[str, Any]
 ) -> None:
-    merged = merge_patch(doc, patch)
+    merged = apply_merge_patch(doc, patch)
     for name in doc.keys() - patch.keys():
         assert merged[name] == doc[name]
     for name, value in patch.items():
@@ -94,7 +94,7 @@ def test_a_merged_object_shares_no_container_with_the_patch(
     doc: dict[str, Any], patch: dict[str, Any]
 ) -> None:
     """So that it may be changed in place, and the patch be applied again."""
-    merged = merge_patch(doc, patch)
+    merged = apply_merge_patch(doc, patch)
     assert not list_container_ids(merged) & (list_container_ids(patch) - list_container_ids(doc))
 
 

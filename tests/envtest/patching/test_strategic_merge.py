@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.managedfields import PatchError
-from envtest.patching import PatchHints, strategic_merge
+from envtest.patching import PatchHints, apply_strategic_patch
 from tests.envtest.patching.values import LAW
 
 SERVICE = PatchHints.builtin("", "v1", "Service")
@@ -33,13 +33,13 @@ def _build_service() -> dict[str, Any]:
 
 
 def _merge_ports(patch: dict[str, Any]) -> list[int]:
-    merged = strategic_merge(_build_service(), {"spec": patch}, SERVICE)
+    merged = apply_strategic_patch(_build_service(), {"spec": patch}, SERVICE)
     return [port["port"] for port in merged["spec"]["ports"]]
 
 
 def test_items_with_the_same_merge_key_are_merged() -> None:
     patch = {"spec": {"ports": [{"port": 81, "name": "new"}]}}
-    ports = strategic_merge(_build_service(), patch, SERVICE)["spec"]["ports"]
+    ports = apply_strategic_patch(_build_service(), patch, SERVICE)["spec"]["ports"]
     assert ports[1] == {"name": "new", "port": 81, "protocol": "TCP"}
     assert len(ports) == 3
 
@@ -78,7 +78,7 @@ def test_lists_end_up_in_the_order_that_the_server_gives_them(
     ],
 )
 def test_lists_of_scalars_are_sets(patch: dict[str, Any], finalizers: list[str]) -> None:
-    merged = strategic_merge(_build_service(), {"metadata": patch}, SERVICE)
+    merged = apply_strategic_patch(_build_service(), {"metadata": patch}, SERVICE)
     assert merged["metadata"]["finalizers"] == finalizers
 
 
@@ -94,21 +94,21 @@ def test_lists_of_scalars_are_sets(patch: dict[str, Any], finalizers: list[str])
 def test_maps_are_merged_unless_a_directive_says_otherwise(
     patch: dict[str, Any], selector: dict[str, str]
 ) -> None:
-    merged = strategic_merge(_build_service(), {"spec": {"selector": patch}}, SERVICE)
+    merged = apply_strategic_patch(_build_service(), {"spec": {"selector": patch}}, SERVICE)
     assert merged["spec"]["selector"] == selector
 
 
 def test_only_retained_keys_survive() -> None:
     live = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
     patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
-    merged = strategic_merge(live, patch, DEPLOYMENT)
+    merged = apply_strategic_patch(live, patch, DEPLOYMENT)
     assert merged == {"spec": {"strategy": {"type": "Recreate"}}}
 
 
 def test_lists_without_a_strategy_are_replaced() -> None:
     live = {"spec": {"template": {"spec": {"containers": [{"name": "c", "args": ["x", "y"]}]}}}}
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "c", "args": ["z"]}]}}}}
-    merged = strategic_merge(live, patch, DEPLOYMENT)
+    merged = apply_strategic_patch(live, patch, DEPLOYMENT)
     assert merged["spec"]["template"]["spec"]["containers"] == [{"name": "c", "args": ["z"]}]
 
 
@@ -170,7 +170,7 @@ def test_misused_directives_are_refused_in_the_servers_words(
     patch: Any, status: int, message: str
 ) -> None:
     with pytest.raises(PatchError) as refused:
-        strategic_merge(_build_service(), patch, SERVICE)
+        apply_strategic_patch(_build_service(), patch, SERVICE)
     assert (refused.value.status, refused.value.message) == (status, message)
 
 
@@ -185,9 +185,9 @@ def test_a_merged_list_holds_every_key_once_and_the_patch_in_its_order(
     before = {"spec": {"ports": _build_ports(*live)}}
     expected = {"spec": {"ports": _build_ports(*patch)}}
     untouched = copy.deepcopy((before, expected))
-    merged = strategic_merge(before, expected, SERVICE)
+    merged = apply_strategic_patch(before, expected, SERVICE)
     ports = [port["port"] for port in merged["spec"]["ports"]]
     assert sorted(ports) == sorted({*live, *patch})
     assert [port for port in ports if port in patch] == patch
     assert (before, expected) == untouched
-    assert strategic_merge(merged, expected, SERVICE) == merged
+    assert apply_strategic_patch(merged, expected, SERVICE) == merged

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from envtest.schema import CompiledSchema, validate_crd
-from envtest.schema.compiled import LONGEST_KEPT
+from envtest.schema.compiled import LONGEST_CACHED_SCHEMA
 from envtest.schema.crd import versions
 
 
@@ -71,7 +71,7 @@ def test_a_schema_that_is_changed_afterwards_is_another_one_and_leaves_the_first
 
 
 def test_a_long_schema_is_compiled_each_time() -> None:
-    long = build_schema(description="x" * LONGEST_KEPT)
+    long = build_schema(description="x" * LONGEST_CACHED_SCHEMA)
     assert CompiledSchema.compile(long) is not CompiledSchema.compile(long)
 
 

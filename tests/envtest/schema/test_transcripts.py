@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envtest.patching.patches import merge_patch
+from envtest.patching.patches import apply_merge_patch
 from envtest.schema import CompiledSchema, join_messages, read_json
 from envtest.schema.tables import build_table_cells, build_table_columns
 from tests.envtest.schema.answers import list_causes, read_transcript
@@ -68,7 +68,7 @@ def test_an_immutable_field_is_defended_and_others_may_change(schema: CompiledSc
     old = steps["immutable-create"]["response"]["body"]
     for name in ("immutable-change", "immutable-keep"):
         step = steps[name]
-        errors = schema.validate(merge_patch(old, step["request"]["body"]), old)
+        errors = schema.validate(apply_merge_patch(old, step["request"]["body"]), old)
         recorded = step["response"]["body"].get("details", {}).get("causes", [])
         assert list_causes(errors) == recorded
 
@@ -77,7 +77,7 @@ def test_an_immutable_field_is_defended_and_others_may_change(schema: CompiledSc
 def test_a_status_patch_is_refused_as_recorded(schema: CompiledSchema, name: str) -> None:
     steps = {step["id"]: step for step in _STATUS}
     old = steps["status-metadata"]["response"]["body"]
-    errors = schema.validate(merge_patch(old, steps[name]["request"]["body"]), old)
+    errors = schema.validate(apply_merge_patch(old, steps[name]["request"]["body"]), old)
     assert [error.cause() for error in errors] == steps[name]["response"]["body"]["details"][
         "causes"
     ]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envtest.kinds import catalogue
-from envtest.kinds.catalogue import schema_name
+from envtest.kinds.catalogue import build_schema_name
 from envtest.wire.protobuf import ProtobufError, read_protobuf
 
 # What a Go program printed: objects as JSON and as protobuf.
@@ -21,7 +21,7 @@ GOLDEN = json.loads(
 KINDS = sorted(
     {
         (group_version, entry["kind"])
-        for group_version, entries in catalogue.resources().items()
+        for group_version, entries in catalogue.list_resources().items()
         for entry in entries
         if "group" not in entry
     }
@@ -30,7 +30,7 @@ KINDS = sorted(
 
 def name_of(api_version: str, kind: str) -> str:
     group, _, version = api_version.rpartition("/")
-    return schema_name(group, version, kind)
+    return build_schema_name(group, version, kind)
 
 
 def encode_part(at: int, value: bytes) -> bytes:

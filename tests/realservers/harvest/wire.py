@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import envtest.kinds
-from envtest.kinds.catalogue import resources, schema_name
+from envtest.kinds.catalogue import build_schema_name, list_resources
 
 VERSION = "v0.36.2"
 _MODULES = ("api", "apiextensions-apiserver", "apimachinery", "client-go")
@@ -42,8 +42,8 @@ def main() -> int:
     """Read, choose and write; print what was written."""
     facts = _facts()
     schema_names = [
-        schema_name(*_split_group_version(group_version), entry["kind"])
-        for group_version, entries in resources().items()
+        build_schema_name(*_split_group_version(group_version), entry["kind"])
+        for group_version, entries in list_resources().items()
         for entry in entries
         if "group" not in entry
     ]

@@ -17,7 +17,7 @@ from reconcilers.api.crd import crds
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SECRET, TENANT_CLUSTER
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, run_api_server
-from reconcilers.cli.standin.pools import crds as metallb_crds
+from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.reconcilers.cli.commandline import run_beside
 
@@ -163,7 +163,7 @@ async def run_own_tenant(folder: Path) -> AsyncIterator[tuple[Client, str]]:
     Yields:
         a client of the server, and the flag with its kubeconfig.
     """
-    async with run_api_server("management", [*crds(), *metallb_crds()]) as server:
+    async with run_api_server("management", [*crds(), *read_metallb_crds()]) as server:
         await make_namespaces(server.transport, [NAMESPACE, "team", METALLB])
         client = Client(server.transport)
         pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconcilers.cli.garbage import THAW_SECONDS, Freezer, short_collections
+from reconcilers.cli.garbage import THAW_SECONDS, Freezer, keep_collections_short
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_a_collection_of_young_objects_freezes_nothing() -> None:
 
 def test_the_settings_of_the_collector_are_restored_after_the_context() -> None:
     before = gc.get_threshold(), list(gc.callbacks)
-    with short_collections():
+    with keep_collections_short():
         assert gc.get_freeze_count() > 0
     assert (gc.get_threshold(), list(gc.callbacks)) == before
     assert gc.get_freeze_count() == 0

@@ -12,7 +12,7 @@ from controller.meta import Key, Version
 from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.servers import run_api_server
-from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
+from reconcilers.cli.standin.lbipam import LbIpamStandIn, read_cilium_crds
 from reconcilers.cli.standin.serviceaddresses import read_status_addresses
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
@@ -29,8 +29,8 @@ from tests.polling import until
 async def _run_tenant() -> AsyncIterator[Client]:
     """Run a tenant's API server and the stand-in; yield a client of the API server."""
     clock = SystemClock()
-    async with run_api_server("tenant", cilium_crds()) as server:
-        await wait_until_established(server.transport, clock, cilium_crds())
+    async with run_api_server("tenant", read_cilium_crds()) as server:
+        await wait_until_established(server.transport, clock, read_cilium_crds())
         manager = Manager(server.transport, clock=clock)
         LbIpamStandIn(manager, clock)
         async with run_in_background([manager.run]):

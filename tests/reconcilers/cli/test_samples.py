@@ -14,7 +14,7 @@ from controller.clock import SystemClock
 from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import run_api_server
-from reconcilers.cli.standin.pools import crds
+from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.loadbalancers.metallb.installation.bundle import parse_bundle
 from tests.polling import SECONDS
 from tests.reconcilers.cli.commandline import Outcome, run
@@ -78,7 +78,7 @@ async def test_the_sample_bundle_installs_the_kinds_that_are_projected() -> None
         for manifest in bundle.manifests:
             await apply(server.transport, manifest.body)
         with anyio.fail_after(SECONDS):
-            await wait_until_established(server.transport, SystemClock(), crds())
+            await wait_until_established(server.transport, SystemClock(), read_metallb_crds())
         await apply(
             server.transport, _make_projected("IPAddressPool", addresses=["10.0.0.1-10.0.0.2"])
         )

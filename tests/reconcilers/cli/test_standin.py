@@ -19,7 +19,7 @@ from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.objects import apply, delete, make_namespaces
 from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.standin.controller import ALLOCATED_FROM, MetalLBStandIn
-from reconcilers.cli.standin.pools import ADDRESS_POOL, NAMESPACE, crds
+from reconcilers.cli.standin.pools import ADDRESS_POOL, NAMESPACE, read_metallb_crds
 from reconcilers.cli.standin.serviceaddresses import read_status_addresses
 from tests.polling import SECONDS
 
@@ -73,7 +73,7 @@ class TenantWithStandIn:
 @asynccontextmanager
 async def run_tenant() -> AsyncIterator[TenantWithStandIn]:
     """Run a tenant's API server and the stand-in."""
-    async with run_api_server("tenant", crds()) as server:
+    async with run_api_server("tenant", read_metallb_crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         tenant = TenantWithStandIn(server.transport)
         async with run_in_background([tenant.manager.run]):
@@ -133,7 +133,7 @@ async def test_pools_that_overlap_are_not_used_until_the_overlap_is_removed() ->
 
 
 async def test_the_api_server_rejects_a_pool_without_addresses() -> None:
-    async with run_api_server("tenant", crds()) as server:
+    async with run_api_server("tenant", read_metallb_crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         with pytest.raises(Invalid, match=r"spec\.addresses"):
             await apply(server.transport, make_pool())
@@ -158,12 +158,12 @@ async def test_wait_established_waits_until_all_crds_are_established() -> None:
         event = anyio.Event()
 
         async def wait() -> None:
-            await wait_until_established(server.transport, clock, crds())
+            await wait_until_established(server.transport, clock, read_metallb_crds())
             event.set()
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
-            first, second = crds()
+            first, second = read_metallb_crds()
             await apply(server.transport, first)
             assert not event.is_set()
             await apply(server.transport, second)
