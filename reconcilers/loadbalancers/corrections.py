@@ -84,7 +84,7 @@ class Corrections:
             f" ever less often, at last every {LONGEST_PAUSE / 60:.0f} min"
         )
 
-    def due_in(self, now: float) -> float | None:
+    def compute_check_delay(self, now: float) -> float | None:
         """Return the seconds until a delayed correction is due, or until the contest is over.
 
         Returns:

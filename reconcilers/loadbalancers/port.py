@@ -562,7 +562,7 @@ class BalancerInstaller(Protocol):
         """The reason while it is being installed."""
         ...
 
-    def due_in(self, memory: BalancerMemory) -> float | None:
+    def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         """Return seconds until the next attempt; None if the last attempt was complete."""
         ...
 
@@ -642,7 +642,7 @@ class LoadBalancerKind(Protocol):
         """
         return self.view_service
 
-    def due_in(self, memory: BalancerMemory) -> float | None:
+    def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         """Return in how many seconds to look at the balancer again; None for never."""
         ...
 

@@ -147,7 +147,7 @@ class UnsupportedKind(LoadBalancerKind):
         return ServiceView(keeps_range=True, obstacle=obstacle)
 
     @override
-    def due_in(self, memory: BalancerMemory) -> float | None:
+    def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         """Return None: no later look could find out more."""
         return None
 

@@ -16,7 +16,7 @@ from reconcilers.loadbalancers.port import BalancerMemory
 from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.status import describe_problem
 
-CHECK_SECONDS = 600.0
+ANNOUNCEMENT_CHECK_SECONDS = 600.0
 """Seconds between two checks of a tenant in which something announces addresses."""
 NOT_ANNOUNCED = "NotAnnounced"
 """The reason where nothing announces the addresses of Services."""
@@ -57,8 +57,8 @@ class Announcements:
     async def check_if_due(self, tenant: TenantCluster, memory: AnnouncementMemory) -> None:
         """Check a tenant if a check is due, and note the result in `memory`.
 
-        A check is due every CHECK_SECONDS. While nothing announces addresses, a check is due at
-        each pass, so that the condition ends soon after a person corrects the problem.
+        A check is due every ANNOUNCEMENT_CHECK_SECONDS. While nothing announces addresses, a check
+        is due at each pass, so that the condition ends soon after a person corrects the problem.
 
         Args:
             memory: of that tenant.
@@ -67,7 +67,9 @@ class Announcements:
             ControllerError: the management cluster did not answer.
         """
         now = self._clock.monotonic()
-        is_recent = memory.checked_at is not None and now - memory.checked_at < CHECK_SECONDS
+        is_recent = (
+            memory.checked_at is not None and now - memory.checked_at < ANNOUNCEMENT_CHECK_SECONDS
+        )
         if is_recent and not memory.problem:
             return
         try:

@@ -2,8 +2,9 @@
 
 Two load balancers that both have a pool take the addresses from each other's Services, without
 end. Even an empty pool of Cilium is enough. So each tenant is searched for pools of its other load
-balancers every LOOK_SECONDS. Empty pools of ours are removed: a process that died in the middle
-of a write may have left one. All other pools belong to people; a condition reports them.
+balancers every OTHER_BALANCER_CHECK_SECONDS. Empty pools of ours are removed: a process that died
+in the middle of a write may have left one. All other pools belong to people; a condition reports
+them.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.status import describe_problem
 
-LOOK_SECONDS = 600.0
+OTHER_BALANCER_CHECK_SECONDS = 600.0
 """Seconds between two checks of the other load balancers of one tenant."""
 CONFLICT = "LoadBalancersConflict"
 """The reason where pools of another load balancer are in the tenant."""
@@ -73,8 +74,8 @@ class OtherBalancers:
     async def check_if_due(self, tenant: TenantCluster, memory: OtherBalancersMemory) -> None:
         """Search for pools of other load balancers if a check is due; note the result in `memory`.
 
-        A check removes empty pools of ours. It is due every LOOK_SECONDS, and when the spec names
-        another load balancer than at the last check.
+        A check removes empty pools of ours. It is due every OTHER_BALANCER_CHECK_SECONDS, and when
+        the spec names another load balancer than at the last check.
 
         Args:
             tenant: the cluster; its ranges are in the load balancer of its spec.
@@ -84,7 +85,10 @@ class OtherBalancers:
             ControllerError: the management cluster did not answer.
         """
         now, chosen = self._clock.monotonic(), tenant.load_balancer_provider
-        is_recent = memory.checked_at is not None and now - memory.checked_at < LOOK_SECONDS
+        is_recent = (
+            memory.checked_at is not None
+            and now - memory.checked_at < OTHER_BALANCER_CHECK_SECONDS
+        )
         if is_recent and memory.provider == chosen:
             return
         messages: list[str] = []

@@ -82,7 +82,7 @@ class _ManagementError(Exception):
 
 
 @contextmanager
-def _as_management_error() -> Iterator[None]:
+def _wrap_management_errors() -> Iterator[None]:
     """Wrap each ControllerError of the context in _ManagementError.
 
     This context is used inside the context of a tenant's client. That one takes any
@@ -95,12 +95,12 @@ def _as_management_error() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class LostHistoryLook:
-    """When the basis of a pool that is ahead of this process is compared with a LIST.
+class LostHistoryCheck:
+    """When the basis of a pool that is ahead of this process is compared with a LIST next.
 
     Args:
-        due: the time of the next look, in monotonic seconds.
-        pause: seconds between the last look and the next.
+        due: the time of the next check, in monotonic seconds.
+        pause: seconds between the last check and the next.
     """
 
     due: float
@@ -113,12 +113,12 @@ class ProjectionMemory:
 
     Args:
         balancer: the adapter's memory of the tenant.
-        lost_history: the next look at an offer with a higher basis than ours; None if no offer has
-            one.
+        lost_history: the next check of an offer with a higher basis than ours; None if no offer
+            has one.
     """
 
     balancer: BalancerMemory = field(default_factory=BalancerMemory)
-    lost_history: LostHistoryLook | None = None
+    lost_history: LostHistoryCheck | None = None
 
 
 class Projector:
@@ -247,10 +247,10 @@ class Projector:
         """Close the watches of a tenant that is gone, or to which no pass writes any more."""
         self._watches.close(key)
 
-    def due_in(
+    def compute_check_delay(
         self, tenant: TenantCluster, balancer_finding: ConditionFinding, memory: ProjectionMemory
     ) -> float | None:
-        """Return in how many seconds to look at the balancer again; None for no such look.
+        """Return in how many seconds to check the balancer again; None for no such check.
 
         Args:
             balancer_finding: the condition LoadBalancerReady of this pass.
@@ -262,9 +262,9 @@ class Projector:
             or self.is_unread(tenant, balancer_finding)
         )
         if not has_reached_balancer:
-            # The memory is of an earlier pass, and another look now would fail as well.
+            # The memory is of an earlier pass, and another check now would fail as well.
             return None
-        return self._kinds.find_chosen(tenant).due_in(memory.balancer)
+        return self._kinds.find_chosen(tenant).compute_check_delay(memory.balancer)
 
     def is_basis_low(self, tenant: TenantCluster) -> bool:
         """Return whether the basis of a projection is still below the mark of a range.
@@ -276,7 +276,7 @@ class Projector:
         projection = self.find_projection(tenant)
         return projection.basis < projection.needed
 
-    async def _record_begun(self, current: CurrentCluster) -> None:
+    async def _record_projection_begun(self, current: CurrentCluster) -> None:
         """Annotate the cluster: its projection begins, and its tenant has this identity.
 
         The annotations are written before the projection. So a cluster that is deleted without
@@ -317,7 +317,7 @@ class Projector:
         if annotations:
             await current.annotate(annotations)
 
-    async def assume_begun(self, current: CurrentCluster) -> None:
+    async def note_possible_projection(self, current: CurrentCluster) -> None:
         """Note on a cluster that its projection has begun, if its tenant may already have ranges.
 
         The tenant may have ranges if the status shows a projection, or if the cluster is Ready and
@@ -333,7 +333,7 @@ class Projector:
             tenant.is_ready and self.find_projection(tenant).entries
         )
         if may_have_ranges and not tenant.projection_noted:
-            await self._record_begun(current)
+            await self._record_projection_begun(current)
 
     def is_identified(self, tenant: TenantCluster) -> bool | None:
         """Return whether the identity of a tenant's cluster is known; None if it was not read yet.
@@ -438,16 +438,16 @@ class Projector:
         kind = self._kinds.find_kind(chosen)
         now = self._clock.monotonic()
         if memory.lost_history is None:
-            memory.lost_history = LostHistoryLook(now + HISTORY_SECONDS, HISTORY_SECONDS)
+            memory.lost_history = LostHistoryCheck(now + HISTORY_SECONDS, HISTORY_SECONDS)
         if now < memory.lost_history.due:
             return  # a LIST of all allocations is costly, so not every pass makes one
         pause = min(2 * memory.lost_history.pause, LONGEST_PAUSE)
-        memory.lost_history = LostHistoryLook(now + pause, pause)
+        memory.lost_history = LostHistoryCheck(now + pause, pause)
         try:
             async with self._tenants.client(tenant) as client:
                 before_list = await kind.make_balancer(client, memory.balancer).read_targets()
         except (TenantUnavailable, BalancerBlocked):
-            return  # the projection reports it; the next look is due after the pause
+            return  # the projection reports it; the next check is due after the pause
         page = await self._client.list(IP_ALLOCATION)
         lost_versions = {
             (offer.metadata.uid, offer.metadata.resourceVersion)
@@ -698,11 +698,11 @@ class Projector:
             if not tenant.projection_begun:
                 await self._require_writable(tenant, balancer)
         except BalancerBlocked:
-            with _as_management_error():
+            with _wrap_management_errors():
                 await self._annotate(current, self._make_identity_annotations(tenant))
             raise
-        with _as_management_error():
-            await self._record_begun(current)
+        with _wrap_management_errors():
+            await self._record_projection_begun(current)
 
     async def _require_writable(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
         """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
@@ -713,7 +713,7 @@ class Projector:
 
     async def _permit(self, tenant: TenantCluster, offer: Offer) -> None:
         """Raise BalancerBlocked if the tenant must not write an existing offer."""
-        with _as_management_error():
+        with _wrap_management_errors():
             await self._ownership.require(tenant, offer)
 
     async def _project_live(self, tenant: TenantCluster) -> Projection:
@@ -724,7 +724,7 @@ class Projector:
         """
         live = []
         for cached in list_balancer_members(self._allocations, tenant):
-            with _as_management_error(), suppress(NotFound):
+            with _wrap_management_errors(), suppress(NotFound):
                 live.append(await self._client.get(IP_ALLOCATION, cached.metadata.key))
         live_members = [a for a in live if not is_foreign(a, tenant)]
         allocations = _select_of_balancer(live_members, tenant.load_balancer_provider)

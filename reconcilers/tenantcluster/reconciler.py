@@ -105,7 +105,7 @@ SOON = 1.0
 HOUR = 3600.0
 DAY = 24 * HOUR
 
-_NO_WAY_IN = {"KubeconfigMissing", "KubeconfigRefused", UNREACHABLE}
+_CONNECTION_FAILURES = {"KubeconfigMissing", "KubeconfigRefused", UNREACHABLE}
 """Reasons for which another request of the same pass would fail as well."""
 _UNREADABLE = "unreadable allocations"
 """The topic of the state that is logged."""
@@ -121,8 +121,8 @@ class BalancerWork:
         projector: writes ranges to the tenant's load balancer.
         installer: installs a load balancer in the tenant.
         provider_change: moves a tenant's ranges from one load balancer to another.
-        other_balancers: looks for pools of load balancers that a tenant does not have.
-        announcements: looks for what announces addresses in tenants.
+        other_balancers: finds pools of load balancers that the cluster does not name.
+        announcements: checks whether something announces addresses in tenants.
         platform_label: labels the platform's Service in tenants.
     """
 
@@ -296,12 +296,12 @@ class TenantClusterReconciler:
                 this_pass.offered_uids = find_projected_uids(
                     list_members(self._allocations, this_pass.tenant)
                 )
-            await self._projector.assume_begun(this_pass.current)
+            await self._projector.note_possible_projection(this_pass.current)
         else:
             # In cloud mode the cluster requests no addresses. It may have some from before.
             await self._withdraw_requests(this_pass)
             if not self._projector.list_projected(this_pass.tenant):
-                return await self._leave_alone(this_pass)
+                return await self._report_cloud_mode(this_pass)
             await self._marked_releaser.withdraw_used(this_pass.tenant)
         await self._project(this_pass)
         if this_pass.is_ipam:
@@ -314,7 +314,7 @@ class TenantClusterReconciler:
             await self._note_projected(this_pass)
         this_pass.marked_number = await self._marked_releaser.release(this_pass.tenant)
         await self._report(this_pass)
-        return self._next_pass(this_pass)
+        return self._choose_next_pass(this_pass)
 
     # Before a cluster is worked on, and after it is gone -------------------------------------
 
@@ -491,7 +491,7 @@ class TenantClusterReconciler:
         if current.tenant.projection_begun:
             # If the annotation is missing, only the status shows that a projection has begun. The
             # status is overwritten below, so the annotation is written now.
-            await self._projector.assume_begun(current)
+            await self._projector.note_possible_projection(current)
         record = self._records.get_or_create(current.tenant)
         if record.deletion_revision is None:
             # Only the first version counts: later writes of the cluster have higher ones.
@@ -602,7 +602,7 @@ class TenantClusterReconciler:
         """Create missing allocations; move waiting ones to a pool that has room."""
         backfill = self._settings.backfill_nodes
         required = self._requester.list_required(this_pass.tenant, this_pass.provider, backfill)
-        this_pass.states = await self._requester.request(
+        this_pass.states = await self._requester.request_missing(
             this_pass.current, this_pass.provider, required
         )
         this_pass.network_ready = status.judge_states(this_pass.states)
@@ -630,7 +630,7 @@ class TenantClusterReconciler:
         except TenantUnavailable as error:
             _log.debug("cannot read the tenant's Services, skipping", error=error.message)
             # After any other failure the projection may still succeed, so it is tried.
-            this_pass.unavailable = error if error.reason in _NO_WAY_IN else None
+            this_pass.unavailable = error if error.reason in _CONNECTION_FAILURES else None
 
     async def _note_for_release(self, this_pass: TenantPass, services: Sequence[Service]) -> None:
         """Note on allocations the facts about Services that their release will need.
@@ -681,7 +681,7 @@ class TenantClusterReconciler:
         # In cloud mode the size follows no Services, so their memory and their watch end.
         this_pass.record.elastic = ElasticMemory()
         self._services.close(this_pass.key)
-        await self._requester.withdraw(this_pass.tenant)
+        await self._requester.withdraw_requests(this_pass.tenant)
         if kept_names := self._projector.list_projected(this_pass.tenant):
             message = (
                 f"{this_pass.network_ready.message}; load-balancer IPs from before are kept: "
@@ -690,7 +690,7 @@ class TenantClusterReconciler:
                 True, "Ready", message + ", ".join(kept_names)
             )
 
-    async def _leave_alone(self, this_pass: TenantPass) -> Outcome:
+    async def _report_cloud_mode(self, this_pass: TenantPass) -> Outcome:
         """Report that the cluster needs nothing of ours; remove our objects from its tenant."""
         # The condition shows that the tenant was written to; without it the tenant is not touched.
         # The verdict below removes the condition, so the tenant is cleared only once.
@@ -843,13 +843,13 @@ class TenantClusterReconciler:
         """
         return named_at is None or self._clock.monotonic() - named_at >= NAMING_SECONDS
 
-    def _next_pass(self, this_pass: TenantPass) -> Outcome:
+    def _choose_next_pass(self, this_pass: TenantPass) -> Outcome:
         """Return when the next pass is due.
 
         The first case that applies decides. The cases with the shortest waits come first:
 
         1. The pool could not be written on the newest basis: at once.
-        2. The balancer or the installation is to be looked at again: when that is due.
+        2. The balancer or the installation is to be checked again: when that check is due.
         3. Ranges move to another load balancer: by the interval of releases.
         4. A webhook in the tenant failed: by its own interval.
         5. The load balancer or the addresses are not ready: by the interval for that.
@@ -860,17 +860,17 @@ class TenantClusterReconciler:
         if is_behind(balancer_finding) or self._projector.is_basis_low(this_pass.tenant):
             # Another replica just wrote, or the cache has yet to show a mark: both pass soon.
             return Again(SOON)
-        looks_due_in = (
-            self._projector.due_in(
+        check_delays = (
+            self._projector.compute_check_delay(
                 this_pass.tenant, balancer_finding, this_pass.record.projection
             ),
-            self._installation_due_in(this_pass),
+            self._compute_installation_delay(this_pass),
         )
-        first_look = min(
-            (seconds for seconds in looks_due_in if seconds is not None), default=None
+        shortest_delay = min(
+            (seconds for seconds in check_delays if seconds is not None), default=None
         )
-        if first_look is not None:
-            return Again(max(first_look, SOON))
+        if shortest_delay is not None:
+            return Again(max(shortest_delay, SOON))
         if balancer_finding.reason == CHANGING:
             # Each pass checks whether the old balancer has released the ranges.
             return Blocked(balancer_finding.reason, self._settings.requeue_deleting)
@@ -887,7 +887,7 @@ class TenantClusterReconciler:
         size_due_in = this_pass.size_report.due_in if this_pass.size_report is not None else None
         return Again(after if size_due_in is None else min(after, max(size_due_in, SOON)))
 
-    def _installation_due_in(self, this_pass: TenantPass) -> float | None:
+    def _compute_installation_delay(self, this_pass: TenantPass) -> float | None:
         """Return the seconds until the installation goes on; None if none is in progress.
 
         The reason of a condition shows whether an installation is in progress.
@@ -897,7 +897,7 @@ class TenantClusterReconciler:
         if self._installer.installing_reason not in reasons:
             return None
         # The memory may have no attempt to repeat. Then the next pass looks again soon.
-        return self._installer.due_in(this_pass.record.installation) or SOON
+        return self._installer.compute_check_delay(this_pass.record.installation) or SOON
 
     def _choose_requeue(self, tenant: TenantCluster) -> float:
         """Return the seconds until the next pass: more, the longer the cluster has been Ready."""
@@ -938,9 +938,9 @@ def _judge(
     if this_pass.size_report is not None:
         findings += this_pass.size_report.findings
         obsolete = (*this_pass.size_report.obsolete, *obsolete)
-    for look_memory in (this_pass.record.others, this_pass.record.announcements):
-        look_findings, ended_types = look_memory.findings
-        findings += look_findings
+    for check_memory in (this_pass.record.others, this_pass.record.announcements):
+        check_findings, ended_types = check_memory.findings
+        findings += check_findings
         obsolete = (*obsolete, *ended_types)
     findings += [*identity_findings, overall]
     return status.TenantVerdict(

@@ -397,7 +397,7 @@ class CiliumKind(LoadBalancerKind):
         return partial(view_service, selector=tenant.service_selector)
 
     @override
-    def due_in(self, memory: BalancerMemory) -> float | None:
+    def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         """Return the seconds until the tenant is checked again; None for never.
 
         During the first MOMENT without an acknowledgement a check is due each second, because the
@@ -408,7 +408,7 @@ class CiliumKind(LoadBalancerKind):
         is_about_to_read = since is not None and now - since < MOMENT
         delays = (
             _SOON if is_about_to_read else None,
-            memory.get_or_create(CiliumKeptState).due_in(now),
+            memory.get_or_create(CiliumKeptState).compute_check_delay(now),
         )
         return min((seconds for seconds in delays if seconds is not None), default=None)
 

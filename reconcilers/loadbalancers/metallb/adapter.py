@@ -340,12 +340,12 @@ class MetalLBKind(LoadBalancerKind):
         return view_service(service, self._served_class)
 
     @override
-    def due_in(self, memory: BalancerMemory) -> float | None:
+    def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         """Return the seconds until a correction, or a check of the counts; None for neither."""
         now = self._clock.monotonic()
         delays = (
-            memory.get_or_create(MetalLBKeptState).due_in(now),
-            memory.get_or_create(ProjectionCheckMemory).due_in(now),
+            memory.get_or_create(MetalLBKeptState).compute_check_delay(now),
+            memory.get_or_create(ProjectionCheckMemory).compute_check_delay(now),
         )
         return min((seconds for seconds in delays if seconds is not None), default=None)
 

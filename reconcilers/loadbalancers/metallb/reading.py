@@ -62,7 +62,7 @@ class ProjectionCheckMemory:
     unread: UnreadEntries | None = None
     is_silent: bool = False
 
-    def due_in(self, now: float) -> float | None:
+    def compute_check_delay(self, now: float) -> float | None:
         """Return the seconds until the next check of the counts; None if no check is due.
 
         Args:

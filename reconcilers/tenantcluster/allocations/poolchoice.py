@@ -87,7 +87,7 @@ class PoolForecast:
             self._place_request(allocation)
 
     def check_room(
-        self, count: int, position: int, asked: Networking, *, all_families: bool
+        self, count: int, position: int, family_request: Networking, *, all_families: bool
     ) -> bool:
         """Drop void promises; return whether a request has room in each family that it needs.
 
@@ -96,26 +96,34 @@ class PoolForecast:
         Args:
             count: how many addresses in a row.
             position: the resourceVersion up to which the cache has read the allocations.
-            asked: the families that the request asks for.
+            family_request: the families that the request asks for.
             all_families: whether a family that is only preferred is needed, too.
         """
         self._free_promised_to_unseen(position)
-        needed = self._list_needed_spaces(asked, all_families=all_families)
+        needed = self._list_needed_spaces(family_request, all_families=all_families)
         return bool(needed) and all(space.fits(count) for space in needed)
 
-    def _list_needed_spaces(self, asked: Networking, *, all_families: bool) -> list[Space]:
+    def _list_needed_spaces(
+        self, family_request: Networking, *, all_families: bool
+    ) -> list[Space]:
         """Return the space of each family that a request needs; empty if the pool lacks one.
 
         Args:
-            asked: the families that the request asks for.
+            family_request: the families that the request asks for.
             all_families: whether a family that is only preferred is needed, too.
         """
         by_family = {space.layout.family: space for space in self._spaces}
         try:
-            choice = familychoice.choose_cluster_families(asked, self._pool, tuple(by_family))
+            choice = familychoice.choose_cluster_families(
+                family_request, self._pool, tuple(by_family)
+            )
         except AllocatorError:
             return []  # the pool lacks a required family
-        if all_families and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(choice.families) < 2:
+        if (
+            all_families
+            and family_request.ipFamilyPolicy == PREFER_DUAL_STACK
+            and len(choice.families) < 2
+        ):
             return []  # the request prefers two families, and the pool has one
         needs_all = all_families or choice.second_required
         families = choice.families if needs_all else choice.families[:1]
@@ -125,16 +133,16 @@ class PoolForecast:
         """Return whether an allocation of this pool has a range, or is expected to get one."""
         return allocation.metadata.uid in self._expected_ranges
 
-    def reserve(self, name: str, count: int, asked: Networking) -> None:
+    def reserve(self, name: str, count: int, family_request: Networking) -> None:
         """Keep `count` addresses of each family for a request that is about to be created.
 
         If the pool has no room, nothing is kept. `forget` ends the reservation.
         """
-        needed = self._find_serving_spaces(count, asked)
+        needed = self._find_serving_spaces(count, family_request)
         if needed:
             self._expected_ranges[name] = tuple(space.allocate(count) for space in needed)
 
-    def describe_obstacle(self, count: int, position: int, asked: Networking) -> str:
+    def describe_obstacle(self, count: int, position: int, family_request: Networking) -> str:
         """Drop void promises; return why the pool cannot serve a request.
 
         The reason is a missing family, or the free blocks, which are too small. If the pool has
@@ -143,10 +151,10 @@ class PoolForecast:
         Args:
             count: how many addresses in a row of each family the request needs.
             position: the resourceVersion up to which the cache has read the allocations.
-            asked: the families that the request asks for.
+            family_request: the families that the request asks for.
         """
         self._free_promised_to_unseen(position)
-        needed = self._list_needed_spaces(asked, all_families=False)
+        needed = self._list_needed_spaces(family_request, all_families=False)
         if not needed:
             return "lacks a family of the request"
         if all(space.fits(count) for space in needed):
@@ -154,18 +162,18 @@ class PoolForecast:
             return "has room"
         return describe_free_blocks({s.layout.family: s.largest_free for s in needed})
 
-    def find_families(self, count: int, asked: Networking) -> set[Family]:
+    def find_families(self, count: int, family_request: Networking) -> set[Family]:
         """Return the families of addresses that a request would get; empty if it would wait."""
-        return {space.layout.family for space in self._find_serving_spaces(count, asked)}
+        return {space.layout.family for space in self._find_serving_spaces(count, family_request)}
 
-    def _find_serving_spaces(self, count: int, asked: Networking) -> list[Space]:
+    def _find_serving_spaces(self, count: int, family_request: Networking) -> list[Space]:
         """Return the spaces that would serve a request; empty if it would wait.
 
         The spaces of all preferred families come first. If one of them has no room, the required
         families alone serve the request.
         """
         for all_families in (True, False):
-            needed = self._list_needed_spaces(asked, all_families=all_families)
+            needed = self._list_needed_spaces(family_request, all_families=all_families)
             if needed and all(space.fits(count) for space in needed):
                 return needed
         return []
@@ -409,7 +417,7 @@ class PoolChoice:
         self,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
-        asked: Networking,
+        family_request: Networking,
     ) -> NetworkPool | None:
         """Return the first pool of `provider` with enough free addresses in a row; None for none.
 
@@ -420,16 +428,16 @@ class PoolChoice:
         Args:
             provider: lists the pools in order of preference.
             count: how many addresses the request needs from a pool.
-            asked: the families that the request asks for.
+            family_request: the families that the request asks for.
         """
-        prefers_both = asked.ipFamilyPolicy == PREFER_DUAL_STACK
+        prefers_both = family_request.ipFamilyPolicy == PREFER_DUAL_STACK
         rounds = (True, False) if prefers_both else (False,)
         for all_families in rounds:
             for pool in self._list_candidates(provider):
                 forecast, position = self._find_forecast(pool), self._allocations.position
                 size = count(pool)
                 if forecast is not None and forecast.check_room(
-                    size, position, asked, all_families=all_families
+                    size, position, family_request, all_families=all_families
                 ):
                     return pool
         return None
@@ -444,13 +452,13 @@ class PoolChoice:
         self,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
-        asked: Networking,
+        family_request: Networking,
     ) -> tuple[PoolRefusal, ...]:
         """Return why each pool of `provider` does not serve a request, in order of preference.
 
         Args:
             count: returns how many addresses the request needs from a pool.
-            asked: the families that the request asks for.
+            family_request: the families that the request asks for.
         """
         namespace = provider.metadata.namespace
         refusals = []
@@ -468,10 +476,12 @@ class PoolChoice:
                 )
                 continue
             size = count(pool)
-            refusals.append(PoolRefusal(name, size, self._describe_obstacle(pool, size, asked)))
+            refusals.append(
+                PoolRefusal(name, size, self._describe_obstacle(pool, size, family_request))
+            )
         return tuple(refusals)
 
-    def _describe_obstacle(self, pool: NetworkPool, count: int, asked: Networking) -> str:
+    def _describe_obstacle(self, pool: NetworkPool, count: int, family_request: Networking) -> str:
         """Return why an existing pool does not serve a request."""
         if pool.metadata.terminating:
             return "is being deleted"
@@ -480,19 +490,23 @@ class PoolChoice:
         forecast = self._find_forecast(pool)
         if forecast is None:
             return "its spec is invalid"
-        return forecast.describe_obstacle(count, self._allocations.position, asked)
+        return forecast.describe_obstacle(count, self._allocations.position, family_request)
 
-    def find_families(self, pool: NetworkPool, count: int, asked: Networking) -> set[Family]:
+    def find_families(
+        self, pool: NetworkPool, count: int, family_request: Networking
+    ) -> set[Family]:
         """Return the families of addresses that a request would get; empty if it would wait."""
         forecast = self._find_forecast(pool)
-        return forecast.find_families(count, asked) if forecast is not None else set()
+        return forecast.find_families(count, family_request) if forecast is not None else set()
 
     @contextmanager
-    def keep_free(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:
+    def keep_free(
+        self, pool: NetworkPool, count: int, family_request: Networking
+    ) -> Iterator[None]:
         """Keep `count` addresses of each family from other choices while the context lasts."""
         key, name = pool.metadata.key, f"reservation {next(self._reservation_numbers)}"
-        self._reservations.setdefault(key, {})[name] = count, asked
-        self._change_forecast(key, lambda forecast: forecast.reserve(name, count, asked))
+        self._reservations.setdefault(key, {})[name] = count, family_request
+        self._change_forecast(key, lambda forecast: forecast.reserve(name, count, family_request))
         try:
             yield
         finally:
@@ -548,8 +562,8 @@ class PoolChoice:
         forecast = PoolForecast(
             pool, geometry, allocations=allocations, position=self._allocations.position
         )
-        for name, (count, asked) in self._reservations.get(key, {}).items():
-            forecast.reserve(name, count, asked)
+        for name, (count, family_request) in self._reservations.get(key, {}).items():
+            forecast.reserve(name, count, family_request)
         self._forecasts[key] = forecast
         return forecast
 

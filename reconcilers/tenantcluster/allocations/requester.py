@@ -167,7 +167,7 @@ class Requester:
         """
         return self._planner.list_required(tenant, provider, backfill_nodes)
 
-    async def request(
+    async def request_missing(
         self,
         current: CurrentCluster,
         provider: ProviderConfig,
@@ -202,7 +202,7 @@ class Requester:
             for request in required
         ]
 
-    async def withdraw(self, tenant: TenantCluster) -> None:
+    async def withdraw_requests(self, tenant: TenantCluster) -> None:
         """Delete the requests of a tenant in cloud mode, where it needs no addresses of ours.
 
         Pinned requests stay, because a person created them.

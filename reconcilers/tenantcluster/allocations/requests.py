@@ -283,9 +283,9 @@ class RequestPlanner:
         count: Callable[[NetworkPool], int],
     ) -> RequestRefusal:
         """Return why no pool of `provider` serves a request of the tenant."""
-        asked = tenant.networking
-        pools = self._choice.list_refusals(provider, count, asked)
-        return RequestRefusal(provider, kind, families=asked.families_text, pools=pools)
+        family_request = tenant.networking
+        pools = self._choice.list_refusals(provider, count, family_request)
+        return RequestRefusal(provider, kind, families=family_request.families_text, pools=pools)
 
     def plan_growth(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int

@@ -510,7 +510,11 @@ class TenantReleaseCheck(ReleaseCheck):
         return other_use or verdict
 
     async def _find_other_offer(
-        self, client: Client, asked: LoadBalancerKind, allocation: IPAllocation, ranges: Ranges
+        self,
+        client: Client,
+        proven_kind: LoadBalancerKind,
+        allocation: IPAllocation,
+        ranges: Ranges,
     ) -> InUse | None:
         """Look for the ranges in our offers of other load balancers; correct the note if found.
 
@@ -518,13 +522,13 @@ class TenantReleaseCheck(ReleaseCheck):
         With the corrected note, the next check asks the load balancer that offers the range.
 
         Args:
-            asked: the load balancer that has proven the release.
+            proven_kind: the load balancer that has proven the release.
 
         Returns:
             An InUse that names the offer; None if there is no such offer.
         """
         for provider, kind in self._kinds.items():
-            if kind is asked:
+            if kind is proven_kind:
                 continue  # its offers were read for the proof
             # An empty memory, because this reads the tenant and remembers nothing.
             reading = await kind.make_balancer(client, BalancerMemory()).read_targets()

@@ -70,7 +70,7 @@ class MarkedReleaser:
         """
         number_left = 0
         for allocation in self._list_marked(tenant):
-            if not await self._conclude(allocation):
+            if not await self._delete_or_unmark(allocation):
                 number_left += 1
         return number_left
 
@@ -82,7 +82,7 @@ class MarkedReleaser:
             if allocation.is_marked
         ]
 
-    async def _conclude(self, allocation: IPAllocation) -> bool:
+    async def _delete_or_unmark(self, allocation: IPAllocation) -> bool:
         """Delete a marked allocation that the tenant has released; unmark it if a Service uses it.
 
         Returns:

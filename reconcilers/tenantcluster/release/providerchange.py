@@ -87,7 +87,7 @@ class ProviderChange:
         )
 
     async def proceed(self, current: CurrentCluster, memory: ProjectionMemory) -> ConditionFinding:
-        """Go on with the change of one cluster; return the condition LoadBalancerReady.
+        """Take the next steps of one cluster's change; return the condition LoadBalancerReady.
 
         Nothing is marked while the tenant lacks the new load balancer. If nothing was ever
         projected, no proof is needed: the notes change in the pass after the marks.

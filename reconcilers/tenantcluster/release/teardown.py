@@ -9,12 +9,14 @@
    the cluster.
 
 Our finalizer keeps a cluster until its load-balancer addresses are released. A cluster can
-*vanish* all the same: a person removes the finalizer, or a deletion *overtakes* it. That is
-possible because kube-apiserver reads an object, decides by its finalizers how to delete it, asks
-the webhooks, and then removes the object as it stands by that time. So a finalizer is safe only
-after as long as one request may take. The tenant may be alive and use its addresses, so they are
-released as for a cluster that is being deleted. The last state of a vanished cluster is
-remembered; after a restart its kubeconfig is looked for in the default Secret.
+*vanish* all the same: a person removes the finalizer, or a deletion that began before the
+finalizer was added ends after that. kube-apiserver reads an object, decides by its finalizers how
+to delete it, calls the webhooks, and then removes the object as it stands by that time. So a
+finalizer is safe only after as long as one request may take.
+
+The tenant of a vanished cluster may be alive and use its addresses, so they are released as for a
+cluster that is being deleted. The last state of a vanished cluster is remembered; after a restart
+its kubeconfig is looked for in the default Secret.
 
 *Leftovers* are the allocations of a vanished cluster.
 """
@@ -45,7 +47,7 @@ from reconcilers.tenantcluster.allocations.unreadable_members import (
 )
 from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 
-OVERTAKEN_SECONDS = 120.0
+LATE_DELETION_SECONDS = 120.0
 """For how many seconds after a finalizer was added a deletion without it may still show: an API
 server gives up a request after a minute (--request-timeout), and the watch shows the result a
 while later."""
@@ -60,7 +62,7 @@ class VanishedClusters:
         clusters: the clusters; the last state of a cluster that leaves this cache is kept.
         allocations: show whether a cluster that is gone left any.
         records: keep the last states.
-        clock: the time, for OVERTAKEN_SECONDS.
+        clock: the time, for LATE_DELETION_SECONDS.
     """
 
     def __init__(
@@ -83,24 +85,24 @@ class VanishedClusters:
     def note_new(self, tenant: TenantCluster) -> None:
         """Note that a cluster without allocations was given our finalizer just now.
 
-        Notes that are older than OVERTAKEN_SECONDS are dropped.
+        Notes that are older than LATE_DELETION_SECONDS are dropped.
         """
         now = self._clock.monotonic()
         recent = {
             uid: added_at
             for uid, added_at in self._finalizer_times.items()
-            if now - added_at < OVERTAKEN_SECONDS
+            if now - added_at < LATE_DELETION_SECONDS
         }
         self._finalizer_times = recent | {tenant.metadata.uid: now}
 
     def deletion_may_precede_finalizer(self, vanished: TenantCluster) -> bool:
         """Return whether a deletion may have begun before this process added our finalizer.
 
-        If so, this process created all allocations of the cluster within OVERTAKEN_SECONDS, and
-        they can be deleted without the limits of the orphan collector.
+        If so, this process created all allocations of the cluster within LATE_DELETION_SECONDS,
+        and they can be deleted without the limits of the orphan collector.
         """
         added_at = self._finalizer_times.get(vanished.metadata.uid)
-        return added_at is not None and self._clock.monotonic() - added_at < OVERTAKEN_SECONDS
+        return added_at is not None and self._clock.monotonic() - added_at < LATE_DELETION_SECONDS
 
     def list_leftovers(self, key: Key) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return the vanished clusters of a name, each with the allocations that it left.

@@ -272,7 +272,7 @@ class MemoryKind(LoadBalancerKind):
         return ServiceView(self._rules.keeps_ranges and not service.spec.loadBalancerClass)
 
     @override
-    def due_in(self, memory: BalancerMemory) -> float | None:
+    def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         return None if memory.get_or_create(Unread).since is None else 1.0
 
     @override

@@ -190,7 +190,7 @@ def skip_record_of_projection(mp: Patch) -> None:
     async def begin(self: Projector, current: CurrentCluster) -> None:
         """Record nothing."""
 
-    mp.setattr(Projector, "_record_begun", begin)
+    mp.setattr(Projector, "_record_projection_begun", begin)
 
 
 def create_with_ranges(mp: Patch) -> None:

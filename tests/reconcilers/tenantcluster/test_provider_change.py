@@ -8,7 +8,7 @@ from controller.meta import Key
 from controller.testing import WriteRecord
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
-from reconcilers.tenantcluster.otherbalancers import LOOK_SECONDS
+from reconcilers.tenantcluster.otherbalancers import OTHER_BALANCER_CHECK_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
@@ -232,7 +232,7 @@ async def test_a_replica_whose_cache_lacks_the_change_does_not_give_ranges_to_th
     assert not set(site.list_ranges_of(old)) & set(ENTRIES)
     stale.flow()
     await site.run(5, stale)
-    await site.lab.clock.advance(LOOK_SECONDS)
+    await site.lab.clock.advance(OTHER_BALANCER_CHECK_SECONDS)
     await site.run(5)
     assert (site.list_ranges_of(old), site.list_ranges_of(new)) == ([], ENTRIES)
     assert site.violations == 0
@@ -243,7 +243,7 @@ async def test_pools_of_the_balancer_that_is_not_chosen_are_reported_until_they_
     await site.run(2)
     foreign = {"metadata": {"name": "by-hand"}, "spec": {"blocks": []}}
     site.tenant.add(POOLS, foreign)
-    await site.lab.clock.advance(LOOK_SECONDS)
+    await site.lab.clock.advance(OTHER_BALANCER_CHECK_SECONDS)
     await site.run(2)
     condition = site.lab.condition(
         "tenantclusters", "a", kind="SingleLoadBalancer", namespace="team"
@@ -251,7 +251,7 @@ async def test_pools_of_the_balancer_that_is_not_chosen_are_reported_until_they_
     assert (condition["status"], condition["reason"]) == ("False", "LoadBalancersConflict")
     assert "pools of Cilium: by-hand" in condition["message"]
     site.tenant.delete(POOLS, "by-hand", namespace="")
-    await site.lab.clock.advance(LOOK_SECONDS)
+    await site.lab.clock.advance(OTHER_BALANCER_CHECK_SECONDS)
     await site.run(2)
     assert (
         site.lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")

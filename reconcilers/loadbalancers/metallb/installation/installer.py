@@ -161,7 +161,7 @@ class Installer(BalancerInstaller):
         """When the bundle was last read, in monotonic seconds."""
 
     @override
-    def due_in(self, memory: BalancerMemory) -> float | None:
+    def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         """Return the seconds until the next attempt; None if no attempt is to be repeated."""
         attempt = memory.get_or_create(InstallationMemory).attempt
         if attempt is None:

@@ -162,7 +162,7 @@ async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> Non
     assert site.pool()["spec"]["disabled"] is True
     health = await site.balancer().read_health(site.make_projection(FIRST))
     assert health.state is HealthState.CONTESTED
-    assert site.kind.due_in(site.memory) is not None
+    assert site.kind.compute_check_delay(site.memory) is not None
 
 
 async def test_an_edit_of_the_pool_of_a_deleted_allocation_is_written_back_ever_less_often() -> (
@@ -181,7 +181,7 @@ async def test_an_edit_of_the_pool_of_a_deleted_allocation_is_written_back_ever_
     health = await site.balancer().read_health(site.make_projection(SECOND))
     assert health.state is HealthState.CONTESTED
     assert len(site.kind.take_corrections(site.memory)) == 5
-    assert site.kind.due_in(site.memory) is not None
+    assert site.kind.compute_check_delay(site.memory) is not None
 
 
 async def test_an_edit_that_was_undone_unseen_is_acknowledged_after_a_nonce() -> None:
@@ -309,7 +309,7 @@ async def test_health_tells_an_operator_that_stands_still_from_a_conflict() -> N
     await site.project(FIRST, SECOND)
     health = await site.balancer().read_health(site.make_projection(FIRST, SECOND))
     assert (health.state, health.reason) == (HealthState.NOT_READING, "CiliumNotRunning")
-    assert site.kind.due_in(site.memory) == 1.0
+    assert site.kind.compute_check_delay(site.memory) == 1.0
     site.operator.resume()
     conflict = {"type": "cilium.io/PoolConflict", "status": "True", "message": "overlaps theirs"}
     site.operator.paused = True

@@ -13,7 +13,7 @@ from reconcilers.api import names
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.metallb.uptake import MARKER
 from reconcilers.tenantcluster.record.gate import UNRESOLVED_SECONDS
-from reconcilers.tenantcluster.release.teardown import OVERTAKEN_SECONDS
+from reconcilers.tenantcluster.release.teardown import LATE_DELETION_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
 from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
@@ -144,7 +144,7 @@ class TestOfAClusterThatIsReady:
         self,
     ) -> None:
         lab, _ = await _make_ready_lab()
-        await lab.clock.advance(OVERTAKEN_SECONDS)
+        await lab.clock.advance(LATE_DELETION_SECONDS)
         _remove_cluster(lab)
         await lab.cluster()
         assert _list_deleted_allocations(lab) == []
@@ -210,7 +210,7 @@ class TestOfAClusterThatVanishesSoonAfterItsFirstPass:
     async def test_a_pass_much_later_leaves_its_allocations_to_the_orphan_collector(self) -> None:
         lab = _make_lab(finalizers=[])
         await lab.cluster()
-        await lab.clock.advance(OVERTAKEN_SECONDS)
+        await lab.clock.advance(LATE_DELETION_SECONDS)
         _remove_cluster(lab)
         await lab.cluster()
         assert _list_deleted_allocations(lab) == []
@@ -447,7 +447,7 @@ async def _make_late_allocation(annotations: Json | None = None) -> tuple[Lab, S
     uid = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]["uid"]
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_until_at_rest()
-    await lab.clock.advance(OVERTAKEN_SECONDS)
+    await lab.clock.advance(LATE_DELETION_SECONDS)
     assert _list_allocations(lab) == []
     noted = {names.ANNOTATION_TENANT_UID: uid} | (annotations or {})
     held_range = ("10.40.0.0", "10.40.0.7")
