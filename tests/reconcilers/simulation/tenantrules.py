@@ -216,18 +216,18 @@ def fill_by_cache(mp: Patch) -> None:
 def delete_unmarked(mp: Patch) -> None:
     """Let shrink delete an allocation without marking it and without checking the tenant."""
 
-    async def conclude(self: MarkedReleaser, allocation: IPAllocation) -> bool:
+    async def delete_or_unmark(self: MarkedReleaser, allocation: IPAllocation) -> bool:
         await self._delete(allocation, "it is out of use")
         return True
 
-    mp.setattr(MarkedReleaser, "_conclude", conclude)
+    mp.setattr(MarkedReleaser, "_delete_or_unmark", delete_or_unmark)
     skip_release_check(mp)
 
 
 def keep_marks(mp: Patch) -> None:
     """Keep a range marked for release though a Service has taken an address of it."""
 
-    async def conclude(self: MarkedReleaser, allocation: IPAllocation) -> bool:
+    async def delete_or_unmark(self: MarkedReleaser, allocation: IPAllocation) -> bool:
         answer = await self._release_check.check(allocation, allocation.metadata.revision)
         if isinstance(answer, Released):
             await self._delete(allocation, answer.reason)
@@ -236,7 +236,7 @@ def keep_marks(mp: Patch) -> None:
     async def nothing(*_: Any, **__: Any) -> None:
         return None
 
-    mp.setattr(MarkedReleaser, "_conclude", conclude)
+    mp.setattr(MarkedReleaser, "_delete_or_unmark", delete_or_unmark)
     mp.setattr(MarkedReleaser, "withdraw_used", nothing)
     mp.setattr(changes, "withdraw_marks", nothing)
 
