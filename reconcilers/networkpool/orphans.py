@@ -42,6 +42,7 @@ from reconcilers.networkpool.owners import (
     noted_uid,
 )
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.reporting import allocationlabels
 from reconcilers.reporting.conditions import (
@@ -94,6 +95,7 @@ class OrphanCollector:
         collected: Callable[[Key], None] = lambda _: None,
     ) -> None:
         self._client = client
+        self._statuses = PoolStatusWriter(client)
         self._pools = pools
         self._allocations = allocations
         self._clusters = clusters
@@ -265,7 +267,7 @@ class OrphanCollector:
         """
         if is_true(pool.status.conditions, SUSPENDED):
             return  # the first numbers stay: present ones would be a write each minute
-        written = await self._write_condition(pool, finding)
+        written = await self._statuses.write_condition(pool, finding, self._clock.now())
         self._recorder.record(
             NETWORK_POOL, written, "Warning", SUSPENDED, finding.message, action=COLLECT
         )
@@ -279,21 +281,8 @@ class OrphanCollector:
         """
         if is_true(pool.status.conditions, SUSPENDED):
             message = "orphaned IPAllocations are collected"
-            await self._write_condition(
-                pool, ConditionFinding(SUSPENDED, False, reason="WithinLimit", message=message)
-            )
-
-    async def _write_condition(self, pool: NetworkPool, finding: ConditionFinding) -> NetworkPool:
-        """Write one condition of a pool; return the pool as it was written."""
-        conditions = with_findings(
-            pool.status.conditions,
-            [finding],
-            generation=pool.metadata.generation,
-            now=self._clock.now(),
-        )
-        return await self._client.patch_status(
-            NETWORK_POOL, pool, {"conditions": render_conditions(conditions)}
-        )
+            finding = ConditionFinding(SUSPENDED, False, reason="WithinLimit", message=message)
+            await self._statuses.write_condition(pool, finding, self._clock.now())
 
     async def _repair(
         self, pool: Key, allocations: Sequence[IPAllocation], owners: LiveOwners, most: int

@@ -534,17 +534,36 @@ class NetworkPoolKind(
             await self._statuses.check_version(pool)
         return await claims.refuse(pool, refusals)
 
+    async def _write_status(self, pool: NetworkPool, new_status: Mapping[str, Any]) -> NetworkPool:
+        """Write the status of a pool if it differs; record the events that follow from that.
+
+        Args:
+            pool: as it was read.
+            new_status: its status; fields that are absent stay as they are.
+
+        Returns:
+            The pool as it was written; `pool` itself if it was not.
+
+        Raises:
+            Conflict: the pool has changed since it was read.
+            ControllerError: the write failed.
+        """
+        written = await self._statuses.write(pool, new_status)
+        if written is not pool:
+            self._events.record_status_write(pool, written)
+        return written
+
     async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         """Allocate nothing from a pool whose spec is invalid; report why on pool and requests."""
         closed = status.find_namespace_block(pool, self._settings.namespaces)
         new_status = status.render_invalid(pool, problems, now=self._clock.now(), closed=closed)
-        written = await self._statuses.write(pool, new_status)
+        written = await self._write_status(pool, new_status)
         return await self._block(written, "ValidationFailed", why="; ".join(problems))
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller stops writing; report that on the pool."""
         now = self._clock.now()
-        written = await self._statuses.write(pool, status.render_foreign_managed(pool, other, now))
+        written = await self._write_status(pool, status.render_foreign_managed(pool, other, now))
         after = other.seconds_until_stopped(now, self._settings.foreign_silence)
         why = "another controller writes its status"
         return await self._block(written, FOREIGN_MANAGER, after, why=why)
@@ -564,7 +583,7 @@ class NetworkPoolKind(
         if not is_new:
             return await self._block(pool, OUTDATED, after)
         new_status = status.render_outdated_definition(pool, self._clock.now())
-        written = await self._statuses.write(pool, new_status)
+        written = await self._write_status(pool, new_status)
         if written is not pool:
             self._events.allocations.record_outdated_definition(written)
         return await self._block(written, OUTDATED, after)
@@ -579,7 +598,7 @@ class NetworkPoolKind(
             In how many seconds to call again; None if all allocations show the reason.
         """
         new_status = status.render_unreadable(pool, unreadable, self._clock.now())
-        written = await self._statuses.write(pool, new_status)
+        written = await self._write_status(pool, new_status)
         if written is not pool:
             self._events.allocations.record_unreadable(written, unreadable)
         # The wait of claims is left out: the next pass is due after a resync at the latest.
@@ -623,7 +642,7 @@ class NetworkPoolKind(
         try:
             if should_report:
                 new_status = status.render_unknown_holders(pool, behind.reason, self._clock.now())
-                pool = await self._statuses.write(pool, new_status)
+                pool = await self._write_status(pool, new_status)
                 waits.note_reported(key, message)
             # Allocations with a promise are left out: another replica may be about to keep it.
             await self._report_block(pool, self._allocations.read_cached(key))
@@ -652,7 +671,7 @@ class NetworkPoolKind(
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return pool, SETTLED
         new_status = self._render_deleted_status(pool, journal, view=view, count=count)
-        pool = await self._statuses.write(pool, new_status)
+        pool = await self._write_status(pool, new_status)
         self._events.capacity.record_due(pool)
         await self._write_due_promises(pool, journal, view)
         return pool, Blocked("Deleting", self._settings.requeue_deleting)
@@ -812,7 +831,7 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         observed: what another allocator gave; None for nothing.
         spaces: what pools of all kinds hand out; None for what NetworkPools do.
     """
-    statuses = PoolStatusWriter(client, events)
+    statuses = PoolStatusWriter(client)
     memories = memories_for(STATUS_JOURNALS, clock, settings)
     claims = claims or ClaimService()
     keep = partial(
