@@ -38,7 +38,7 @@ from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, wrap_line
 from reconcilers.cli.problems import EXIT_PROBLEM, CommandProblem, say
 from reconcilers.cli.sharedflags import NAMED_NAMESPACE, cluster_options, namespace_option
 from reconcilers.health.explanation import find_unreadable_members
-from reconcilers.networkpool.owners import noted_uid
+from reconcilers.networkpool.owners import read_noted_uid
 from reconcilers.promises.unreadable import UnreadableObject
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_noun
@@ -323,7 +323,7 @@ def _describe_missing_owner(allocation: IPAllocation, objects: Objects) -> str:
             f" bind ClusterRole {EDITOR_ROLE} in namespace {owner.namespace}"
         )
     deletion = f"kubectl -n {key.namespace} delete ipallocation {key.name}"
-    if not noted_uid(allocation):
+    if not read_noted_uid(allocation):
         return (
             f"IPAllocation {key}: TenantCluster {owner} does not exist, and no controller ever saw"
             f" it; to release the range, delete the IPAllocation: {deletion}"

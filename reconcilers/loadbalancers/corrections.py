@@ -19,7 +19,7 @@ LONGEST_PAUSE = 300.0
 """The longest time between two corrections of a contested object, in seconds."""
 QUIET_SECONDS = 60.0
 """After so many seconds without a correction, or longer after a long pause, a contest is over."""
-MANY = 5
+CONTESTED_AFTER = 5
 """After so many corrections, each soon after the one before, the object is contested."""
 
 
@@ -33,14 +33,14 @@ class Corrections:
         self._edit = ""
         self._is_delayed = False
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a pass, and forget a delayed correction: its edit may be gone by now.
 
         If the edit is still there, `request_correction` delays it again.
         """
         self._is_delayed = False
 
-    def take(self) -> Sequence[Correction]:
+    def take_unreported(self) -> Sequence[Correction]:
         """Return the corrections since the last call, and forget them."""
         corrections, self._unreported = self._unreported, []
         return corrections
@@ -77,7 +77,9 @@ class Corrections:
             now: monotonic seconds.
         """
         # While a correction is delayed the contest goes on, however long the last one is ago.
-        if not self._is_delayed and (self._corrections_in_a_row < MANY or now >= self._quiet_at):
+        if not self._is_delayed and (
+            self._corrections_in_a_row < CONTESTED_AFTER or now >= self._quiet_at
+        ):
             return ""
         return (
             f"another writer in the tenant keeps changing {self._edit}; it is written back"
@@ -98,7 +100,7 @@ class Corrections:
     def _pause(self) -> float:
         """Seconds between the last correction and the next one; 0 until an object is contested."""
         # The exponent is bounded: days of repeated edits would make the power overflow.
-        doublings = min(self._corrections_in_a_row - MANY, 10)
+        doublings = min(self._corrections_in_a_row - CONTESTED_AFTER, 10)
         return min(2.0**doublings, LONGEST_PAUSE) if doublings >= 0 else 0.0
 
     @property

@@ -16,8 +16,8 @@ from reconcilers.clusteraccess.clusteridentity import (
     is_of_other_management,
 )
 
-_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
-_NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
+_NAME_PATTERN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_OWNER_PATTERN = re.compile(f"(?P<namespace>{_NAME_PATTERN})/(?P<name>{_NAME_PATTERN})")
 """A valid `namespace/name`. A tenant's administrator can write anything, and the text goes into
 the path of a request to the management cluster."""
 
@@ -49,7 +49,7 @@ def find_owner(obj: Object) -> Key | None:
     goes on with the objects of the earlier one.
     """
     noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
-    match = _NOTE.fullmatch(noted)
+    match = _OWNER_PATTERN.fullmatch(noted)
     return Key(match["namespace"], match["name"]) if match is not None else None
 
 

@@ -44,7 +44,7 @@ MADE_BY_OTHERS = "PoolMadeByOthers"
 """The reason where another tool made the offer that would be ours."""
 OTHER_CLASS = "OtherClass"
 """The reason where a Service is of another load-balancer class."""
-MOMENT = 10.0
+READING_GRACE_SECONDS = 10.0
 """For how many seconds a balancer that was ready is believed to be about to read its offers."""
 
 
@@ -494,7 +494,7 @@ class LoadBalancer(Protocol):
         """Return whether the balancer works by `projection`, which was just projected."""
         ...
 
-    async def find_stale(self, reading: BalancerReading) -> str | None:
+    async def find_stale_configuration(self, reading: BalancerReading) -> str | None:
         """Return why addresses are handed out by an older configuration than the stored one.
 
         Returns:
@@ -514,7 +514,7 @@ class LoadBalancer(Protocol):
         """
         ...
 
-    async def find_unannounced(self) -> str:
+    async def find_announcement_problem(self) -> str:
         """Return why no machine announces the addresses that Services are given.
 
         Returns:
@@ -567,14 +567,19 @@ class BalancerInstaller(Protocol):
         ...
 
     async def install(
-        self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
+        self,
+        tenant: TenantCluster,
+        memory: BalancerMemory,
+        annotate: Annotate,
+        *,
+        is_missing: bool,
     ) -> ConditionFinding | None:
         """Install the backend if an installation is due; return its condition.
 
         Args:
             memory: what is remembered of the installation in this tenant.
             annotate: sets annotations of the TenantCluster.
-            missing: whether the tenant is known not to serve the backend's kinds.
+            is_missing: whether the tenant is known not to serve the backend's kinds.
 
         Returns:
             The condition; None to keep the one in the status.
@@ -643,7 +648,7 @@ class LoadBalancerKind(Protocol):
         return self.view_service
 
     def compute_check_delay(self, memory: BalancerMemory) -> float | None:
-        """Return in how many seconds to look at the balancer again; None for never."""
+        """Return the seconds until the balancer is checked again; None for never."""
         ...
 
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:

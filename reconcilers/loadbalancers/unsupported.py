@@ -36,7 +36,7 @@ from reconcilers.reporting.wording import truncate
 
 NOT_SUPPORTED = "LoadBalancerNotSupported"
 """The reason where a TenantCluster names a provider that this release does not know."""
-_LONGEST = 80
+_LONGEST_QUOTE = 80
 """How many characters of the provider a message has."""
 
 
@@ -85,7 +85,7 @@ class UnsupportedBalancer(LoadBalancer):
         return Health()
 
     @override
-    async def find_stale(self, reading: BalancerReading) -> str | None:
+    async def find_stale_configuration(self, reading: BalancerReading) -> str | None:
         """Return None: nothing is known of the configuration."""
         return None
 
@@ -95,7 +95,7 @@ class UnsupportedBalancer(LoadBalancer):
         return ""
 
     @override
-    async def find_unannounced(self) -> str:
+    async def find_announcement_problem(self) -> str:
         """Return no problem: nothing is known of the backend."""
         return ""
 
@@ -120,7 +120,7 @@ class UnsupportedKind(LoadBalancerKind):
     watches: Sequence[WatchedKind] = ()
 
     def __init__(self, provider: str, supported: Iterable[str]) -> None:
-        self._provider = truncate(provider, _LONGEST)
+        self._provider = truncate(provider, _LONGEST_QUOTE)
         self._message = (
             f"spec.addons.loadBalancer.provider {self._provider} is not supported by this release:"
             " nothing is written to the tenant, and no range is released; set it to"
@@ -148,7 +148,7 @@ class UnsupportedKind(LoadBalancerKind):
 
     @override
     def compute_check_delay(self, memory: BalancerMemory) -> float | None:
-        """Return None: no later look could find out more."""
+        """Return None: no later check could find out more."""
         return None
 
     @override

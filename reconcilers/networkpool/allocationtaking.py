@@ -21,7 +21,7 @@ from reconcilers.networkpool.choicewords import describe_choice
 from reconcilers.networkpool.facts import (
     KIND,
     describe_holder,
-    holder_of,
+    make_holder,
     name_spaces,
     read_shown_answer,
 )
@@ -89,7 +89,7 @@ class AllocationTaker:
             Refused: another request has some of the addresses, or may get them by a promise.
         """
         for part in name_spaces(statusranges.list_held_ranges(asker)):
-            other_holder = self._holdings.other_holder(part.range, holder_of(asker), part.space)
+            other_holder = self._holdings.other_holder(part.range, make_holder(asker), part.space)
             if other_holder is None:
                 other_holder = self._find_other_promised_holder(asker, part)
             if other_holder is not None:
@@ -104,7 +104,7 @@ class AllocationTaker:
     ) -> Holder | None:
         """Return another request that was promised addresses of a range; None without one."""
         for promise in self._promises:
-            if promise.holder != holder_of(asker) and _promises_part(promise, part):
+            if promise.holder != make_holder(asker) and _promises_part(promise, part):
                 return promise.holder
         return None
 

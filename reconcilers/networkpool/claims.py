@@ -31,8 +31,8 @@ from reconcilers.promises.reading import Behind
 from reconcilers.promises.requestkinds import ServedRequests
 from reconcilers.promises.unreadable import UnreadableObject
 
-OFF_RETRY = 10.0
-"""Seconds between two looks at a pool that only a person can end the wait of."""
+CLAIMS_OFF_RETRY = 10.0
+"""Seconds between two passes over a pool whose wait only a person can end."""
 
 
 class PoolClaims(Protocol):
@@ -236,7 +236,7 @@ class ClaimService:
                 " --integration=clusterapi, or make sure that no IPAddress of this pool is in use"
                 " and set both fields to null"
             )
-            raise Behind(OFF_RETRY, reason)
+            raise Behind(CLAIMS_OFF_RETRY, reason)
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone, or that another replica works on from now on.

@@ -46,7 +46,7 @@ from reconcilers.spaces.sharing import OVERLAPPING
 _log = get_logger(__name__)
 
 ALLOCATE = "Allocate"
-MOST_SINGLE = 8
+MOST_SINGLE_EVENTS = 8
 """Up to so many allocations of one pass get an event each."""
 MOST_SINGLE_PER_MINUTE = 32
 """Up to so many allocations of one pool get an event each within a minute."""
@@ -70,7 +70,7 @@ class AllocationEvents:
         self._recorder = recorder
         self._clock = clock
         self._metrics = metrics
-        self._single = MinuteWindow[int](clock)
+        self._single_counts = MinuteWindow[int](clock)
 
     def record_served(
         self,
@@ -154,7 +154,9 @@ class AllocationEvents:
         """Count and log that the kept holdings of a pool differ from its requests: a bug."""
         self._metrics.start_series(pool)
         self._metrics.count_wrong_contents(pool)
-        _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
+        _log.error(
+            "pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE_EVENTS])
+        )
 
     def record_outdated_definition(self, pool: NetworkPool) -> None:
         """Record that nothing is handed out, because the API server stores the journal changed.
@@ -222,11 +224,11 @@ class AllocationEvents:
         If one pass or the last minute has too many, nothing is reserved.
         """
         if (
-            count > MOST_SINGLE
-            or sum(self._single.list_recent(pool)) + count > MOST_SINGLE_PER_MINUTE
+            count > MOST_SINGLE_EVENTS
+            or sum(self._single_counts.list_recent(pool)) + count > MOST_SINGLE_PER_MINUTE
         ):
             return False
-        self._single.add(pool, count)
+        self._single_counts.add(pool, count)
         return True
 
 
@@ -282,7 +284,7 @@ def _render_shared_note(opening: str, events: Sequence[_AllocationEvent]) -> str
 
 
 THRESHOLDS = dict(TIERS)
-REPEATED_AFTER = timedelta(minutes=30)
+REPEAT_INTERVAL = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,17 +292,17 @@ class Crossing:
     """A tier of utilization was entered or left."""
 
     tier: str
-    entered: bool
+    is_entered: bool
 
     @property
     def type(self) -> EventType:
         """Warning when entered."""
-        return "Warning" if self.entered else "Normal"
+        return "Warning" if self.is_entered else "Normal"
 
     @property
     def reason(self) -> str:
         """The event's reason."""
-        return f"Pool{self.tier}" if self.entered else "PoolCapacityRecovered"
+        return f"Pool{self.tier}" if self.is_entered else "PoolCapacityRecovered"
 
     @property
     def action(self) -> str:
@@ -308,11 +310,11 @@ class Crossing:
 
         It names the tier, because one write may leave several tiers, all with the same reason.
         """
-        return f"{'Enter' if self.entered else 'Leave'}{self.tier}"
+        return f"{'Enter' if self.is_entered else 'Leave'}{self.tier}"
 
     def render_note(self, pool: NetworkPool) -> str:
         """Return the event's note, with the utilization that the pool's status shows."""
-        change = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
+        change = "is over {}% utilized" if self.is_entered else "utilization recovered below {}%"
         fullest = pool.status.fullest
         used = f"({fullest.allocated}/{count_noun(fullest.total, 'IP')} allocated)"
         return f"NetworkPool {change.format(THRESHOLDS[self.tier])} {used}"
@@ -329,7 +331,7 @@ def _shows_crossing(crossing: Crossing, condition: Condition) -> bool:
     The condition of a pool without addresses is False, but its utilization is not known to have
     recovered.
     """
-    return (condition.status == "True") == crossing.entered and condition.reason != NO_CAPACITY
+    return (condition.status == "True") == crossing.is_entered and condition.reason != NO_CAPACITY
 
 
 def find_crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[Crossing]:
@@ -338,22 +340,22 @@ def find_crossings(before: Sequence[Condition], after: Sequence[Condition]) -> l
     A tier that was entered on the way to a higher one gets no event; its condition is True.
     """
     left_tiers = [
-        Crossing(tier, entered=False)
+        Crossing(tier, is_entered=False)
         for tier in THRESHOLDS
         if is_true(before, tier)
         and (condition := find(after, tier)) is not None
-        and _shows_crossing(Crossing(tier, entered=False), condition)
+        and _shows_crossing(Crossing(tier, is_entered=False), condition)
     ]
     return left_tiers + [
-        crossing for crossing in _find_lasting(after) if not is_true(before, crossing.tier)
+        crossing for crossing in _find_lasting_tiers(after) if not is_true(before, crossing.tier)
     ]
 
 
-def _find_lasting(conditions: Sequence[Condition]) -> list[Crossing]:
+def _find_lasting_tiers(conditions: Sequence[Condition]) -> list[Crossing]:
     """Return the entry of the highest tier that a pool is in; empty if it is in none."""
     # THRESHOLDS ascend, so the last tier is the highest.
     reached_tiers = [tier for tier in THRESHOLDS if is_true(conditions, tier)]
-    return [Crossing(tier, entered=True) for tier in reached_tiers[-1:]]
+    return [Crossing(tier, is_entered=True) for tier in reached_tiers[-1:]]
 
 
 class CapacityEvents:
@@ -369,7 +371,7 @@ class CapacityEvents:
         self._recorder = recorder
         self._clock = clock
         self._interval = timedelta(seconds=interval)
-        self._repeated_after = max(self._interval, REPEATED_AFTER)
+        self._repeat_interval = max(self._interval, REPEAT_INTERVAL)
         self._known_since = clock.now()
         """Since when this process has recorded events; earlier ones are not known."""
         self._recorded: dict[tuple[str, Crossing], datetime] = {}
@@ -393,7 +395,7 @@ class CapacityEvents:
         if not any(find(before.status.conditions, tier) for tier in THRESHOLDS):
             self._seen_from_start[key] = before.metadata.uid
         for crossing in find_crossings(before.status.conditions, after.status.conditions):
-            last_recorded = self._find_last_time(before, crossing)
+            last_recorded = self._find_last_event_time(before, crossing)
             due = now if last_recorded is None else last_recorded + self._interval
             self._postponed.setdefault(key, {})[crossing] = max(due, now)
         self.record_due(after)
@@ -413,9 +415,9 @@ class CapacityEvents:
                 del postponed[crossing]
                 self._record(pool, crossing, now)
         # The tier that the pool stays in is recorded again before API servers delete its event.
-        for lasting in _find_lasting(pool.status.conditions):
+        for lasting in _find_lasting_tiers(pool.status.conditions):
             last_recorded = self._recorded.get((pool.metadata.uid, lasting), self._known_since)
-            postponed.setdefault(lasting, max(last_recorded + self._repeated_after, now))
+            postponed.setdefault(lasting, max(last_recorded + self._repeat_interval, now))
         if not postponed:
             return None
         self._postponed[key] = postponed
@@ -425,7 +427,7 @@ class CapacityEvents:
         """Forget a pool that is gone, and what was recorded too long ago to matter."""
         self._postponed.pop(key, None)
         self._seen_from_start.pop(key, None)
-        horizon = self._clock.now() - self._repeated_after
+        horizon = self._clock.now() - self._repeat_interval
         self._recorded = {
             event_key: recorded_at
             for event_key, recorded_at in self._recorded.items()
@@ -444,7 +446,7 @@ class CapacityEvents:
             action=crossing.action,
         )
 
-    def _find_last_time(self, before: NetworkPool, crossing: Crossing) -> datetime | None:
+    def _find_last_event_time(self, before: NetworkPool, crossing: Crossing) -> datetime | None:
         """Return when the same event may last have been recorded; None if it never was.
 
         An earlier process may have recorded it. Then the time follows from the tier's condition.

@@ -42,7 +42,7 @@ def is_unserved(allocation: IPAllocation) -> bool:
     )
 
 
-def holder_of(allocation: IPAllocation) -> Holder:
+def make_holder(allocation: IPAllocation) -> Holder:
     """Return the identity by which a pool knows an allocation: its kind and its key."""
     return Holder(KIND, allocation.metadata.key)
 
@@ -56,7 +56,7 @@ def describe_holder(holder: Holder) -> str:
 
 def find_place(allocation: IPAllocation) -> Place:
     """Return the place of an allocation among those that wait: oldest request first."""
-    return allocation.requested_at, holder_of(allocation)
+    return allocation.requested_at, make_holder(allocation)
 
 
 def read_shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
@@ -73,7 +73,7 @@ def read_shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
     return None
 
 
-def find_row(allocation: IPAllocation) -> Row:
+def make_row(allocation: IPAllocation) -> Row:
     """Return the row of a request: all that its answer depends on, and the answer that it shows.
 
     A request for certain addresses has a row of its own, because a refusal names these addresses.
@@ -81,7 +81,7 @@ def find_row(allocation: IPAllocation) -> Row:
     """
     spec = allocation.spec
     if spec.is_pinned or statusranges.list_held_ranges(allocation):
-        return holder_of(allocation)
+        return make_holder(allocation)
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
     return TenantRow(tenant_of(allocation), (KIND, asked, read_shown_answer(allocation)))
 
@@ -111,7 +111,7 @@ def compute_facts(allocation: IPAllocation, our_manager: str) -> Facts:
     return Facts(
         name_spaces(held_ranges),
         place=find_place(allocation) if is_waiting else None,
-        row=find_row(allocation) if is_waiting else None,
+        row=make_row(allocation) if is_waiting else None,
         uid=allocation.metadata.uid,
         is_in_use=bool(held_ranges) and allocation.status.phase == ALLOCATED,
         foreign=last_foreign_write(allocation.metadata, our_manager),
@@ -134,7 +134,7 @@ def find_facts_in_pool(
 def compute_holdings(allocations: Iterable[IPAllocation]) -> Holdings:
     """Return the holdings of the pool that all of these allocations name."""
     facts = (
-        (holder_of(allocation), compute_facts(allocation, our_manager=""))
+        (make_holder(allocation), compute_facts(allocation, our_manager=""))
         for allocation in allocations
     )
     return Holdings(facts=facts)

@@ -89,7 +89,7 @@ class LiveLists:
         Raises:
             ControllerError: the list failed. Every pool that waited for it asks again.
         """
-        key, version = pool.metadata.key, _version(pool)
+        key, version = pool.metadata.key, _get_version(pool)
         kept_version, listed = self._kept.pop(key, (None, None))
         # Another pass sent this LIST after the pool had asked at this version.
         if kept_version == version:
@@ -134,7 +134,7 @@ class LiveLists:
             by_pool.clear()
 
 
-def _version(pool: NetworkPool) -> PoolVersion:
+def _get_version(pool: NetworkPool) -> PoolVersion:
     """Return the uid and the resourceVersion of a pool."""
     return pool.metadata.uid, pool.metadata.resourceVersion
 

@@ -37,9 +37,9 @@ from reconcilers.networkpool.owners import (
     OWNER_FOUND,
     LiveOwners,
     OwnerState,
-    Unsettled,
+    UnsettledAllocations,
     find_owner_state,
-    noted_uid,
+    read_noted_uid,
 )
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
@@ -60,13 +60,13 @@ FULL_SWEEP_INTERVAL = 60
 """The number of sweeps after which one checks every allocation, whether it changed or not."""
 Owner = tuple[Key, str]
 """A TenantCluster that was there once: its name, and its uid."""
-MOST_SINGLE = 16
+MOST_SINGLE_EVENTS = 16
 """Up to so many allocations that a sweep deletes from one pool get an event each."""
 
 _log = get_logger(__name__)
 
-_SWEEP, _LIMIT = "sweep of the pool", "limit of deletions"
-_DELETE, _REPAIR = "deletion of an orphan", "repair of an IPAllocation"
+_SWEEP_TOPIC, _LIMIT_TOPIC = "sweep of the pool", "limit of deletions"
+_DELETION_TOPIC, _REPAIR_TOPIC = "deletion of an orphan", "repair of an IPAllocation"
 # The topics of the states of pools and allocations that are logged.
 
 
@@ -79,7 +79,7 @@ class OrphanCollector:
         recorder: takes the events.
         clock: the time.
         settings: how often, and how much at once.
-        collected: called with the pool of each deleted allocation; for a metric.
+        count_collected: called with the pool of each deleted allocation; for a metric.
     """
 
     def __init__(  # noqa: PLR0913 - the caches it reads; the wiring is the one caller
@@ -92,7 +92,7 @@ class OrphanCollector:
         recorder: Recorder,
         clock: Clock,
         settings: OrphanSettings,
-        collected: Callable[[Key], None] = lambda _: None,
+        count_collected: Callable[[Key], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._statuses = PoolStatusWriter(client)
@@ -102,9 +102,9 @@ class OrphanCollector:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._count_collected = collected
+        self._count_collected = count_collected
         self._collected = MinuteWindow[Owner](clock)
-        self._unsettled = Unsettled(allocations, clusters)
+        self._unsettled = UnsettledAllocations(allocations, clusters)
         self._logged = StateLog()
         self._sweeps = 0
 
@@ -150,15 +150,15 @@ class OrphanCollector:
             if pool in self._pools.unreadable or self._has_foreign_manager(pool):
                 continue
             try:
-                writes_left -= await self._repair(
-                    pool, allocations, owners=owners, most=writes_left
+                writes_left -= await self._repair_allocations(
+                    pool, allocations, owners=owners, limit=writes_left
                 )
-                await self._collect(pool, allocations, owners)
-                self._logged.end(pool, _SWEEP)
+                await self._collect_orphans(pool, allocations, owners)
+                self._logged.end(pool, _SWEEP_TOPIC)
             except (Conflict, NotFound):
                 continue  # the caches are behind; the next sweep sees what happened
             except ControllerError as error:
-                if self._logged.begin(pool, _SWEEP, str(error)):
+                if self._logged.begin(pool, _SWEEP_TOPIC, str(error)):
                     _log.warning("orphans not collected", pool=str(pool), error=str(error))
 
     def _has_foreign_manager(self, key: Key) -> bool:
@@ -166,7 +166,7 @@ class OrphanCollector:
         pool = self._pools.get(key)
         return pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)
 
-    async def _collect(
+    async def _collect_orphans(
         self, key: Key, allocations: Sequence[IPAllocation], owners: LiveOwners
     ) -> None:
         """Delete the orphans of a pool, or suspend that if too many owners are gone.
@@ -180,20 +180,22 @@ class OrphanCollector:
             if find_owner_state(allocation, self._clusters) is OwnerState.MAYBE_GONE
         ]
         if suspects:
-            owner_count = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
-            allowed = compute_limit(owner_count, self._settings)
-            gone_owners = set(map(_owner, suspects))
+            owner_count = len(
+                set(map(_get_owner, self._allocations.by_index(POOL_INDEX, str(key))))
+            )
+            allowed = compute_owner_limit(owner_count, self._settings)
+            gone_owners = set(map(_get_owner, suspects))
             if len(gone_owners.union(self._collected.list_recent(key))) > allowed:
-                if self._logged.begin(key, _LIMIT, str(len(suspects))):
+                if self._logged.begin(key, _LIMIT_TOPIC, str(len(suspects))):
                     _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
                 if pool is not None:
-                    await self._suspend(
+                    await self._suspend_collection(
                         pool, describe_suspension(len(gone_owners), owner_count, allowed)
                     )
                 return  # nothing is deleted until people decide
-        self._logged.end(key, _LIMIT)
+        self._logged.end(key, _LIMIT_TOPIC)
         if pool is not None:
-            await self._resume(pool)
+            await self._resume_collection(pool)
         collected = [
             allocation
             for allocation in suspects
@@ -204,7 +206,7 @@ class OrphanCollector:
                 "garbage collected orphaned allocations", pool=str(key), count=len(collected)
             )
         if pool is not None:
-            self._record(pool, collected)
+            self._record_deletions(pool, collected)
 
     async def _delete_if_orphaned(self, allocation: IPAllocation, owners: LiveOwners) -> bool:
         """Delete an allocation if a live read confirms that its owner is gone.
@@ -214,28 +216,28 @@ class OrphanCollector:
         """
         owner, name = allocation.spec.tenantClusterRef, allocation.metadata.name
         try:
-            if not await owners.is_gone(owner.key, noted_uid(allocation)):
+            if not await owners.is_gone(owner.key, read_noted_uid(allocation)):
                 return False
             _log.info(
                 "garbage collecting orphaned IPAllocation",
-                uid=noted_uid(allocation),
+                uid=read_noted_uid(allocation),
                 **release_fields(allocation, "its TenantCluster is gone"),
             )
             await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
         except (Conflict, NotFound):
-            return False  # it changed or is gone; the next sweep looks at it again
+            return False  # it changed or is gone; the next sweep checks it again
         except ControllerError as error:
             # Returned as not deleted, so that the sweep goes on with the other orphans.
-            if self._logged.begin(allocation.metadata.key, _DELETE, str(error)):
+            if self._logged.begin(allocation.metadata.key, _DELETION_TOPIC, str(error)):
                 _log.warning("orphan not collected", allocation=name, error=str(error))
             return False
-        self._collected.add(allocation.pool_key, _owner(allocation))
+        self._collected.add(allocation.pool_key, _get_owner(allocation))
         self._count_collected(allocation.pool_key)
         return True
 
-    def _record(self, pool: NetworkPool, collected: Sequence[IPAllocation]) -> None:
+    def _record_deletions(self, pool: NetworkPool, collected: Sequence[IPAllocation]) -> None:
         """Record an event for each of a few deletions, and one for all others."""
-        for allocation in collected[:MOST_SINGLE]:
+        for allocation in collected[:MOST_SINGLE_EVENTS]:
             owner = allocation.spec.tenantClusterRef.key
             self._recorder.record(
                 NETWORK_POOL,
@@ -247,7 +249,7 @@ class OrphanCollector:
                 action=COLLECT,
                 related=(IP_ALLOCATION, allocation),
             )
-        if more := len(collected[MOST_SINGLE:]):
+        if more := len(collected[MOST_SINGLE_EVENTS:]):
             self._recorder.record(
                 NETWORK_POOL,
                 pool,
@@ -258,7 +260,7 @@ class OrphanCollector:
                 action=COLLECT,
             )
 
-    async def _suspend(self, pool: NetworkPool, finding: ConditionFinding) -> None:
+    async def _suspend_collection(self, pool: NetworkPool, finding: ConditionFinding) -> None:
         """Write the condition that collection is suspended, with an event the first time.
 
         Raises:
@@ -272,7 +274,7 @@ class OrphanCollector:
             NETWORK_POOL, written, "Warning", SUSPENDED, finding.message, action=COLLECT
         )
 
-    async def _resume(self, pool: NetworkPool) -> None:
+    async def _resume_collection(self, pool: NetworkPool) -> None:
         """Turn the condition to False if collection was suspended.
 
         Raises:
@@ -284,10 +286,10 @@ class OrphanCollector:
             finding = ConditionFinding(SUSPENDED, False, reason="WithinLimit", message=message)
             await self._statuses.write_condition(pool, finding, self._clock.now())
 
-    async def _repair(
-        self, pool: Key, allocations: Sequence[IPAllocation], owners: LiveOwners, most: int
+    async def _repair_allocations(
+        self, pool: Key, allocations: Sequence[IPAllocation], owners: LiveOwners, limit: int
     ) -> int:
-        """Note owners and repair labels, for at most `most` allocations.
+        """Note owners and repair labels, for at most `limit` allocations.
 
         Returns:
             For how many allocations a write was tried.
@@ -295,7 +297,7 @@ class OrphanCollector:
         repaired = 0
         promised = self._list_promised_versions(pool)
         for allocation in allocations:
-            if repaired >= most:
+            if repaired >= limit:
                 break
             meta, phase = allocation.metadata, allocation.status.phase
             if phase is None or meta.terminating or (meta.uid, meta.resourceVersion) in promised:
@@ -326,10 +328,10 @@ class OrphanCollector:
             is_status_written = await self._write_owner_found(changed or allocation, state, uid)
             return is_status_written or changed is not None
         except (Conflict, NotFound):
-            return True  # it changed or is gone; the next sweep looks at it again
+            return True  # it changed or is gone; the next sweep checks it again
         except ControllerError as error:
             name = allocation.metadata.name
-            if self._logged.begin(allocation.metadata.key, _REPAIR, str(error)):
+            if self._logged.begin(allocation.metadata.key, _REPAIR_TOPIC, str(error)):
                 _log.warning("IPAllocation not repaired", allocation=name, error=str(error))
             return True
 
@@ -368,7 +370,7 @@ class OrphanCollector:
         present = find(allocation.status.conditions, OWNER_FOUND)
         if state is OwnerState.NEVER_SEEN:
             finding = describe_never_seen(allocation)
-        elif present is not None and (uid or noted_uid(allocation)):
+        elif present is not None and (uid or read_noted_uid(allocation)):
             finding = ConditionFinding(
                 OWNER_FOUND, True, reason="TenantClusterSeen", message="its TenantCluster was seen"
             )
@@ -388,12 +390,12 @@ class OrphanCollector:
         return True
 
 
-def _owner(allocation: IPAllocation) -> Owner:
+def _get_owner(allocation: IPAllocation) -> Owner:
     """Return the owner of an allocation, with the noted uid; the uid is empty if none is noted."""
-    return allocation.spec.tenantClusterRef.key, noted_uid(allocation)
+    return allocation.spec.tenantClusterRef.key, read_noted_uid(allocation)
 
 
-def compute_limit(size: int, settings: OrphanSettings) -> int:
+def compute_owner_limit(size: int, settings: OrphanSettings) -> int:
     """Return how many of a pool's `size` owners may lose their allocations in a minute."""
     return max(settings.most, size * settings.percent // 100)
 

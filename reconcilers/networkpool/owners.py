@@ -37,7 +37,7 @@ class OwnerState(Enum):
     """There is no cluster of that name, and no uid is noted."""
 
 
-def noted_uid(allocation: IPAllocation) -> str:
+def read_noted_uid(allocation: IPAllocation) -> str:
     """Return the uid of the owner that is noted on the allocation; empty if none is."""
     return allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID, "")
 
@@ -47,7 +47,7 @@ def find_owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -
     key = allocation.spec.tenantClusterRef.key
     if allocation.metadata.terminating or key in clusters.unreadable:
         return OwnerState.PRESENT
-    owner, uid = clusters.get(key), noted_uid(allocation)
+    owner, uid = clusters.get(key), read_noted_uid(allocation)
     if uid:
         # Another uid: the owner was deleted, and its name belongs to a new cluster.
         is_gone = owner is None or owner.metadata.uid != uid
@@ -71,7 +71,7 @@ def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool
     """
     if allocation.metadata.terminating:
         return True
-    key, uid = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
+    key, uid = allocation.spec.tenantClusterRef.key, read_noted_uid(allocation)
     if key in clusters.unreadable or allocationlabels.find_label_repairs(allocation):
         return False
     owner, condition = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
@@ -81,11 +81,11 @@ def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool
     return owner.metadata.uid == uid and (condition is None or condition.status == "True")
 
 
-class Unsettled:
-    """The allocations that a sweep has to look at, kept from change to change.
+class UnsettledAllocations:
+    """The allocations that a sweep has to check, kept from change to change.
 
-    At first these are all allocations. An allocation that is settled is looked at again once it or
-    its owner changes. So settled allocations cost a sweep nothing, however many there are.
+    At first these are all allocations. A settled allocation is checked again once it or its owner
+    changes. So settled allocations cost a sweep nothing, however many there are.
 
     Args:
         allocations: all allocations, indexed by TenantCluster.
@@ -101,7 +101,7 @@ class Unsettled:
         clusters.subscribe(self._note_cluster)
 
     def add_all(self) -> None:
-        """Look at every allocation again."""
+        """Check every allocation again."""
         self._keys.update(allocation.metadata.key for allocation in self._allocations)
 
     def list_by_pool(self) -> dict[Key, list[IPAllocation]]:

@@ -16,7 +16,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.statusjournal import settle_pool
+from reconcilers.networkpool.statusjournal import settle_pool_journal
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import (
@@ -82,7 +82,7 @@ def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterato
     if not pool.status.assignments:
         return
     view = AllocationsView.from_allocations(0, tuple(allocations))
-    for promise in settle_pool(pool, view).promises:
+    for promise in settle_pool_journal(pool, view).promises:
         if promise.kind != KIND:
             continue  # held by an object of another kind, which has its own holder
         promised_to = view.find_current(promise.key, promise.uid)

@@ -496,7 +496,7 @@ class NetworkPoolKind(
         Args:
             pool: as it was written last; its conditions report why.
             reason: why, in one word, for the outcome of the pass.
-            after: seconds until the next look at the pool; None if only a change calls for it.
+            after: seconds until the next pass over the pool; None if only a change calls for it.
             why: why, in a sentence, for the claims; empty to write nothing to claims.
         """
         report_wait = await self._allocations.report_block(

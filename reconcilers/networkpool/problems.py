@@ -186,7 +186,7 @@ def _find_overlaps(held_ranges: Iterable[HeldRange]) -> Iterator[tuple[HeldRange
     The first of the two is the earlier range that reaches furthest.
     """
     furthest: HeldRange | None = None
-    for held_range in sorted(held_ranges, key=_sort_key):
+    for held_range in sorted(held_ranges, key=_make_sort_key):
         if (
             furthest is not None
             and furthest.range.family == held_range.range.family
@@ -198,7 +198,7 @@ def _find_overlaps(held_ranges: Iterable[HeldRange]) -> Iterator[tuple[HeldRange
         furthest = held_range
 
 
-def _sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
+def _make_sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
     """Return family, first and last address, and the holder so that the order is stable."""
     held_range = holding.range
     return held_range.family, held_range.first, held_range.last, holding.holder
@@ -334,7 +334,7 @@ class ForeignManagers:
         self._assumed: dict[Key, datetime] = {}
 
     def observe_writes(
-        self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
+        self, pool: NetworkPool, allocation_write: StatusWrite | None, now: datetime
     ) -> ForeignManager | None:
         """Note the writes that objects show; return the controller that wrote last.
 
@@ -342,7 +342,7 @@ class ForeignManagers:
 
         Args:
             pool: whose status it may have written.
-            of_allocations: the last write by another controller to the status of one of the
+            allocation_write: the last write by another controller to the status of one of the
                 pool's allocations; None if there was none.
             now: the time.
         """
@@ -353,7 +353,7 @@ class ForeignManagers:
             self._assumed.pop(key, None)
         elif key not in self._seen:
             self._assumed.setdefault(key, now)
-        last_write = self._find_last_shown(pool, of_allocations, now)
+        last_write = self._find_last_shown_write(pool, allocation_write, now)
         manager = self._seen.get(key)
         if last_write is not None and (manager is None or last_write.at >= manager.at):
             manager = self._seen[key] = last_write
@@ -362,7 +362,7 @@ class ForeignManagers:
         # then that of the condition, then that of the write which this process remembers.
         messages = [last_write.message if last_write is not None else ""]
         if condition is not None:
-            write_times.append(_find_start(condition, now))
+            write_times.append(_find_condition_start(condition, now))
             messages.append(condition.message)
         messages.append(manager.message if manager is not None else "")
         last_time = max((time for time in write_times if time is not None), default=None)
@@ -371,8 +371,8 @@ class ForeignManagers:
         latest = ForeignManager(next(filter(None, messages), ""), last_time)
         return latest if latest.seconds_until_stopped(now, self._silence) > 0 else None
 
-    def _find_last_shown(
-        self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
+    def _find_last_shown_write(
+        self, pool: NetworkPool, allocation_write: StatusWrite | None, now: datetime
     ) -> ForeignManager | None:
         """Return the last write that the objects show; None if none is within the silence."""
         writes = (
@@ -380,7 +380,7 @@ class ForeignManagers:
                 "the status of this NetworkPool",
                 last_foreign_write(pool.metadata, self._our_manager),
             ),
-            ("the status of its IPAllocations", of_allocations),
+            ("the status of its IPAllocations", allocation_write),
         )
         managers = [
             ForeignManager.from_write(write, written_status)
@@ -400,7 +400,7 @@ class ForeignManagers:
         self._assumed.pop(key, None)
 
 
-def _find_start(condition: Condition, now: datetime) -> datetime | None:
+def _find_condition_start(condition: Condition, now: datetime) -> datetime | None:
     """Return when a condition got its status, at most `now`; None if that is not known."""
     since = condition.lastTransitionTime
     return min(since, now) if since is not None else None

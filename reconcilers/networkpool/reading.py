@@ -14,7 +14,7 @@ from controller.meta import Key
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.claims import ClaimService, PoolClaims
-from reconcilers.networkpool.facts import KIND, compute_holdings, find_facts_in_pool, holder_of
+from reconcilers.networkpool.facts import KIND, compute_holdings, find_facts_in_pool, make_holder
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.unreadable import UnreadableAllocations, find_unreadable_names
 from reconcilers.networkpool.view import AllocationsView, ClaimView
@@ -46,21 +46,21 @@ def keep_holdings(
         claims: the claims of pools; None if they are not served.
     """
 
-    def facts(pool: Key, holder: Holder, _: None) -> Facts | None:
+    def find_facts(pool: Key, holder: Holder, _: None) -> Facts | None:
         """Return the facts of a holder for a pool; None if it does not concern the pool."""
         if claims is not None and holder.kind != KIND:
             return claims.find_facts(pool, holder)
         return find_facts_in_pool(pool, cache.get(holder.key), our_manager)
 
-    def pools_of(allocation: IPAllocation) -> Iterable[Key]:
+    def list_pools(allocation: IPAllocation) -> Iterable[Key]:
         return (allocation.pool_key,)
 
     return KeptHoldings[Key, None](
         [
-            indexed_source(cache, POOL_INDEX, pools=pools_of, holder=holder_of),
+            indexed_source(cache, POOL_INDEX, pools=list_pools, holder=make_holder),
             *(claims.sources if claims is not None else ()),
         ],
-        facts,
+        find_facts,
         lambda _: NO_LAYOUTS,
         clock=clock,
         check_interval=check_interval,
@@ -134,7 +134,7 @@ class PoolReader:
             self._kept, self._kept_with = self._keep(claims), claims
         return self._kept.holdings(pool, None)
 
-    async def live(self, pool: Key) -> AllocationsView:
+    async def read_live(self, pool: Key) -> AllocationsView:
         """Return the allocations by a LIST that begins now, for a caller that cannot come back.
 
         Raises:

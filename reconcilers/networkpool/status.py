@@ -70,7 +70,7 @@ class PoolSummary:
 
         Of two families the fuller one counts.
         """
-        fullest = max(self.capacities, key=_fullness)
+        fullest = max(self.capacities, key=_compute_fullness)
         used, total = fullest.allocated, fullest.total
         if total == 0:
             return [
@@ -114,7 +114,7 @@ class PoolSummary:
         return {"secondary": None} if before is not None else {}
 
 
-def _fullness(capacity: Capacity) -> float:
+def _compute_fullness(capacity: Capacity) -> float:
     """Return the share of the addresses that is allocated, 0 to 1; 0 for no addresses."""
     return capacity.allocated / capacity.total if capacity.total else 0.0
 
@@ -152,7 +152,7 @@ def _render_counts(counts: Mapping[str, int], *, had_exact_counts: bool) -> dict
     return shown_counts | ({"exactCounts": None} if had_exact_counts else {})
 
 
-def summarize(view: AllocationsView, decision: PassDecision) -> PoolSummary:
+def summarize_pool(view: AllocationsView, decision: PassDecision) -> PoolSummary:
     """Return the figures of the pool's status once this pass' promises are kept."""
     # A holder that is in use and has a promise counts once.
     promised = sum(
@@ -181,7 +181,7 @@ def render_figures(  # noqa: PLR0913 - what was read, decided, and is known of o
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
         observed: what another allocator gave; needed only if the decision is not sound.
     """
-    figures = summarize(view, decision)
+    figures = summarize_pool(view, decision)
     problem_findings = problems.list_findings(
         pool, view, decision=decision, overlapping=overlapping, observed=observed
     )

@@ -24,8 +24,8 @@ from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
 
 UNSERVED_RETRY = 5.0
-"""Seconds until the next look at a pool whose journal names a kind that is not served."""
-FORGOTTEN = ""
+"""Seconds until the next pass over a pool whose journal names a kind that is not served."""
+FORGOTTEN_REVISION = ""
 """The revision of a kind whose memory was lost: it is fenced before anything is allocated."""
 JOURNAL_FIELDS = frozenset({"assignments", "revisions", "journalOf"})
 """The fields of a pool's status that carry its journal."""
@@ -48,7 +48,7 @@ class StatusJournal:
         status, meta = pool.status, pool.metadata
         promises = []
         for assignment in status.assignments:
-            promise = _parse(meta.namespace, assignment)
+            promise = _parse_assignment(meta.namespace, assignment)
             if promise is None:
                 return Journal()
             promises.append(promise)
@@ -75,7 +75,7 @@ class StatusJournal:
         """
         numbers = {kind: str(revision) for kind, revision in journal.revisions.items()}
         forgotten: set[str] = set() if is_intact(pool) else list_stored_kinds(pool)
-        revisions = dict.fromkeys(sorted(forgotten), FORGOTTEN) | numbers
+        revisions = dict.fromkeys(sorted(forgotten), FORGOTTEN_REVISION) | numbers
         assignments = [*map(_make_assignment, journal.promises)]
         return {
             "assignments": list(map(_render_assignment, assignments)),
@@ -95,7 +95,8 @@ class StatusJournal:
         """
         stored = self.read(answer)
         return stored.revisions == journal.revisions and (
-            [*map(_without_words, stored.promises)] == [*map(_without_words, journal.promises)]
+            [*map(_list_decisive_fields, stored.promises)]
+            == [*map(_list_decisive_fields, journal.promises)]
         )
 
     def room(self, journal: Journal) -> int:
@@ -118,7 +119,9 @@ def seal(uid: str, revisions: Mapping[str, str], assignments: Iterable[Assignmen
         revisions: as the status has them.
         assignments: as the status has them.
     """
-    return f"{uid}/{checksum_of(sorted(revisions.items()), [*map(_sealed, assignments)])}"
+    return (
+        f"{uid}/{checksum_of(sorted(revisions.items()), [*map(_get_sealed_fields, assignments)])}"
+    )
 
 
 def is_intact(pool: NetworkPool) -> bool:
@@ -177,7 +180,7 @@ def read_allocations_revision(pool: NetworkPool) -> int | None:
     return STATUS_JOURNALS.read(pool).revisions.get(KIND)
 
 
-def settle_pool(pool: NetworkPool, view: AllocationsView) -> Journal:
+def settle_pool_journal(pool: NetworkPool, view: AllocationsView) -> Journal:
     """Return the journal of a pool without the promises that are over, as the view shows."""
     return settle_journal(STATUS_JOURNALS.read(pool), view)
 
@@ -193,12 +196,12 @@ def settle_journal(journal: Journal, view: AllocationsView) -> Journal:
     return settle(settled, names.KIND_CLAIMS, claims, claims.effects)
 
 
-def shown_kind(promise: Promise) -> str:
+def get_shown_kind(promise: Promise) -> str:
     """Return the kind of the request of a promise, for messages."""
     return SHOWN_KINDS.get(promise.kind, promise.kind)
 
 
-def _parse(namespace: str, assignment: Assignment) -> Promise | None:
+def _parse_assignment(namespace: str, assignment: Assignment) -> Promise | None:
     """Return an assignment as a promise; None if an edit by hand made it unusable.
 
     No pass writes two ranges of one family, or a promise without name or uid.
@@ -227,7 +230,7 @@ def _parse(namespace: str, assignment: Assignment) -> Promise | None:
     )
 
 
-def _without_words(promise: Promise) -> tuple[object, ...]:
+def _list_decisive_fields(promise: Promise) -> tuple[object, ...]:
     """Return the fields of a promise that other replicas rely on: all but `choice`."""
     return promise.kind, promise.key, promise.identity, promise.ranges
 
@@ -261,9 +264,9 @@ def _make_assignment(promise: Promise) -> Assignment:
 def _render_assignment(assignment: Assignment) -> dict[str, str]:
     """Return an entry of the status as JSON has it."""
     # Not by asdict, which copies each text: a status has hundreds of promises.
-    values = ((name, getattr(assignment, name)) for name in _FIELDS)
+    values = ((name, getattr(assignment, name)) for name in _ASSIGNMENT_FIELDS)
     return {name: value for name, value in values if value is not None}
 
 
-_FIELDS = tuple(field.name for field in fields(Assignment))
-_sealed = attrgetter(*(name for name in _FIELDS if name != "choice"))
+_ASSIGNMENT_FIELDS = tuple(field.name for field in fields(Assignment))
+_get_sealed_fields = attrgetter(*(name for name in _ASSIGNMENT_FIELDS if name != "choice"))

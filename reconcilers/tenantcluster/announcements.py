@@ -76,7 +76,7 @@ class Announcements:
             async with self._tenants.client(tenant) as client:
                 # The memory is empty, because a check needs nothing that the adapter remembers.
                 balancer = self._kinds.find_chosen(tenant).make_balancer(client, BalancerMemory())
-                memory.problem = await balancer.find_unannounced()
+                memory.problem = await balancer.find_announcement_problem()
         except TenantUnavailable:
             return  # LoadBalancerReady reports it; the next pass checks again
         memory.checked_at = now

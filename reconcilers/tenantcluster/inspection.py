@@ -123,12 +123,12 @@ async def read_tenant(
     return TenantReading(
         kind=kind,
         offers=tuple(reading.targets.values()),
-        stale=await balancer.find_stale(reading),
+        stale=await balancer.find_stale_configuration(reading),
         services=(await client.list(SERVICE)).items,
         management=management,
         provider=tenant.load_balancer_provider,
         others=await _read_others(client, kinds, tenant),
-        unannounced=await balancer.find_unannounced(),
+        unannounced=await balancer.find_announcement_problem(),
         view_service=kind.make_service_viewer(tenant),
         selector=tenant.service_selector.body if tenant.service_selector is not None else {},
     )

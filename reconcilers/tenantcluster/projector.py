@@ -34,7 +34,7 @@ from reconcilers.loadbalancers.ownernotes import make_owner_annotations
 from reconcilers.loadbalancers.port import (
     BEHIND,
     CONTESTED,
-    MOMENT,
+    READING_GRACE_SECONDS,
     BalancerBlocked,
     BalancerMemory,
     Health,
@@ -680,7 +680,7 @@ class Projector:
         """
         if health.state is not HealthState.NOT_READING:
             return health.state is HealthState.RUNNING
-        is_moment_over = self._clock.monotonic() - health.since >= MOMENT
+        is_moment_over = self._clock.monotonic() - health.since >= READING_GRACE_SECONDS
         return not is_moment_over and is_true(tenant.status.conditions, LOAD_BALANCER_READY)
 
     async def _begin(self, current: CurrentCluster, balancer: LoadBalancer) -> None:

@@ -754,7 +754,7 @@ class TenantClusterReconciler:
             this_pass.tenant,
             this_pass.record.installation,
             this_pass.current.annotate,
-            missing=is_missing,
+            is_missing=is_missing,
         )
         if is_missing and this_pass.installation_finding is not None:
             # "Is being installed" says more than "is missing", which the projection found.

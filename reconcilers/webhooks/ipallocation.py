@@ -20,7 +20,7 @@ from reconcilers.api.ipallocation import (
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import MOST_SERVICES
-from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
+from reconcilers.networkpool.statusjournal import get_shown_kind, settle_pool_journal
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.reporting.wording import count_addresses
 from reconcilers.specrules import requestspecs
@@ -203,6 +203,6 @@ def _list_held_ranges(
         yield from (
             (holder, held_range) for held_range in statusranges.list_held_ranges(allocation)
         )
-    for promise in settle_pool(pool, view).promises:
-        holder = f"{shown_kind(promise)} {promise.key.name}"
+    for promise in settle_pool_journal(pool, view).promises:
+        holder = f"{get_shown_kind(promise)} {promise.key.name}"
         yield from ((holder, promised.range) for promised in promise.ranges)

@@ -26,7 +26,7 @@ from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import make_layout_offers
 from reconcilers.networkpool.otherholders import HeldRange
-from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
+from reconcilers.networkpool.statusjournal import get_shown_kind, settle_pool_journal
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
@@ -171,9 +171,9 @@ def review_deletion(
             phase += "" if phase == ALLOCATED else ", yet holds a range"
             message = f"{opening} {quote_value(allocation.metadata.name)} in namespace {namespace}"
             causes.append(build_forbidden_cause((), f"{message} is still in phase {phase}"))
-    for promise in settle_pool(old, view).promises:
+    for promise in settle_pool_journal(old, view).promises:
         if promise.uid not in holder_uids and promise.kind not in claimed_kinds:
-            holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
+            holder = f"{get_shown_kind(promise)} {quote_value(promise.key.name)}"
             message = f"{refusal} {holder} in namespace {namespace}"
             promised = promise.ranges[0].range.start_text
             causes.append(build_forbidden_cause((), f"{message} was promised {promised}"))
@@ -307,10 +307,10 @@ def _list_holders(
         for allocation in view.of_pool
         for held_range in statusranges.list_held_ranges(allocation)
     }
-    for promise in settle_pool(old, view).promises if old is not None else ():
+    for promise in settle_pool_journal(old, view).promises if old is not None else ():
         if promise.kind in claimed_kinds:
             continue
-        holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
+        holder = f"{get_shown_kind(promise)} {quote_value(promise.key.name)}"
         holdings |= {HeldRange(holder, promised.range) for promised in promise.ranges}
     yield from sorted(
         holdings, key=lambda holding: (holding.holder, holding.range.first, holding.range.last)

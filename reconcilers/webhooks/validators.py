@@ -167,7 +167,7 @@ class PoolValidator(_Validator):
                 verdict = review(await self._reader.read_up_to(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
-            verdict = review(await self._reader.live(key))
+            verdict = review(await self._reader.read_live(key))
         except UnreadableHoldings as unreadable:
             # The edit is refused below. The cached allocations only add the holders to the answer.
             verdict = review(self._reader.read_cached(key))
@@ -201,7 +201,7 @@ class PoolValidator(_Validator):
                 verdict = review(await self._reader.read_up_to(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
-            return review(await self._reader.live(old.metadata.key))
+            return review(await self._reader.read_live(old.metadata.key))
         except UnreadableHoldings as unreadable:
             # The allocations that can be read may still refuse the deletion.
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))

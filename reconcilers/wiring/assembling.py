@@ -126,7 +126,7 @@ def add_orphans(shared: Shared) -> None:
         recorder=shared.recorder,
         clock=shared.clock,
         settings=shared.settings.orphans,
-        collected=shared.metrics.count_collected,
+        count_collected=shared.metrics.count_collected,
     )
 
     async def run() -> None:

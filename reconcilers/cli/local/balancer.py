@@ -22,7 +22,7 @@ from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
 from reconcilers.cli.problems import CommandProblem
-from reconcilers.loadbalancers.metallb.installation.installer import Applied
+from reconcilers.loadbalancers.metallb.installation.installer import AppliedObject
 
 PAUSE = 0.1
 """Seconds between two requests that find out whether a kind is served."""
@@ -35,7 +35,7 @@ DEFINITION = Resource(
     "v1",
     "CustomResourceDefinition",
     "customresourcedefinitions",
-    Applied,
+    AppliedObject,
     namespaced=False,
 )
 """CustomResourceDefinition, whose status says whether its kind is served."""
@@ -127,7 +127,7 @@ def name_tenant_in_failures(title: str, server: ApiServer) -> Iterator[None]:
         raise CommandProblem(f"{title} of {server.name}: {failure}") from failure
 
 
-def is_established(definition: Applied) -> bool:
+def is_established(definition: AppliedObject) -> bool:
     """Return whether the API server serves the kind that a definition defines."""
     return is_true(definition.status.conditions or (), "Established")
 

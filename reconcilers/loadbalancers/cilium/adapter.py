@@ -23,7 +23,7 @@ from reconcilers.api import names
 from reconcilers.api.services import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import is_of_other_management
-from reconcilers.loadbalancers.cilium.announcements import find_unannounced
+from reconcilers.loadbalancers.cilium.announcements import find_announcement_problem
 from reconcilers.loadbalancers.cilium.leader import read_leader
 from reconcilers.loadbalancers.cilium.poolclient import NOT_INSTALLED, PoolClient, ServedVersion
 from reconcilers.loadbalancers.cilium.pools import (
@@ -42,7 +42,7 @@ from reconcilers.loadbalancers.cilium.pools import (
 )
 from reconcilers.loadbalancers.cilium.projection import CiliumKeptState, PoolProjection
 from reconcilers.loadbalancers.cilium.release import (
-    NOT_NEEDED,
+    LEADER_NOT_NEEDED,
     Leader,
     ReleaseMemory,
     ReleaseWrite,
@@ -52,7 +52,7 @@ from reconcilers.loadbalancers.cilium.release import (
 from reconcilers.loadbalancers.cilium.services import view_service
 from reconcilers.loadbalancers.port import (
     CONTESTED,
-    MOMENT,
+    READING_GRACE_SECONDS,
     BalancerBlocked,
     BalancerMemory,
     BalancerReading,
@@ -81,8 +81,8 @@ NOT_RUNNING = "CiliumNotRunning"
 """The reason while Cilium's operator has not acknowledged a pool as it stands."""
 CONFLICT = "CiliumPoolConflict"
 """The reason where another pool overlaps one of ours, and Cilium switches ours off."""
-_SOON = 1.0
-"""Seconds until the next look at an operator that may be about to acknowledge its pools."""
+_ACKNOWLEDGEMENT_CHECK_SECONDS = 1.0
+"""Seconds until the next check of an operator that may be about to acknowledge its pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class CiliumBalancer(LoadBalancer):
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
         """Write the pools; watch them from then on if there are ranges."""
-        self._kept_state.begin()
+        self._kept_state.begin_pass()
         await self._make_pool_writer().project(projection, confirm, permit)
         if projection.entries and self._watched is not None:
             self._watched.open()
@@ -196,7 +196,7 @@ class CiliumBalancer(LoadBalancer):
             return NotYet(f"{CILIUM_POOL.kind} {name} in the tenant cannot be read; delete it")
         now = self._clock.monotonic()
         # Only a range of which a Service with a sharing key had an address needs the leader.
-        leader = await read_leader(self._client) if withdrawal.release_note else NOT_NEEDED
+        leader = await read_leader(self._client) if withdrawal.release_note else LEADER_NOT_NEEDED
         step = decide_step(reading.pools, withdrawal, memory=self._release, now=now, leader=leader)
         if step.write is not None:
             pool = reading.pools[make_pool_name(withdrawal.allocation)]
@@ -241,7 +241,7 @@ class CiliumBalancer(LoadBalancer):
         written = await self._pools.patch(
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )
-        self._release.note_written(written, self._clock.monotonic(), leader)
+        self._release.note_write(written, self._clock.monotonic(), leader)
 
     @override
     async def read_health(self, projection: Projection) -> Health:
@@ -289,7 +289,7 @@ class CiliumBalancer(LoadBalancer):
         )
 
     @override
-    async def find_stale(self, reading: BalancerReading) -> str | None:
+    async def find_stale_configuration(self, reading: BalancerReading) -> str | None:
         """Return the conflict of one of our pools, or "" if one is not acknowledged; else None."""
         assert isinstance(reading, CiliumPoolReading), "the reading is of another kind of balancer"
         our_pools = [reading.pools[name] for name in reading.targets]
@@ -306,9 +306,9 @@ class CiliumBalancer(LoadBalancer):
         return ""
 
     @override
-    async def find_unannounced(self) -> str:
+    async def find_announcement_problem(self) -> str:
         """Return a sentence if no policy of Cilium announces addresses; else ""."""
-        return await find_unannounced(self._client)
+        return await find_announcement_problem(self._client)
 
     @override
     async def remove(self, management: str, is_kept: IsKept) -> None:
@@ -400,14 +400,14 @@ class CiliumKind(LoadBalancerKind):
     def compute_check_delay(self, memory: BalancerMemory) -> float | None:
         """Return the seconds until the tenant is checked again; None for never.
 
-        During the first MOMENT without an acknowledgement a check is due each second, because the
-        operator may be about to write it. A check is also due when an edit may be corrected.
+        For READING_GRACE_SECONDS without an acknowledgement a check is due each second, because
+        the operator may be about to write it. A check is also due when an edit may be corrected.
         """
         now = self._clock.monotonic()
         since = memory.get_or_create(OperatorSilence).since
-        is_about_to_read = since is not None and now - since < MOMENT
+        is_about_to_read = since is not None and now - since < READING_GRACE_SECONDS
         delays = (
-            _SOON if is_about_to_read else None,
+            _ACKNOWLEDGEMENT_CHECK_SECONDS if is_about_to_read else None,
             memory.get_or_create(CiliumKeptState).compute_check_delay(now),
         )
         return min((seconds for seconds in delays if seconds is not None), default=None)
@@ -415,7 +415,7 @@ class CiliumKind(LoadBalancerKind):
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
         """Return the edits by others that were undone since the last call."""
-        return memory.get_or_create(CiliumKeptState).take()
+        return memory.get_or_create(CiliumKeptState).take_unreported()
 
 
 def is_concerned(obj: Object) -> bool:

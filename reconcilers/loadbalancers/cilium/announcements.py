@@ -24,7 +24,7 @@ _ANNOUNCERS = (
 """The kinds of objects that make agents announce addresses, in the versions of Cilium 1.18 on."""
 
 
-async def find_unannounced(client: Client) -> str:
+async def find_announcement_problem(client: Client) -> str:
     """Return the sentence for a tenant in which nothing announces addresses.
 
     The selectors of these objects are not evaluated: which Services and machines they should

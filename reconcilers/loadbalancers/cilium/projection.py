@@ -176,9 +176,10 @@ class PoolProjection:
         await self._delete_unconfirmed(created, by_name, confirmed)
         for name, ranges in by_name.items():
             pool = created.get(name) or ours.get(name)
-            # There is no pool if its creation is delayed. `_keep` raises for an unconfirmed pool.
+            # There is no pool if its creation is delayed. `_keep_pool` raises for an unconfirmed
+            # pool.
             if pool is not None:
-                await self._keep(pool, ranges, projection=projection, confirmed=confirmed)
+                await self._keep_pool(pool, ranges, projection=projection, confirmed=confirmed)
         remaining = [pool for name, pool in ours.items() if name not in by_name]
         # Of the remaining pools of ours, those without any allocation are leftovers.
         uids = {ranges.allocation.uid for ranges in projection.allocations} | projection.releasing
@@ -295,7 +296,7 @@ class PoolProjection:
             if by_name[name] not in confirmed.allocations:
                 await self._pools.delete(pool)
 
-    async def _keep(
+    async def _keep_pool(
         self,
         pool: CiliumPool,
         ranges: ProjectedRanges,
@@ -446,7 +447,7 @@ class PoolProjection:
         spans_in_pool = [block.span for block in pool.blocks if block.span is not None]
         # Others may have edited the blocks, and Services may show addresses of either.
         spans = [*parse_ranges(ranges), *spans_in_pool]
-        users = [service for service in services if _is_user(service, spans)]
+        users = [service for service in services if _shows_address_of(service, spans)]
         if not users:
             return  # no Service shows an address: the release check empties the pool
         if not await self._ensure_intended(pool, ranges, projection, is_disabled=True):
@@ -497,7 +498,7 @@ def _list_changed_fields(
     return fields
 
 
-def _is_user(service: Service, spans: Sequence[AddressRange]) -> bool:
+def _shows_address_of(service: Service, spans: Sequence[AddressRange]) -> bool:
     """Return whether a Service shows an address of some ranges."""
     return any(span.contains(ip) for ip in list_shown_addresses(service) for span in spans)
 

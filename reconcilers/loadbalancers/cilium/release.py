@@ -57,7 +57,7 @@ from reconcilers.loadbalancers.port import (
 )
 
 _NOT_ACKNOWLEDGED = "Cilium's operator in the tenant has not acknowledged the pool"
-_RESTART = (
+_RESTART_ADVICE = (
     "a Service with a sharing key had an address of the range, which Cilium's operator may give to"
     " a later Service with that key; restart the operator in the tenant: kubectl -n kube-system"
     " rollout restart deployment/cilium-operator"
@@ -97,7 +97,7 @@ class Leader:
     is_hidden: bool = False
 
 
-NOT_NEEDED = Leader()
+LEADER_NOT_NEEDED = Leader()
 """The leader where no Service with a sharing key was seen."""
 
 
@@ -122,7 +122,7 @@ class ReleaseMemory:
     pause: NoncePause = field(default_factory=NoncePause)
     leader: str = ""
 
-    def note_written(self, pool: CiliumPool, now: float, leader: Leader) -> None:
+    def note_write(self, pool: CiliumPool, now: float, leader: Leader) -> None:
         """Remember a write of this process.
 
         Args:
@@ -136,11 +136,11 @@ class ReleaseMemory:
             self.acknowledged = None
         self.uid, self.generation, self.written_at = pool.metadata.uid, pool.generation, now
 
-    def is_own(self, pool: CiliumPool) -> bool:
+    def is_own_write(self, pool: CiliumPool) -> bool:
         """Return whether the last write of a pool was this process's."""
         return (pool.metadata.uid, pool.generation) == (self.uid, self.generation)
 
-    def note_acknowledged(self) -> bool:
+    def note_acknowledgement(self) -> bool:
         """Remember that the generation of the last write is acknowledged.
 
         Returns:
@@ -169,7 +169,7 @@ def decide_step(
     withdrawal: Withdrawal,
     memory: ReleaseMemory,
     now: float,
-    leader: Leader = NOT_NEEDED,
+    leader: Leader = LEADER_NOT_NEEDED,
 ) -> ReleaseStep:
     """Return the next step of the release of a range, by one live read of all pools.
 
@@ -197,7 +197,7 @@ def decide_step(
         other_name: other_pool for other_name, other_pool in pools.items() if other_name != name
     }
     step = _decide_acknowledged(
-        pool, other_pools, withdrawal, is_confirmed=memory.note_acknowledged()
+        pool, other_pools, withdrawal, is_confirmed=memory.note_acknowledgement()
     )
     if isinstance(step.answer, Proven) and withdrawal.release_note:
         # A Service with a sharing key had an address, which the operator may remember for it.
@@ -243,9 +243,9 @@ def _decide_after_sharing(pool: CiliumPool, memory: ReleaseMemory, leader: Leade
     emptied_under = pool.metadata.annotations.get(names.ANNOTATION_EMPTIED_UNDER, "")
     if not emptied_under:
         # With the nonce, the caller notes the present leader on the pool (CiliumBalancer._write).
-        return ReleaseStep(NotYet(_RESTART), ReleaseWrite.NONCE)
+        return ReleaseStep(NotYet(_RESTART_ADVICE), ReleaseWrite.NONCE)
     if emptied_under == leader.holder:
-        return ReleaseStep(NotYet(_RESTART))
+        return ReleaseStep(NotYet(_RESTART_ADVICE))
     if memory.leader != leader.holder:
         return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} since it restarted"), ReleaseWrite.NONCE)
     return ReleaseStep(Proven())
@@ -273,7 +273,7 @@ def _decide_before_own_write(
     if pool.blocks and not has_exactly(pool, withdrawal.spans):
         # Emptying removes the edit, too: the operator would never acknowledge an unreadable block.
         return ReleaseStep(NotYet(f"{CILIUM_POOL.kind} {name} was edited"), ReleaseWrite.EMPTY)
-    if not memory.is_own(pool):
+    if not memory.is_own_write(pool):
         write = ReleaseWrite.NONCE if memory.pause.end_if_due(pool, now) else None
         return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} since another process wrote it"), write)
     return None

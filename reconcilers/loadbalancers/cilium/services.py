@@ -16,31 +16,34 @@ from reconcilers.loadbalancers.cilium.pools import CiliumPool
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
 from reconcilers.reporting.wording import truncate
 
-_ADDRESSES = ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
-_SHARING = ("lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key")
-_ACROSS = ("lbipam.cilium.io/sharing-cross-namespace", "io.cilium/lb-ipam-sharing-cross-namespace")
-_PROXY = "service.kubernetes.io/service-proxy-name"
+_ADDRESS_ANNOTATIONS = ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
+_SHARING_ANNOTATIONS = ("lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key")
+_CROSS_NAMESPACE_ANNOTATIONS = (
+    "lbipam.cilium.io/sharing-cross-namespace",
+    "io.cilium/lb-ipam-sharing-cross-namespace",
+)
+_PROXY_LABEL = "service.kubernetes.io/service-proxy-name"
 """The label of Services that Cilium leaves to another proxy."""
-_CLASSES = ("io.cilium/l2-announcer", "io.cilium/bgp-control-plane")
+_CILIUM_CLASSES = ("io.cilium/l2-announcer", "io.cilium/bgp-control-plane")
 """Classes that LB-IPAM serves where the feature that announces them is on."""
 _REQUEST_SATISFIED = "cilium.io/IPAMRequestSatisfied"
 """The condition of each Service that LB-IPAM has tried to serve."""
-_NAMESPACE = "io.kubernetes.service.namespace"
-_NAME = "io.kubernetes.service.name"
+_NAMESPACE_LABEL = "io.kubernetes.service.namespace"
+_NAME_LABEL = "io.kubernetes.service.name"
 """Labels that a Service has besides its own where a pool selects Services."""
 NOT_SELECTED = "NotSelected"
 """The reason where the TenantCluster's selector leaves a Service out."""
 SHARING_KEY = "sharing-key"
 """The release note of a Service with a sharing key: the operator may remember its address."""
-_LONGEST = 80
+_LONGEST_QUOTE = 80
 """How many characters of a tenant's text a message has."""
-_MOST_FIXED = 16
+_MOST_FIXED_ADDRESSES = 16
 """How many addresses that a Service asks for are read: a tenant can write any number."""
 
 
 def find_sharing_key(service: Service) -> str:
     """Return the key by which a Service may share its address; empty if it has none."""
-    return _find_annotation(service, _SHARING)
+    return _find_annotation(service, _SHARING_ANNOTATIONS)
 
 
 def list_shown_addresses(service: Service) -> list[AddressRange]:
@@ -58,12 +61,14 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
         selector: the selector of the tenant's pools; None if they select all Services.
     """
     obstacle = None
-    fixed_addresses = _find_annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
+    fixed_addresses = (
+        _find_annotation(service, _ADDRESS_ANNOTATIONS) or service.spec.loadBalancerIP
+    )
     if service.spec.loadBalancerClass and not _is_class_served(service):
-        other_class = truncate(service.spec.loadBalancerClass, _LONGEST)
+        other_class = truncate(service.spec.loadBalancerClass, _LONGEST_QUOTE)
         obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {other_class}")
-    elif _PROXY in service.metadata.labels:
-        other_proxy = truncate(service.metadata.labels[_PROXY], _LONGEST)
+    elif _PROXY_LABEL in service.metadata.labels:
+        other_proxy = truncate(service.metadata.labels[_PROXY_LABEL], _LONGEST_QUOTE)
         obstacle = Obstacle(OTHER_CLASS, f"the service proxy {other_proxy}")
     elif selector is not None and not selector.selects(_list_labels(service)):
         obstacle = Obstacle(
@@ -73,14 +78,16 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
         )
     elif fixed_addresses:
         # Growth adds any free range, so it cannot bring a certain address.
-        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST)}")
+        obstacle = Obstacle(
+            "FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST_QUOTE)}"
+        )
     key = find_sharing_key(service)
-    if key and not _find_annotation(service, _ACROSS):
+    if key and not _find_annotation(service, _CROSS_NAMESPACE_ANNOTATIONS):
         # Services share an address across namespaces only if an annotation allows it.
         key = f"{service.metadata.namespace}/{key}"
-    # After _MOST_FIXED commas the rest is one text. If it has many addresses, it cannot be parsed,
-    # and is left out.
-    address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED))
+    # After _MOST_FIXED_ADDRESSES commas the rest is one text. If it has many addresses, it cannot
+    # be parsed, and is left out.
+    address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED_ADDRESSES))
     parsed = (parse_ends(address, address) for address in address_texts)
     return ServiceView(
         keeps_range=True,
@@ -99,7 +106,7 @@ def _is_class_served(service: Service) -> bool:
     tenant says whether it is. But LB-IPAM writes a condition to each Service that it tries to
     serve.
     """
-    if service.spec.loadBalancerClass not in _CLASSES:
+    if service.spec.loadBalancerClass not in _CILIUM_CLASSES:
         return False
     return any(entry.type == _REQUEST_SATISFIED for entry in service.status.conditions or ())
 
@@ -116,7 +123,7 @@ def is_selected(pool: CiliumPool, service: Service) -> bool:
 def _list_labels(service: Service) -> dict[str, str]:
     """Return the labels by which pools select a Service: its own, its namespace and its name."""
     meta = service.metadata
-    return {**meta.labels, _NAMESPACE: meta.namespace, _NAME: meta.name}
+    return {**meta.labels, _NAMESPACE_LABEL: meta.namespace, _NAME_LABEL: meta.name}
 
 
 def _find_annotation(service: Service, annotation_names: tuple[str, str]) -> str:

@@ -166,7 +166,7 @@ class MetalLBBalancer(LoadBalancer):
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
         """Write the pool; if there are ranges, also its L2Advertisement, and watch both."""
-        self._kept_state.begin()
+        self._kept_state.begin_pass()
         await self._make_metallb().project(projection, confirm, permit)
         if projection.entries:
             if self._watched is not None:
@@ -236,7 +236,7 @@ class MetalLBBalancer(LoadBalancer):
         return Health(HealthState.CONTESTED, CONTESTED, contest) if contest else health
 
     @override
-    async def find_stale(self, reading: BalancerReading) -> str | None:
+    async def find_stale_configuration(self, reading: BalancerReading) -> str | None:
         """Return why MetalLB uses an older configuration; "" for an unknown cause; else None."""
         assert isinstance(reading, MetalLBPoolReading), (
             "the reading is of another kind of balancer"
@@ -250,7 +250,7 @@ class MetalLBBalancer(LoadBalancer):
         return await find_interference(self._client, self._namespace)
 
     @override
-    async def find_unannounced(self) -> str:
+    async def find_announcement_problem(self) -> str:
         """Return no problem: the projection itself writes the L2Advertisement that announces."""
         return ""
 
@@ -352,7 +352,7 @@ class MetalLBKind(LoadBalancerKind):
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
         """Return the edits by others that were undone since the last call."""
-        return memory.get_or_create(MetalLBKeptState).take()
+        return memory.get_or_create(MetalLBKeptState).take_unreported()
 
 
 def is_concerned(obj: Object) -> bool:

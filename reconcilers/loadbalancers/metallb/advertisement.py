@@ -61,7 +61,7 @@ class Advertiser:
         """
         live = await self._read_advertisement()
         if live is not None and self._is_ours(live):
-            await self._correct(live, projection)
+            await self._correct_edits(live, projection)
         elif live is None or not live.spec.announces(POOL_NAME):
             await self._apply(live, projection)
 
@@ -119,7 +119,7 @@ class Advertiser:
         if is_edit:
             self._kept_state.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
-    async def _correct(self, live: L2Advertisement, projection: Projection) -> None:
+    async def _correct_edits(self, live: L2Advertisement, projection: Projection) -> None:
         """Write back the fields of our L2Advertisement that others have changed, if any."""
         self._kept_state.is_advertised = True
         self._kept_state.own_advertisement_uid = live.metadata.uid

@@ -11,7 +11,7 @@ from controller.errors import Forbidden, NotFound
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 
-_COMPONENT = ("component", "app.kubernetes.io/component")
+_COMPONENT_LABELS = ("component", "app.kubernetes.io/component")
 _CLASS_FLAG = "--lb-class"
 
 
@@ -54,7 +54,7 @@ class BalancerDeployment:
     @property
     def is_controller(self) -> bool:
         """Whether it is MetalLB's controller, by the labels of its manifests and of its chart."""
-        return any(self.metadata.labels.get(label) == "controller" for label in _COMPONENT)
+        return any(self.metadata.labels.get(label) == "controller" for label in _COMPONENT_LABELS)
 
     @property
     def has_class(self) -> bool:

@@ -165,7 +165,7 @@ class TenantMetalLB:
         if read_basis(live) > projection.basis:
             raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")
         if not projection.entries:
-            await self._delete_ours(live, projection)
+            await self._delete_objects(live, projection)
             return
         await self._write(live, projection, confirm)
         if edit:
@@ -184,10 +184,10 @@ class TenantMetalLB:
         are removed by a patch, because an apply leaves them. Other differences are applied.
         """
         if is_empty(live):
-            await self._fill(live, projection, await confirm())
+            await self._fill_pool(live, projection, await confirm())
         elif live.spec.edited_fields and is_ours(live):
             await self._patch(live, projection)
-        elif self._differs(live, projection):
+        elif self._needs_write(live, projection):
             await self._apply(live, projection)
 
     def _has_written(self, projection: Projection) -> bool:
@@ -252,7 +252,7 @@ class TenantMetalLB:
         return True
 
     @staticmethod
-    def _differs(live: IPAddressPool, projection: Projection) -> bool:
+    def _needs_write(live: IPAddressPool, projection: Projection) -> bool:
         """Return whether the pool has to be written: its ranges, its basis or its owner differ.
 
         With each event the basis differs. If nothing else does, it is written only if a release
@@ -303,7 +303,7 @@ class TenantMetalLB:
             field_manager=names.TENANT_FIELD_MANAGER,
         )
 
-    async def _fill(
+    async def _fill_pool(
         self, empty: IPAddressPool, projection: Projection, confirmed: Projection
     ) -> None:
         """Give a pool without effect its ranges, if a live read after its creation confirms them.
@@ -322,7 +322,7 @@ class TenantMetalLB:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         await self._patch(empty, projection)
 
-    async def _delete_ours(self, pool: IPAddressPool, projection: Projection) -> None:
+    async def _delete_objects(self, pool: IPAddressPool, projection: Projection) -> None:
         """Delete our objects when no ranges are left: MetalLB refuses a pool without addresses.
 
         A pool of another tool stays. It is annotated with our basis if ranges are being released,
@@ -358,7 +358,7 @@ class TenantMetalLB:
             ControllerError: the tenant did not answer.
         """
         if not projection.entries:
-            await self._delete_ours(live, projection)
+            await self._delete_objects(live, projection)
             return
         await self._apply(live, projection)
 

@@ -7,8 +7,8 @@ many as we wrote, it runs and can use its configuration. So the tenant can use i
 more of them would help it. The count does not prove that MetalLB has read that a range is out;
 uptake.py has that proof. An older MetalLB reports no counts, and is believed to run.
 
-MetalLB takes a moment to count. If MetalLB was ready before, the caller believes for MOMENT
-seconds (port.py) that it still is.
+MetalLB takes a moment to count. If MetalLB was ready before, the caller believes for
+READING_GRACE_SECONDS (port.py) that it still is.
 """
 
 from dataclasses import dataclass
@@ -29,12 +29,18 @@ from reconcilers.loadbalancers.metallb.uptake import (
     count_reported_addresses,
     read_configuration_error,
 )
-from reconcilers.loadbalancers.port import MOMENT, Health, HealthState, Projection, WatchedOffers
+from reconcilers.loadbalancers.port import (
+    READING_GRACE_SECONDS,
+    Health,
+    HealthState,
+    Projection,
+    WatchedOffers,
+)
 
 NOT_RUNNING = "MetalLBNotRunning"
 """The reason while MetalLB has not read the pool, for longer than it takes one that runs."""
-_SOON = 1.0
-"""Seconds until the next look at the counts of a MetalLB that may be about to count."""
+_COUNT_CHECK_SECONDS = 1.0
+"""Seconds until the next check of the counts of a MetalLB that may be about to count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +76,9 @@ class ProjectionCheckMemory:
         """
         if self.unread is None:
             return None
-        if now - self.unread.since >= MOMENT:
+        if now - self.unread.since >= READING_GRACE_SECONDS:
             return None  # it may not run at all: a watch, or the next pass, shows the change
-        return _SOON
+        return _COUNT_CHECK_SECONDS
 
 
 class ProjectionCheck:
@@ -119,7 +125,7 @@ class ProjectionCheck:
             memory.unread = UnreadEntries(projection.entries, now)
         since, why = memory.unread.since, ""
         # Earlier MetalLB may simply not have read the pool yet: its error may be an old one.
-        if now - since >= MOMENT:
+        if now - since >= READING_GRACE_SECONDS:
             why = await read_configuration_error(self._client, self._pool.namespace)
         message = (
             "MetalLB in the tenant has not read the pool: it does not run, or cannot use its"

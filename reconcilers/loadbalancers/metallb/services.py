@@ -12,12 +12,12 @@ from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
 from reconcilers.reporting.wording import truncate
 
-_POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
-_ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
-_SHARING = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
-_LONGEST = 80
+_POOL_ANNOTATIONS = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
+_ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
+_SHARING_ANNOTATIONS = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
+_LONGEST_QUOTE = 80
 """How many characters of a tenant's text a message has."""
-_MOST_FIXED = 2
+_MOST_FIXED_ADDRESSES = 2
 """MetalLB gives a Service one address of each family."""
 
 
@@ -32,22 +32,26 @@ def view_service(service: Service, served_class: str) -> ServiceView:
     """
     is_served = (service.spec.loadBalancerClass or "") == served_class
     obstacle = None
-    pool = _find_annotation(service, _POOL)
-    fixed_addresses = _find_annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
+    pool = _find_annotation(service, _POOL_ANNOTATIONS)
+    fixed_addresses = (
+        _find_annotation(service, _ADDRESS_ANNOTATIONS) or service.spec.loadBalancerIP
+    )
     if not is_served:
         service_class = service.spec.loadBalancerClass or "none"
         obstacle = Obstacle(
-            OTHER_CLASS, f"load-balancer class {truncate(service_class, _LONGEST)}"
+            OTHER_CLASS, f"load-balancer class {truncate(service_class, _LONGEST_QUOTE)}"
         )
     elif pool not in {"", POOL_NAME}:
-        obstacle = Obstacle("OtherPool", f"IPAddressPool {truncate(pool, _LONGEST)}")
+        obstacle = Obstacle("OtherPool", f"IPAddressPool {truncate(pool, _LONGEST_QUOTE)}")
     elif fixed_addresses:
         # Growth adds any free range, so it cannot bring a certain address.
-        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST)}")
-    key = _find_annotation(service, _SHARING)
-    # After _MOST_FIXED commas the rest is one text. If it has many addresses, it cannot be parsed,
-    # and is left out.
-    address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED))
+        obstacle = Obstacle(
+            "FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST_QUOTE)}"
+        )
+    key = _find_annotation(service, _SHARING_ANNOTATIONS)
+    # After _MOST_FIXED_ADDRESSES commas the rest is one text. If it has many addresses, it cannot
+    # be parsed, and is left out.
+    address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED_ADDRESSES))
     parsed = (parse_ends(address, address) for address in address_texts)
     return ServiceView(
         keeps_range=is_served,

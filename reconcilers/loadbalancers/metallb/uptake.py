@@ -63,20 +63,20 @@ NOT_READ = "MetalLB in the tenant has not read its pools since the range was tak
 MOST_ENTRIES = 4_096
 """How many entries of a tenant's pools are checked. Further entries are not read, so that no pass
 waits for the arithmetic."""
-_LARGEST = 250
+_LARGEST_MARKER = 250
 """The largest number of addresses of the marker: a block has 254."""
-_NEW = 1
+_FIRST_GENERATION = 1
 """The generation of an object whose spec was not written since it was created."""
 _BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
 _MARKER_ENTRY = re.compile(
     rf"(?P<block>{'|'.join(map(re.escape, _BLOCKS))})\.1-(?P=block)\.(?P<size>[0-9]{{1,3}})"
 )
-_ENORMOUS = 1 << 62
+_UNCOUNTED_CIDR_SIZE = 1 << 62
 """The size from which on MetalLB no longer counts the addresses of a CIDR."""
 _INT64_MAX = (1 << 63) - 1
 _CONTROLLER_STATE = "controller"
 """The name of the ConfigurationState that MetalLB's controller writes."""
-_LONGEST = 300
+_LONGEST_QUOTE = 300
 """How many characters of a tenant's text a message has."""
 
 
@@ -114,7 +114,7 @@ def find_next_step(
         return UptakeStep.MARK  # MetalLB cannot use overlapping pools, so it would never count it
     if count_reported_addresses(marker.status) != count_marker_addresses(marker):
         return UptakeStep.WAIT
-    if (marker.metadata.generation or 0) <= _NEW:
+    if (marker.metadata.generation or 0) <= _FIRST_GENERATION:
         return UptakeStep.MARK  # the count may be of an earlier marker with the same number
     if management not in {"", find_management_uid(marker)}:
         return UptakeStep.MARK  # its basis is a position of another management cluster
@@ -144,7 +144,7 @@ def compute_metallb_counts(spans: Iterable[AddressRange]) -> tuple[int, int]:
     spans = list(spans)
     newer = older = 0
     for cidr in (cidr for span in spans if span.family == 6 for cidr in span.cidrs()):
-        if cidr.size >= _ENORMOUS:
+        if cidr.size >= _UNCOUNTED_CIDR_SIZE:
             newer = older = _INT64_MAX
             continue
         newer = min(newer + cidr.size, _INT64_MAX)
@@ -180,7 +180,7 @@ def choose_marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
         else set()
     )
     # One candidate more than known sizes, so that one of them is free.
-    sizes = (1 + (basis + offset) % _LARGEST for offset in range(len(known_sizes) + 1))
+    sizes = (1 + (basis + offset) % _LARGEST_MARKER for offset in range(len(known_sizes) + 1))
     size = next(candidate for candidate in sizes if candidate not in known_sizes)
     other_spans = list(_parse_other_pools(pools))
     entries = [f"{block}.1-{block}.{size}" for block in _BLOCKS]
@@ -238,21 +238,23 @@ def describe_unusable(pools: Mapping[str, IPAddressPool]) -> str:
     extents: list[tuple[int, int, int, str]] = []
     for name, pool in sorted(pools.items()):
         if not pool.spec.addresses:
-            return f"IPAddressPool {truncate(name, _LONGEST)} has no addresses"
+            return f"IPAddressPool {truncate(name, _LONGEST_QUOTE)} has no addresses"
         # At most MOST_ENTRIES of all pools together.
         for entry in pool.spec.addresses[: MOST_ENTRIES - len(extents)]:
             span = addresstexts.parse_cidr_or_span(entry)
             if span is None:
-                subject = f"IPAddressPool {truncate(name, _LONGEST)}"
-                return f"{subject} has {truncate(entry, _LONGEST)!r}, which is not a range"
+                subject = f"IPAddressPool {truncate(name, _LONGEST_QUOTE)}"
+                return f"{subject} has {truncate(entry, _LONGEST_QUOTE)!r}, which is not a range"
             extents.append((span.family, span.first, span.last, name))
     # Sorted by their first address: if any two ranges overlap, two neighbours do.
     for (family, _, last, name), (next_family, first, _, next_name) in pairwise(sorted(extents)):
         if family == next_family and first <= last:
             if name == next_name:
-                return f"IPAddressPool {truncate(name, _LONGEST)} has entries that overlap"
-            both = " and ".join(truncate(pool, _LONGEST) for pool in sorted((name, next_name)))
-            return f"IPAddressPools {both} overlap"
+                return f"IPAddressPool {truncate(name, _LONGEST_QUOTE)} has entries that overlap"
+            pool_names = " and ".join(
+                truncate(pool, _LONGEST_QUOTE) for pool in sorted((name, next_name))
+            )
+            return f"IPAddressPools {pool_names} overlap"
     return ""
 
 
@@ -302,7 +304,7 @@ class WithdrawalCheck:
         if step is UptakeStep.DONE:
             # While another process may still create a marker, the range stays: a marker that is
             # created after the release would never be deleted.
-            return _make_creation_pending() if withdrawal.note.is_pending else Proven()
+            return _answer_creation_pending() if withdrawal.note.is_pending else Proven()
         if step is UptakeStep.MARK and marker is not None:
             await self._change_marker(marker, pools, basis=basis, owner=owner)
         elif step is UptakeStep.MARK:
@@ -366,7 +368,7 @@ class WithdrawalCheck:
         return f"{NOT_READ}: {why}" if why else NOT_READ
 
 
-def _make_creation_pending() -> NotYet:
+def _answer_creation_pending() -> NotYet:
     """Return the answer while a creation that another process noted may still arrive."""
     return NotYet(f"another replica may still create IPAddressPool {MARKER}")
 
@@ -385,7 +387,7 @@ def _answer_without_counts(
         # begun.
         return NotYet(f"{NOT_READ}: {why}")
     if note.is_pending:
-        return _make_creation_pending()
+        return _answer_creation_pending()
     pool = pools.get(POOL_NAME)
     # Each change of our pool restarts the wait: a user may have put the range back for a moment.
     version = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
@@ -407,7 +409,7 @@ async def read_configuration_error(client: Client, namespace: str) -> str:
         state = await client.get(CONFIGURATION_STATE, Key(namespace, _CONTROLLER_STATE))
     except NotFound:
         return ""
-    return truncate(state.status.errorSummary, _LONGEST)
+    return truncate(state.status.errorSummary, _LONGEST_QUOTE)
 
 
 async def remove_marker(client: Client, namespace: str, management: str) -> None:

@@ -21,7 +21,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation, IPAllocationSpec
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import Networking, TenantCluster
-from reconcilers.networkpool.owners import noted_uid
+from reconcilers.networkpool.owners import read_noted_uid
 from reconcilers.reporting import allocationlabels
 
 
@@ -272,7 +272,7 @@ def make_repair_patch(
     change: dict[str, Any] = {}
     if repaired_labels:
         change["labels"] = repaired_labels
-    if uid and not noted_uid(allocation):
+    if uid and not read_noted_uid(allocation):
         change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
     return {"metadata": change} if change else {}
 

@@ -8,7 +8,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.networkpool.owners import noted_uid
+from reconcilers.networkpool.owners import read_noted_uid
 from reconcilers.tenantcluster.allocations.membership import list_members, make_repair_patch
 
 _log = get_logger(__name__)
@@ -29,7 +29,7 @@ async def repair_metadata(
             # While it waits for a range, a write would void the pool's promise to it: a promise is
             # for one version of the allocation.
             continue
-        if uid is None and not noted_uid(allocation):
+        if uid is None and not read_noted_uid(allocation):
             uid = await _read_uid(client, tenant)
         patch = make_repair_patch(allocation, tenant, uid or "")
         if not patch:

@@ -34,7 +34,7 @@ from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAlloca
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.networkpool.facts import KIND, find_place, find_row, is_unserved
+from reconcilers.networkpool.facts import KIND, find_place, is_unserved, make_row
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, ranges_of
@@ -273,7 +273,7 @@ class PoolForecast:
             )
         except AllocatorError:
             self._unplaced_requests[uid] = allocation
-            self._queue.add(find_row(allocation), (*find_place(allocation), uid))
+            self._queue.add(make_row(allocation), (*find_place(allocation), uid))
 
     def _place_queue(self) -> None:
         """Place the requests of the queue that fit now, oldest first.
@@ -300,7 +300,7 @@ class PoolForecast:
         """Remove a request from the queue, if it is there."""
         request = self._unplaced_requests.pop(uid, None)
         if request is not None:
-            self._queue.remove(find_row(request), (*find_place(request), uid))
+            self._queue.remove(make_row(request), (*find_place(request), uid))
 
     def _take_ranges(self, uid: str, ranges: tuple[AddressRange, ...]) -> None:
         """Take the ranges that an allocation holds, or was promised, out of the free addresses."""

@@ -45,7 +45,7 @@ from reconcilers.loadbalancers.port import (
     Withdrawal,
     WithdrawalAnswer,
 )
-from reconcilers.networkpool.owners import noted_uid
+from reconcilers.networkpool.owners import read_noted_uid
 from reconcilers.networkpool.unreadable import find_unreadable_names
 from reconcilers.reporting.conditions import READY
 from reconcilers.tenantcluster.allocations.annotations import annotate
@@ -163,7 +163,7 @@ class TenantReleaseCheck(ReleaseCheck):
         has the name. Without a noted uid it is the present cluster.
         """
         key = allocation.spec.tenantClusterRef.key
-        uid = noted_uid(allocation)
+        uid = read_noted_uid(allocation)
         cached = self._clusters.get(key)
         if not uid and cached is not None:
             uid = cached.metadata.uid

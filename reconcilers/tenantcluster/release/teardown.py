@@ -38,7 +38,7 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons, LoadBalancerAddon
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
-from reconcilers.networkpool.owners import LiveOwners, noted_uid
+from reconcilers.networkpool.owners import LiveOwners, read_noted_uid
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import is_foreign, list_members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
@@ -133,7 +133,7 @@ class VanishedClusters:
         present = self._clusters.get(key)
         uid_without_note = present.metadata.uid if present is not None else record.uid
         if any(
-            (noted_uid(allocation) or uid_without_note) == record.uid
+            (read_noted_uid(allocation) or uid_without_note) == record.uid
             for allocation in self._allocations.by_index(TENANT_INDEX, str(key))
         ):
             return True

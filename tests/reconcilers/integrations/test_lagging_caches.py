@@ -96,7 +96,7 @@ def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
         cache,
         POOL.namespace,
         body={"metadata": {"name": "a"}, "spec": spec},
-        list_now=lambda: reader.live(POOL),
+        list_now=lambda: reader.read_live(POOL),
         read=lambda: reader.read_up_to(pool, Journal({IP_ALLOCATION.full_name: 0})),
     )
 

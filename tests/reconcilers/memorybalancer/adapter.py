@@ -190,7 +190,7 @@ class MemoryBalancer(LoadBalancer):
         )
 
     @override
-    async def find_stale(self, reading: BalancerReading) -> str | None:
+    async def find_stale_configuration(self, reading: BalancerReading) -> str | None:
         assert isinstance(reading, OfferReading)
         return None if reading.offer is None or _is_acknowledged(reading.offer) else ""
 
@@ -199,7 +199,7 @@ class MemoryBalancer(LoadBalancer):
         return ""
 
     @override
-    async def find_unannounced(self) -> str:
+    async def find_announcement_problem(self) -> str:
         return ""
 
     @override

@@ -7,7 +7,7 @@ import pytest
 from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.pending_promises import render_allocated
-from reconcilers.networkpool.statusjournal import settle_pool
+from reconcilers.networkpool.statusjournal import settle_pool_journal
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -76,7 +76,7 @@ def test_a_promise_of_which_a_part_was_edited_is_none(second: dict[str, str]) ->
     allocation = make.allocation("a", asks=REQUIRE, size=1)
     old = make.list_promise(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
-    assert settle_pool(pool, make.view(allocation)).promises == ()
+    assert settle_pool_journal(pool, make.view(allocation)).promises == ()
     [grant] = decide(pool, allocation).choice.grants
     assert [address.text for address in grant.addresses] == ["10.40.0.0/32", "fd00::/128"]
 

@@ -16,7 +16,7 @@ from controller.meta import Version
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.networkpool.facts import KIND, compute_facts, holder_of
+from reconcilers.networkpool.facts import KIND, compute_facts, make_holder
 from reconcilers.networkpool.poolkind import NetworkPoolKind
 from reconcilers.networkpool.protocol import count_blockers
 from reconcilers.networkpool.reading import keep_holdings
@@ -125,7 +125,7 @@ class _PoolCaches:
         kept.other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
         anew = Holdings(LAYOUTS)
         for allocation in self.cache.by_index(POOL_INDEX, str(key)):
-            anew.put(holder_of(allocation), compute_facts(allocation, OURS))
+            anew.put(make_holder(allocation), compute_facts(allocation, OURS))
         assert list_differences(kept, anew) == []
         assert kept.state() == anew.state(kept.derived)
 

@@ -10,7 +10,7 @@ from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api.networkpool import Assignment
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.statusjournal import settle_pool
+from reconcilers.networkpool.statusjournal import settle_pool_journal
 from tests.reconcilers import make
 
 
@@ -38,7 +38,7 @@ def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 25
 def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() -> None:
     waiting = make.allocation("a")
     pool = _pool(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
-    settled = settle_pool(pool, make.view(waiting))
+    settled = settle_pool_journal(pool, make.view(waiting))
     assert [p.key.name for p in settled.promises] == ["a"]
     assert settled.revisions == {KIND: 7}
 
@@ -46,7 +46,7 @@ def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() 
 def test_a_promise_is_settled_by_any_later_version_and_that_raises_the_revision() -> None:
     edited = make.allocation("a", resourceVersion="900")
     pool = _pool(make.promise(edited, "10.40.0.0", "10.40.0.7", version="899"))
-    settled = settle_pool(pool, make.view(edited))
+    settled = settle_pool_journal(pool, make.view(edited))
     assert settled.promises == ()
     assert settled.revisions == {KIND: 900}
 
@@ -54,8 +54,8 @@ def test_a_promise_is_settled_by_any_later_version_and_that_raises_the_revision(
 def test_a_promise_to_an_absent_allocation_is_open_until_the_view_has_read_that_far() -> None:
     gone = make.allocation("a", resourceVersion="500")
     pool = _pool(make.promise(gone, "10.40.0.0", "10.40.0.7"))
-    assert settle_pool(pool, make.view(position=499)).promises
-    late = settle_pool(pool, make.view(position=500))
+    assert settle_pool_journal(pool, make.view(position=499)).promises
+    late = settle_pool_journal(pool, make.view(position=500))
     assert late.promises == ()
     assert late.revisions == {KIND: 7}, "a position is no object's version and is never remembered"
 
@@ -72,7 +72,7 @@ def test_a_promise_to_an_earlier_allocation_of_the_same_name_is_not_the_new_ones
 def test_the_revision_is_never_lowered() -> None:
     old = make.allocation("a", resourceVersion="5")
     pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7", version="4"))
-    assert settle_pool(pool, make.view(old)).revisions == {KIND: 7}
+    assert settle_pool_journal(pool, make.view(old)).revisions == {KIND: 7}
 
 
 def test_a_garbled_promise_is_dropped_and_stops_no_other() -> None:

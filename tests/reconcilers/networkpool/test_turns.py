@@ -15,7 +15,7 @@ from reconcilers.addressing import familychoice, poolgeometry, rangetaking
 from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.allocationtaking import AllocationTaker
-from reconcilers.networkpool.facts import KIND, find_place, find_row, holder_of, is_unserved
+from reconcilers.networkpool.facts import KIND, find_place, is_unserved, make_holder, make_row
 from reconcilers.networkpool.pending_promises import (
     list_unshown_refusals,
     render_allocated,
@@ -56,7 +56,7 @@ def choose_by_trying_all(
             continue
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
-        holder = holder_of(request)
+        holder = make_holder(request)
         try:
             grants.append(Grant(holder, request, *taker.take(request)))
         except Refused as refused:
@@ -270,8 +270,8 @@ def test_all_that_a_request_may_say_decides_on_its_row() -> None:
     }
     without = {"poolRef", "tenantClusterRef"}
     assert {field.name for field in fields(IPAllocationSpec)} == asked.keys() | without
-    rows = {find_row(make.allocation("a", **request)) for request in asked.values()}
-    assert len({*rows, find_row(make.allocation("a"))}) == len(
+    rows = {make_row(make.allocation("a", **request)) for request in asked.values()}
+    assert len({*rows, make_row(make.allocation("a"))}) == len(
         asked
     )  # the two pins are of one name
 

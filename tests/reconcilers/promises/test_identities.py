@@ -55,7 +55,7 @@ def row_of_claim() -> Row:
 @pytest.mark.parametrize(
     ("kind", "row"),
     [
-        (networkpool.KIND, networkpool.find_row(make.allocation("a"))),
+        (networkpool.KIND, networkpool.make_row(make.allocation("a"))),
         (JOURNALS.kind, row_of_claim()),
     ],
 )

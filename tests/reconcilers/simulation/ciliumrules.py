@@ -153,12 +153,12 @@ def ignore_used_count(patch: pytest.MonkeyPatch) -> None:
 
 def accept_one_acknowledgement(patch: pytest.MonkeyPatch) -> None:
     """Release a range after one acknowledgement of its empty pool."""
-    patch.setattr(ReleaseMemory, "note_acknowledged", lambda self: True)
+    patch.setattr(ReleaseMemory, "note_acknowledgement", lambda self: True)
 
 
 def accept_any_writer(patch: pytest.MonkeyPatch) -> None:
     """Accept an acknowledgement of a generation that the check itself did not write."""
-    patch.setattr(ReleaseMemory, "is_own", lambda self, pool: True)
+    patch.setattr(ReleaseMemory, "is_own_write", lambda self, pool: True)
 
 
 def skip_wait_for_other_leaders(patch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,11 @@ MAX_BYTES = 1024 * 1024
 MAX_OBJECTS = 200
 MAX_DEPTH = 64
 
-_FIRST = ("Namespace", "CustomResourceDefinition")
-_OURS = {("IPAddressPool", names.METALLB_POOL), ("L2Advertisement", names.METALLB_ADVERTISEMENT)}
+_PREREQUISITE_KINDS = ("Namespace", "CustomResourceDefinition")
+_OUR_OBJECTS = {
+    ("IPAddressPool", names.METALLB_POOL),
+    ("L2Advertisement", names.METALLB_ADVERTISEMENT),
+}
 
 
 class InvalidBundle(Exception):
@@ -48,7 +51,7 @@ class BundledManifest:
     @property
     def is_prerequisite(self) -> bool:
         """Whether it comes before the others: a namespace, or the definition of a kind."""
-        return self.kind in _FIRST
+        return self.kind in _PREREQUISITE_KINDS
 
     @override
     def __str__(self) -> str:
@@ -102,7 +105,9 @@ def parse_bundle(data: Mapping[str, str]) -> Bundle:
     ordered = sorted(
         objects,
         key=lambda manifest: (
-            _FIRST.index(manifest.kind) if manifest.is_prerequisite else len(_FIRST)
+            _PREREQUISITE_KINDS.index(manifest.kind)
+            if manifest.is_prerequisite
+            else len(_PREREQUISITE_KINDS)
         ),
     )
     # A condition names the digest: 16 digits are short, and enough to distinguish bundles.
@@ -166,7 +171,7 @@ def _parse_document(where: str, document: object) -> BundledManifest:
         if not isinstance(value, str) or (not value and field != "metadata.namespace"):
             raise InvalidBundle(f"{where}: {field} is missing, or is not a string; write a string")
     kind, key = texts["kind"], Key(texts["metadata.namespace"], texts["metadata.name"])
-    if (kind, key.name) in _OURS:
+    if (kind, key.name) in _OUR_OBJECTS:
         raise InvalidBundle(f"{where}: {kind} {key.name} is made by this controller; leave it out")
     # Generators write a status and `creationTimestamp: null`, which the API server sets itself.
     body = {name: value for name, value in document.items() if name != "status"}

@@ -69,7 +69,7 @@ class ObjectStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedObject:
     """Any object of a bundle, as decoded from a tenant's answer."""
 
     metadata: ObjectMeta
@@ -115,7 +115,7 @@ class InstallationMemory:
     attempt: InstallationAttempt | None = None
 
 
-class _NotYet(Exception):
+class _NotYetPossible(Exception):
     """The rest of the bundle cannot be applied yet; the message says what is waited for."""
 
 
@@ -123,7 +123,7 @@ class _Rejected(Exception):
     """The tenant rejects an object for good; the message says which and why."""
 
 
-def make_condition(status: bool, reason: str, message: str) -> ConditionFinding:
+def make_installed_condition(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the MetalLBInstalled condition, which says how far the bundle is applied."""
     return ConditionFinding(METALLB_INSTALLED, status, reason=reason, message=message)
 
@@ -171,7 +171,12 @@ class Installer(BalancerInstaller):
 
     @override
     async def install(
-        self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
+        self,
+        tenant: TenantCluster,
+        memory: BalancerMemory,
+        annotate: Annotate,
+        *,
+        is_missing: bool,
     ) -> ConditionFinding | None:
         """Install MetalLB if an attempt or a check is due; return the MetalLBInstalled condition.
 
@@ -184,10 +189,10 @@ class Installer(BalancerInstaller):
             return None  # there is no bundle, or another controller installs MetalLB
         installation = memory.get_or_create(InstallationMemory)
         now, attempt = self._clock.monotonic(), installation.attempt
-        if attempt is not None and attempt.is_missing != missing:
+        if attempt is not None and attempt.is_missing != is_missing:
             # The tenant has changed: the back-off begins again.
             attempt = installation.attempt = None
-        if missing:
+        if is_missing:
             # The objects of the bundle are not all there, so a check is due at once.
             installation.checked_at = None
         if attempt is not None and now < attempt.due:
@@ -195,7 +200,7 @@ class Installer(BalancerInstaller):
         checked_at = installation.checked_at
         if attempt is None and checked_at is not None and not self._is_check_due(checked_at):
             return None  # all of the bundle was there a while ago: at rest nothing is read
-        finding = await self._install(tenant, annotate, missing=missing)
+        finding = await self._install(tenant, annotate, is_missing=is_missing)
         if finding is None:
             return None
         if finding.status:
@@ -206,17 +211,17 @@ class Installer(BalancerInstaller):
         # The exponent is bounded, so that the power stays small after many attempts.
         pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
         installation.attempt = InstallationAttempt(
-            missing, times + 1, due=now + pause, finding=finding
+            is_missing, times + 1, due=now + pause, finding=finding
         )
         return finding
 
     async def _install(
-        self, tenant: TenantCluster, annotate: Annotate, *, missing: bool
+        self, tenant: TenantCluster, annotate: Annotate, *, is_missing: bool
     ) -> ConditionFinding | None:
         """Apply the bundle to a tenant, and then note its digest on the TenantCluster.
 
         Args:
-            missing: whether the tenant is known not to serve MetalLB's kinds.
+            is_missing: whether the tenant is known not to serve MetalLB's kinds.
 
         Returns:
             The condition; None to keep the one in the status, because the tenant did not answer.
@@ -224,26 +229,30 @@ class Installer(BalancerInstaller):
         try:
             bundle = await self._read_bundle()
             async with self._tenants.client(tenant) as client:
-                is_applied = await self._apply_if_needed(client, tenant, bundle, missing=missing)
+                is_applied = await self._apply_if_needed(
+                    client, tenant, bundle, is_missing=is_missing
+                )
         except TenantUnavailable:
             return None  # LoadBalancerReady has the reason
-        except (InvalidBundle, _NotYet, _Rejected) as problem:
-            return make_condition(False, *self._describe_problem(problem))
+        except (InvalidBundle, _NotYetPossible, _Rejected) as problem:
+            return make_installed_condition(False, *self._describe_problem(problem))
         if tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE) != bundle.digest:
             await annotate({names.ANNOTATION_METALLB_BUNDLE: bundle.digest})
         if is_applied:
             _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
-        if missing:
+        if is_missing:
             # A later pass sees whether the tenant serves MetalLB's kinds now.
-            return make_condition(False, BEING_INSTALLED, "MetalLB was just installed")
-        return make_condition(True, "Installed", f"the bundle {bundle.digest} is applied")
+            return make_installed_condition(False, BEING_INSTALLED, "MetalLB was just installed")
+        return make_installed_condition(
+            True, "Installed", f"the bundle {bundle.digest} is applied"
+        )
 
     def _describe_problem(self, problem: Exception) -> tuple[str, str]:
         """Return the reason and the message of the condition that reports a problem."""
         match problem:
             case InvalidBundle():
                 return BUNDLE_INVALID, f"ConfigMap {self._key}: {problem}"
-            case _NotYet():
+            case _NotYetPossible():
                 return BEING_INSTALLED, f"installing MetalLB: waiting for {problem}"
             case _:  # the tenant rejects an object
                 return "MetalLBInstallFailed", f"MetalLB cannot be installed: {problem}"
@@ -272,21 +281,21 @@ class Installer(BalancerInstaller):
         return self._bundle
 
     async def _apply_if_needed(
-        self, client: Client, tenant: TenantCluster, bundle: Bundle, *, missing: bool
+        self, client: Client, tenant: TenantCluster, bundle: Bundle, *, is_missing: bool
     ) -> bool:
         """Apply the bundle unless all of it is there already; return whether it was applied.
 
         Args:
-            missing: whether the tenant is known not to serve MetalLB's kinds: then all of the
+            is_missing: whether the tenant is known not to serve MetalLB's kinds: then all of the
                 bundle is applied without a check.
 
         Raises:
-            _NotYet: a kind is not established, so the rest cannot be applied in this pass.
+            _NotYetPossible: a kind is not established, so the rest cannot be applied in this pass.
             _Rejected: the tenant rejects an object for good.
         """
         noted_digest = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
         objects = _BundleObjects(client, self._settings.metallb_namespace)
-        if noted_digest == bundle.digest and not missing and await objects.do_all_exist(bundle):
+        if noted_digest == bundle.digest and not is_missing and await objects.all_exist(bundle):
             return False
         # The manifests are in order: all prerequisites come before the rest.
         prerequisites = [manifest for manifest in bundle.manifests if manifest.is_prerequisite]
@@ -305,15 +314,15 @@ class _BundleObjects:
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
-        self._resources: dict[tuple[str, str], Resource[Applied]] = {}
+        self._resources: dict[tuple[str, str], Resource[AppliedObject]] = {}
 
-    async def do_all_exist(self, bundle: Bundle) -> bool:
+    async def all_exist(self, bundle: Bundle) -> bool:
         """Return whether every object of the bundle exists; False if a kind is not served."""
         try:
             for manifest in bundle.manifests:
                 resource = await self._find_resource(manifest)
                 await self._client.get(resource, self._make_key(resource, manifest))
-        except (NotFound, _NotYet):
+        except (NotFound, _NotYetPossible):
             return False
         return True
 
@@ -321,7 +330,7 @@ class _BundleObjects:
         """Apply one manifest.
 
         Raises:
-            _NotYet: the tenant does not serve its kind yet.
+            _NotYetPossible: the tenant does not serve its kind yet.
             _Rejected: the tenant rejects it for good.
             ApiError: the tenant rejects it for now: overload, a conflict or an expired token.
         """
@@ -348,24 +357,26 @@ class _BundleObjects:
         resource = await self._find_resource(manifest)
         definition = await self._client.get(resource, self._make_key(resource, manifest))
         if not is_true(definition.status.conditions or (), "Established"):
-            raise _NotYet(f"{manifest} to be established")
+            raise _NotYetPossible(f"{manifest} to be established")
 
-    def _make_key(self, resource: Resource[Applied], manifest: BundledManifest) -> Key:
+    def _make_key(self, resource: Resource[AppliedObject], manifest: BundledManifest) -> Key:
         """Return the key of a manifest's object; its default namespace is MetalLB's."""
         if not resource.namespaced:
             return Key("", manifest.key.name)
         return Key(manifest.key.namespace or self._namespace, manifest.key.name)
 
-    async def _find_resource(self, manifest: BundledManifest) -> Resource[Applied]:
+    async def _find_resource(self, manifest: BundledManifest) -> Resource[AppliedObject]:
         """Return the kind of a manifest as the tenant serves it; raise _NotYet if it does not."""
         version_and_kind = (manifest.api_version, manifest.kind)
         if version_and_kind not in self._resources:
             served_kind = await self._client.find_kind(manifest.api_version, manifest.kind)
             if served_kind is None:
-                raise _NotYet(f"the tenant to serve {manifest.kind} of {manifest.api_version}")
+                raise _NotYetPossible(
+                    f"the tenant to serve {manifest.kind} of {manifest.api_version}"
+                )
             group, _, version = manifest.api_version.rpartition("/")
             plural, namespaced = served_kind
             self._resources[version_and_kind] = Resource(
-                group, version, manifest.kind, plural, Applied, namespaced
+                group, version, manifest.kind, plural, AppliedObject, namespaced
             )
         return self._resources[version_and_kind]

@@ -316,7 +316,7 @@ async def test_health_tells_an_operator_that_stands_still_from_a_conflict() -> N
     site.edit({"status": {"conditions": [conflict]}})
     health = await site.balancer().read_health(site.make_projection(FIRST))
     assert (health.reason, "overlaps theirs" in health.message) == ("CiliumPoolConflict", True)
-    stale = await site.balancer().find_stale(await site.balancer().read())
+    stale = await site.balancer().find_stale_configuration(await site.balancer().read())
     assert stale == "overlaps theirs"
 
 

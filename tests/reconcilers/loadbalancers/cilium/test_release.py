@@ -10,7 +10,7 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.nonces import NONCE_SECONDS
 from reconcilers.loadbalancers.cilium.pools import CiliumPool, make_pool_name
 from reconcilers.loadbalancers.cilium.release import (
-    NOT_NEEDED,
+    LEADER_NOT_NEEDED,
     ReleaseMemory,
     ReleaseWrite,
     decide_step,
@@ -284,14 +284,14 @@ def test_another_generation_is_no_acknowledgement(observed: int) -> None:
 def test_one_acknowledgement_may_be_of_a_deleted_pool_of_that_name_and_needs_a_second() -> None:
     memory = ReleaseMemory("u-2", 3)
     assert _step(_pool(3, 3), memory) is ReleaseWrite.NONCE
-    memory.note_written(_pool(4, 3), 1.0, NOT_NEEDED)
+    memory.note_write(_pool(4, 3), 1.0, LEADER_NOT_NEEDED)
     assert _step(_pool(4, 3), memory) is None
     assert _step(_pool(4, 4), memory) == Proven()
 
 
 def test_acknowledgements_of_a_pool_that_was_created_anew_do_not_count() -> None:
     memory = ReleaseMemory("u-1", 2, acknowledged=1)
-    memory.note_written(_pool(2, 2), 1.0, NOT_NEEDED)
+    memory.note_write(_pool(2, 2), 1.0, LEADER_NOT_NEEDED)
     assert memory.acknowledged is None
 
 

@@ -11,7 +11,7 @@ from controller.meta import Key
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.loadbalancers.metallb.reading import ProjectionCheck, ProjectionCheckMemory
 from reconcilers.loadbalancers.port import (
-    MOMENT,
+    READING_GRACE_SECONDS,
     AllocationName,
     Health,
     ProjectedRanges,
@@ -73,7 +73,7 @@ async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
     reading = _reading(server, clock, cache)
     for _ in range(2):
         assert await reading.read_health(_make_projection(HELD)) == Health()
-        await clock.advance(MOMENT)
+        await clock.advance(READING_GRACE_SECONDS)
 
 
 async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
