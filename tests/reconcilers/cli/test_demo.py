@@ -199,7 +199,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
         """Leave the tenant's pool as it is."""
 
     monkeypatch.setattr(TenantReleaseCheck, "check", release_at_once)
-    monkeypatch.setattr(TenantMetalLB, "_delete_ours", keep_pool)
+    monkeypatch.setattr(TenantMetalLB, "_delete_objects", keep_pool)
 
     def build_short_story(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[StoryStep]:
         leaving = StoryStep(

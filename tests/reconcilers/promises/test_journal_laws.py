@@ -318,7 +318,7 @@ def test_a_fence_of_one_kind_leaves_what_other_kinds_have() -> None:
 def test_promises_are_counted_without_being_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each scrape of the metrics counts the promises of all pools."""
     document = STATUS.write_journal(STATUS.journal)
-    monkeypatch.delattr(statusjournal, "_parse")
+    monkeypatch.delattr(statusjournal, "_parse_assignment")
     assert count_promises(pool_of(document)) == 2
     del document["status"]["assignments"]
     assert count_promises(pool_of(document)) == 0

@@ -88,7 +88,7 @@ def join_running_lists(mp: Patch) -> None:
 
 def reuse_lists_of_earlier_versions(mp: Patch) -> None:
     """Let a LIST that is kept for a pool serve all later versions of that pool."""
-    mp.setattr(livelists, "_version", lambda pool: (pool.metadata.uid, ""))
+    mp.setattr(livelists, "_get_version", lambda pool: (pool.metadata.uid, ""))
 
 
 def move_position_by_own_answers(mp: Patch) -> None:

@@ -75,11 +75,11 @@ def write_older_views(mp: Patch) -> None:
     read_basis = metallb.read_basis
     mp.setattr(metallb, "read_basis", lambda _: 0)
 
-    def differs(live: IPAddressPool, projection: Projection) -> bool:
+    def needs_write(live: IPAddressPool, projection: Projection) -> bool:
         behind = read_basis(live) < projection.needed
         return behind or live.spec.addresses != projection.entries or not metallb.is_ours(live)
 
-    mp.setattr(TenantMetalLB, "_differs", staticmethod(differs))
+    mp.setattr(TenantMetalLB, "_needs_write", staticmethod(needs_write))
 
 
 def apply_at_any_version(mp: Patch) -> None:
