@@ -172,7 +172,7 @@ def _build_answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
     return Denied.invalid(message, *verdict.causes, warnings=verdict.warnings)
 
 
-def build_path(resource: Resource[Any]) -> str:
+def build_path(resource: Resource[Object]) -> str:
     """Return the URL path of a kind's webhook.
 
     An example is `/validate-butler-butlerlabs-dev-v1alpha1-networkpool`.
@@ -243,8 +243,8 @@ def make_webhooks(
 
 
 def make_webhook(
-    resource: Resource[Any],
-    validator: Validator[Any],
+    resource: Resource[T],
+    validator: Validator[T],
     guard: Guard | None = None,
     annotations: Collection[str] = (),
 ) -> Webhook[bytes]:

@@ -1,20 +1,27 @@
 """Controllers and webhooks of the integrations; imported only if the settings name one."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeVar
 
 from controller.client import Client
+from controller.meta import Object
+from controller.resource import Resource
 from controller.webhooks import Webhook
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import Settings
+from reconcilers.integrations.core.platforms import WebhookMaker
 from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.core.serving import IntegrationParts
 from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 from reconcilers.integrations.registry import list_platforms
 from reconcilers.networkpool.otherholders import OtherHoldings
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules.verdict import Validator
 from reconcilers.webhooks.admission import make_webhook
 from reconcilers.webhooks.validators import ListOtherHoldings
 from reconcilers.wiring.shared import Shared
+
+T = TypeVar("T", bound=Object)
 
 
 def add_integrations(shared: Shared) -> HoldersBeside:
@@ -62,9 +69,22 @@ def make_integration_webhooks(
         spaces: what pools of all kinds hand out.
     """
     for platform in list_platforms(integrations):
-        for kind, validator in platform.validators(client, spaces):
-            annotations = platform.validated_annotations.get(kind.full_name, ())
-            yield make_webhook(kind, validator, annotations=annotations)
+        make_webhook_of_kind = _make_webhook_maker(platform.validated_annotations)
+        yield from platform.make_webhooks(client, spaces, make_webhook_of_kind)
+
+
+def _make_webhook_maker(annotations: Mapping[str, Collection[str]]) -> WebhookMaker:
+    """Return the function that makes the webhooks of a platform.
+
+    Args:
+        annotations: by the full name of a kind, annotations that are validated as its spec is.
+    """
+
+    def make(kind: Resource[T], validator: Validator[T], /) -> Webhook[bytes]:
+        """Return the webhook that validates writes of a kind."""
+        return make_webhook(kind, validator, annotations=annotations.get(kind.full_name, ()))
+
+    return make
 
 
 def make_lister_of_others(client: Client, settings: Settings) -> ListOtherHoldings:

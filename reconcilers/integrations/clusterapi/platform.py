@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -31,6 +31,7 @@ from reconcilers.integrations.core.platforms import (
     Operations,
     Platform,
     PlatformObjects,
+    WebhookMaker,
 )
 from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import Planned, Views
@@ -40,10 +41,10 @@ from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
+    from controller.webhooks import Webhook
     from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
-    from reconcilers.specrules.verdict import Validator
 
 
 class ClusterApiPlatform(Platform):
@@ -153,13 +154,15 @@ class ClusterApiPlatform(Platform):
         await remove(client, kind, at)
 
     @override
-    def validators(
-        self, client: "Client", spaces: SpaceIndex
-    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
-        """Return the kinds that webhooks validate, each with its validator."""
+    def make_webhooks(
+        self, client: "Client", spaces: SpaceIndex, make_webhook: WebhookMaker
+    ) -> "Sequence[Webhook[bytes]]":
+        """Return the webhooks that validate writes of its kinds."""
         from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 
-        return [(kind, ClusterApiPoolValidator(client, kind, spaces)) for kind in POOLS]
+        return [
+            make_webhook(kind, ClusterApiPoolValidator(client, kind, spaces)) for kind in POOLS
+        ]
 
     @override
     def find_lister(self, settings: Settings) -> ListHoldings | None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
@@ -25,6 +25,7 @@ from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
+    from controller.webhooks import Webhook
     from reconcilers.configuration.settings import Settings
     from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
@@ -33,9 +34,22 @@ if TYPE_CHECKING:
     from reconcilers.spaces.index import SpaceIndex
     from reconcilers.specrules.verdict import Validator
 
+T = TypeVar("T", bound=Object)
 Operations = tuple[str, ...]
 ListHoldings = Callable[["Client", NetworkPool], Awaitable["OtherHoldings"]]
 """Lists the addresses of a NetworkPool that a platform's objects hold, by LISTs that begin now."""
+
+
+class WebhookMaker(Protocol):
+    """Makes the webhook of a kind out of its validator.
+
+    Platforms pass both to a call of it. So the type checker compares their types, which a list of
+    kinds and validators of several types would hide.
+    """
+
+    def __call__(self, kind: Resource[T], validator: "Validator[T]", /) -> "Webhook[bytes]":
+        """Return the webhook that validates writes of a kind."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +222,17 @@ class Platform(ABC):
         """
         await client.delete(self.removable[kind], at)
 
-    def validators(
-        self, client: "Client", spaces: "SpaceIndex"
-    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
-        """Return the kinds that webhooks validate, each with its validator; none by default.
+    def make_webhooks(
+        self, client: "Client", spaces: "SpaceIndex", make_webhook: WebhookMaker
+    ) -> "Sequence[Webhook[bytes]]":
+        """Return the webhooks that validate writes of its kinds; none by default.
 
         Args:
             client: for reads from the server.
             spaces: the addresses that pools of all kinds hand out, for warnings about overlaps.
+            make_webhook: makes the webhook of one kind.
         """
-        del client, spaces
+        del client, spaces, make_webhook
         return ()
 
     def find_lister(self, settings: "Settings") -> ListHoldings | None:

@@ -4,7 +4,7 @@ Its methods import the modules that they use: a process that needs none of them 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -18,6 +18,7 @@ from reconcilers.integrations.core.platforms import (
     Operations,
     Platform,
     PlatformObjects,
+    WebhookMaker,
 )
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS, IPAMPool
@@ -27,10 +28,10 @@ from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
+    from controller.webhooks import Webhook
     from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
-    from reconcilers.specrules.verdict import Validator
 
 
 class KubermaticPlatform(Platform):
@@ -116,13 +117,13 @@ class KubermaticPlatform(Platform):
         return HoldersBeside([observer], observed=observer.holders)
 
     @override
-    def validators(
-        self, client: "Client", spaces: SpaceIndex
-    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
-        """Return the kinds that webhooks validate, each with its validator."""
+    def make_webhooks(
+        self, client: "Client", spaces: SpaceIndex, make_webhook: WebhookMaker
+    ) -> "Sequence[Webhook[bytes]]":
+        """Return the webhooks that validate writes of its kinds."""
         from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 
-        return [(POOLS, IPAMPoolValidator(client, spaces))]
+        return [make_webhook(POOLS, IPAMPoolValidator(client, spaces))]
 
     @override
     def find_lister(self, settings: Settings) -> ListHoldings | None:

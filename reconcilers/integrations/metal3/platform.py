@@ -5,7 +5,7 @@ Its methods import the modules that they use: a process that needs none of them 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -14,7 +14,12 @@ from controller.resource import Resource
 from reconcilers.configuration.integrationnames import CLUSTER_API, METAL3
 from reconcilers.integrations.clusterapi.api import CLUSTERS, HOLDERS
 from reconcilers.integrations.core.objects import Body, list_implied
-from reconcilers.integrations.core.platforms import Operations, Platform, PlatformObjects
+from reconcilers.integrations.core.platforms import (
+    Operations,
+    Platform,
+    PlatformObjects,
+    WebhookMaker,
+)
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.metal3.api import (
     ADDRESS_KIND,
@@ -31,10 +36,10 @@ from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
+    from controller.webhooks import Webhook
     from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
-    from reconcilers.specrules.verdict import Validator
 
 
 class Metal3Platform(Platform):
@@ -115,10 +120,10 @@ class Metal3Platform(Platform):
         return NOTHING_SHARED
 
     @override
-    def validators(
-        self, client: "Client", spaces: SpaceIndex
-    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
-        """Return the kinds that webhooks validate, each with its validator."""
-        from reconcilers.integrations.metal3.validating import list_validators
+    def make_webhooks(
+        self, client: "Client", spaces: SpaceIndex, make_webhook: WebhookMaker
+    ) -> "Sequence[Webhook[bytes]]":
+        """Return the webhooks that validate writes of its kinds."""
+        from reconcilers.integrations.metal3.validating import make_webhooks
 
-        return list_validators(client, spaces)
+        return make_webhooks(client, spaces, make_webhook)

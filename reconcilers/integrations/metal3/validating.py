@@ -5,15 +5,16 @@ be stale. Few edits remove addresses from a pool, so these LISTs cost little.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from controller.client import Client
 from controller.errors import Cause
 from controller.meta import Key, Object
-from controller.resource import Resource
+from controller.webhooks import Webhook
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
 from reconcilers.integrations.core.claimreading import list_addresses
 from reconcilers.integrations.core.discovery import find_served
+from reconcilers.integrations.core.platforms import WebhookMaker
 from reconcilers.integrations.metal3 import rules
 from reconcilers.integrations.metal3.api import (
     ADDRESSES,
@@ -31,7 +32,7 @@ from reconcilers.integrations.metal3.sides import (
 )
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.specrules.verdict import NOTHING, Validator, Verdict
+from reconcilers.specrules.verdict import NOTHING, Verdict
 
 T = TypeVar("T", bound=Object)
 
@@ -144,17 +145,20 @@ class FieldValidator(Generic[T]):
         return NOTHING
 
 
-def list_validators(
-    client: Client, spaces: SpaceIndex
-) -> Sequence[tuple[Resource[Object], Validator[Any]]]:
-    """Return metal3's kinds, each with what validates it.
+def make_webhooks(
+    client: Client, spaces: SpaceIndex, make_webhook: WebhookMaker
+) -> Sequence[Webhook[bytes]]:
+    """Return the webhooks that validate writes of metal3's kinds.
 
     Args:
         client: for live reads.
         spaces: what pools of all kinds hand out.
+        make_webhook: makes the webhook of one kind.
     """
     return (
-        (POOLS, Metal3PoolValidator(client, spaces)),
-        (CLAIMS, FieldValidator(rules.find_claim_faults, rules.find_claim_changes)),
-        (ADDRESSES, FieldValidator(rules.find_address_faults, rules.find_address_changes)),
+        make_webhook(POOLS, Metal3PoolValidator(client, spaces)),
+        make_webhook(CLAIMS, FieldValidator(rules.find_claim_faults, rules.find_claim_changes)),
+        make_webhook(
+            ADDRESSES, FieldValidator(rules.find_address_faults, rules.find_address_changes)
+        ),
     )
