@@ -1,4 +1,8 @@
-"""What an allocation says of how its range was chosen: the words of the promise, once."""
+"""The Ready message of an allocation says how its range was chosen.
+
+The words of the choice are stored with the promise in the pool's journal, so that a replica that
+writes another replica's promise reports the same.
+"""
 
 from typing import Any
 
@@ -20,8 +24,8 @@ SECOND = {"cidr": "fd00::/120"}
 REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
 
 
-def _message(pool: Any, *allocations: Any) -> str:
-    """Return the message of the one allocation that waits."""
+def _render_message(pool: Any, *allocations: Any) -> str:
+    """Return the Ready message that the only waiting allocation gets."""
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     [grant] = protocol.decide(
         pool, make.view(*allocations), geometry=geometry, batch=256
@@ -41,7 +45,7 @@ def test_the_message_names_pool_block_and_candidates() -> None:
         make.allocation("b", held_range=("10.40.0.16", "10.40.0.31")),
         make.allocation("c", held_range=("10.40.0.48", "10.40.0.63")),
     ]
-    assert _message(make.pool(), *holders, make.allocation("d", size=12)) == (
+    assert _render_message(make.pool(), *holders, make.allocation("d", size=12)) == (
         "allocated 12 IPs: 10.40.0.32-10.40.0.43 from lab, out of the smallest free block that"
         " fits (16 addresses; 2 blocks fitted)"
     )
@@ -57,26 +61,28 @@ def test_the_message_names_pool_block_and_candidates() -> None:
         ),
     ],
 )
-def test_a_range_that_was_not_a_matter_of_size_says_what_it_was(
+def test_a_pinned_range_and_a_block_say_how_they_were_chosen(
     asks: dict[str, Any], words: str
 ) -> None:
-    assert _message(make.pool(), make.allocation("a", **asks)).partition(": ")[2] == words
+    assert _render_message(make.pool(), make.allocation("a", **asks)).partition(": ")[2] == words
 
 
 def test_each_family_says_how_its_range_was_chosen() -> None:
-    message = _message(make.pool(secondary=SECOND), make.allocation("a", asks=REQUIRE, size=8))
+    message = _render_message(
+        make.pool(secondary=SECOND), make.allocation("a", asks=REQUIRE, size=8)
+    )
     fits = "out of the smallest free block that fits (256 addresses; 1 block fitted)"
     assert message == (
         f"allocated 8 IPs each: 10.40.0.0/29 and fd00::/125 from lab, IPv4 {fits}, IPv6 {fits}"
     )
 
 
-def test_a_range_that_was_held_before_was_not_chosen_now() -> None:
+def test_a_range_that_was_held_before_has_no_words_of_a_choice() -> None:
     wiped = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), phase="Pending")
-    assert _message(make.pool(), wiped) == "allocated 8 IPs: 10.40.0.0/29 from lab"
+    assert _render_message(make.pool(), wiped) == "allocated 8 IPs: 10.40.0.0/29 from lab"
 
 
-async def test_a_replica_that_keeps_anothers_promise_writes_the_words_of_the_choice() -> None:
+async def test_a_replica_that_writes_anothers_promise_repeats_the_words_of_its_choice() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("ipallocations", make.allocation("a", size=8))
@@ -88,7 +94,7 @@ async def test_a_replica_that_keeps_anothers_promise_writes_the_words_of_the_cho
         "ipallocations", make.allocation("later", held_range=("10.40.0.64", "10.40.0.79"))
     )
     successor = lab.another()
-    for _ in range(2):  # a promise of another replica is kept once it was seen for a while
+    for _ in range(2):  # a replica writes another one's promise after `foreign_patience`
         await successor.pools.reconcile(Key(make.NAMESPACE, "lab"))
         await lab.clock.advance(lab.settings.pool.foreign_patience)
     await successor.pools.reconcile(Key(make.NAMESPACE, "lab"))
@@ -97,7 +103,7 @@ async def test_a_replica_that_keeps_anothers_promise_writes_the_words_of_the_cho
     assert "(256 addresses; 1 block fitted)" in promise["choice"]
 
 
-async def test_the_words_do_not_change_when_the_pool_does() -> None:
+async def test_the_words_do_not_change_when_the_pool_serves_further_allocations() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("ipallocations", make.allocation("a", size=8))
@@ -109,7 +115,7 @@ async def test_the_words_do_not_change_when_the_pool_does() -> None:
     assert lab.server.see("ipallocations", "a") == before
 
 
-def test_a_promise_that_was_stored_without_words_is_kept_without_them() -> None:
+def test_a_promise_that_was_stored_without_words_is_reported_without_them() -> None:
     allocation = make.allocation("a", size=8)
     promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
     pool = make.pool(status={"assignments": [make.list_promise(promise)]})

@@ -1,7 +1,5 @@
 """A NetworkPool that is being deleted: its figures stay current while it waits for its holders."""
 
-from typing import Any
-
 from typing_extensions import override
 
 from controller.outcome import SETTLED, Blocked
@@ -13,10 +11,10 @@ from tests.reconcilers.lab import Lab
 DELETING = Blocked("Deleting", 10.0)
 
 
-async def _make_served_lab(*names: str, **pool: Any) -> Lab:
-    """Return a site whose pool has served an allocation of 64 addresses for each name."""
+async def _make_served_lab(*names: str) -> Lab:
+    """Return a lab whose pool has served an allocation of 64 addresses for each name."""
     lab = Lab()
-    lab.server.add("networkpools", make.pool(**pool))
+    lab.server.add("networkpools", make.pool())
     for name in names:
         lab.server.add("ipallocations", make.allocation(name, size=64))
     await lab.pool()
@@ -24,7 +22,8 @@ async def _make_served_lab(*names: str, **pool: Any) -> Lab:
     return lab
 
 
-def _figures(lab: Lab) -> tuple[int, int, int, int]:
+def _read_figures(lab: Lab) -> tuple[int, int, int, int]:
+    """Return the pool's total, allocated and available addresses, and its allocations."""
     status = lab.see("networkpools", "lab")
     return (
         status["totalIPs"],
@@ -34,22 +33,23 @@ def _figures(lab: Lab) -> tuple[int, int, int, int]:
     )
 
 
-def _reason(lab: Lab, kind: str) -> str:
+def _read_reason(lab: Lab, kind: str) -> str:
+    """Return the reason of the pool's condition of this type."""
     return str(lab.condition("networkpools", "lab", kind)["reason"])
 
 
-async def test_what_is_released_is_free_in_the_figures_of_a_pool_that_is_being_deleted() -> None:
+async def test_released_addresses_are_available_in_the_figures_of_a_deleted_pool() -> None:
     lab = await _make_served_lab("a", "b", "c")
-    assert _figures(lab) == (256, 192, 64, 3)
+    assert _read_figures(lab) == (256, 192, 64, 3)
     assert lab.condition("networkpools", "lab", "CapacityWarning")["status"] == "True"
     lab.server.delete("networkpools", "lab")
     assert await lab.pool() == DELETING
-    assert _figures(lab) == (256, 192, 64, 3)
+    assert _read_figures(lab) == (256, 192, 64, 3)
     lab.server.vanish("ipallocations", "a")
     assert await lab.pool() == DELETING
-    assert _figures(lab) == (256, 128, 128, 2)
+    assert _read_figures(lab) == (256, 128, 128, 2)
     assert lab.condition("networkpools", "lab", "CapacityWarning")["status"] == "False"
-    assert _reason(lab, "Ready") == "Deleting"
+    assert _read_reason(lab, "Ready") == "Deleting"
     assert "PoolCapacityRecovered" in lab.recorded.reasons
     lab.server.requests.clear()
     await lab.pool()
@@ -59,23 +59,23 @@ async def test_what_is_released_is_free_in_the_figures_of_a_pool_that_is_being_d
     assert await lab.pool() == SETTLED
 
 
-async def test_an_edit_of_the_spec_counts_while_the_deletion_waits() -> None:
+async def test_an_edit_of_the_spec_changes_the_figures_while_the_deletion_waits() -> None:
     lab = await _make_served_lab("a")
     lab.server.delete("networkpools", "lab")
     await lab.pool()
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/25"}})
     assert await lab.pool() == DELETING
-    assert _figures(lab) == (128, 64, 64, 1)
+    assert _read_figures(lab) == (128, 64, 64, 1)
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.41.0.0/25"}})
     assert await lab.pool() == DELETING
     assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "True"
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "nonsense"}})
     assert await lab.pool() == DELETING
-    assert _reason(lab, "Stalled") == "ValidationFailed"
-    assert _reason(lab, "Ready") == "Deleting"
+    assert _read_reason(lab, "Stalled") == "ValidationFailed"
+    assert _read_reason(lab, "Ready") == "Deleting"
 
 
-async def test_figures_of_a_deleted_pool_drop_no_promise() -> None:
+async def test_writing_the_figures_of_a_deleted_pool_drops_no_promise() -> None:
     lab = await _make_served_lab("a")
     promised = lab.see("networkpools", "lab")["assignments"]
     assert [promise["name"] for promise in promised] == ["a"]
@@ -85,15 +85,18 @@ async def test_figures_of_a_deleted_pool_drop_no_promise() -> None:
 
 
 class AbsentClaims(ClaimService):
-    """Claims whose kinds are absent, which is believed."""
+    """Claims of Cluster API whose kinds the cluster does not serve.
+
+    The pool may still count its holders: `check_counts` raises nothing.
+    """
 
     @override
     def check_counts(self, pool: NetworkPool) -> None:
         return
 
 
-async def test_figures_of_a_deleted_pool_do_not_count_what_is_promised_to_claims() -> None:
-    """How many of these promises are over depends on what a replica has read of claims."""
+async def test_the_figures_of_a_deleted_pool_do_not_count_promises_to_claims() -> None:
+    """Replicas that have read different claims would overwrite each other's counts of promises."""
     lab = await _make_served_lab("a")
     pool = lab.server.see("networkpools", "lab")
     [to_allocation] = pool["status"]["assignments"]
@@ -103,7 +106,7 @@ async def test_figures_of_a_deleted_pool_do_not_count_what_is_promised_to_claims
     replica = lab.make_pool_reconciler(claims=AbsentClaims())
     for _ in range(2):
         assert await replica.reconcile(make.key("lab")) == DELETING
-    assert _figures(lab) == (256, 64, 192, 1)
+    assert _read_figures(lab) == (256, 64, 192, 1)
     lab.server.requests.clear()
     assert await replica.reconcile(make.key("lab")) == DELETING
     assert lab.server.requests == []

@@ -1,4 +1,4 @@
-"""Pools of two families: what promises and statuses carry, and that others carry nothing new."""
+"""Pools of two families, in promises and statuses; pools of one family have no new fields."""
 
 from typing import Any
 
@@ -13,50 +13,55 @@ from tests.reconcilers.lab import Lab
 
 SECOND: dict[str, Any] = {"cidr": "fd00::/126"}
 REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
-OLD_PROMISE = ["name", "uid", "resourceVersion", "startAddress", "endAddress"]
-OLD_STATUS = {
+ONE_FAMILY_PROMISE = ["name", "uid", "resourceVersion", "startAddress", "endAddress"]
+"""The fields of a promise before pools had a second family, in the order of the status."""
+ONE_FAMILY_STATUS = {
     *("phase", "cidr", "startAddress", "endAddress", "addresses", "allocatedCount"),
     *("observedGeneration", "allocatedAt", "allocatedBy", "conditions"),
 }
+"""The status fields of an allocation before pools had a second family."""
 COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock", "utilizationPercent")
 
 
 def decide(pool: Any, *allocations: Any) -> protocol.PassDecision:
+    """Return the decision of a pass over a pool with these allocations."""
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     return protocol.decide(pool, make.view(*allocations), geometry=geometry, batch=256)
 
 
 def compute_status(pool: Any, *allocations: Any) -> dict[str, Any]:
+    """Return the status that a pass over a pool with these allocations writes."""
     return make.pool_status(
         pool, make.view(*allocations), decision=decide(pool, *allocations), now=make.EPOCH
     )
 
 
-def both(name: str, four: tuple[str, str], six: tuple[str, str]) -> Any:
+def make_dual_holder(name: str, ipv4: tuple[str, str], ipv6: tuple[str, str]) -> Any:
+    """Return an allocation that holds these two ranges, each given by its ends."""
     families = [
-        {"family": "IPv4", "startAddress": four[0], "endAddress": four[1]},
-        {"family": "IPv6", "startAddress": six[0], "endAddress": six[1]},
+        {"family": "IPv4", "startAddress": ipv4[0], "endAddress": ipv4[1]},
+        {"family": "IPv6", "startAddress": ipv6[0], "endAddress": ipv6[1]},
     ]
-    return make.allocation(name, held_range=four, asks=REQUIRE, status={"families": families})
+    return make.allocation(name, held_range=ipv4, asks=REQUIRE, status={"families": families})
 
 
-def test_nothing_new_is_written_about_pools_and_requests_of_one_family() -> None:
+def test_pools_and_allocations_of_one_family_get_no_fields_for_a_second() -> None:
     waiting = make.allocation("a", size=2)
     pool = compute_status(make.pool(), waiting)
     [promise] = pool["assignments"]
-    assert list(promise) == [*OLD_PROMISE, "choice"]
+    assert list(promise) == [*ONE_FAMILY_PROMISE, "choice"]
     assert "secondary" not in pool
     [grant] = decide(make.pool(), waiting).choice.grants
     written = render_allocated(waiting, make.pool(), ranges=grant.addresses, now=make.EPOCH)
-    assert written.keys() == OLD_STATUS
+    assert written.keys() == ONE_FAMILY_STATUS
     assert [condition["type"] for condition in written["conditions"]] == ["Ready"]
 
 
-def test_an_old_promise_is_read_as_it_was_and_written_as_it_is() -> None:
+def test_a_promise_of_an_earlier_version_is_written_back_unchanged() -> None:
     allocation = make.allocation("a")
     promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
     old = make.list_promise(promise)
-    assert list(old) == OLD_PROMISE
+    assert list(old) == ONE_FAMILY_PROMISE
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
     assert [
         promised_range.text
@@ -72,7 +77,7 @@ def test_an_old_promise_is_read_as_it_was_and_written_as_it_is() -> None:
         {"secondaryStartAddress": "fd00::1", "secondaryEndAddress": "fd00::"},
     ],
 )
-def test_a_promise_of_which_a_part_was_edited_is_none(second: dict[str, str]) -> None:
+def test_a_promise_with_an_invalid_second_range_is_ignored(second: dict[str, str]) -> None:
     allocation = make.allocation("a", asks=REQUIRE, size=1)
     old = make.list_promise(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
@@ -81,8 +86,8 @@ def test_a_promise_of_which_a_part_was_edited_is_none(second: dict[str, str]) ->
     assert [address.text for address in grant.addresses] == ["10.40.0.0/32", "fd00::/128"]
 
 
-def test_a_pool_of_two_families_counts_each() -> None:
-    holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
+def test_a_pool_of_two_families_counts_the_addresses_of_each() -> None:
+    holder = make_dual_holder("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
     pool = compute_status(make.pool(secondary=SECOND), holder)
     assert [pool[name] for name in COUNTS] == [256, 8, 248, 248, 3]
     assert [pool["secondary"][name] for name in COUNTS] == [4, 3, 1, 1, 75]
@@ -94,9 +99,9 @@ def test_a_pool_of_two_families_counts_each() -> None:
         assert conditions[kind]["status"] == "False"
 
 
-def test_a_second_family_that_is_gone_is_counted_no_more_and_who_holds_it_is_named() -> None:
+def test_a_removed_second_family_is_not_counted_and_its_holders_are_out_of_range() -> None:
     before = {"secondary": {"totalIPs": 4}}
-    holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
+    holder = make_dual_holder("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
     pool = compute_status(make.pool(status=before), holder)
     assert pool["secondary"] is None
     [outside] = [
@@ -107,8 +112,8 @@ def test_a_second_family_that_is_gone_is_counted_no_more_and_who_holds_it_is_nam
 
 
 def test_ranges_of_the_second_family_that_overlap_are_named() -> None:
-    first = both("a", ("10.40.0.0", "10.40.0.0"), ("fd00::", "fd00::1"))
-    other = both("b", ("10.40.0.1", "10.40.0.1"), ("fd00::1", "fd00::2"))
+    first = make_dual_holder("a", ("10.40.0.0", "10.40.0.0"), ("fd00::", "fd00::1"))
+    other = make_dual_holder("b", ("10.40.0.1", "10.40.0.1"), ("fd00::1", "fd00::2"))
     pool = compute_status(make.pool(secondary=SECOND), first, other)
     [overlap] = [
         condition for condition in pool["conditions"] if condition["type"] == "RangesOverlap"
@@ -117,7 +122,7 @@ def test_ranges_of_the_second_family_that_overlap_are_named() -> None:
     assert "a (fd00::-fd00::1) and IPAllocation b (fd00::1-fd00::2)" in overlap["message"]
 
 
-def test_who_lost_one_of_two_required_families_gets_that_one_anew() -> None:
+def test_an_allocation_that_lost_one_of_two_required_families_gets_a_range_of_it_again() -> None:
     lost = make.allocation(
         "a", held_range=("10.40.0.8", "10.40.0.9"), phase="Pending", asks=REQUIRE, size=2
     )
@@ -125,7 +130,7 @@ def test_who_lost_one_of_two_required_families_gets_that_one_anew() -> None:
     assert [address.text for address in grant.addresses] == ["10.40.0.8/31", "fd00::/127"]
 
 
-def test_what_was_taken_for_a_refused_request_is_there_for_the_next_one() -> None:
+def test_a_request_refused_in_one_family_leaves_the_other_family_to_the_next_request() -> None:
     large = make.allocation("a", size=8, asks=REQUIRE, age=9)
     small = make.allocation("b", size=256)
     choice = decide(make.pool(secondary=SECOND), large, small).choice
@@ -140,7 +145,7 @@ async def test_events_about_capacity_count_the_fuller_family() -> None:
     lab = Lab()
     pool = make.pool(secondary=SECOND, creationTimestamp="2025-01-01T00:00:00Z")
     lab.server.add("networkpools", pool)
-    holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
+    holder = make_dual_holder("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
     lab.server.add("ipallocations", holder)
     await lab.pool()
     notes = [note for _, _, note in lab.recorded.events]

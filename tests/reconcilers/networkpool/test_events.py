@@ -1,4 +1,4 @@
-"""What people read of a pass: an event for each allocation, one for many at once."""
+"""Events of passes over a pool: one for each of up to eight allocations, else one for all."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,41 +14,44 @@ from tests.reconcilers.lab import Lab
 
 
 def _lab(count: int, size: int = 2, cidr: str = "10.40.0.0/22") -> Lab:
+    """Return a lab with a pool, and with `count` waiting allocations of `size` addresses each."""
     lab = Lab()
     lab.server.add("networkpools", make.pool(cidr=cidr))
-    _ask(lab, count, size)
+    _add_requests(lab, count, size)
     return lab
 
 
-NEVER = ": it never has 2000 addresses in a row, 1024 at the most"
+NEVER_FITS = ": it never has 2000 addresses in a row, 1024 at the most"
+"""How the message about a request of 2000 addresses ends; the pool has 1024."""
 
 
-def _ask(lab: Lab, count: int, size: int = 2, stem: str = "a") -> None:
+def _add_requests(lab: Lab, count: int, size: int = 2, stem: str = "a") -> None:
+    """Add `count` waiting allocations, the oldest first, with names that begin with `stem`."""
     for number in range(count):
         name = f"{stem}{number:03}"
         lab.server.add("ipallocations", make.allocation(name, size=size, age=count - number))
 
 
 @asynccontextmanager
-async def _telling(lab: Lab) -> AsyncIterator[Callable[[], Awaitable[list[str]]]]:
-    """Yield a function that runs a pass with the real recorder and returns the notes."""
+async def _recorded_passes(lab: Lab) -> AsyncIterator[Callable[[], Awaitable[list[str]]]]:
+    """Yield a function that runs a pass with the real recorder and returns all stored notes."""
     recorder = Recorder(Client(lab.server), lab.clock, "test/pools")
     pools = lab.make_pool_reconciler(recorder=recorder)
 
-    async def one() -> list[str]:
+    async def run_pass() -> list[str]:
         await pools.reconcile(make.key("lab"))
         await lab.clock.advance(1)
         return [event["note"] for event in lab.server.all("events")]
 
     async with anyio.create_task_group() as group:
         group.start_soon(recorder.run)
-        yield one
+        yield run_pass
         group.cancel_scope.cancel()
 
 
-async def test_each_of_a_few_grants_can_be_read_at_once() -> None:
+async def test_each_of_a_few_grants_has_an_event_of_its_own() -> None:
     lab = _lab(2)
-    async with _telling(lab) as one_pass:
+    async with _recorded_passes(lab) as one_pass:
         notes = await one_pass()
     assert notes == [
         "Allocated 2 IPs (10.40.0.0 - 10.40.0.1) for a000",
@@ -59,9 +62,9 @@ async def test_each_of_a_few_grants_can_be_read_at_once() -> None:
     assert (event["related"]["kind"], event["related"]["name"]) == ("IPAllocation", "a001")
 
 
-async def test_each_of_a_few_failures_can_be_read_at_once() -> None:
-    why = f"pool exhausted: no contiguous block available{NEVER}"
-    async with _telling(_lab(2, size=2000)) as one_pass:
+async def test_each_of_a_few_failures_has_an_event_of_its_own() -> None:
+    why = f"pool exhausted: no contiguous block available{NEVER_FITS}"
+    async with _recorded_passes(_lab(2, size=2000)) as one_pass:
         notes = await one_pass()
     assert notes == [
         f"Failed to allocate IPs for a000: {why}",
@@ -69,21 +72,23 @@ async def test_each_of_a_few_failures_can_be_read_at_once() -> None:
     ]
 
 
-async def test_the_next_pass_is_not_hidden_by_the_one_before() -> None:
+async def test_a_grant_of_the_next_pass_has_an_event_of_its_own_too() -> None:
     lab = _lab(1)
-    async with _telling(lab) as one_pass:
+    async with _recorded_passes(lab) as one_pass:
         await one_pass()
-        _ask(lab, 1, stem="b")
+        _add_requests(lab, 1, stem="b")
         notes = await one_pass()
     assert "Allocated 2 IPs (10.40.0.2 - 10.40.0.3) for b000" in notes
 
 
 @pytest.mark.parametrize(("count", "events"), [(8, 8), (9, 1)])
-async def test_more_than_eight_at_once_share_an_event(count: int, events: int) -> None:
+async def test_up_to_eight_grants_have_events_of_their_own_and_more_share_one(
+    count: int, events: int
+) -> None:
     lab = _lab(count)
     await lab.pool()
     assert lab.recorded.reasons == ["IPsAllocated"] * events
-    assert all(lab.recorded.related) == (events == count)
+    assert all(lab.recorded.related) == (events == count), "a shared event relates to none"
 
 
 async def test_the_event_of_many_grants_names_the_batch() -> None:
@@ -113,7 +118,7 @@ async def test_the_event_of_many_failures_names_the_batch() -> None:
     assert (kind, reason) == ("Warning", "AllocationFailed")
     assert note.startswith(
         "Failed to allocate IPs for 30 IPAllocations:"
-        f" a000 (pool exhausted: no contiguous block available{NEVER}), a001 ("
+        f" a000 (pool exhausted: no contiguous block available{NEVER_FITS}), a001 ("
     )
     assert len(note.encode()) <= 1024
     assert note.endswith(" more")
@@ -121,7 +126,7 @@ async def test_the_event_of_many_failures_names_the_batch() -> None:
 
 async def test_failures_of_both_kinds_in_one_pass_are_reported_together() -> None:
     lab = _lab(5)
-    _ask(lab, 5, size=2000, stem="big")
+    _add_requests(lab, 5, size=2000, stem="big")
     lab.server.fail(
         Invalid(422, "Invalid", "status is odd"), times=5, verb="patch", plural="ipallocations"
     )
@@ -145,28 +150,28 @@ async def test_a_long_reason_leaves_room_for_the_others() -> None:
     assert note.endswith(" more")
 
 
-async def test_a_burst_that_comes_one_by_one_costs_few_events() -> None:
+async def test_after_32_events_of_their_own_further_grants_of_a_minute_share_one() -> None:
     lab = _lab(0)
-    async with _telling(lab) as one_pass:
+    async with _recorded_passes(lab) as one_pass:
         notes: list[str] = []
         for number in range(50):
-            _ask(lab, 1, stem=f"a{number:02}-")
+            _add_requests(lab, 1, stem=f"a{number:02}-")
             notes = await one_pass()
-        assert len(notes) == 33, "32 of their own, and one for the others"
+        assert len(notes) == 33, "32 events of their own, and one for the others"
         assert lab.server.count(plural="events") == 34
         assert notes[31].endswith(" for a31-000")
         assert notes[32].endswith(" for a32-000")
         await lab.clock.advance(60)
-        _ask(lab, 1, stem="late")
+        _add_requests(lab, 1, stem="late")
         notes = await one_pass()
     assert notes[-1].endswith(" for late000")
 
 
-async def test_a_burst_in_one_pool_leaves_the_events_of_another_alone() -> None:
+async def test_many_grants_in_one_pool_do_not_combine_the_events_of_another() -> None:
     lab = _lab(0)
     lab.server.add("networkpools", make.pool("other", cidr="10.60.0.0/24"))
     for number in range(33):
-        _ask(lab, 1, stem=f"a{number:02}-")
+        _add_requests(lab, 1, stem=f"a{number:02}-")
         await lab.pool()
     assert lab.recorded.related[-1] == ""
     lab.server.add("ipallocations", make.allocation("calm", of="other"))
@@ -177,7 +182,7 @@ async def test_a_burst_in_one_pool_leaves_the_events_of_another_alone() -> None:
 @pytest.mark.slow
 async def test_a_thousand_allocations_cost_few_events() -> None:
     lab = _lab(1000, cidr="10.40.0.0/16")
-    async with _telling(lab) as one_pass:
+    async with _recorded_passes(lab) as one_pass:
         for _ in range(11):
             await one_pass()
         notes = await one_pass()

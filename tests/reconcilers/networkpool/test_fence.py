@@ -69,7 +69,7 @@ async def test_an_allocation_without_our_finalizer_needs_no_voiding() -> None:
     assert make.revision_of(lab.see("networkpools", "lab")) != ""
 
 
-async def test_the_memory_is_the_highest_version_seen() -> None:
+async def test_the_revision_of_a_fenced_pool_is_the_highest_version_of_its_allocations() -> None:
     lab = make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("providerconfigs", make.provider())
@@ -89,30 +89,32 @@ async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> No
 
 async def test_an_allocation_that_changes_during_the_fence_needs_no_voiding() -> None:
     lab = make_lab(make.allocation("a"), make.allocation("b"))
-    touched = False
+    is_edited = False
 
-    def touch(happening: Any) -> None:
-        nonlocal touched
-        if happening.plural == "ipallocations" and not touched:
-            touched = True  # the first voiding write: the other allocation moves meanwhile
+    def edit_other(write: Any) -> None:
+        nonlocal is_edited
+        if write.plural == "ipallocations" and not is_edited:
+            is_edited = True  # at the first voiding write, the other allocation is edited
             lab.server.edit("ipallocations", "b", {"metadata": {"labels": {"seen": "yes"}}})
 
-    lab.server.listeners.append(touch)
+    lab.server.listeners.append(edit_other)
     await lab.pool()
     assert lab.server.count(verb="list", plural="ipallocations") == 1
-    assert lab.server.count(verb="get", plural="ipallocations") == 1, "what moved is read again"
+    assert lab.server.count(verb="get", plural="ipallocations") == 1, (
+        "the edited allocation is read again"
+    )
     assert count_patches(lab, "a") == 2, "voided once, then served"
     assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
 
 
-async def test_a_promise_kept_during_the_fence_is_seen() -> None:
+async def test_a_range_that_a_late_write_gives_during_the_fence_is_not_allocated_again() -> None:
     lab = make_lab(make.allocation("a"), make.allocation("b"))
-    late = False
+    is_written = False
 
-    def keep(happening: Any) -> None:
-        nonlocal late
-        if happening.plural == "ipallocations" and not late:
-            late = True  # the late write of a promise that the pool has forgotten
+    def write_promise(write: Any) -> None:
+        nonlocal is_written
+        if write.plural == "ipallocations" and not is_written:
+            is_written = True  # the write of a promise that the pool has forgotten
             held_range = {
                 "startAddress": "10.40.0.0",
                 "endAddress": "10.40.0.7",
@@ -120,10 +122,10 @@ async def test_a_promise_kept_during_the_fence_is_seen() -> None:
             }
             lab.server.edit("ipallocations", "b", {"status": held_range})
 
-    lab.server.listeners.insert(0, keep)
+    lab.server.listeners.insert(0, write_promise)
     await lab.pool()
-    kept = int(lab.server.see("ipallocations", "b")["metadata"]["resourceVersion"])
-    assert int(make.revision_of(lab.see("networkpools", "lab"))) >= kept
+    written_version = int(lab.server.see("ipallocations", "b")["metadata"]["resourceVersion"])
+    assert int(make.revision_of(lab.see("networkpools", "lab"))) >= written_version
     assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.8/29"
 
 
@@ -136,8 +138,8 @@ async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
     lab = make_lab(dual, rival, pool=make.pool(secondary={"cidr": "fd00::/125"}, memory=None))
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
 
-    def keep(happening: Any) -> None:
-        """Write, after the fence, what a frozen leader promised before the memory was lost."""
+    def write_promise(write: Any) -> None:
+        """Write, after the fence, the range that a frozen leader promised before."""
         pool, now = lab.server.see("networkpools", "lab"), lab.server.see("ipallocations", "a")
         if pool["status"].get("assignments") and now["metadata"]["resourceVersion"] == version:
             two = [
@@ -146,7 +148,7 @@ async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
             ]
             lab.server.edit("ipallocations", "a", {"status": {"families": two}})
 
-    lab.server.listeners.insert(0, keep)
+    lab.server.listeners.insert(0, write_promise)
     for _ in range(3):
         await lab.pool()
         await lab.clock.advance(3)
@@ -165,7 +167,7 @@ async def test_two_replicas_that_fence_at_once_both_finish() -> None:
 
 
 async def test_a_pool_whose_memory_is_newer_than_the_server_is_fenced_before_it_serves() -> None:
-    """As after a restore of etcd."""
+    """After a restore of etcd, the server starts again at a lower revision."""
     lab = make_lab(make.allocation("a"), pool=make.pool(memory=UNREACHED_REVISION))
     await lab.pool()
     await lab.clock.advance(1.0)
@@ -176,9 +178,10 @@ async def test_a_pool_whose_memory_is_newer_than_the_server_is_fenced_before_it_
 
 
 @pytest.mark.parametrize("kind", ["networkpools", "ipallocations"])
-async def test_while_the_history_may_be_another_one_nothing_is_promised_and_nothing_kept(
+async def test_nothing_is_written_while_it_is_unknown_whether_the_server_was_restored(
     kind: str,
 ) -> None:
+    """After a disconnect, the caches do not know whether the server still has their history."""
     allocation, other = make.allocation("a"), make.allocation("b")
     promised = make.list_promise(make.promise(other, "10.40.0.0", "10.40.0.0"))
     lab = make_lab(allocation, other, pool=make.pool(status={"assignments": [promised]}))
@@ -200,7 +203,7 @@ async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() 
     assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
 
 
-async def test_a_pool_that_is_being_deleted_is_blocked_by_holders_only() -> None:
+async def test_the_deletion_of_a_pool_waits_for_holders_only() -> None:
     lab = make_lab(
         make.allocation("holder", held_range=("10.40.0.0", "10.40.0.7")),
         make.allocation("pending", phase="Pending"),
@@ -221,7 +224,7 @@ async def test_a_pool_that_is_being_deleted_is_blocked_by_holders_only() -> None
     assert not lab.server.has("networkpools", "lab")
 
 
-async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
+async def test_the_deletion_of_a_pool_waits_until_an_open_promise_is_written() -> None:
     waiting = make.allocation("a")
     lab = make_lab(waiting, pool=make.pool())
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
@@ -236,7 +239,7 @@ async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
     assert lab.server.has("networkpools", "lab")
 
 
-async def test_a_deleted_pool_is_removed_only_after_a_live_list() -> None:
+async def test_the_finalizer_of_a_pool_is_removed_only_after_a_live_list() -> None:
     lab = make_lab(pool=make.pool())
     lab.hold("ipallocations")
     lab.server.add(
@@ -257,7 +260,7 @@ async def test_finalizers_of_others_stay_on_a_pool() -> None:
     assert await lab.pool() == SETTLED
 
 
-async def test_an_allocation_that_cannot_be_read_stops_the_handing_out() -> None:
+async def test_a_pool_allocates_nothing_while_an_allocation_cannot_be_decoded() -> None:
     lab = make_lab(make.allocation("a"), pool=make.pool())
     cache = lab.caches["ipallocations"]
     hidden = {make.key("odd"): "count is no number"}
@@ -276,11 +279,11 @@ async def test_an_allocation_that_cannot_be_read_stops_the_handing_out() -> None
     assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
 
 
-async def test_a_pool_that_lost_its_memory_while_it_was_deleted_is_fenced_before_it_goes() -> None:
+async def test_a_deleted_pool_without_memory_is_fenced_before_its_finalizer_is_removed() -> None:
     leaving = make.pool(memory=None, deletionTimestamp="2026-01-01T00:00:00Z")
     lab = make_lab(make.allocation("a"), pool=leaving)
     promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     await lab.pool()
-    # Whatever it promised and forgot was promised to a version that is gone now.
+    # A promise that the pool forgot names a version that the allocation no longer has.
     assert lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"] != promised
     assert lab.server.all("networkpools") == []

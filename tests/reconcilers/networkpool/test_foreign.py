@@ -1,7 +1,6 @@
-"""While another controller writes our statuses, a pool hands out nothing and says so."""
+"""While another controller writes the statuses of a pool, the pool hands out nothing."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ OURS = "butler-ipam"
 
 
 def _lab() -> Lab:
+    """Return a lab with a pool, and with a reconciler whose writes have our field manager."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     _restart(lab)
@@ -23,23 +23,25 @@ def _lab() -> Lab:
 
 
 def _restart(lab: Lab) -> None:
-    """Give the lab a reconciler that remembers nothing."""
+    """Replace the reconciler by one that remembers nothing, like that of a new process."""
     lab.pools = lab.make_pool_reconciler(client=lab.client.with_field_manager(OURS))
 
 
-def _wrote(manager: str, at: str, subresource: str = "status") -> Json:
+def _make_write_patch(manager: str, at: str, subresource: str = "status") -> Json:
+    """Return a patch by which managedFields show a write of `manager` at the time `at`."""
     entry = {"manager": manager, "subresource": subresource, "time": at}
     return {"metadata": {"managedFields": [entry]}}
 
 
-def _now(lab: Any, ago: float = 0.0) -> str:
+def _format_time(lab: Lab | Platform, ago: float = 0.0) -> str:
+    """Return the time `ago` seconds before now, as managedFields have it."""
     return rfc3339(lab.clock.now() - timedelta(seconds=ago))
 
 
 async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_so() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     assert await lab.pool() == Blocked("ForeignManager", 120.0)
     assert lab.see("ipallocations", "a")["phase"] == "Pending"
     condition = lab.condition("networkpools", "lab", "ForeignManager")
@@ -57,16 +59,16 @@ async def test_writes_to_a_pools_allocations_count_too() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.edit("ipallocations", "held", _wrote("manager", _now(lab)))
+    lab.server.edit("ipallocations", "held", _make_write_patch("manager", _format_time(lab)))
     assert await lab.pool() == Blocked("ForeignManager", 120.0)
     reported = lab.condition("networkpools", "lab", "ForeignManager")["message"]
     assert reported.startswith("manager writes the status of its IPAllocations:")
 
 
-async def test_once_the_other_one_is_silent_the_pool_goes_on_and_says_so() -> None:
+async def test_once_the_other_controller_is_silent_the_pool_allocates_and_reports_that() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     outcome = await lab.pool()
     assert isinstance(outcome, Blocked)
     assert outcome.after is not None
@@ -78,28 +80,33 @@ async def test_once_the_other_one_is_silent_the_pool_goes_on_and_says_so() -> No
     assert lab.recorded.reasons == ["StatusWrittenByOthers", "NoForeignManager", "IPsAllocated"]
 
 
-async def test_a_controller_that_writes_ready_again_and_again_is_not_fought() -> None:
+async def test_the_pool_does_not_overwrite_a_controller_that_writes_ready_repeatedly() -> None:
     lab = _lab()
     for _ in range(10):
-        theirs = _wrote("manager", _now(lab)) | {"status": {"assignments": None}}
+        theirs = _make_write_patch("manager", _format_time(lab)) | {
+            "status": {"assignments": None}
+        }
         lab.server.edit("networkpools", "lab", theirs)
         ready: Json = lab.condition("networkpools", "lab", "Ready")
         if ready:
             others = [c for c in lab.see("networkpools", "lab")["conditions"] if c != ready]
-            back = [*others, ready | {"status": "True", "reason": "Ready", "message": "ours"}]
-            lab.server.edit("networkpools", "lab", {"status": {"conditions": back}})
+            overwritten = [
+                *others,
+                ready | {"status": "True", "reason": "Ready", "message": "ours"},
+            ]
+            lab.server.edit("networkpools", "lab", {"status": {"conditions": overwritten}})
         await lab.pool()
         await lab.clock.advance(5)
     assert lab.server.count(verb="patch", plural="networkpools") == 1
 
 
-async def test_the_other_one_is_remembered_when_our_own_write_took_over_all_it_had_written() -> (
+async def test_the_other_controller_is_remembered_when_our_write_took_over_all_its_fields() -> (
     None
 ):
-    """Then its entry vanishes from managedFields: the server keeps none without a field."""
+    """Its entry vanishes from managedFields then: the server drops entries without a field."""
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     assert await lab.pool() == Blocked("ForeignManager", 120.0)
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     await lab.clock.advance(119)
@@ -110,26 +117,26 @@ async def test_the_other_one_is_remembered_when_our_own_write_took_over_all_it_h
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
 
 
-async def test_a_process_that_finds_the_condition_waits_for_the_whole_silence() -> None:
+async def test_a_new_process_that_finds_the_condition_waits_for_two_minutes_of_silence() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.pool()
-    said = lab.condition("networkpools", "lab", "ForeignManager")
+    condition = lab.condition("networkpools", "lab", "ForeignManager")
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     await lab.clock.advance(60)
     _restart(lab)
     assert await lab.pool() == Blocked("ForeignManager", 120.0)
-    assert lab.condition("networkpools", "lab", "ForeignManager") == said
+    assert lab.condition("networkpools", "lab", "ForeignManager") == condition
     await lab.clock.advance(120)
     await lab.pool()
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
 
 
-async def test_a_wiped_memory_is_fenced_before_the_pool_goes_on() -> None:
+async def test_a_pool_whose_journal_was_wiped_is_fenced_before_it_allocates_again() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     lab.server.edit("networkpools", "lab", {"status": {"journalOf": None}})
     await lab.pool()
     assert "journalOf" not in lab.see("networkpools", "lab")
@@ -145,17 +152,29 @@ async def test_a_wiped_memory_is_fenced_before_the_pool_goes_on() -> None:
         (OURS, "status", 0.0, "ourselves"),
         ("kubectl-edit", "status", 0.0, "a person"),
         ("kubectl", "status", 0.0, "a person"),
-        ("butler-controller/infra-allocation", "status", 0.0, "other fields of the status"),
-        ("argocd", "", 0.0, "not the status"),
-        ("manager", "status", 121.0, "long ago: adopting a running installation"),
+        (
+            "butler-controller/infra-allocation",
+            "status",
+            0.0,
+            "it writes other fields of the status",
+        ),
+        ("argocd", "", 0.0, "it does not write the status"),
+        (
+            "manager",
+            "status",
+            121.0,
+            "its last write is two minutes old, as when an installation is adopted",
+        ),
     ],
 )
-async def test_our_own_writes_and_kubectl_are_no_foreign_controller(
+async def test_writes_by_us_by_people_and_old_ones_do_not_stop_the_pool(
     manager: str, subresource: str, ago: float, why: str
 ) -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.edit("networkpools", "lab", _wrote(manager, _now(lab, ago), subresource))
+    lab.server.edit(
+        "networkpools", "lab", _make_write_patch(manager, _format_time(lab, ago), subresource)
+    )
     await lab.pool()
     assert lab.see("ipallocations", "a")["phase"] == "Allocated", why
     assert lab.condition("networkpools", "lab", "ForeignManager") == {}
@@ -163,7 +182,7 @@ async def test_our_own_writes_and_kubectl_are_no_foreign_controller(
 
 async def test_an_unreadable_time_in_managed_fields_is_no_write() -> None:
     lab = _lab()
-    lab.server.edit("networkpools", "lab", _wrote("manager", "yesterday"))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", "yesterday"))
     assert await lab.pool() == Again(60.0)
 
 
@@ -174,7 +193,7 @@ async def test_no_orphans_are_collected_while_another_controller_writes() -> Non
     lab.server.add(
         "ipallocations", make.allocation("a", held_range=held_range, annotations=stamped)
     )
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.pool()
     lab.server.requests.clear()
     await lab.orphans.sweep()
@@ -185,7 +204,9 @@ async def test_waiting_allocations_name_the_foreign_controller_and_are_served_af
     platform = Platform()
     platform.server.add("networkpools", make.pool())
     async with platform.running():
-        platform.server.edit("networkpools", "lab", _wrote("manager", _now(platform)))
+        platform.server.edit(
+            "networkpools", "lab", _make_write_patch("manager", _format_time(platform))
+        )
         platform.server.add("ipallocations", make.allocation("a"))
         await platform.clock.advance(1)
         status = platform.server.see("ipallocations", "a")["status"]
@@ -200,10 +221,10 @@ async def test_waiting_allocations_name_the_foreign_controller_and_are_served_af
 
 
 async def test_two_leaders_do_not_correct_each_others_condition() -> None:
-    """They remember different writes, and one began later than the other."""
+    """The second leader starts later, and does not see the write that the first remembers."""
     lab = _lab()
     first = lab.pools
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.pool()
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     await lab.clock.advance(60)
@@ -217,13 +238,15 @@ async def test_two_leaders_do_not_correct_each_others_condition() -> None:
     assert lab.server.count(verb="patch", plural="networkpools") == 2
 
 
-async def test_two_leaders_report_one_of_two_writes_of_the_same_second() -> None:
+async def test_two_leaders_do_not_overwrite_each_others_report_of_writes_in_the_same_second() -> (
+    None
+):
     lab = _lab()
     first = lab.pools
     lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
-    lab.server.edit("ipallocations", "held", _wrote("manager", _now(lab)))
+    lab.server.edit("ipallocations", "held", _make_write_patch("manager", _format_time(lab)))
     await lab.pool()
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     _restart(lab)
     second = lab.pools
     for _ in range(20):
@@ -233,17 +256,17 @@ async def test_two_leaders_report_one_of_two_writes_of_the_same_second() -> None
     assert lab.server.count(verb="patch", plural="networkpools") <= 2
 
 
-async def test_a_write_that_another_replica_saw_keeps_the_pool_from_being_served() -> None:
+async def test_a_replica_heeds_a_foreign_write_that_only_another_replica_saw() -> None:
     lab = _lab()
     first = lab.pools
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.pool()
     await lab.clock.advance(120)
     await lab.pool()
     assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
     await lab.clock.advance(10)
     _restart(lab)
-    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.pool()
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     lab.pools = first

@@ -1,4 +1,4 @@
-"""What is kept of a pool's allocations is what reading them all would give, whatever happens."""
+"""Kept holdings of a pool equal those that are rebuilt from all its allocations, at any time."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ ENDS = st.integers(0, 80)  # the pool has 64 addresses: some ranges leave it
 
 @st.composite
 def _objects(draw: st.DrawFn, name: str) -> dict[str, Any]:
-    """Draw arguments of `make.allocation`: waiting, held, overlapping, outside, by others."""
+    """Draw arguments of `make.allocation`; ranges may overlap, or lie outside the pool."""
     first, size = draw(ENDS), draw(st.integers(1, 12))
     held_range = (f"10.40.0.{first}", f"10.40.0.{first + size - 1}")
     writers = [
@@ -59,7 +59,7 @@ def _objects(draw: st.DrawFn, name: str) -> dict[str, Any]:
 
 
 class _PoolCaches:
-    """A cache with everything that can happen to one, and the holdings kept of it."""
+    """A cache of allocations, each event that can change it, and the holdings kept of it."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
@@ -75,80 +75,82 @@ class _PoolCaches:
         )
         self.cache.replace([], self.revision)
 
-    def object(self) -> IPAllocation:
+    def draw_allocation(self) -> IPAllocation:
         name = self.data.draw(NAMES)
         self.revision += 1
         drawn = self.data.draw(_objects(name))
         return make.allocation(name, resourceVersion=str(self.revision), **drawn)
 
-    def event(self) -> None:
-        self.cache.apply(Modified(self.object()))
+    def apply_event(self) -> None:
+        self.cache.apply(Modified(self.draw_allocation()))
 
-    def own_write(self) -> None:
-        self.cache.apply_own_write(self.object())
+    def apply_own_write_of_allocation(self) -> None:
+        self.cache.apply_own_write(self.draw_allocation())
 
-    def deletion(self) -> None:
-        self.cache.apply(Deleted(self.object()))
+    def apply_deletion(self) -> None:
+        self.cache.apply(Deleted(self.draw_allocation()))
 
-    def own_deletion(self) -> None:
-        self.cache.mark_deleted(Version.from_object(self.object()))
+    def mark_deleted(self) -> None:
+        self.cache.mark_deleted(Version.from_object(self.draw_allocation()))
 
-    def unreadable(self) -> None:
-        odd = self.object()
+    def apply_unreadable(self) -> None:
+        odd = self.draw_allocation()
         self.cache.apply(Unreadable(odd.metadata.key, odd.metadata.revision, "odd"))
 
     def bookmark(self) -> None:
         self.cache.bookmark(self.revision)
 
-    def doubt(self) -> None:
+    def unconfirm_history(self) -> None:
         self.cache.unconfirm_history()
 
-    def list_(self) -> None:
-        listed = {allocation.metadata.name: allocation for allocation in self._some()}
+    def relist(self) -> None:
+        listed = {allocation.metadata.name: allocation for allocation in self._draw_allocations()}
         self.cache.replace(listed.values(), self.revision)
 
-    def restore(self) -> None:
-        listed = {allocation.metadata.name: allocation for allocation in self._some()}
-        old = {n: structs.replace(o, metadata=_at(o, 5)) for n, o in listed.items()}
+    def restore_server(self) -> None:
+        listed = {allocation.metadata.name: allocation for allocation in self._draw_allocations()}
+        old = {n: structs.replace(o, metadata=_with_revision(o, 5)) for n, o in listed.items()}
         self.revision = max(1, self.revision - 5)
         self.cache.replace(old.values(), self.revision, replaced=True)
 
-    def _some(self) -> list[IPAllocation]:
-        return [self.object() for _ in range(self.data.draw(st.integers(0, 3)))]
+    def _draw_allocations(self) -> list[IPAllocation]:
+        return [self.draw_allocation() for _ in range(self.data.draw(st.integers(0, 3)))]
 
-    def use(self, pool: str) -> None:
-        """Use the holdings, as a pass does."""
+    def compare_holdings(self, pool: str) -> None:
+        """Read the kept holdings of a pool, as a pass does, and compare them with rebuilt ones."""
         key = make.key(pool)
         kept = self.kept.holdings(key, None)
         kept.lay_out(LAYOUTS)
         kept.space("IPv4")
         kept.other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
-        anew = Holdings(LAYOUTS)
+        rebuilt = Holdings(LAYOUTS)
         for allocation in self.cache.by_index(POOL_INDEX, str(key)):
-            anew.put(make_holder(allocation), compute_facts(allocation, OURS))
-        assert list_differences(kept, anew) == []
-        assert kept.state() == anew.state(kept.derived)
+            rebuilt.put(make_holder(allocation), compute_facts(allocation, OURS))
+        assert list_differences(kept, rebuilt) == []
+        assert kept.state() == rebuilt.state(kept.derived)
 
 
-def _at(allocation: IPAllocation, revision: int) -> Any:
+def _with_revision(allocation: IPAllocation, revision: int) -> Any:
+    """Return the metadata of an allocation, with this revision."""
     return replace(allocation.metadata, resourceVersion=str(revision))
 
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 @pytest.mark.slow
-def test_kept_holdings_never_differ_from_those_read_anew(data: st.DataObject) -> None:
+def test_kept_holdings_never_differ_from_rebuilt_ones(data: st.DataObject) -> None:
     caches = _PoolCaches(data)
-    happens = [
-        *(caches.event, caches.event, caches.event, caches.own_write, caches.deletion),
-        *(caches.own_deletion, caches.unreadable, caches.bookmark, caches.doubt, caches.list_),
-        caches.restore,
+    changes = [
+        *(caches.apply_event, caches.apply_event, caches.apply_event),
+        *(caches.apply_own_write_of_allocation, caches.apply_deletion, caches.mark_deleted),
+        *(caches.apply_unreadable, caches.bookmark, caches.unconfirm_history, caches.relist),
+        caches.restore_server,
     ]
     for _ in range(data.draw(st.integers(1, 8))):
-        for happening in data.draw(st.lists(st.sampled_from(happens), max_size=3)):
-            happening()
-        caches.use("lab")
-        caches.use("other")
+        for change in data.draw(st.lists(st.sampled_from(changes), max_size=3)):
+            change()
+        caches.compare_holdings("lab")
+        caches.compare_holdings("other")
     assert caches.reported == []
 
 
@@ -156,16 +158,18 @@ A, B = (Holder(KIND, make.key(name)) for name in "ab")
 HELD = Holder(KIND, make.key("held"))
 
 
-def _lab(check: float = 600.0) -> Lab:
+def _lab() -> Lab:
+    """Return a lab whose pool has an allocation `held` with eight addresses."""
     lab = Lab()
-    lab.settings = replace(lab.settings, pool=PoolSettings(contents_check=check))
+    lab.settings = replace(lab.settings, pool=PoolSettings(contents_check=600.0))
     lab.server.add("networkpools", make.pool())
     allocation = make.allocation("held", held_range=("10.40.0.0", "10.40.0.7"))
     lab.server.add("ipallocations", allocation)
     return lab
 
 
-def _kind_of(lab: Lab) -> NetworkPoolKind:
+def _get_kind(lab: Lab) -> NetworkPoolKind:
+    """Return the functions by which the passes of a lab know NetworkPools."""
     kind = lab.pools._kind
     assert isinstance(kind, NetworkPoolKind)
     return kind
@@ -176,7 +180,7 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
 ) -> None:
     lab = _lab()
     await lab.pool()
-    reader = _kind_of(lab)._allocations._reader
+    reader = _get_kind(lab)._allocations._reader
     assert reader._kept is not None
     kept = reader._kept._pools[make.key("lab")].holdings
     kept.remove(HELD)
@@ -184,12 +188,12 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
     with structlog.testing.capture_logs() as logs:
         await lab.pool()
     assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.8/29", (
-        "what is held is not handed out"
+        "the range of `held` is not allocated again"
     )
     [wrong] = [line for line in logs if line["log_level"] == "error"]
     assert wrong["event"] == "pool cache inconsistent"
     assert wrong["parts"] == ["counts", f"{KIND} {HELD.key}", "space"]
-    registry = _kind_of(lab)._events._metrics._contents
+    registry = _get_kind(lab)._events._metrics._contents
     assert registry.labels("lab", make.NAMESPACE)._value.get() == 1
     assert contents_differences == [(make.key("lab"), wrong["parts"])]
     contents_differences.clear()
@@ -208,9 +212,9 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
         OURS,
         clock=clock,
         check_interval=600.0,
-        on_difference=lambda *cache: reported.append(cache),
+        on_difference=lambda *report: reported.append(report),
     )
-    kept._check_interval = 600.0
+    kept._check_interval = 600.0  # the fixture `contents_differences` has set it to 0
     cache.replace([make.allocation("a")], 2000)
     kept.holdings(make.key("lab"), None).remove(A)
     assert kept.holdings(make.key("lab"), None).holders == []
@@ -224,7 +228,7 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
     contents_differences.clear()
 
 
-def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holdings_are_rebuilt_after_a_failed_update(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     kept = keep_holdings(
         cache, OURS, clock=VirtualClock(), check_interval=600.0, on_difference=lambda *_: None
@@ -241,7 +245,7 @@ def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     assert kept.holdings(make.key("lab"), None).holders == [A, B]
 
 
-def test_a_deletion_waits_for_a_promise_to_another_object_of_the_name_of_a_holder() -> None:
+def test_a_deletion_counts_a_promise_to_another_object_with_the_name_of_a_holder() -> None:
     allocation = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"))
     recreated = make.allocation("a", uid="another")
     for promised_to, count in ((recreated, 2), (allocation, 1)):
@@ -252,7 +256,7 @@ def test_a_deletion_waits_for_a_promise_to_another_object_of_the_name_of_a_holde
         )
 
 
-def test_the_holdings_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
+def test_the_holdings_of_a_forgotten_pool_are_dropped() -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     kept = keep_holdings(
         cache, OURS, clock=VirtualClock(), check_interval=600.0, on_difference=lambda *_: None

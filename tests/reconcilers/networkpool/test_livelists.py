@@ -1,4 +1,4 @@
-"""One LIST serves all pools that need one at the same time, and no pool that asked too late."""
+"""Pools that need a live LIST at the same time share one that began after all had asked."""
 
 import anyio
 import pytest
@@ -12,6 +12,7 @@ POOLS = 40
 
 
 def _lab(pools: int) -> Lab:
+    """Return a lab with pools without a journal, which need a LIST, and an allocation of each."""
     lab = Lab()
     for number in range(pools):
         name = f"p{number:02}"
@@ -21,16 +22,19 @@ def _lab(pools: int) -> Lab:
     return lab
 
 
-def _lists(lab: Lab) -> int:
+def _count_lists(lab: Lab) -> int:
+    """Return how often allocations were listed."""
     return lab.server.count(verb="list", plural="ipallocations")
 
 
 def _are_served(lab: Lab, pools: int) -> bool:
+    """Return whether the allocations of the first `pools` pools have their ranges."""
     phases = [lab.see("ipallocations", f"of-p{n:02}").get("phase") for n in range(pools)]
     return phases == ["Allocated"] * pools
 
 
-async def _pass_over_all(lab: Lab, pools: int) -> None:
+async def _run_passes(lab: Lab, pools: int) -> None:
+    """Run a pass over each pool, all at the same time."""
     async with anyio.create_task_group() as group:
         for number in range(pools):
             group.start_soon(lab.pools.reconcile, make.key(f"p{number:02}"))
@@ -39,11 +43,10 @@ async def _pass_over_all(lab: Lab, pools: int) -> None:
 async def test_pools_that_need_a_fence_at_the_same_time_share_a_list() -> None:
     lab = _lab(POOLS)
     for _ in range(3):
-        await _pass_over_all(lab, POOLS)
+        await _run_passes(lab, POOLS)
         await lab.clock.advance(0.5)
     assert _are_served(lab, POOLS)
-    # One for the first pool, and one that began after all others had asked.
-    assert _lists(lab) == 2
+    assert _count_lists(lab) == 2, "one for the first pool, one after all others had asked"
 
 
 async def test_a_pool_that_waits_for_a_list_keeps_no_worker_busy() -> None:
@@ -58,7 +61,7 @@ async def test_a_pool_that_waits_for_a_list_keeps_no_worker_busy() -> None:
         group.start_soon(lab.pools.reconcile, make.key("p00"))
         group.start_soon(reconcile_second)
     assert outcomes == [Again(0.5)]
-    assert _lists(lab) == 1
+    assert _count_lists(lab) == 1
 
 
 async def test_pools_of_several_namespaces_share_a_list() -> None:
@@ -73,7 +76,7 @@ async def test_pools_of_several_namespaces_share_a_list() -> None:
             for key in keys:
                 group.start_soon(lab.pools.reconcile, key)
         await lab.clock.advance(0.5)
-    assert _lists(lab) == 2
+    assert _count_lists(lab) == 2
     for namespace in ("far", "near"):
         allocation = lab.server.see("ipallocations", "a", namespace=namespace)
         assert allocation["status"]["phase"] == "Allocated"
@@ -85,20 +88,22 @@ async def test_after_a_list_that_failed_each_pool_that_waited_for_it_is_served_b
     lab = _lab(3)
     lab.server.fail(ServerFailure(500, "", "no"), verb="list", plural="ipallocations")
     with pytest.raises(ExceptionGroup):
-        await _pass_over_all(lab, 3)
+        await _run_passes(lab, 3)
     for _ in range(3):
         await lab.clock.advance(0.5)
-        await _pass_over_all(lab, 3)
+        await _run_passes(lab, 3)
     assert _are_served(lab, 3)
 
 
-async def test_no_list_of_the_time_before_is_used_where_the_history_may_be_another_one() -> None:
+async def test_no_earlier_list_is_used_after_it_was_unknown_whether_the_server_was_restored() -> (
+    None
+):
     lab = _lab(3)
-    await _pass_over_all(lab, 3)
+    await _run_passes(lab, 3)
     await lab.pools.reconcile(make.key("p01"))  # This LIST is kept for p02.
-    before = _lists(lab)
+    before = _count_lists(lab)
     lab.caches["ipallocations"].unconfirm_history()
     assert await lab.pools.reconcile(make.key("p01")) == Again(1.0)
     lab.caches["ipallocations"].history_confirmed = True
     await lab.pools.reconcile(make.key("p02"))
-    assert _lists(lab) == before + 1
+    assert _count_lists(lab) == before + 1

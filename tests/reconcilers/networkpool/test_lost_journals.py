@@ -1,6 +1,7 @@
 """A journal in a status that is lost: wiped, written for another object, half-written, edited.
 
-What it promised may still be written. So nothing is allocated before a fence has voided that.
+A promise of the lost journal may still be written. So the pool allocates nothing until a fence has
+voided such promises; test_fence.py says how.
 """
 
 from collections.abc import Mapping
@@ -19,13 +20,13 @@ TO_CLAIM = make.listed_for_claim(*RANGE)
 OUTDATED = Blocked("DefinitionOutdated", 60.0)
 
 
-def promised_to(allocation: IPAllocation, **edits: str) -> dict[str, str]:
-    """Return an assignment as a status has it."""
+def render_promise(allocation: IPAllocation, **edits: str) -> dict[str, str]:
+    """Return a promise of RANGE to an allocation as a status has it, with some fields edited."""
     return make.list_promise(make.promise(allocation, *RANGE)) | edits
 
 
-def lab_of(status: Mapping[str, Any], *allocations: IPAllocation) -> Lab:
-    """Return a cluster with a pool of this status, and allocations that wait."""
+def make_lab(status: Mapping[str, Any], *allocations: IPAllocation) -> Lab:
+    """Return a lab with a pool of this status, and with waiting allocations."""
     lab = Lab()
     lab.server.add("networkpools", make.pool(memory=None, uid="of the pool", status=status))
     for allocation in allocations:
@@ -33,12 +34,13 @@ def lab_of(status: Mapping[str, Any], *allocations: IPAllocation) -> Lab:
     return lab
 
 
-def writes(lab: Lab, name: str) -> int:
+def count_writes(lab: Lab, name: str) -> int:
+    """Return how often the allocation `name` was patched: by the fence, and to serve it."""
     return lab.server.count(verb="patch", plural="ipallocations", name=name)
 
 
 def seal(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status whose journal was written for the pool as it is."""
+    """Return a status with the seal that binds its journal to the pool of `make_lab`."""
     return make.seal_status("of the pool", status)
 
 
@@ -58,9 +60,9 @@ LOST: dict[str, Mapping[str, Any]] = {
 async def test_a_pool_whose_journal_is_lost_voids_earlier_promises_before_it_allocates(
     status: Mapping[str, Any],
 ) -> None:
-    lab = lab_of(status, make.allocation("b", size=8))
+    lab = make_lab(status, make.allocation("b", size=8))
     await lab.pool()
-    assert writes(lab, "b") == 2, "voided, then served"
+    assert count_writes(lab, "b") == 2, "voided, then served"
     pool = lab.see("networkpools", "lab")
     assert (pool["journalOf"], make.revision_of(pool)) != ("of the pool", "")
     assert [entry["name"] for entry in pool["assignments"]] == ["b"]
@@ -71,29 +73,29 @@ async def test_a_pool_whose_journal_is_lost_voids_earlier_promises_before_it_all
     [{"startAddress": "nonsense"}, {"resourceVersion": "x"}, {"secondaryEndAddress": "fd00::1"}],
     ids="-".join,
 )
-async def test_one_assignment_that_cannot_be_read_voids_earlier_promises(
+async def test_a_pool_with_one_promise_that_cannot_be_read_voids_earlier_promises(
     edit: Mapping[str, str],
 ) -> None:
     waiting = make.allocation("b", size=8)
-    lab = lab_of(seal(OURS | {"assignments": [promised_to(waiting, **edit)]}), waiting)
+    lab = make_lab(seal(OURS | {"assignments": [render_promise(waiting, **edit)]}), waiting)
     await lab.pool()
-    assert writes(lab, "b") == 2, "voided, then served"
+    assert count_writes(lab, "b") == 2, "voided, then served"
 
 
-async def test_what_a_status_promised_as_that_of_another_object_holds_nothing() -> None:
+async def test_a_promise_in_the_journal_of_another_object_holds_no_range() -> None:
     waiting = make.allocation("b", size=8)
     status = make.journal_of("of an earlier pool", 1)
-    lab = lab_of(status | {"assignments": [promised_to(make.allocation("x"))]}, waiting)
+    lab = make_lab(status | {"assignments": [render_promise(make.allocation("x"))]}, waiting)
     await lab.pool()
     assert lab.see("ipallocations", "b")["startAddress"] == RANGE[0]
 
 
 async def test_a_pool_whose_promises_were_dropped_by_another_writer_voids_them() -> None:
     waiting = make.allocation("a", size=8)
-    lab = lab_of(seal(OURS | {"assignments": [promised_to(waiting)]}), waiting)
+    lab = make_lab(seal(OURS | {"assignments": [render_promise(waiting)]}), waiting)
     lab.server.edit("networkpools", "lab", {"status": {"assignments": None}})
     await lab.pool()
-    assert writes(lab, "a") == 2, "voided, then served"
+    assert count_writes(lab, "a") == 2, "voided, then served"
 
 
 UNKNOWN = "things.example"
@@ -101,7 +103,7 @@ FOREIGN: dict[str, dict[str, Any]] = {
     "a promise": {"assignments": [TO_CLAIM | {"kind": UNKNOWN}]},
     "a revision": {"revisions": {KIND: "1", UNKNOWN: "7"}},
 }
-"""What a version that serves a further kind leaves in a journal."""
+"""Status fields that a newer version leaves, which serves one more kind of requests."""
 entries = pytest.mark.parametrize("entry", FOREIGN.values(), ids=FOREIGN.keys())
 
 
@@ -110,9 +112,9 @@ entries = pytest.mark.parametrize("entry", FOREIGN.values(), ids=FOREIGN.keys())
 async def test_a_pool_whose_journal_names_a_kind_that_is_not_known_allocates_nothing(
     entry: dict[str, Any], is_lost: bool
 ) -> None:
-    """Requests of that kind hold what nobody reads here; their promises would starve the rest."""
+    """The ranges that requests of that kind hold cannot be read, so any range may be in use."""
     status = OURS | entry
-    lab = lab_of(status if is_lost else seal(status), make.allocation("a", size=8))
+    lab = make_lab(status if is_lost else seal(status), make.allocation("a", size=8))
     for _ in range(4):
         await lab.pool()
         await lab.clock.advance(6)
@@ -126,14 +128,14 @@ async def test_a_pool_whose_journal_names_a_kind_that_is_not_known_allocates_not
 
 
 @entries
-async def test_a_pool_allocates_again_once_a_person_has_removed_what_names_that_kind(
+async def test_a_pool_allocates_again_once_a_person_has_removed_the_unknown_kind(
     entry: dict[str, Any],
 ) -> None:
-    lab = lab_of(seal(OURS | entry), make.allocation("a", size=8))
+    lab = make_lab(seal(OURS | entry), make.allocation("a", size=8))
     await lab.pool()
     lab.server.edit("networkpools", "lab", {"status": {"assignments": None, "revisions": None}})
     await lab.pool()
-    assert writes(lab, "a") == 2, "voided, then served"
+    assert count_writes(lab, "a") == 2, "voided, then served"
     assert lab.see("ipallocations", "a")["startAddress"] == RANGE[0]
 
 
@@ -143,27 +145,27 @@ async def test_a_deletion_waits_while_the_journal_names_a_kind_that_is_not_known
     entry: dict[str, Any], is_lost: bool
 ) -> None:
     status = OURS | entry
-    lab = lab_of(status if is_lost else seal(status))
+    lab = make_lab(status if is_lost else seal(status))
     lab.server.delete("networkpools", "lab")
     await lab.pool()
     assert ("networkpools", "butler-system", "lab") in lab.server.objects
 
 
-DROPPED = ["revisions", "journalOf", "assignments"]
+JOURNAL_FIELDS = ["revisions", "journalOf", "assignments"]
 
 
-@pytest.mark.parametrize("field", DROPPED)
-async def test_no_range_is_written_if_one_field_of_the_journal_is_dropped(field: str) -> None:
-    lab = lab_of(OURS, make.allocation("a"))
+@pytest.mark.parametrize("field", JOURNAL_FIELDS)
+async def test_no_range_is_written_if_the_server_drops_a_field_of_the_journal(field: str) -> None:
+    lab = make_lab(OURS, make.allocation("a"))
     lab.server.unknown = frozenset({field})
     assert await lab.pool() == OUTDATED
     assert "startAddress" not in lab.see("ipallocations", "a")
     assert lab.condition("networkpools", "lab", "Ready")["reason"] == "DefinitionOutdated"
 
 
-async def test_a_journal_that_was_not_stored_as_written_is_lost_for_every_replica() -> None:
-    """What was stored instead may lack promises that are still written."""
-    lab = lab_of(OURS, make.allocation("a", size=8))
+async def test_a_journal_that_was_not_stored_completely_is_lost_for_every_replica() -> None:
+    """The stored journal may lack promises that a replica still writes to allocations."""
+    lab = make_lab(OURS, make.allocation("a", size=8))
     lab.server.unknown = frozenset({"assignments"})
     await lab.pool()
     pool = lab.see("networkpools", "lab")
@@ -172,11 +174,11 @@ async def test_a_journal_that_was_not_stored_as_written_is_lost_for_every_replic
     lab.server.requests.clear()
     await lab.clock.advance(61)
     await lab.pool()
-    assert writes(lab, "a") == 2, "voided, then served"
+    assert count_writes(lab, "a") == 2, "voided, then served"
 
 
 async def test_no_fence_begins_for_a_resync_after_a_journal_was_not_stored() -> None:
-    lab = lab_of(OURS, make.allocation("a"))
+    lab = make_lab(OURS, make.allocation("a"))
     lab.server.unknown = frozenset({"assignments"})
     await lab.pool()
     lab.server.requests.clear()

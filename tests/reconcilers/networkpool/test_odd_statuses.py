@@ -1,4 +1,4 @@
-"""Allocations whose status shows what no pass writes: it concerns them alone."""
+"""An allocation with a status that no pass writes keeps no other allocation waiting."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
 
-def family(name: str, start: str, end: str) -> dict[str, Any]:
+def make_family_status(name: str, start: str, end: str) -> dict[str, Any]:
+    """Return an entry of `status.families`."""
     return {
         "family": name,
         "cidr": f"{start}-{end}",
@@ -18,22 +19,22 @@ def family(name: str, start: str, end: str) -> dict[str, Any]:
     }
 
 
-HELD = ("10.40.0.8", "10.40.0.15")
-SECOND = family("IPv4", "10.40.0.32", "10.40.0.39")
-SHOWN = {
+FIRST = ("10.40.0.8", "10.40.0.15")
+SECOND = make_family_status("IPv4", "10.40.0.32", "10.40.0.39")
+FAMILIES = {
     "two ranges of IPv4": [SECOND],
-    "three ranges": [SECOND, family("IPv6", "fd00::8", "fd00::f")],
+    "three ranges": [SECOND, make_family_status("IPv6", "fd00::8", "fd00::f")],
 }
 
 
-@pytest.mark.parametrize("families", SHOWN.values(), ids=SHOWN.keys())
+@pytest.mark.parametrize("families", FAMILIES.values(), ids=FAMILIES.keys())
 async def test_an_allocation_with_several_ranges_of_one_family_keeps_no_other_waiting(
     families: list[dict[str, Any]],
 ) -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     odd = make.allocation(
-        "odd", size=8, held_range=HELD, phase="Pending", status={"families": families}
+        "odd", size=8, held_range=FIRST, phase="Pending", status={"families": families}
     )
     lab.server.add("ipallocations", odd)
     names = [f"w{number:02}" for number in range(20)]
@@ -69,10 +70,10 @@ async def test_a_restored_allocation_whose_range_was_handed_out_since_is_refused
 async def test_a_restored_allocation_gets_its_range_again_once_the_other_one_is_gone() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
-    lab.server.add("ipallocations", make.allocation("new", held_range=HELD))
-    lab.server.add("ipallocations", make.allocation("old", held_range=HELD, phase="Pending"))
+    lab.server.add("ipallocations", make.allocation("new", held_range=FIRST))
+    lab.server.add("ipallocations", make.allocation("old", held_range=FIRST, phase="Pending"))
     await lab.pool()
     lab.server.vanish("ipallocations", "new")
     await lab.pool()
     allocation = lab.see("ipallocations", "old")
-    assert (allocation["phase"], allocation["startAddress"]) == ("Allocated", HELD[0])
+    assert (allocation["phase"], allocation["startAddress"]) == ("Allocated", FIRST[0])

@@ -1,7 +1,7 @@
-"""CRDs that know nothing of a pool's memory come over ours: by an upgrade of Butler's chart.
+"""The CRDs of Butler's chart have replaced ours: they lack the journal of a pool.
 
-What a pool promises is dropped by the server then. Nothing may be handed out, and no
-controller may write without end.
+The API server then drops the promises of a pool. So the pool hands out nothing, and no controller
+writes over and over.
 """
 
 import pytest
@@ -11,12 +11,13 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
 
-THEIRS = frozenset({"revisions", "journalOf", "assignments", "utilizationPercent"})
-"""What ours have in the status of a pool, and Butler's do not."""
+DROPPED_FIELDS = frozenset({"revisions", "journalOf", "assignments", "utilizationPercent"})
+"""The fields of a pool's status that are in our CRD and not in Butler's."""
 BLOCKED = Blocked("DefinitionOutdated", 60.0)
 
 
 def _lab(memory: int | None = None) -> Lab:
+    """Return a lab with a pool whose journal has the revision `memory`; None for no journal."""
     lab = Lab()
     lab.server.add("networkpools", make.pool(memory=memory))
     return lab
@@ -28,7 +29,7 @@ async def test_a_pool_whose_promises_are_dropped_hands_out_nothing_and_says_so_o
 ) -> None:
     lab = _lab(memory)
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.unknown = THEIRS
+    lab.server.unknown = DROPPED_FIELDS
     assert await lab.pool() == BLOCKED
     assert "startAddress" not in lab.see("ipallocations", "a")
     ready = lab.condition("networkpools", "lab", "Ready")
@@ -42,7 +43,7 @@ async def test_a_pool_whose_promises_are_dropped_hands_out_nothing_and_says_so_o
 async def test_nothing_is_written_until_the_next_attempt_is_due() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.unknown = THEIRS
+    lab.server.unknown = DROPPED_FIELDS
     await lab.pool()
     lab.server.requests.clear()
     await lab.clock.advance(59)
@@ -52,7 +53,7 @@ async def test_nothing_is_written_until_the_next_attempt_is_due() -> None:
 
 async def test_a_failed_request_does_not_make_controllers_write_over_and_over() -> None:
     platform = Platform()
-    platform.server.unknown = THEIRS
+    platform.server.unknown = DROPPED_FIELDS
     platform.server.add("networkpools", make.pool(memory=None))
     platform.server.add("ipallocations", make.allocation("huge", size=100_000))
     async with platform.running():
@@ -61,10 +62,10 @@ async def test_a_failed_request_does_not_make_controllers_write_over_and_over() 
         assert len(writes) < 10
 
 
-async def test_when_the_definition_is_back_the_pool_goes_on() -> None:
+async def test_a_pool_allocates_again_once_our_definition_is_back() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.unknown = THEIRS
+    lab.server.unknown = DROPPED_FIELDS
     await lab.pool()
     lab.server.unknown = frozenset()
     await lab.clock.advance(60)
@@ -73,9 +74,9 @@ async def test_when_the_definition_is_back_the_pool_goes_on() -> None:
     assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
 
 
-async def test_a_pool_can_be_deleted_meanwhile() -> None:
+async def test_a_pool_can_be_deleted_while_the_definition_is_outdated() -> None:
     lab = _lab()
-    lab.server.unknown = THEIRS
+    lab.server.unknown = DROPPED_FIELDS
     await lab.pool()
     lab.server.edit(
         "networkpools", "lab", {"metadata": {"deletionTimestamp": make.EPOCH.isoformat()}}

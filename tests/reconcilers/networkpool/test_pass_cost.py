@@ -1,4 +1,7 @@
-"""What a pass costs does not depend on how much its pool holds: counted, not timed."""
+"""The cost of a pass does not depend on how many allocations its pool has.
+
+The cost is the number of Python calls, which does not vary as times do.
+"""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -18,10 +21,13 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
 FEW, MANY = 64, 2_048
+"""Numbers of allocations that hold a range."""
 
 
-def _range(number: int) -> tuple[str, str]:
-    first = (10 << 24) + (64 << 16) + 16 * number  # with gaps, so that free space is in pieces
+def _make_range(number: int) -> tuple[str, str]:
+    """Return the ends of the range `number`, of eight addresses."""
+    # There is a gap of eight addresses after each range, so that free space is fragmented.
+    first = (10 << 24) + (64 << 16) + 16 * number
     return address_text(first, 4), address_text(first + 7, 4)
 
 
@@ -31,32 +37,35 @@ def _fill_pool(count: int) -> Replica:
     lab.server.listeners.clear()
     lab.server.add("networkpools", make.pool(cidr="10.64.0.0/12"))
     for number in range(count):
-        allocation = make.allocation(f"held-{number:05}", held_range=_range(number), size=8)
+        allocation = make.allocation(f"held-{number:05}", held_range=_make_range(number), size=8)
         lab.server.add("ipallocations", allocation)
     return lab.another()
 
 
-async def _calls_of_pass(replica: Replica) -> int:
+async def _count_calls_of_pass(replica: Replica) -> int:
+    """Return how many Python calls one pass makes."""
     return await calls_of(lambda: replica.pools.reconcile(make.key("lab")))
 
 
-async def _release(replica: Replica) -> None:
+async def _release_range(replica: Replica) -> None:
+    """Delete an allocation that holds a range."""
     replica.lab.server.vanish("ipallocations", "held-00031")
 
 
-async def _request(replica: Replica) -> None:
+async def _add_request(replica: Replica) -> None:
+    """Add an allocation that waits for a range."""
     replica.lab.server.add("ipallocations", make.allocation("new", size=8))
 
 
-async def _nothing(replica: Replica) -> None:
-    """Nothing changes: a resync."""
+async def _change_nothing(replica: Replica) -> None:
+    """Change nothing: the next pass is that of a resync."""
 
 
-@pytest.mark.parametrize("change", [_release, _request, _nothing])
+@pytest.mark.parametrize("change", [_release_range, _add_request, _change_nothing])
 async def test_a_pass_with_one_change_calls_as_much_in_a_large_pool_as_in_a_small_one(
     change: Callable[[Replica], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Every pass of these tests checks what is kept, which costs as much as there is.
+    # Otherwise each pass of a test also compares the kept holdings with all allocations.
     monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
     calls = {}
     for count in (FEW, MANY):
@@ -64,12 +73,12 @@ async def test_a_pass_with_one_change_calls_as_much_in_a_large_pool_as_in_a_smal
         await replica.pools.reconcile(make.key("lab"))
         await replica.pools.reconcile(make.key("lab"))
         await change(replica)
-        calls[count] = await _calls_of_pass(replica)
+        calls[count] = await _count_calls_of_pass(replica)
     sys.stdout.write(f"{change.__name__}: {calls}\n")
     assert calls[MANY] <= 1.1 * calls[FEW], calls
 
 
-async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_once(
+async def test_a_pass_reads_each_changed_allocation_once_however_often_it_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     replica = _fill_pool(FEW)
@@ -77,23 +86,23 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
     await replica.pools.reconcile(make.key("lab"))
     await replica.pools.reconcile(make.key("lab"))
     monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
-    read: list[str] = []
+    read_names: list[str] = []
     by_index = Cache.by_index
 
     allocation_facts = facts.compute_facts
 
-    def noting(allocation: Any, our_manager: str) -> Facts:
-        read.append(allocation.metadata.name)
+    def record_read(allocation: Any, our_manager: str) -> Facts:
+        read_names.append(allocation.metadata.name)
         return allocation_facts(allocation, our_manager)
 
-    monkeypatch.setattr(facts, "compute_facts", noting)
-    copied: list[str] = []
+    monkeypatch.setattr(facts, "compute_facts", record_read)
+    copied_values: list[str] = []
 
-    def copying(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
-        copied.append(value)
+    def record_copy(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
+        copied_values.append(value)
         return by_index(cache, index, value)
 
-    monkeypatch.setattr(Cache, "by_index", copying)
+    monkeypatch.setattr(Cache, "by_index", record_copy)
     for number in range(5):
         label = {"metadata": {"labels": {"number": str(number)}}}
         server.edit("ipallocations", "held-00003", label)
@@ -101,8 +110,8 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
         server.vanish("ipallocations", f"held-{number:05}")
     server.requests.clear()
     await replica.pools.reconcile(make.key("lab"))
-    assert read == ["held-00003"]
-    assert copied == []
+    assert read_names == ["held-00003"]
+    assert copied_values == []
     assert server.count(verb="patch", plural="networkpools") == 1, "ten releases, one write"
     assert replica.lab.see("networkpools", "lab")["allocatedIPs"] == 8 * (FEW - 10)
 
@@ -115,14 +124,12 @@ async def test_a_pass_calls_as_much_among_many_pools_as_among_few() -> None:
             other = make.pool(f"other-{number}", cidr=f"10.{100 + number}.0.0/16")
             replica.lab.server.add("networkpools", other)
         await replica.pools.reconcile(make.key("lab"))
-        await _release(replica)
-        calls[count] = await _calls_of_pass(replica)
+        await _release_range(replica)
+        calls[count] = await _count_calls_of_pass(replica)
     assert calls[60] <= 1.1 * calls[2], calls
 
 
-async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_given_back() -> (
-    None
-):
+async def test_a_scrape_of_the_metrics_calls_as_much_with_many_holders_as_with_few() -> None:
     calls = {}
     for count in (FEW, MANY):
         replica = _fill_pool(count)
@@ -146,18 +153,18 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
     assert calls[MANY] == calls[FEW], calls
 
 
-async def test_a_judgement_of_a_request_by_count_reads_no_allocations() -> None:
+async def test_the_admission_of_a_request_calls_as_much_with_many_holders_as_with_few() -> None:
     calls = {}
     for count in (FEW, MANY):
         replica = _fill_pool(count)
         pools, allocations, clusters, _ = replica.caches.values()
-        judge = AllocationValidator(
+        validator = AllocationValidator(
             *(replica.client, pools, allocations, replica.lab.clock, 1 << 20), clusters=clusters
         )
 
-        async def judge_request(by: AllocationValidator = judge) -> None:
+        async def review_request(by: AllocationValidator = validator) -> None:
             assert (await by.review_creation(make.allocation("new", size=8))).allowed
 
-        await judge_request()
-        calls[count] = await calls_of(judge_request)
+        await review_request()
+        calls[count] = await calls_of(review_request)
     assert calls[MANY] <= 1.1 * calls[FEW], calls

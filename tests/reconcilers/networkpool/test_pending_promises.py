@@ -1,4 +1,4 @@
-"""Writing promises to allocations: at most so many at once, of all pools together."""
+"""Writing promises to allocations: the writes of all pools together are limited."""
 
 from typing import Any
 
@@ -9,29 +9,36 @@ from reconcilers.networkpool.pending_promises import AllocationWriter
 from tests.reconcilers import make
 
 WIDTH = 4
+"""How many writes may run at the same time."""
 
 
 class CountingClient:
-    """Takes a while for each write, and counts those that are under way."""
+    """A client whose writes take a while, and which counts the writes that run at the same time.
+
+    Attributes:
+        running: how many writes run now.
+        most: the most writes that ever ran at the same time.
+        written: the names of the written allocations, in order.
+    """
 
     def __init__(self) -> None:
-        self.under_way = 0
+        self.running = 0
         self.most = 0
         self.written = list[str]()
 
     async def patch_status(
         self, _resource: Any, allocation: IPAllocation, _status: Any
     ) -> IPAllocation:
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
+        self.running += 1
+        self.most = max(self.most, self.running)
         for _ in range(3):
             await anyio.lowlevel.checkpoint()
-        self.under_way -= 1
+        self.running -= 1
         self.written.append(allocation.metadata.name)
         return allocation
 
 
-async def test_the_writes_of_all_pools_together_are_no_more_than_the_width() -> None:
+async def test_no_more_writes_than_the_width_run_at_the_same_time_for_all_pools() -> None:
     client = CountingClient()
     writer = AllocationWriter(client, WIDTH)  # type: ignore[arg-type]  # all that it calls
     batches: list[list[tuple[IPAllocation, dict[str, Any]]]] = [
@@ -44,7 +51,7 @@ async def test_the_writes_of_all_pools_together_are_no_more_than_the_width() -> 
     assert len(client.written) == 18
 
 
-async def test_a_single_batch_is_written_in_order_and_answered_in_order() -> None:
+async def test_the_results_of_a_batch_have_the_order_of_its_writes() -> None:
     client = CountingClient()
     writer = AllocationWriter(client, 1)  # type: ignore[arg-type]  # all that it calls
     allocations = [make.allocation(f"a-{number}") for number in range(5)]

@@ -1,4 +1,10 @@
-"""What is amiss in a pool: overlaps with others and within, ranges outside, free space in bits."""
+"""The conditions of a pool that report problems.
+
+Overlapping    another pool hands out the same addresses
+RangesOverlap  two allocations hold the same address
+OutOfRange     an allocation holds addresses that the pool does not hand out
+Degraded       the free addresses are too fragmented for a default request
+"""
 
 from typing import Any
 
@@ -13,15 +19,22 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
 
-LIMIT = 1 << 20
+MOST_ADDRESSES = 1 << 20
+"""The largest number of addresses that a pool may have."""
 
 
-def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
+def _list_findings(pool: Any, *allocations: Any, all_pools: Any = ()) -> dict[str, Any]:
+    """Return the findings of a pass over a pool, by the types of their conditions.
+
+    Args:
+        allocations: those of the pool.
+        all_pools: the pools among which overlaps are looked for.
+    """
     view = make.view(*allocations)
     decision = protocol.decide(
-        pool, view, geometry=poolgeometry.parse_layouts(pool.spec, LIMIT), batch=256
+        pool, view, geometry=poolgeometry.parse_layouts(pool.spec, MOST_ADDRESSES), batch=256
     )
-    overlapping = make.spaces(*others).make_overlap_finding(make_offers(pool, LIMIT))
+    overlapping = make.spaces(*all_pools).make_overlap_finding(make_offers(pool, MOST_ADDRESSES))
     return {
         finding.type: finding
         for finding in problems.list_findings(
@@ -31,11 +44,12 @@ def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
 
 
 def _make_holder(name: str, first: int, last: int, **more: Any) -> Any:
+    """Return an allocation that holds the addresses 10.40.0.`first` to 10.40.0.`last`."""
     return make.allocation(name, held_range=(f"10.40.0.{first}", f"10.40.0.{last}"), **more)
 
 
 def test_a_sound_pool_has_all_four_conditions_and_all_are_false() -> None:
-    findings = _findings(make.pool(), _make_holder("a", 0, 7), make.allocation("waiting"))
+    findings = _list_findings(make.pool(), _make_holder("a", 0, 7), make.allocation("waiting"))
     assert {kind: condition.status for kind, condition in findings.items()} == {
         "Overlapping": False,
         "RangesOverlap": False,
@@ -47,28 +61,28 @@ def test_a_sound_pool_has_all_four_conditions_and_all_are_false() -> None:
 def test_pools_that_hand_out_the_same_addresses_name_each_other() -> None:
     pool, two = make.pool("one"), make.pool("two", cidr="10.40.0.128/25")
     apart = make.pool("apart", cidr="10.41.0.0/24")
-    overlap = _findings(pool, others=[pool, two, apart])["Overlapping"]
+    overlap = _list_findings(pool, all_pools=[pool, two, apart])["Overlapping"]
     assert (overlap.status, overlap.reason) == (True, "PoolsOverlap")
     reported = "addresses are also handed out by NetworkPool butler-system/two (128 addresses)"
     assert overlap.message == reported
-    overlap = _findings(two, others=[pool, two, apart])["Overlapping"]
+    overlap = _list_findings(two, all_pools=[pool, two, apart])["Overlapping"]
     assert overlap.message.endswith("NetworkPool butler-system/one (128 addresses)")
-    assert not _findings(apart, others=[pool, two, apart])["Overlapping"].status
+    assert not _list_findings(apart, all_pools=[pool, two, apart])["Overlapping"].status
 
 
 def test_pools_that_divide_a_cidr_among_them_do_not_overlap() -> None:
     low = make.pool("low", tenant={"start": "10.40.0.0", "end": "10.40.0.127"})
     high = make.pool("high", reserved=["10.40.0.0/25"])
-    assert not _findings(low, others=[low, high])["Overlapping"].status
+    assert not _list_findings(low, all_pools=[low, high])["Overlapping"].status
 
 
-def test_an_invalid_pool_offers_nothing_and_so_overlaps_with_no_other() -> None:
-    unsound = make.pool("unsound", reserved=["10.99.0.0/28"])
-    assert not _findings(make.pool(), others=[unsound])["Overlapping"].status
+def test_an_invalid_pool_hands_out_nothing_and_so_overlaps_with_no_other() -> None:
+    invalid = make.pool("invalid", reserved=["10.99.0.0/28"])
+    assert not _list_findings(make.pool(), all_pools=[invalid])["Overlapping"].status
 
 
-def test_ranges_that_others_made_overlap_are_named_in_pairs() -> None:
-    findings = _findings(
+def test_allocations_that_hold_the_same_addresses_are_named_in_pairs() -> None:
+    findings = _list_findings(
         make.pool(), _make_holder("a", 0, 7), _make_holder("b", 4, 11), _make_holder("c", 12, 15)
     )
     overlap = findings["RangesOverlap"]
@@ -80,21 +94,21 @@ def test_ranges_that_others_made_overlap_are_named_in_pairs() -> None:
     assert not findings["OutOfRange"].status
 
 
-def test_a_range_within_a_larger_one_does_not_hide_the_next() -> None:
+def test_a_range_that_contains_two_others_is_reported_with_each_of_them() -> None:
     holders = [_make_holder("a", 0, 31), _make_holder("b", 4, 5), _make_holder("c", 20, 21)]
-    message = _findings(make.pool(), *holders)["RangesOverlap"].message
+    message = _list_findings(make.pool(), *holders)["RangesOverlap"].message
     assert "10.40.0.31) and IPAllocation b (" in message
     assert "10.40.0.31) and IPAllocation c (" in message
 
 
-def test_many_offenders_are_counted_and_not_all_named() -> None:
+def test_beyond_a_few_overlapping_pairs_the_rest_is_counted() -> None:
     holders = [_make_holder(f"a{n}", 0, 7) for n in range(9)]
-    assert _findings(make.pool(), *holders)["RangesOverlap"].message.endswith("), and 3 more")
+    assert _list_findings(make.pool(), *holders)["RangesOverlap"].message.endswith("), and 3 more")
 
 
 def test_an_allocation_whose_phase_was_wiped_overlaps_with_no_other() -> None:
     wiped = _make_holder("a", 0, 7, phase="Pending")
-    assert not _findings(make.pool(), wiped)["RangesOverlap"].status
+    assert not _list_findings(make.pool(), wiped)["RangesOverlap"].status
 
 
 @pytest.mark.parametrize(
@@ -106,8 +120,10 @@ def test_an_allocation_whose_phase_was_wiped_overlaps_with_no_other() -> None:
         (make.pool(cidr="10.99.0.0/24"), "another network"),
     ],
 )
-def test_ranges_outside_what_the_pool_hands_out_are_named(pool: Any, why: str) -> None:
-    out_of_range = _findings(pool, _make_holder("a", 0, 7))["OutOfRange"]
+def test_a_range_that_the_pool_does_not_hand_out_is_reported_with_its_holder(
+    pool: Any, why: str
+) -> None:
+    out_of_range = _list_findings(pool, _make_holder("a", 0, 7))["OutOfRange"]
     assert (out_of_range.status, out_of_range.reason) == (True, "AllocationsOutOfRange"), why
     assert out_of_range.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
 
@@ -117,14 +133,14 @@ def test_a_promise_outside_a_narrowed_pool_is_reported_and_not_revoked() -> None
     entry = make.list_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
     status = {"assignments": [entry]}
     pool = make.pool(tenant={"start": "10.40.0.8", "end": "10.40.0.255"}, status=status)
-    out_of_range = _findings(pool, waiting)["OutOfRange"]
+    out_of_range = _list_findings(pool, waiting)["OutOfRange"]
     assert out_of_range.status
     assert out_of_range.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
 
 
-def test_free_space_in_bits_too_small_for_a_default_request_is_degraded() -> None:
+def test_a_pool_without_a_free_block_for_a_default_request_is_degraded() -> None:
     holders = [_make_holder(f"a{n}", n, n) for n in range(0, 256, 4)]
-    condition = _findings(make.pool(), *holders)["Degraded"]
+    condition = _list_findings(make.pool(), *holders)["Degraded"]
     assert (condition.status, condition.reason) == (True, "HighFragmentation")
     assert condition.message == (
         "192 IPs are free, the largest free block has 3 (fragmentation 99%);"
@@ -133,18 +149,18 @@ def test_free_space_in_bits_too_small_for_a_default_request_is_degraded() -> Non
 
 
 @pytest.mark.parametrize(
-    ("holes", "why"),
+    ("held_numbers", "why"),
     [
         (range(0, 256, 16), "fragmented, and every default request fits"),
-        (range(256), "full, so there is nothing to be in bits"),
-        (range(4, 256), "nearly full: four free addresses would not do in a row either"),
+        (range(256), "full, so there is no free space to be fragmented"),
+        (range(4, 256), "nearly full: its four free addresses are too few for a default request"),
     ],
 )
 def test_a_pool_is_not_degraded_where_contiguous_space_would_change_nothing(
-    holes: range, why: str
+    held_numbers: range, why: str
 ) -> None:
-    holders = [_make_holder(f"a{n}", n, n) for n in holes]
-    assert not _findings(make.pool(), *holders)["Degraded"].status, why
+    holders = [_make_holder(f"a{n}", n, n) for n in held_numbers]
+    assert not _list_findings(make.pool(), *holders)["Degraded"].status, why
 
 
 spans = st.tuples(st.integers(0, 255), st.integers(0, 15)).map(lambda s: (s[0], min(255, sum(s))))
@@ -156,7 +172,7 @@ spans = st.tuples(st.integers(0, 255), st.integers(0, 15)).map(lambda s: (s[0], 
     st.integers(0, 55),
     st.sampled_from([4, 6]),
 )
-def test_the_quick_check_misses_nothing_that_the_full_check_finds(
+def test_overlaps_and_ranges_outside_are_found_as_by_a_comparison_of_all_addresses(
     held_ranges: list[tuple[int, int]], low: int, size: int, family: int
 ) -> None:
     tenant = {"start": make.address(low, family), "end": make.address(low + size, family)}
@@ -167,13 +183,15 @@ def test_the_quick_check_misses_nothing_that_the_full_check_finds(
         )
         for n, (first, last) in enumerate(held_ranges)
     ]
-    findings = _findings(pool, *holders)
-    everything = [address for first, last in held_ranges for address in range(first, last + 1)]
-    assert findings["RangesOverlap"].status == (len(set(everything)) < len(everything))
-    assert findings["OutOfRange"].status == any(not low <= a <= low + size for a in everything)
+    findings = _list_findings(pool, *holders)
+    held_numbers = [address for first, last in held_ranges for address in range(first, last + 1)]
+    assert findings["RangesOverlap"].status == (len(set(held_numbers)) < len(held_numbers))
+    assert findings["OutOfRange"].status == any(not low <= a <= low + size for a in held_numbers)
 
 
-async def test_narrowing_a_pool_shows_who_is_outside_and_widening_clears_it() -> None:
+async def test_narrowing_a_pool_reports_allocations_outside_and_widening_clears_the_report() -> (
+    None
+):
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("ipallocations", make.allocation("a"))
@@ -188,28 +206,29 @@ async def test_narrowing_a_pool_shows_who_is_outside_and_widening_clears_it() ->
     assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "False"
 
 
-async def test_a_pool_that_is_created_or_deleted_is_reported_on_those_it_overlaps_at_once() -> (
+async def test_the_report_of_an_overlap_follows_when_the_other_pool_is_created_or_deleted() -> (
     None
 ):
     platform = Platform()
     platform.server.add("networkpools", make.pool())
 
-    def overlapping(name: str = "lab") -> str:
+    def find_overlapping(name: str = "lab") -> str:
+        """Return the status of the condition Overlapping of a pool."""
         conditions = platform.server.see("networkpools", name)["status"]["conditions"]
         return next(str(c["status"]) for c in conditions if c["type"] == "Overlapping")
 
     async with platform.running():
         await platform.clock.advance(5)
-        assert overlapping() == "False"
+        assert find_overlapping() == "False"
         platform.server.add("networkpools", make.pool("other", cidr="10.40.0.0/25"))
         await platform.clock.advance(1)
-        assert (overlapping(), overlapping("other")) == ("True", "True")
+        assert (find_overlapping(), find_overlapping("other")) == ("True", "True")
         platform.server.edit("networkpools", "other", {"spec": {"cidr": "10.50.0.0/25"}})
         await platform.clock.advance(1)
-        assert (overlapping(), overlapping("other")) == ("False", "False")
+        assert (find_overlapping(), find_overlapping("other")) == ("False", "False")
         platform.server.edit("networkpools", "other", {"spec": {"cidr": "10.40.0.0/25"}})
         await platform.clock.advance(1)
-        assert overlapping() == "True"
+        assert find_overlapping() == "True"
         platform.server.vanish("networkpools", "other")
         await platform.clock.advance(1)
-        assert overlapping() == "False"
+        assert find_overlapping() == "False"

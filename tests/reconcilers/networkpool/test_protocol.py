@@ -1,4 +1,4 @@
-"""The rules of a pass over a pool, each as a function of what was read."""
+"""The decision of a pass over a pool: which promises are settled, and who gets which range."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.reconcilers import make
 
 
 def _pool(*promises: Assignment, **extra: Any) -> Any:
+    """Return a pool whose journal has the revision 7 and these promises."""
     listed = [
         {
             "name": p.name,
@@ -29,6 +30,13 @@ def _pool(*promises: Assignment, **extra: Any) -> Any:
 
 
 def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 256) -> Any:
+    """Return the decision of a pass over a pool.
+
+    Args:
+        allocations: those of the pool.
+        position: the revision up to which they were read.
+        batch: the most promises that a pass makes.
+    """
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     return protocol.decide(
         pool, make.view(*allocations, position=position), geometry=geometry, batch=batch
@@ -43,7 +51,7 @@ def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() 
     assert settled.revisions == {KIND: 7}
 
 
-def test_a_promise_is_settled_by_any_later_version_and_that_raises_the_revision() -> None:
+def test_a_later_version_of_its_allocation_settles_a_promise_and_raises_the_revision() -> None:
     edited = make.allocation("a", resourceVersion="900")
     pool = _pool(make.promise(edited, "10.40.0.0", "10.40.0.7", version="899"))
     settled = settle_pool_journal(pool, make.view(edited))
@@ -51,16 +59,18 @@ def test_a_promise_is_settled_by_any_later_version_and_that_raises_the_revision(
     assert settled.revisions == {KIND: 900}
 
 
-def test_a_promise_to_an_absent_allocation_is_open_until_the_view_has_read_that_far() -> None:
+def test_a_promise_to_an_absent_allocation_is_open_until_its_version_was_read() -> None:
     gone = make.allocation("a", resourceVersion="500")
     pool = _pool(make.promise(gone, "10.40.0.0", "10.40.0.7"))
     assert settle_pool_journal(pool, make.view(position=499)).promises
     late = settle_pool_journal(pool, make.view(position=500))
     assert late.promises == ()
-    assert late.revisions == {KIND: 7}, "a position is no object's version and is never remembered"
+    assert late.revisions == {KIND: 7}, (
+        "the journal keeps versions of objects only, and no position of a watch"
+    )
 
 
-def test_a_promise_to_an_earlier_allocation_of_the_same_name_is_not_the_new_ones() -> None:
+def test_a_promise_to_a_deleted_allocation_is_not_for_a_new_one_of_the_same_name() -> None:
     old = make.allocation("a", resourceVersion="500")
     new = make.allocation("a", resourceVersion="600", uid="another")
     pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7"))
@@ -75,14 +85,14 @@ def test_the_revision_is_never_lowered() -> None:
     assert settle_pool_journal(pool, make.view(old)).revisions == {KIND: 7}
 
 
-def test_a_garbled_promise_is_dropped_and_stops_no_other() -> None:
+def test_a_promise_that_cannot_be_parsed_is_dropped_and_its_allocation_is_served() -> None:
     waiting = make.allocation("a")
     pool = _pool(make.promise(waiting, "nonsense", "10.40.0.7", version="x"))
     decision = _decide(pool, waiting)
     assert [g.addresses[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
 
 
-def test_an_open_promise_keeps_its_range_from_others() -> None:
+def test_the_range_of_an_open_promise_is_not_granted_to_another_allocation() -> None:
     first, second = make.allocation("a", size=8), make.allocation("b", size=8)
     pool = _pool(make.promise(first, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, first, second)
@@ -92,7 +102,7 @@ def test_an_open_promise_keeps_its_range_from_others() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Allocated", "Pending", "Failed", "Released"])
-def test_a_range_in_a_status_is_taken_in_whatever_phase(phase: str) -> None:
+def test_a_range_in_a_status_is_not_granted_again_whatever_the_phase_is(phase: str) -> None:
     holder = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), phase=phase)
     other = make.allocation("b", size=8)
     decision = _decide(make.pool(), holder, other)
@@ -134,13 +144,13 @@ def test_the_oldest_request_is_served_first_and_names_break_ties() -> None:
     assert order == ["carried", "a", "b", "young"]
 
 
-def test_a_requested_at_that_is_no_time_counts_as_absent() -> None:
+def test_an_annotation_requested_at_that_is_no_time_is_ignored() -> None:
     annotated = {"butler.butlerlabs.dev/requested-at": "yesterday"}
     odd = make.allocation("odd", age=1, annotations=annotated)
     assert odd.requested_at == odd.metadata.creationTimestamp
 
 
-def test_a_smaller_request_may_pass_a_larger_one_that_does_not_fit() -> None:
+def test_a_smaller_request_is_served_before_an_older_one_that_does_not_fit() -> None:
     pool = make.pool(cidr="10.40.0.0/29")
     large, small = make.allocation("large", size=9, age=9), make.allocation("small", size=4)
     choice = _decide(pool, large, small).choice
@@ -158,7 +168,9 @@ def test_a_smaller_request_may_pass_a_larger_one_that_does_not_fit() -> None:
         (("10.40.0.9", "10.40.0.8"), "InvalidRequest"),
     ],
 )
-def test_a_refusal_says_which_kind_of_fault_it_is(pin: tuple[str, str], reason: str) -> None:
+def test_a_refused_pinned_range_has_the_reason_of_its_fault(
+    pin: tuple[str, str], reason: str
+) -> None:
     pool = make.pool(reserved=["10.40.0.0/28"])
     choice = _decide(pool, make.allocation("a", pin=pin)).choice
     assert [r.reason for r in choice.refusals] == [reason]
@@ -184,20 +196,20 @@ def test_an_allocation_without_count_gets_the_pools_default_for_its_type(
     )
 
 
-def test_a_batch_leaves_the_rest_for_the_next_pass() -> None:
+def test_requests_beyond_a_batch_are_left_to_the_next_pass() -> None:
     asking = [make.allocation(f"a{n}", size=1) for n in range(5)]
     choice = _decide(make.pool(), *asking, batch=3).choice
     assert (len(choice.grants), choice.more) == (3, True)
 
 
-def test_the_status_never_carries_more_promises_than_the_schema_allows() -> None:
+def test_the_journal_never_has_more_promises_than_the_schema_allows() -> None:
     waiting = [make.allocation(f"w{n}", size=1) for n in range(600)]
-    open_ones = [
+    open_promises = [
         make.promise(a, f"10.40.{n >> 8}.{n & 255}", f"10.40.{n >> 8}.{n & 255}")
         for n, a in enumerate(waiting[:500])
     ]
     pool = make.pool(cidr="10.40.0.0/22")
-    pool = type(pool)(pool.metadata, pool.spec, _pool(*open_ones).status)
+    pool = type(pool)(pool.metadata, pool.spec, _pool(*open_promises).status)
     assert len(_decide(pool, *waiting).journal.promises) == 512
 
 
@@ -207,9 +219,10 @@ def test_the_status_never_carries_more_promises_than_the_schema_allows() -> None
     blocks=st.lists(st.integers(0, 6), max_size=6),
     family=st.sampled_from([4, 6]),
 )
-def test_grants_overlap_neither_each_other_nor_what_is_held(
+def test_grants_overlap_neither_each_other_nor_held_ranges(
     held_sizes: list[int], sizes: list[int], blocks: list[int], family: int
 ) -> None:
+    """Check this for holders of four addresses, and requests by count and by prefix length."""
     ends = {n: (make.address(n * 4, family), make.address(n * 4 + 3, family)) for n in held_sizes}
     holders = [make.allocation(f"h{n}", held_range=ends[n]) for n in held_sizes]
     asking = [make.allocation(f"w{n}", size=size) for n, size in enumerate(sizes)]

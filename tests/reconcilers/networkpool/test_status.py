@@ -1,4 +1,4 @@
-"""What a pool's status says: counters, fragmentation, the three tiers."""
+"""The status of a pool: counters, fragmentation, and the conditions of three capacity tiers."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ from reconcilers.pictures.documents import build_pool_document
 from tests.reconcilers import make
 
 
-def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
+def _compute_status(pool: Any, *allocations: Any) -> dict[str, Any]:
+    """Return the status that a pass over a pool with these allocations writes."""
     view = make.view(*allocations)
     decision = protocol.decide(
         pool, view, geometry=poolgeometry.parse_layouts(pool.spec, 1 << 20), batch=256
@@ -22,15 +23,18 @@ def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
     return make.pool_status(pool, view, decision=decision, now=make.EPOCH)
 
 
-def _conditions(status_body: dict[str, Any]) -> dict[str, Any]:
+def _index_conditions(status_body: dict[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a status by their types."""
     return {condition["type"]: condition for condition in status_body["conditions"]}
 
 
 def _make_holder(addresses: int) -> Any:
-    return make.allocation("holder", held_range=("10.40.0.0", ranges_text(addresses - 1)))
+    """Return an allocation that holds the first `addresses` addresses of a pool."""
+    return make.allocation("holder", held_range=("10.40.0.0", format_address(addresses - 1)))
 
 
-def ranges_text(number: int) -> str:
+def format_address(number: int) -> str:
+    """Return the address that is `number` addresses after 10.40.0.0."""
     return f"10.40.{number >> 8}.{number & 255}"
 
 
@@ -51,8 +55,9 @@ TIERS = ("CapacityWarning", "CapacityCritical", "CapacityExhausted")
     ],
 )
 def test_each_tier_is_true_from_its_threshold_on(used: int, expected: str) -> None:
+    """`expected` has the first letter of the status of each of TIERS: T or F."""
     pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]})
-    conditions = _conditions(_status(pool, _make_holder(used)))
+    conditions = _index_conditions(_compute_status(pool, _make_holder(used)))
     assert "".join(conditions[tier]["status"][0] for tier in TIERS) == expected
     assert (
         conditions["CapacityWarning"]["message"] == f"Pool utilization is {used}% ({used}/100 IPs)"
@@ -65,12 +70,12 @@ def test_each_tier_is_true_from_its_threshold_on(used: int, expected: str) -> No
     ("tenants", "allocated", "percent", "expected"),
     [(8, "50", 50, "FFF"), (12, "75", 75, "TFF"), (14, "87", 87, "TTF"), (16, "100", 100, "TTT")],
 )
-def test_the_status_of_the_operations_guides_pool_of_32(
+def test_the_status_of_a_pool_of_32_addresses_is_that_in_the_operators_guide(
     tenants: int, allocated: str, percent: int, expected: str
 ) -> None:
     pool = make.pool(cidr="10.40.0.0/27")
-    status = _status(pool, *(make.allocation(f"t{n}", size=2) for n in range(tenants)))
-    conditions = _conditions(status)
+    status = _compute_status(pool, *(make.allocation(f"t{n}", size=2) for n in range(tenants)))
+    conditions = _index_conditions(status)
     assert "".join(conditions[tier]["status"][0] for tier in TIERS) == expected
     reported = f"Pool utilization is {allocated}% ({2 * tenants}/32 IPs)"
     assert conditions["CapacityExhausted"]["message"] == reported
@@ -78,11 +83,13 @@ def test_the_status_of_the_operations_guides_pool_of_32(
 
 
 @given(total=st.integers(1, 256), used=st.integers(0, 256))
-def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int) -> None:
+def test_status_messages_and_pictures_of_a_pool_show_the_same_percentage(
+    total: int, used: int
+) -> None:
     used = min(used, total)
-    pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": ranges_text(total - 1)}]})
+    pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": format_address(total - 1)}]})
     allocations = [_make_holder(used)] if used else []
-    document = _status(pool, *allocations)
+    document = _compute_status(pool, *allocations)
     picture = make_picture(pool, allocations)
     percentages = {
         document["utilizationPercent"],
@@ -100,39 +107,39 @@ def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int)
 
 def test_tiers_fall_back_when_space_is_freed() -> None:
     pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]})
-    high = _conditions(_status(pool, _make_holder(90)))
-    low = _conditions(_status(pool, _make_holder(50)))
+    high = _index_conditions(_compute_status(pool, _make_holder(90)))
+    low = _index_conditions(_compute_status(pool, _make_holder(50)))
     assert [high[t]["status"] for t in TIERS] == ["True", "True", "False"]
     assert [low[t]["status"] for t in TIERS] == ["False", "False", "False"]
 
 
 def test_a_pool_with_nothing_to_hand_out_has_no_capacity() -> None:
     pool = make.pool(cidr="10.40.0.0/29", reserved=["10.40.0.0/29"])
-    status = _status(pool)
-    conditions = _conditions(status)
+    status = _compute_status(pool)
+    conditions = _index_conditions(status)
     assert [conditions[tier]["reason"] for tier in TIERS] == ["NoCapacity"] * 3
     assert [conditions[tier]["status"] for tier in TIERS] == ["False"] * 3
     assert (status["totalIPs"], status["utilizationPercent"]) == (0, 0)
 
 
-def test_reserved_addresses_and_gaps_count_for_nothing() -> None:
+def test_reserved_addresses_and_gaps_between_ranges_are_not_counted() -> None:
     spans = [
         {"start": "10.40.0.0", "end": "10.40.0.31"},
         {"start": "10.40.0.64", "end": "10.40.0.95"},
     ]
     pool = make.pool(reserved=["10.40.0.0/28"], tenant={"ranges": spans})
-    status = _status(pool, make.allocation("a", held_range=("10.40.0.16", "10.40.0.23")))
+    status = _compute_status(pool, make.allocation("a", held_range=("10.40.0.16", "10.40.0.23")))
     assert (status["totalIPs"], status["allocatedIPs"], status["availableIPs"]) == (48, 8, 40)
     assert status["largestFreeBlock"] == 32
     assert status["fragmentationPercent"] == 20
     assert status["allocationCount"] == 1
-    ready = _conditions(status)["Ready"]
+    ready = _index_conditions(status)["Ready"]
     assert ready["message"] == "40/48 IPs available (1 allocation)"
 
 
-def test_what_an_integer_of_32_bits_cannot_count_is_a_text_beside_it() -> None:
+def test_counts_above_31_bits_are_capped_and_exact_as_strings_beside() -> None:
     pool = make.pool(cidr="fd00::/64")
-    pool_status = _status(pool, make.allocation("a", held_range=("fd00::", "fd00::3")))
+    pool_status = _compute_status(pool, make.allocation("a", held_range=("fd00::", "fd00::3")))
     names = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
     assert [pool_status[name] for name in names] == [2**31 - 1, 4, 2**31 - 1, 2**31 - 1]
     free = str(2**64 - 4)
@@ -140,32 +147,32 @@ def test_what_an_integer_of_32_bits_cannot_count_is_a_text_beside_it() -> None:
         zip(names, (str(2**64), "4", free, free), strict=True)
     )
     assert (
-        _conditions(pool_status)["Ready"]["message"]
+        _index_conditions(pool_status)["Ready"]["message"]
         == f"{free}/{2**64} IPs available (1 allocation)"
     )
     assert (pool_status["utilizationPercent"], pool_status["fragmentationPercent"]) == (0, 0)
-    known = make.pool(cidr="fd00::/64", status=pool_status).status
-    assert (known.total, known.allocated) == (2**64, 4)
-    assert (known.available, known.largest_free) == (2**64 - 4, 2**64 - 4)
-    assert not status.differs(known, pool_status)
+    stored = make.pool(cidr="fd00::/64", status=pool_status).status
+    assert (stored.total, stored.allocated) == (2**64, 4)
+    assert (stored.available, stored.largest_free) == (2**64 - 4, 2**64 - 4)
+    assert not status.differs(stored, pool_status)
 
 
-def test_exact_counts_go_when_the_numbers_fit_again() -> None:
-    huge = make.pool(cidr="fd00::/64", status=_status(make.pool(cidr="fd00::/64")))
+def test_exact_counts_are_removed_when_the_numbers_fit_again() -> None:
+    huge = make.pool(cidr="fd00::/64", status=_compute_status(make.pool(cidr="fd00::/64")))
     part = {"ranges": [{"start": "fd00::", "end": "fd00::ff"}]}
-    shrunk = make.pool(cidr="fd00::/64", tenant=part, status=_status(huge))
-    pool_status = _status(shrunk)
+    shrunk = make.pool(cidr="fd00::/64", tenant=part, status=_compute_status(huge))
+    pool_status = _compute_status(shrunk)
     assert (pool_status["totalIPs"], pool_status["exactCounts"]) == (256, None)
     assert status.differs(shrunk.status, pool_status)
 
 
-def test_a_pool_that_32_bits_count_has_no_exact_counts() -> None:
-    assert "exactCounts" not in _status(make.pool())
+def test_a_pool_whose_counts_fit_has_no_exact_counts() -> None:
+    assert "exactCounts" not in _compute_status(make.pool())
 
 
-def test_a_huge_pool_that_turns_invalid_serves_nothing_and_keeps_what_it_gave() -> None:
+def test_a_huge_pool_that_turns_invalid_has_no_addresses_but_still_counts_allocated_ones() -> None:
     block = make.allocation("a", held_range=("fd00::", "fd00::ffff:ffff:ffff"))
-    pool = make.pool(cidr="fd00::/64", status=_status(make.pool(cidr="fd00::/64"), block))
+    pool = make.pool(cidr="fd00::/64", status=_compute_status(make.pool(cidr="fd00::/64"), block))
     pool_status = status.render_invalid(pool, ["broken"], make.EPOCH)
     assert pool_status["exactCounts"] == {
         "totalIPs": "0",
@@ -178,18 +185,18 @@ def test_a_huge_pool_that_turns_invalid_serves_nothing_and_keeps_what_it_gave() 
 
 
 def test_promises_count_as_allocated_in_the_write_that_makes_them() -> None:
-    status = _status(make.pool(), make.allocation("a"), make.allocation("b"))
+    status = _compute_status(make.pool(), make.allocation("a"), make.allocation("b"))
     assert (status["allocatedIPs"], status["allocationCount"]) == (16, 2)
 
 
 def test_a_held_range_whose_phase_was_wiped_is_counted_once() -> None:
     wiped = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), phase="Pending")
-    status = _status(make.pool(), wiped)
+    status = _compute_status(make.pool(), wiped)
     assert (status["allocatedIPs"], status["allocationCount"]) == (8, 1)
 
 
 def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
-    first = _status(make.pool(), make.allocation("a"))
+    first = _compute_status(make.pool(), make.allocation("a"))
     reported = make.pool(status={"conditions": first["conditions"]})
     later = make.pool_status(
         reported,
@@ -202,13 +209,16 @@ def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
         ),
         now=make.EPOCH.replace(year=2027),
     )
-    assert _conditions(later)["Ready"]["message"] != _conditions(first)["Ready"]["message"]
-    for kind, condition in _conditions(later).items():
-        since = _conditions(first)[kind]["lastTransitionTime"]
+    assert (
+        _index_conditions(later)["Ready"]["message"]
+        != _index_conditions(first)["Ready"]["message"]
+    )
+    for kind, condition in _index_conditions(later).items():
+        since = _index_conditions(first)[kind]["lastTransitionTime"]
         assert condition["lastTransitionTime"] == since
 
 
-def test_counters_never_exceed_what_the_schema_takes() -> None:
+def test_counters_never_exceed_the_maximum_of_the_schema() -> None:
     pool = make.pool(cidr="0.0.0.0/0")
     decision = protocol.decide(
         pool, make.view(), geometry=poolgeometry.parse_layouts(pool.spec, 1 << 33), batch=256
@@ -217,7 +227,7 @@ def test_counters_never_exceed_what_the_schema_takes() -> None:
     assert pool_status["totalIPs"] == pool_status["largestFreeBlock"] == 2**31 - 1
 
 
-def test_a_pool_whose_spec_turned_invalid_offers_nothing() -> None:
+def test_a_pool_whose_spec_turned_invalid_has_no_available_addresses() -> None:
     pool = make.pool(status={"totalIPs": 256, "availableIPs": 200, "largestFreeBlock": 200})
     reported = status.render_invalid(pool, ["no"], make.EPOCH)
     assert (reported["totalIPs"], reported["availableIPs"], reported["largestFreeBlock"]) == (
@@ -230,7 +240,7 @@ def test_a_pool_whose_spec_turned_invalid_offers_nothing() -> None:
 
 @pytest.mark.parametrize("secondary", [None, {"cidr": "fd00::/64"}, {"cidr": "fd00::/120"}])
 def test_a_status_that_is_written_already_does_not_differ_from_itself(secondary: Any) -> None:
-    figures = _status(make.pool(secondary=secondary, memory=None))
+    figures = _compute_status(make.pool(secondary=secondary, memory=None))
     written = make.pool(secondary=secondary, memory=None, status=figures)
     assert not status.differs(written.status, figures)
     assert status.differs(written.status, figures | {"allocatedIPs": 7})

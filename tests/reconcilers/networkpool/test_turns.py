@@ -1,4 +1,8 @@
-"""Those that wait in a full pool are not all tried again, and still each gets the same."""
+"""A pass tries only one of several equal requests, and each gets the result as if all were tried.
+
+Equal waiting requests form a row. If the first request of a row is refused, the pass leaves out
+the rest of the row.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,14 +43,14 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
 SECOND = {"cidr": "fd00::40:0/125"}
-BITS = 4  # 16 addresses of the first family, 8 of the second
+BITS = 4  # the pool has 2^4 addresses of the first family, and 8 of the second
 SIZES = st.integers(1, 5)
 
 
-def choose_by_trying_all(
+def choose_one_by_one(
     taker: AllocationTaker, view: AllocationsView, promises: Sequence[Promise], room: int
 ) -> Choice[IPAllocation]:
-    """Return the choice of a pass that tries each waiting request, in one queue."""
+    """Return the choice of a pass that tries each waiting request, up to `room` grants."""
     promised = {promise.uid for promise in promises}
     queue = sorted((request for request in view.of_pool if is_unserved(request)), key=find_place)
     grants: list[Grant[IPAllocation]] = []
@@ -75,7 +79,7 @@ def choose_by_trying_all(
 
 @st.composite
 def _requests(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw arguments of `make.allocation`: by count, as a block, by address, of any families."""
+    """Draw arguments of `make.allocation`: a count, a block or a pinned range, of any families."""
     policy = draw(st.sampled_from([None, "SingleStack", "PreferDualStack", "RequireDualStack"]))
     families = draw(st.sampled_from([[], [], ["IPv4"], ["IPv6"], ["IPv6", "IPv4"]]))
     asks = ({"ipFamilyPolicy": policy} if policy else {}) | (
@@ -105,42 +109,60 @@ def _requests(draw: st.DrawFn) -> dict[str, Any]:
                     {"held_range": held_range},
                     {"held_range": held_range, "phase": "Failed"},
                 ),
-                {"phase": "Failed", "status": {"conditions": [_odd_refusal()]}},
+                {"phase": "Failed", "status": {"conditions": [_make_stale_refusal()]}},
             ]
         )
     )
 
 
-def _odd_refusal() -> dict[str, Any]:
-    said = {"type": "Ready", "status": "False", "reason": "PoolExhausted", "message": "of yore"}
-    return said | {"lastTransitionTime": make.EPOCH.isoformat()}
+def _make_stale_refusal() -> dict[str, Any]:
+    """Return the condition of an earlier refusal, whose message no pass writes now."""
+    condition = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "PoolExhausted",
+        "message": "of an earlier version",
+    }
+    return condition | {"lastTransitionTime": make.EPOCH.isoformat()}
 
 
 @dataclass
 class PoolPasses:
-    """A pool and its allocations, from pass to pass."""
+    """A pool and its allocations, as passes change them.
+
+    Attributes:
+        arguments: the arguments of `make.allocation`, by the name of the allocation.
+    """
 
     pool: NetworkPool
-    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
     allocations: dict[str, IPAllocation] = field(default_factory=dict)
 
     def ask(self, name: str, request: dict[str, Any]) -> None:
-        self.asked[name] = request
+        """Add or replace the allocation `name`."""
+        self.arguments[name] = request
         self.allocations[name] = make.allocation(name, **request)
 
     def vanish(self, name: str) -> None:
+        """Remove the allocation `name`."""
         self.allocations.pop(name, None)
 
     def write(self, allocation: IPAllocation, status: dict[str, Any]) -> None:
+        """Store a status that a pass has written to an allocation."""
         name = allocation.metadata.name
         left_out = {"phase", "status"} | ({"held_range"} if "startAddress" in status else set())
-        kept = {k: v for k, v in self.asked[name].items() if k not in left_out}
+        kept = {k: v for k, v in self.arguments[name].items() if k not in left_out}
         self.allocations[name] = make.allocation(
             name, phase=status["phase"], status=status, **kept
         )
 
-    def pass_(self, promised: Sequence[str], room: int) -> None:
-        """Choose both ways, compare, and write what was chosen."""
+    def run_pass(self, promised: Sequence[str], room: int) -> None:
+        """Choose by rows and one by one, compare the choices, and write the result.
+
+        Args:
+            promised: the names of allocations that have an open promise.
+            room: the most grants of the pass.
+        """
         view = make.view(*self.allocations.values())
         at_the_end = AddressRange.parse(make.address(20), make.address(20))
         promises = [
@@ -162,36 +184,39 @@ class PoolPasses:
         view.holdings.lay_out(layouts)
         ranges = [part for promise in promises for part in promise.ranges]
 
-        def taker() -> AllocationTaker:
+        def make_taker() -> AllocationTaker:
             spaces = [view.holdings.space(name) for name in layouts]
             return AllocationTaker(
                 self.pool, view.find, spaces=spaces, holdings=view.holdings, promises=()
             )
 
-        def by_trying_all(room: int) -> Choice[IPAllocation]:
+        def choose_expected(room: int) -> Choice[IPAllocation]:
             with exclude_ranges(view.holdings, ranges):
-                return choose_by_trying_all(taker(), view, promises=promises, room=room)
+                return choose_one_by_one(make_taker(), view, promises=promises, room=room)
 
         with exclude_ranges(view.holdings, ranges):
             decided = choose(
-                view.holdings, [ServedAskers(taker())], promises, room, count=count_promise
+                view.holdings, [ServedAskers(make_taker())], promises, room, count=count_promise
             )
-        expected = by_trying_all(room)
-        told = list_unshown_refusals(decided.refusals)
+        expected = choose_expected(room)
+        unshown = list_unshown_refusals(decided.refusals)
         assert decided.grants == expected.grants
-        assert told == list_unshown_refusals(expected.refusals)
+        assert unshown == list_unshown_refusals(expected.refusals)
         assert bool(decided.refusals) == bool(expected.refusals)
         if decided.more != expected.more:
-            # Of those that are left none would get or be told anything.
-            whole = by_trying_all(len(self.allocations))
+            # The requests beyond the room would get neither a range nor another refusal.
+            complete = choose_expected(len(self.allocations))
             assert expected.more
-            assert (whole.grants, list_unshown_refusals(whole.refusals)) == (decided.grants, told)
+            assert (complete.grants, list_unshown_refusals(complete.refusals)) == (
+                decided.grants,
+                unshown,
+            )
         for grant in decided.grants:
             status = render_allocated(
                 grant.asker, self.pool, ranges=grant.addresses, now=make.EPOCH
             )
             self.write(grant.asker, status)
-        for refusal in told:
+        for refusal in unshown:
             self.write(refusal.asker, render_refused(refusal, make.EPOCH))
 
 
@@ -202,15 +227,19 @@ STEPS = st.one_of(
     st.tuples(st.just("pass"), st.lists(NAMES, max_size=2), st.integers(0, 4)),
 )
 PASS: tuple[str, Any, Any] = ("pass", [], 99)
-SIX = ("a", {"asks": {"ipFamilies": ["IPv6"]}, "size": 8, "age": 9.0})  # all of the second family
-BOTH = {"asks": {"ipFamilyPolicy": "RequireDualStack"}, "size": 4}
-LOST = BOTH | {"held_range": (make.address(0), make.address(0)), "phase": "Pending"}
-PIN = {"pin": (make.address(0), make.address(2))}
+"""A pass without open promises and with room for all requests."""
+IPV6_HOLDER = ("a", {"asks": {"ipFamilies": ["IPv6"]}, "size": 8, "age": 9.0})
+"""A request for all addresses of the second family."""
+DUAL_STACK = {"asks": {"ipFamilyPolicy": "RequireDualStack"}, "size": 4}
+HALF_LOST = DUAL_STACK | {"held_range": (make.address(0), make.address(0)), "phase": "Pending"}
+"""A request that needs a second range, and that has lost the phase of its first."""
+PINNED = {"pin": (make.address(0), make.address(2))}
 
 
 def _example(
     *first: tuple[str, dict[str, Any]], then: tuple[str, str, dict[str, Any]]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return an example for a pool of both families: requests, a pass, a further request."""
     return example(list(first), [then], True)
 
 
@@ -220,44 +249,51 @@ def _example(
     st.lists(STEPS, max_size=12),
     st.booleans(),
 )
-# Each time c is to be told another reason than b, as it is of another row or others were served.
+# In each example, c gets another reason than b: it is in another row, or is tried after a grant.
 @_example(
-    SIX,
-    ("b", BOTH | {"age": 5.0}),
-    ("c", BOTH | {"age": 1.0}),
+    IPV6_HOLDER,
+    ("b", DUAL_STACK | {"age": 5.0}),
+    ("c", DUAL_STACK | {"age": 1.0}),
     then=("ask", "d", {"size": 16, "age": 3.0}),
 )
 @_example(
-    SIX,
-    ("b", LOST | {"age": 5.0}),
-    ("c", BOTH | {"age": 1.0}),
+    IPV6_HOLDER,
+    ("b", HALF_LOST | {"age": 5.0}),
+    ("c", DUAL_STACK | {"age": 1.0}),
     then=("ask", "d", {"size": 15, "age": 7.0}),
 )
 @_example(
     ("a", {"held_range": (make.address(1), make.address(1))}),
-    ("b", PIN | {"age": 5.0}),
-    ("c", PIN | {"age": 1.0}),
+    ("b", PINNED | {"age": 5.0}),
+    ("c", PINNED | {"age": 1.0}),
     then=("ask", "d", {"pin": (make.address(0), make.address(0)), "age": 3.0}),
 )
 @settings(max_examples=100, deadline=None)
 def test_every_request_gets_the_result_that_it_would_get_if_all_were_tried(
-    first: list[tuple[str, dict[str, Any]]], steps: list[tuple[str, Any, Any]], both: bool
+    first: list[tuple[str, dict[str, Any]]],
+    steps: list[tuple[str, Any, Any]],
+    has_second_family: bool,
 ) -> None:
-    passes = PoolPasses(make.pool(cidr=make.cidr(BITS), secondary=SECOND if both else None))
+    passes = PoolPasses(
+        make.pool(cidr=make.cidr(BITS), secondary=SECOND if has_second_family else None)
+    )
     for name, request in first:
         passes.ask(name, request)
-    for case, holder_name, how in [PASS, *steps, PASS]:
-        if case == "ask":
-            passes.ask(holder_name, how)
-        elif case == "vanish":
-            passes.vanish(holder_name)
+    for action, *details in [PASS, *steps, PASS]:
+        if action == "ask":
+            name, request = details
+            passes.ask(name, request)
+        elif action == "vanish":
+            name, _ = details
+            passes.vanish(name)
         else:
-            passes.pass_(holder_name, how)
+            promised, room = details
+            passes.run_pass(promised, room)
 
 
-def test_all_that_a_request_may_say_decides_on_its_row() -> None:
-    """A field that is new has to be put into the row, or be shown not to matter."""
-    asked: dict[str, dict[str, Any]] = {
+def test_each_field_of_a_spec_that_affects_the_choice_changes_the_row() -> None:
+    """A new field of the spec has to be added here, and to the row if it affects the choice."""
+    arguments: dict[str, dict[str, Any]] = {
         "count": {"size": 3},
         "prefixLength": {"prefix": 30},
         "type": {"kind": "nodes"},
@@ -268,19 +304,18 @@ def test_all_that_a_request_may_say_decides_on_its_row() -> None:
             "asks": {"pinnedRanges": [{"startAddress": "fd00::1", "endAddress": "fd00::2"}]}
         },
     }
-    without = {"poolRef", "tenantClusterRef"}
-    assert {field.name for field in fields(IPAllocationSpec)} == asked.keys() | without
-    rows = {make_row(make.allocation("a", **request)) for request in asked.values()}
-    assert len({*rows, make_row(make.allocation("a"))}) == len(
-        asked
-    )  # the two pins are of one name
+    irrelevant = {"poolRef", "tenantClusterRef"}
+    assert {field.name for field in fields(IPAllocationSpec)} == arguments.keys() | irrelevant
+    rows = {make_row(make.allocation("a", **request)) for request in arguments.values()}
+    # Both pinned ranges put the request into a row of its own, which has the name of the request.
+    assert len({*rows, make_row(make.allocation("a"))}) == len(arguments)
 
 
 FEW, MANY = 8, 240
 
 
-def _full(waiting: int, asks: Sequence[dict[str, Any]]) -> Replica:
-    """Return a replica whose pool is full but for two addresses, and many requests."""
+def _fill_pool(waiting: int, asks: Sequence[dict[str, Any]]) -> Replica:
+    """Return a replica whose pool has two free addresses, and `waiting` requests like `asks`."""
     lab = Lab()
     lab.server.listeners.clear()
     lab.server.add(
@@ -297,7 +332,7 @@ def _full(waiting: int, asks: Sequence[dict[str, Any]]) -> Replica:
     return lab.another()
 
 
-SEVERAL = [
+DIFFERENT = [
     {"size": 7, "kind": "nodes"},
     {"size": 5},
     {"prefix": 28},
@@ -307,20 +342,20 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.parametrize("asks", [[{"size": 8}], SEVERAL], ids=["alike", "several"])
-async def test_a_release_in_a_full_pool_costs_the_same_however_many_wait(
+@pytest.mark.parametrize("asks", [[{"size": 8}], DIFFERENT], ids=["alike", "different"])
+async def test_a_pass_after_a_release_in_a_full_pool_tries_one_request_of_each_row(
     asks: Sequence[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
     calls, tried, take = {}, [], rangetaking.take_ranges
 
-    def noting(pool: Any, allocation: IPAllocation, spaces: Any) -> Any:
+    def record_attempt(pool: Any, allocation: IPAllocation, spaces: Any) -> Any:
         tried.append(allocation.metadata.name)
         return take(pool, allocation, spaces)
 
-    monkeypatch.setattr(rangetaking, "take_ranges", noting)
+    monkeypatch.setattr(rangetaking, "take_ranges", record_attempt)
     for waiting in (len(asks) * FEW, MANY):
-        replica = _full(waiting, asks)
+        replica = _fill_pool(waiting, asks)
         for _ in range(3):
             await replica.pools.reconcile(make.key("lab"))
         phases = [a.status.phase for a in replica.caches["ipallocations"]]

@@ -1,4 +1,4 @@
-"""A sweep looks at what changed, and finds what looking at everything would find."""
+"""A sweep for orphans checks only allocations that changed, or whose owner did."""
 
 from typing import Any
 
@@ -18,7 +18,8 @@ LABELS = {
 }
 
 
-def _allocation(name: str, tenant: str, number: int, **more: Any) -> Any:
+def _make_allocation(name: str, tenant: str, number: int, **more: Any) -> Any:
+    """Return an adopted allocation of team/`tenant` that holds the address 10.40.0.`number`."""
     labels = LABELS | {names.LABEL_TENANT: tenant}
     annotations = {names.ANNOTATION_TENANT_UID: f"uid-team-{tenant}"}
     held_range = (f"10.40.0.{number}", f"10.40.0.{number}")
@@ -44,23 +45,25 @@ def checked_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return keys
 
 
-def _lab() -> Replica:
+def _start_replica() -> Replica:
+    """Return a replica with eight TenantClusters, and an adopted allocation of each."""
     lab = Lab()
     lab.server.listeners.clear()
     lab.server.add("networkpools", make.pool())
     for number, tenant in enumerate("abcdefgh"):
         lab.server.add("tenantclusters", make.tenant(tenant))
-        lab.server.add("ipallocations", _allocation(f"{tenant}-lb", tenant, number))
+        lab.server.add("ipallocations", _make_allocation(f"{tenant}-lb", tenant, number))
     return lab.another()
 
 
-def _going(replica: Replica) -> list[str]:
+def _list_deleted(replica: Replica) -> list[str]:
+    """Return the names of the allocations that are being deleted."""
     metadata_list = [obj["metadata"] for obj in replica.lab.server.all("ipallocations")]
     return [meta["name"] for meta in metadata_list if "deletionTimestamp" in meta]
 
 
 async def test_a_settled_allocation_is_checked_once(checked_names: list[str]) -> None:
-    replica = _lab()
+    replica = _start_replica()
     await replica.orphans.sweep()
     assert checked_names == [f"{tenant}-lb" for tenant in "abcdefgh"]
     checked_names.clear()
@@ -69,10 +72,10 @@ async def test_a_settled_allocation_is_checked_once(checked_names: list[str]) ->
     assert replica.lab.server.requests == []
 
 
-async def test_only_allocations_of_a_cluster_that_is_gone_are_checked(
+async def test_only_allocations_of_a_deleted_cluster_are_checked(
     checked_names: list[str],
 ) -> None:
-    replica = _lab()
+    replica = _start_replica()
     await replica.orphans.sweep()
     checked_names.clear()
     replica.lab.server.edit(
@@ -81,22 +84,20 @@ async def test_only_allocations_of_a_cluster_that_is_gone_are_checked(
     replica.lab.server.vanish("tenantclusters", "c", namespace="team")
     await replica.orphans.sweep()
     assert checked_names == ["c-lb"]
-    assert _going(replica) == ["c-lb"]
+    assert _list_deleted(replica) == ["c-lb"]
 
 
-async def test_a_cluster_of_the_same_name_that_comes_later_is_no_owner_of_what_was_settled() -> (
-    None
-):
-    replica = _lab()
+async def test_a_new_cluster_does_not_own_the_allocations_of_a_deleted_one_with_its_name() -> None:
+    replica = _start_replica()
     await replica.orphans.sweep()
     replica.lab.server.vanish("tenantclusters", "c", namespace="team")
     replica.lab.server.add("tenantclusters", make.tenant("c", uid="another"))
     await replica.orphans.sweep()
-    assert _going(replica) == ["c-lb"]
+    assert _list_deleted(replica) == ["c-lb"]
 
 
 async def test_a_label_that_is_changed_later_is_repaired() -> None:
-    replica = _lab()
+    replica = _start_replica()
     await replica.orphans.sweep()
     wrong = {"metadata": {"labels": {names.LABEL_POOL: "wrong"}}}
     replica.lab.server.edit("ipallocations", "b-lb", wrong)
@@ -105,25 +106,25 @@ async def test_a_label_that_is_changed_later_is_repaired() -> None:
     assert labels[names.LABEL_POOL] == "lab"
 
 
-async def test_an_owner_that_could_not_be_read_and_went_is_noticed() -> None:
-    replica = _lab()
+async def test_the_deletion_of_an_owner_that_could_not_be_decoded_is_noticed() -> None:
+    replica = _start_replica()
     server, clusters = replica.lab.server, replica.caches["tenantclusters"]
-    server.add("ipallocations", _allocation("x-lb", "x", 99))
+    server.add("ipallocations", _make_allocation("x-lb", "x", 99))
     odd = make.key("x", "team")
     clusters.apply(Unreadable(odd, server.revision + 1, "odd"))
     await replica.orphans.sweep()
     await replica.orphans.sweep()
-    assert _going(replica) == [], "it cannot be read, so it may be there"
+    assert _list_deleted(replica) == [], "an object that cannot be decoded may be the owner"
     clusters.apply(Unreadable(odd, server.revision + 2, "odd", deleted=True))
     await replica.orphans.sweep()
-    assert _going(replica) == ["x-lb"]
+    assert _list_deleted(replica) == ["x-lb"]
 
 
 async def test_an_allocation_whose_owner_was_never_seen_is_settled_by_its_condition(
     checked_names: list[str],
 ) -> None:
-    replica = _lab()
-    pinned = _allocation("y-lb", "y", 98, annotations={})
+    replica = _start_replica()
+    pinned = _make_allocation("y-lb", "y", 98, annotations={})
     replica.lab.server.add("ipallocations", pinned)
     await replica.orphans.sweep()
     await replica.orphans.sweep()
@@ -137,7 +138,7 @@ async def test_an_allocation_whose_owner_was_never_seen_is_settled_by_its_condit
 
 
 async def test_all_allocations_are_checked_periodically(checked_names: list[str]) -> None:
-    replica = _lab()
+    replica = _start_replica()
     for _ in range(orphans.FULL_SWEEP_INTERVAL - 1):
         await replica.orphans.sweep()
     checked_names.clear()

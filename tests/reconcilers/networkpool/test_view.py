@@ -1,4 +1,4 @@
-"""An allocation that cannot be decoded may hold any range of its pool, and of no other."""
+"""An allocation that cannot be decoded blocks its pool, as it may hold any range of the pool."""
 
 from typing import Any
 
@@ -18,10 +18,13 @@ def _make_unreadable(spec: Any, name: str = "odd") -> dict[str, Any]:
 
 
 NAMES_LAB = {"poolRef": {"name": "lab"}, "count": "many"}
-WITHOUT_TENANT = {"poolRef": 5, "count": "many"}
+"""An invalid spec that names the pool `lab`."""
+WITHOUT_POOL = {"poolRef": 5, "count": "many"}
+"""An invalid spec whose pool cannot be read either."""
 
 
 def _platform() -> Platform:
+    """Return a platform with the pools `lab` and `other`, and `far` in another namespace."""
     platform = Platform()
     platform.server.add("networkpools", make.pool())
     platform.server.add("networkpools", make.pool("other", cidr="10.50.0.0/24"))
@@ -29,8 +32,8 @@ def _platform() -> Platform:
     return platform
 
 
-async def _find_served_pools(platform: Platform) -> dict[str, bool]:
-    """Return the pools that serve a request that comes now."""
+async def _probe_pools(platform: Platform) -> dict[str, bool]:
+    """Add a request for each pool, and return by pool whether it is served within a second."""
     expected = {"lab": make.NAMESPACE, "other": make.NAMESPACE, "far": "far"}
     for pool, namespace in expected.items():
         asks = make.allocation(f"asks-{pool}", of=pool, namespace=namespace)
@@ -42,41 +45,41 @@ async def _find_served_pools(platform: Platform) -> dict[str, bool]:
     }
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["in the list", "in the watch"])
+@pytest.mark.parametrize("is_in_list", [True, False], ids=["in the list", "in the watch"])
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
         (NAMES_LAB, {"lab": False, "other": True, "far": True}),
-        (WITHOUT_TENANT, {"lab": False, "other": False, "far": True}),
+        (WITHOUT_POOL, {"lab": False, "other": False, "far": True}),
     ],
-    ids=["it names its pool", "its pool cannot be read"],
+    ids=["the spec names the pool", "the pool cannot be read"],
 )
-async def test_an_unreadable_allocation_stops_the_pools_that_it_may_concern(
-    spec: Any, expected: dict[str, bool], early: bool
+async def test_an_unreadable_allocation_blocks_the_pools_that_may_be_its_own(
+    spec: Any, expected: dict[str, bool], is_in_list: bool
 ) -> None:
     platform = _platform()
-    if early:
+    if is_in_list:
         platform.server.add("ipallocations", _make_unreadable(spec))
     async with platform.running():
         platform.server.add("ipallocations", _make_unreadable(spec))
         await platform.clock.advance(1)
-        assert await _find_served_pools(platform) == expected
+        assert await _probe_pools(platform) == expected
         conditions = platform.server.see("networkpools", "lab")["status"]["conditions"]
         ready = next(c for c in conditions if c["type"] == "Ready")
         assert (ready["reason"], "odd" in ready["message"]) == ("UnreadableAllocation", True)
 
 
-async def test_a_repaired_allocation_lets_its_pool_go_on() -> None:
+async def test_a_pool_allocates_again_once_its_unreadable_allocation_is_deleted() -> None:
     platform = _platform()
     platform.server.add("ipallocations", _make_unreadable(NAMES_LAB))
     async with platform.running():
-        assert not (await _find_served_pools(platform))["lab"]
+        assert not (await _probe_pools(platform))["lab"]
         platform.server.vanish("ipallocations", "odd")
         await platform.clock.advance(61)
         assert platform.phase("ipallocations", "asks-lab") == "Allocated"
 
 
-async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own() -> None:
+async def test_a_new_pool_gets_no_journal_while_an_allocation_of_it_is_unreadable() -> None:
     platform = Platform()
     platform.server.add("networkpools", make.pool(memory=None))
     platform.server.add("ipallocations", _make_unreadable(NAMES_LAB))
