@@ -33,7 +33,7 @@ from tests.reconcilers.integrations.clusterapi.test_unreadable import (
 )
 from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, serve_claims
 from tests.reconcilers.integrations.unreadable import Site, site
-from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
+from tests.reconcilers.networkpool.test_orphans import make_lab, make_orphan
 from tests.reconcilers.tenantcluster.elastic.site import become_ready, make_elastic_platform
 from tests.reconcilers.test_sharing import NAMESPACE
 
@@ -72,7 +72,7 @@ async def test_a_range_that_shrinks_and_the_teardown_of_its_cluster_are_logged_i
 
 
 async def test_a_collected_orphan_is_logged_in_full() -> None:
-    lab = _lab(_orphan())
+    lab = make_lab(make_orphan())
     with capture_logs() as lines:
         await lab.orphans.sweep()
     [line] = _about(lines, "garbage collecting orphaned IPAllocation").values()
@@ -87,7 +87,9 @@ async def test_a_collected_orphan_is_logged_in_full() -> None:
 
 
 async def test_an_allocation_that_was_deleted_by_hand_is_logged_in_full() -> None:
-    lab = _lab(_orphan(finalizers=["butler.butlerlabs.dev/ipallocation"]), owner=make.tenant())
+    lab = make_lab(
+        make_orphan(finalizers=["butler.butlerlabs.dev/ipallocation"]), owner=make.tenant()
+    )
     lab.server.delete("ipallocations", "lb")
     with capture_logs() as lines:
         await lab.allocation("lb")

@@ -10,7 +10,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import draw_network_pools
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.networkpool.test_orphans import LABELS, OWNER, _lab
+from tests.reconcilers.networkpool.test_orphans import LABELS, OWNER, make_lab
 
 NOTED = {"no uid": None, "the uid": OWNER, "another uid": "uid-of-an-earlier-one"}
 OWNERS: dict[str, Any] = {
@@ -35,7 +35,7 @@ async def test_label_drift_is_reported_if_and_only_if_a_sweep_repairs_it(
     noted: str, owner: str, *, is_leaving: bool, has_other_manager: bool
 ) -> None:
     uid, cluster = NOTED[noted], OWNERS[owner]
-    lab = _lab(owner=make.tenant(**cluster) if cluster is not None else None)
+    lab = make_lab(owner=make.tenant(**cluster) if cluster is not None else None)
     if has_other_manager:
         lab.server.edit("networkpools", "lab", {"status": {"conditions": [FOREIGN]}})
     meta: dict[str, Any] = {"annotations": {names.ANNOTATION_TENANT_UID: uid} if uid else {}}

@@ -21,7 +21,7 @@ LABELS = {
 }
 
 
-def _make_orphan(name: str = "lb", number: int = 0, **more: Any) -> Any:
+def make_orphan(name: str = "lb", number: int = 0, **more: Any) -> Any:
     """Return an allocation that was adopted by the TenantCluster team/a, which a lab lacks."""
     if more.get("phase", "Allocated") == "Allocated":
         more["held_range"] = (f"10.40.0.{number}", f"10.40.0.{number}")
@@ -30,10 +30,10 @@ def _make_orphan(name: str = "lb", number: int = 0, **more: Any) -> Any:
 
 def _make_orphan_of_own_cluster(name: str) -> Any:
     """Return the only allocation of a TenantCluster, which has the allocation's name."""
-    return _make_orphan(name, phase="Failed", tenant=f"team/{name}")
+    return make_orphan(name, phase="Failed", tenant=f"team/{name}")
 
 
-def _lab(*allocations: Any, owner: Any = None) -> Lab:
+def make_lab(*allocations: Any, owner: Any = None) -> Lab:
     """Return a lab with these allocations, and with the TenantCluster `owner` if there is one."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
@@ -55,7 +55,7 @@ def _list_deleted(lab: Lab) -> list[str]:
 async def test_an_allocation_whose_cluster_is_gone_is_deleted_in_whatever_phase(
     phase: str,
 ) -> None:
-    lab = _lab(_make_orphan(phase=phase))
+    lab = make_lab(make_orphan(phase=phase))
     await lab.orphans.sweep()
     assert _list_deleted(lab) == ["lb"]
     reported = "Garbage collected IPAllocation lb (TenantCluster team/a no longer exists)"
@@ -64,20 +64,20 @@ async def test_an_allocation_whose_cluster_is_gone_is_deleted_in_whatever_phase(
 
 
 async def test_a_cluster_of_the_same_name_but_another_uid_is_no_owner() -> None:
-    lab = _lab(_make_orphan(), owner=make.tenant(uid="uid-of-another"))
+    lab = make_lab(make_orphan(), owner=make.tenant(uid="uid-of-another"))
     await lab.orphans.sweep()
     assert _list_deleted(lab) == ["lb"]
 
 
 async def test_a_sweep_requests_nothing_if_the_owner_exists() -> None:
-    lab = _lab(_make_orphan(), owner=make.tenant())
+    lab = make_lab(make_orphan(), owner=make.tenant())
     await lab.orphans.sweep()
     assert _list_deleted(lab) == []
     assert lab.server.requests == []
 
 
 async def test_the_cache_finds_candidates_and_a_live_read_decides() -> None:
-    lab = _lab(_make_orphan())
+    lab = make_lab(make_orphan())
     lab.hold("tenantclusters")
     lab.server.add("tenantclusters", make.tenant())
     await lab.orphans.sweep()
@@ -86,7 +86,7 @@ async def test_the_cache_finds_candidates_and_a_live_read_decides() -> None:
 
 
 async def test_orphans_are_collected_though_the_cache_lacks_their_new_owner() -> None:
-    lab = _lab(_make_orphan(), owner=make.tenant())
+    lab = make_lab(make_orphan(), owner=make.tenant())
     lab.server.vanish("tenantclusters", "a", namespace="team")
     lab.hold("tenantclusters")
     lab.server.add("tenantclusters", make.tenant(uid="uid-of-another"))
@@ -95,7 +95,7 @@ async def test_orphans_are_collected_though_the_cache_lacks_their_new_owner() ->
 
 
 async def test_an_allocation_that_changed_meanwhile_is_deleted_only_by_a_later_sweep() -> None:
-    lab = _lab(_make_orphan())
+    lab = make_lab(make_orphan())
     lab.hold("ipallocations")
     lab.server.edit("ipallocations", "lb", {"metadata": {"annotations": {"x": "y"}}})
     await lab.orphans.sweep()
@@ -115,14 +115,14 @@ async def test_an_allocation_that_changed_meanwhile_is_deleted_only_by_a_later_s
     ids=["the kind is not served", "may not be read", "no good answer"],
 )
 async def test_failed_reads_delete_nothing(error: Any) -> None:
-    lab = _lab(_make_orphan("one"), _make_orphan("two", 1))
+    lab = make_lab(make_orphan("one"), make_orphan("two", 1))
     lab.server.fail(error, times=9, plural="tenantclusters")
     await lab.orphans.sweep()
     assert _list_deleted(lab) == []
 
 
 async def test_nothing_is_deleted_while_the_kind_of_owners_is_not_served() -> None:
-    lab = _lab(_make_orphan())
+    lab = make_lab(make_orphan())
     lab.server.served = tuple(k for k in lab.server.served if k != "tenantclusters")
     missing = NotFound(404, "NotFound", "tenantclusters 'a' not found")
     lab.server.fail(missing, times=9, plural="tenantclusters")
@@ -131,7 +131,7 @@ async def test_nothing_is_deleted_while_the_kind_of_owners_is_not_served() -> No
 
 
 async def test_an_owner_that_cannot_be_decoded_counts_as_existing() -> None:
-    lab = _lab(_make_orphan())
+    lab = make_lab(make_orphan())
     odd = {"metadata": {"name": "a", "namespace": "team"}, "spec": {"workers": "many"}}
     lab.hold("tenantclusters")
     lab.server.add("tenantclusters", odd)
@@ -140,7 +140,7 @@ async def test_an_owner_that_cannot_be_decoded_counts_as_existing() -> None:
 
 
 async def test_an_owner_never_seen_gets_a_condition_and_not_a_deletion() -> None:
-    lab = _lab(_make_orphan(annotations={}))
+    lab = make_lab(make_orphan(annotations={}))
     for _ in range(3):
         await lab.orphans.sweep()
     assert _list_deleted(lab) == []
@@ -152,7 +152,7 @@ async def test_an_owner_never_seen_gets_a_condition_and_not_a_deletion() -> None
 
 
 async def test_an_owner_is_adopted_once_when_it_is_first_seen() -> None:
-    lab = _lab(_make_orphan(annotations={}))
+    lab = make_lab(make_orphan(annotations={}))
     await lab.orphans.sweep()
     lab.server.add("tenantclusters", make.tenant())
     await lab.orphans.sweep()
@@ -168,7 +168,7 @@ async def test_an_owner_is_adopted_once_when_it_is_first_seen() -> None:
 
 
 async def test_the_uid_that_is_adopted_is_read_live() -> None:
-    lab = _lab(_make_orphan(annotations={}), owner=make.tenant())
+    lab = make_lab(make_orphan(annotations={}), owner=make.tenant())
     lab.hold("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
     lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next"))
@@ -179,14 +179,14 @@ async def test_the_uid_that_is_adopted_is_read_live() -> None:
 
 async def test_a_cluster_that_is_being_deleted_adopts_nothing() -> None:
     gone = make.tenant(deletionTimestamp="2026-01-01T00:00:00Z")
-    lab = _lab(_make_orphan(annotations={}), owner=gone)
+    lab = make_lab(make_orphan(annotations={}), owner=gone)
     await lab.orphans.sweep()
     assert "annotations" not in lab.server.see("ipallocations", "lb")["metadata"]
 
 
 async def test_labels_are_repaired_from_the_spec() -> None:
     wrong = {names.LABEL_TENANT: "another-tenant", "theirs": "stays"}
-    lab = _lab(_make_orphan(labels=wrong), owner=make.tenant())
+    lab = make_lab(make_orphan(labels=wrong), owner=make.tenant())
     await lab.orphans.sweep()
     assert lab.server.see("ipallocations", "lb")["metadata"]["labels"] == LABELS | {
         "theirs": "stays"
@@ -198,14 +198,16 @@ async def test_labels_are_repaired_from_the_spec() -> None:
 
 async def test_the_labels_of_the_role_and_of_another_managing_tool_are_kept() -> None:
     kept = {names.LABEL_MANAGED_BY: "Helm", names.LABEL_ROLE: "growth"}
-    lab = _lab(_make_orphan(labels=kept), owner=make.tenant())
+    lab = make_lab(make_orphan(labels=kept), owner=make.tenant())
     await lab.orphans.sweep()
     assert lab.server.see("ipallocations", "lb")["metadata"]["labels"] == LABELS | kept
 
 
 async def test_long_names_are_shortened_with_a_hash_in_labels() -> None:
     long = "c" * 70
-    lab = _lab(_make_orphan(labels={}, tenant=f"team/{long}"), owner=make.tenant(long, uid=OWNER))
+    lab = make_lab(
+        make_orphan(labels={}, tenant=f"team/{long}"), owner=make.tenant(long, uid=OWNER)
+    )
     await lab.orphans.sweep()
     label = lab.server.see("ipallocations", "lb")["metadata"]["labels"][names.LABEL_TENANT]
     assert len(label) == 63
@@ -214,15 +216,15 @@ async def test_long_names_are_shortened_with_a_hash_in_labels() -> None:
 
 async def test_labels_never_decide_who_is_an_orphan() -> None:
     misleading = LABELS | {names.LABEL_TENANT: "b"}
-    lab = _lab(_make_orphan(labels=misleading), owner=make.tenant())
+    lab = make_lab(make_orphan(labels=misleading), owner=make.tenant())
     await lab.orphans.sweep()
     assert _list_deleted(lab) == []
 
 
 async def test_an_allocation_that_is_about_to_be_served_is_not_changed() -> None:
-    fresh = _make_orphan("fresh", phase=None, labels={}, held_range=None)
-    promised = _make_orphan("promised", phase="Pending", labels={})
-    lab = _lab(fresh, promised, owner=make.tenant())
+    fresh = make_orphan("fresh", phase=None, labels={}, held_range=None)
+    promised = make_orphan("promised", phase="Pending", labels={})
+    lab = make_lab(fresh, promised, owner=make.tenant())
     version = lab.server.see("ipallocations", "promised")["metadata"]["resourceVersion"]
     uid = lab.server.see("ipallocations", "promised")["metadata"]["uid"]
     entry = make.list_promise(make.promise(promised, "10.40.0.0", "10.40.0.7", version=version))
@@ -233,8 +235,8 @@ async def test_an_allocation_that_is_about_to_be_served_is_not_changed() -> None
 
 
 async def test_a_sweep_repairs_a_batch_and_the_next_ones_the_rest() -> None:
-    orphans = [_make_orphan(f"a{n:03}", labels={}, phase="Failed") for n in range(300)]
-    lab = _lab(*orphans, owner=make.tenant())
+    orphans = [make_orphan(f"a{n:03}", labels={}, phase="Failed") for n in range(300)]
+    lab = make_lab(*orphans, owner=make.tenant())
     await lab.orphans.sweep()
     assert lab.server.count(verb="patch") == 256
     await lab.orphans.sweep()
@@ -250,7 +252,7 @@ async def test_orphans_of_more_than_ten_owners_or_a_tenth_of_all_are_not_collect
 ) -> None:
     lost = [_make_orphan_of_own_cluster(f"lost{n:03}") for n in range(orphans)]
     kept = [_make_orphan_of_own_cluster(f"kept{n:03}") for n in range(others)]
-    lab = _lab(*lost, *kept)
+    lab = make_lab(*lost, *kept)
     for n in range(others):
         lab.server.add("tenantclusters", make.tenant(f"kept{n:03}", uid=OWNER))
     await lab.orphans.sweep()
@@ -260,14 +262,14 @@ async def test_orphans_of_more_than_ten_owners_or_a_tenth_of_all_are_not_collect
 
 
 async def test_one_cluster_with_many_allocations_counts_once() -> None:
-    lab = _lab(*(_make_orphan(f"a{n:03}", number=n) for n in range(16)))
+    lab = make_lab(*(make_orphan(f"a{n:03}", number=n) for n in range(16)))
     await lab.orphans.sweep()
     assert len(_list_deleted(lab)) == 16
     assert lab.condition("networkpools", "lab", "OrphanCollectionSuspended") == {}
 
 
 async def test_a_suspended_collection_is_reported_once_and_resumes_by_itself() -> None:
-    lab = _lab(*(_make_orphan_of_own_cluster(f"a{n:03}") for n in range(11)))
+    lab = make_lab(*(_make_orphan_of_own_cluster(f"a{n:03}") for n in range(11)))
     for _ in range(3):
         await lab.orphans.sweep()
         await lab.clock.advance(60)
@@ -286,7 +288,7 @@ async def test_a_suspended_collection_is_reported_once_and_resumes_by_itself() -
 
 
 async def test_orphans_of_one_minute_count_together() -> None:
-    lab = _lab(*(_make_orphan_of_own_cluster(f"a{n:03}") for n in range(10)))
+    lab = make_lab(*(_make_orphan_of_own_cluster(f"a{n:03}") for n in range(10)))
     await lab.orphans.sweep()
     assert len(_list_deleted(lab)) == 10
     await lab.clock.advance(30)
@@ -299,9 +301,9 @@ async def test_orphans_of_one_minute_count_together() -> None:
 
 
 async def test_more_than_sixteen_collected_orphans_share_an_event() -> None:
-    lost = [_make_orphan(f"lost{n:03}", phase="Failed") for n in range(20)]
-    kept = [_make_orphan(f"kept{n:03}", phase="Failed", tenant="team/b") for n in range(180)]
-    lab = _lab(*lost, *kept, owner=make.tenant("b", uid=OWNER))
+    lost = [make_orphan(f"lost{n:03}", phase="Failed") for n in range(20)]
+    kept = [make_orphan(f"kept{n:03}", phase="Failed", tenant="team/b") for n in range(180)]
+    lab = make_lab(*lost, *kept, owner=make.tenant("b", uid=OWNER))
     await lab.orphans.sweep()
     assert len(lab.recorded.events) == 17
     reported = "Garbage collected 4 more IPAllocations (their TenantClusters no longer exist)"
@@ -310,13 +312,13 @@ async def test_more_than_sixteen_collected_orphans_share_an_event() -> None:
 
 async def test_a_suspended_collection_of_one_pool_does_not_affect_another() -> None:
     lost = [_make_orphan_of_own_cluster(f"a{n:03}") for n in range(11)]
-    lab = _lab(*lost, _make_orphan("alone", of="other", phase="Failed"))
+    lab = make_lab(*lost, make_orphan("alone", of="other", phase="Failed"))
     await lab.orphans.sweep()
     assert _list_deleted(lab) == ["alone"], "its pool does not even exist"
 
 
 async def test_pass_and_sweep_keep_each_others_conditions_of_a_pool() -> None:
-    lab = _lab(*(_make_orphan_of_own_cluster(f"a{n:03}") for n in range(11)))
+    lab = make_lab(*(_make_orphan_of_own_cluster(f"a{n:03}") for n in range(11)))
     await lab.pool()
     await lab.orphans.sweep()
     await lab.pool()

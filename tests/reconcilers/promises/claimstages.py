@@ -1,4 +1,4 @@
-"""Stages with pool p of three addresses, and claims of Cluster north: for each kind of pools."""
+"""A scene with pool p and claims of Cluster `north`, for each kind of pools that serves claims."""
 
 from typing import ClassVar
 
@@ -16,48 +16,63 @@ from tests.reconcilers.simulation.replica import Process, World
 from tests.reconcilers.simulation.sharedpools import SharedPools, SharedReplica
 from tests.reconcilers.simulation.stage import Stage
 
-SPAN = 3
+POOL_SIZE = 3
 """How many addresses pool p has."""
 
 
 class SharedClusterReplica(SharedReplica):
+    """A replica that serves claims on NetworkPools, and knows which Clusters are paused."""
+
     clusters = True
 
 
 class MetalClusterReplica(IPPoolReplica):
+    """A replica that serves claims on IPPools of Metal3, and knows which Clusters are paused."""
+
     clusters = True
 
 
 class InClusterPools(Claims):
+    """In-cluster pools, whose replicas know which Clusters are paused."""
+
     @override
     def make_replica(self, world: World) -> Process:
         return ClusterReplica(world)
 
 
 class NetworkPoolsOfClusters(SharedPools):
+    """NetworkPools, whose replicas know which Clusters are paused."""
+
     @override
     def make_replica(self, world: World) -> Process:
         return SharedClusterReplica(world)
 
 
 class IPPoolsOfClusters(IPPools):
+    """IPPools of Metal3, whose replicas know which Clusters are paused."""
+
     @override
     def make_replica(self, world: World) -> Process:
         return MetalClusterReplica(world)
 
 
 class ClusterStage(Stage):
-    """A model with pool p of three addresses, and claims of Cluster north."""
+    """A model of a cluster with pool p of three addresses, and claims of Clusters.
+
+    Attributes:
+        pool_ref: how claims refer to pool p.
+        finalizer: the finalizer that a controller adds to claims.
+    """
 
     pool_ref: ClassVar[Json] = {}
     finalizer: ClassVar[str] = CLAIM_FINALIZER
 
     def make_cluster(self, name: str = "north", *, paused: bool) -> None:
-        """Create a Cluster."""
+        """Create a Cluster of Cluster API, whose claims are not served while it is paused."""
         self.model.create(CLUSTERS, {"metadata": {"name": name}, "spec": {"paused": paused}})
 
     def create_claim(self, number: int, cluster: str = "north", **annotations: str) -> None:
-        """Create a claim of a Cluster that waits for pool p."""
+        """Create a claim `c` plus `number` of a Cluster, which waits for an address of pool p."""
         name = f"c{number:04}"
         metadata = {"name": name, "annotations": annotations}
         spec = {"poolRef": self.pool_ref, "clusterName": cluster}
@@ -78,6 +93,8 @@ class ClusterStage(Stage):
 
 
 class InClusterStage(ClusterStage):
+    """A stage whose pool p is an in-cluster pool."""
+
     kind: ClassVar[type[Adapter]] = InClusterPools
     pool_ref: ClassVar[Json] = {
         "apiGroup": "ipam.cluster.x-k8s.io",
@@ -87,6 +104,8 @@ class InClusterStage(ClusterStage):
 
 
 class NetworkPoolStage(ClusterStage):
+    """A stage whose pool p is a NetworkPool."""
+
     kind: ClassVar[type[Adapter]] = NetworkPoolsOfClusters
     pool_ref: ClassVar[Json] = {
         "apiGroup": "butler.butlerlabs.dev",
@@ -96,9 +115,12 @@ class NetworkPoolStage(ClusterStage):
 
 
 class IPPoolStage(ClusterStage):
+    """A stage whose pool p is an IPPool of Metal3."""
+
     kind: ClassVar[type[Adapter]] = IPPoolsOfClusters
     pool_ref: ClassVar[Json] = {"apiGroup": GROUP, "kind": "IPPool", "name": "p"}
     finalizer: ClassVar[str] = CONTRACT_CLAIM_FINALIZER
 
 
 of_each_kind = pytest.mark.parametrize("stage", [InClusterStage, NetworkPoolStage, IPPoolStage])
+"""Run a test with the stage of each kind of pools."""

@@ -1,4 +1,11 @@
-"""Pools of each kind, of which the API server refuses the writes of one tenant for good."""
+"""Pools of each kind, of which the API server refuses writes for as long as a test says.
+
+To *keep* a promise is to write the promised range to the request, or to create the object that
+gives the range to it. To *void* a promise is to write the request so that it gets another
+resourceVersion, after which the promise cannot be kept. docs/design/promises.md has the protocol.
+
+The requests whose writes are refused are *greedy*: their names begin with `greedy`.
+"""
 
 import json
 from abc import ABC, abstractmethod
@@ -29,11 +36,13 @@ CLAIMS, ADDRESSES, CLUSTERS = (
     clusterapi.clusters("v1beta2"),
 )
 GREEDY = "greedy"
-SENTENCE = "exceeded quota: greedy has 0 of 0"
+"""What the names of greedy requests begin with."""
+REFUSAL = "exceeded quota: greedy has 0 of 0"
+"""The message by which the API server refuses a write."""
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentWrite:
     """A write that reaches the API server."""
 
     method: str
@@ -44,26 +53,28 @@ class Sent:
 
     @property
     def status(self) -> Json:
-        """What it writes into the status."""
+        """The fields of the status that it writes."""
         return dict(self.body.get("status") or {})
 
 
 @dataclass
 class Gate:
-    """Refuses writes, and counts all.
+    """Refuses some writes to the API server, and keeps all in lists.
 
     Args:
-        refuses: which of them it refuses now.
-        error: its answer to these.
+        refuses: returns whether a write is refused.
+        error: the answer to refused writes.
+        accepted: the writes that were not refused.
+        refused: the writes that were refused.
     """
 
-    refuses: Callable[[Sent], bool] = lambda _: False
-    error: ApiError = field(default_factory=lambda: Forbidden(403, "Forbidden", SENTENCE))
-    accepted: list[Sent] = field(default_factory=list)
-    refused: list[Sent] = field(default_factory=list)
+    refuses: Callable[[SentWrite], bool] = lambda _: False
+    error: ApiError = field(default_factory=lambda: Forbidden(403, "Forbidden", REFUSAL))
+    accepted: list[SentWrite] = field(default_factory=list)
+    refused: list[SentWrite] = field(default_factory=list)
 
     def forget(self) -> None:
-        """Count anew."""
+        """Empty the lists of writes."""
         self.accepted.clear()
         self.refused.clear()
 
@@ -71,75 +82,84 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Return the gate that the API server asks before each write."""
-    opened = Gate()
-    answer = FakeApi._carry_out
+    gate_of_test = Gate()
+    carry_out = FakeApi._carry_out
 
     def guard(self: FakeApi, request: Request, target: Any, sent: Any, **more: Any) -> Json:
         method, plural, key = request.method, request.plural, target.key
         if method == "GET" or plural in {"events", "leases"}:
-            return answer(self, request, target=target, sent=sent, **more)
-        write = Sent(
+            return carry_out(self, request, target=target, sent=sent, **more)
+        write = SentWrite(
             method,
             target.kind.resource.full_name,
             namespace=key.namespace,
             name=key.name or str(((sent or {}).get("metadata") or {}).get("name")),
             body=sent or {},
         )
-        if opened.refuses(write):
-            opened.refused.append(write)
-            raise opened.error
-        opened.accepted.append(write)
-        return answer(self, request, target=target, sent=sent, **more)
+        if gate_of_test.refuses(write):
+            gate_of_test.refused.append(write)
+            raise gate_of_test.error
+        gate_of_test.accepted.append(write)
+        return carry_out(self, request, target=target, sent=sent, **more)
 
     monkeypatch.setattr(FakeApi, "_carry_out", guard)
-    return opened
+    return gate_of_test
 
 
 class Pool(ABC):
-    """A pool of some kind, whose requests named `greedy-*` or `greedy1-*` are refused.
+    """A pool of some kind in a cluster, and its requests.
 
     Args:
         place: the cluster.
+
+    Attributes:
+        kind: the kind of the pool.
+        kinds: the kinds that the cluster has to serve.
+        settings: the settings of the replica.
     """
 
     settings: Settings
     kind: Resource[Any]
     kinds: Sequence[Resource[Any]]
     capacity = 400
-    """How many promises its journal has room for."""
+    """How many promises the journal of the pool has room for."""
 
     def __init__(self, place: Site) -> None:
         self.place = place
 
     @abstractmethod
-    async def make(self) -> None:
-        """Make the pool."""
+    async def create(self) -> None:
+        """Create the pool."""
 
     @abstractmethod
-    async def ask(self, name: str) -> None:
-        """Make a request; in another namespace, or for another tenant, if it is greedy."""
+    async def create_request(self, name: str) -> None:
+        """Create a request; a greedy one is in another namespace, or of another tenant."""
 
     @abstractmethod
-    def address(self, name: str) -> str:
+    def find_address(self, name: str) -> str:
         """Return the address of a request; empty if it has none."""
 
     @abstractmethod
-    def find_shown_reason(self, name: str) -> str:
+    def read_reason(self, name: str) -> str:
         """Return the reason that a request shows for waiting."""
 
     @abstractmethod
-    def promises(self) -> list[str]:
+    def list_promised(self) -> list[str]:
         """Return the names of the requests to which a promise is stored."""
 
     @staticmethod
     @abstractmethod
-    def is_keep(sent: Sent) -> bool:
+    def is_keep(sent: SentWrite) -> bool:
         """Return whether a write keeps a promise to a greedy request."""
 
     @staticmethod
     @abstractmethod
-    def is_void(sent: Sent) -> bool:
+    def is_void(sent: SentWrite) -> bool:
         """Return whether a write could void a promise to a greedy request."""
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let the replica work for so many seconds of the virtual clock."""
+        await self.place.home.pass_by(seconds)
 
     async def delete(self) -> None:
         """Delete the pool, and its first request."""
@@ -159,25 +179,26 @@ class Pool(ABC):
         raise NotImplementedError
 
     @classmethod
-    def is_any(cls, sent: Sent) -> bool:
+    def is_keep_or_void(cls, sent: SentWrite) -> bool:
         """Return whether a write keeps or voids a promise to a greedy request."""
         return cls.is_keep(sent) or cls.is_void(sent)
 
-    async def ask_greedily(self, count: int, *, tenants: int = 1) -> list[str]:
-        """Make greedy requests, each tenant in turn; return their names."""
+    async def create_greedy_requests(self, count: int, *, tenants: int = 1) -> list[str]:
+        """Create greedy requests, for each tenant in turn; return their names."""
         prefixes = [GREEDY, *(f"{GREEDY}{number}" for number in range(1, tenants))]
         names = [f"{prefixes[n % tenants]}-{n // tenants:03}" for n in range(count)]
         for name in names:
-            await self.ask(name)
+            await self.create_request(name)
         return names
 
 
-def _namespace_of(name: str, elsewhere: str) -> str:
-    """Return the namespace of a request: one for each prefix of greedy ones."""
-    return name.partition("-")[0] if name.startswith(GREEDY) else elsewhere
+def _namespace_of(name: str, for_others: str) -> str:
+    """Return the namespace of a request: its prefix if it is greedy, otherwise `for_others`."""
+    return name.partition("-")[0] if name.startswith(GREEDY) else for_others
 
 
 def _promised_names(stored: Json, *, by_namespace: bool = False) -> list[str]:
+    """Return the names of the requests, or their namespaces, that a journal has promises to."""
     annotation = stored["metadata"].get("annotations", {}).get(ANNOTATION, "")
     if not annotation:
         return []
@@ -199,7 +220,7 @@ class ClaimPool(Pool):
     )
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         await self.place.make(self.kind, "p", {"addresses": ["10.0.0.0/20"], "prefix": 20})
 
     @staticmethod
@@ -207,35 +228,35 @@ class ClaimPool(Pool):
         return _namespace_of(name, NAMESPACE)
 
     @override
-    async def ask(self, name: str) -> None:
+    async def create_request(self, name: str) -> None:
         ref = {"apiGroup": self.kind.group, "kind": self.kind.kind, "name": "p"}
         namespace = self._namespace(name)
         await self.place.make(CLAIMS, name, {"poolRef": ref}, namespace=namespace)
 
     @override
-    def address(self, name: str) -> str:
+    def find_address(self, name: str) -> str:
         namespace = self._namespace(name)
         if not self.place.see(CLAIMS, name, namespace).get("status", {}).get("addressRef"):
             return ""
         return str(self.place.see(ADDRESSES, name, namespace)["spec"]["address"])
 
     @override
-    def find_shown_reason(self, name: str) -> str:
+    def read_reason(self, name: str) -> str:
         ready = self.place.ready(CLAIMS, name, self._namespace(name))
         return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
 
     @override
-    def promises(self) -> list[str]:
+    def list_promised(self) -> list[str]:
         return _promised_names(self.place.see(self.kind, "p"))
 
     @staticmethod
     @override
-    def is_keep(sent: Sent) -> bool:
+    def is_keep(sent: SentWrite) -> bool:
         return sent.kind == ADDRESSES.full_name and sent.namespace.startswith(GREEDY)
 
     @staticmethod
     @override
-    def is_void(sent: Sent) -> bool:
+    def is_void(sent: SentWrite) -> bool:
         is_claim = sent.kind == CLAIMS.full_name and sent.namespace.startswith(GREEDY)
         return is_claim and "status" in sent.body
 
@@ -258,11 +279,11 @@ class RangePool(Pool):
     capacity = 512
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         await self.place.make(NETWORK_POOL, "p", {"cidr": "10.0.0.0/20"})
 
     @override
-    async def ask(self, name: str) -> None:
+    async def create_request(self, name: str) -> None:
         namespace = _namespace_of(name, "team")
         spec = {
             "poolRef": {"name": "p"},
@@ -273,29 +294,29 @@ class RangePool(Pool):
         await self.place.make(IP_ALLOCATION, name, spec)
 
     @override
-    def address(self, name: str) -> str:
+    def find_address(self, name: str) -> str:
         status = self.place.see(IP_ALLOCATION, name).get("status", {})
         return str(status.get("startAddress") or "")
 
     @override
-    def find_shown_reason(self, name: str) -> str:
+    def read_reason(self, name: str) -> str:
         ready = self.place.ready(IP_ALLOCATION, name)
         return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
 
     @override
-    def promises(self) -> list[str]:
+    def list_promised(self) -> list[str]:
         status = self.place.see(NETWORK_POOL, "p").get("status", {})
         return [entry["name"] for entry in status.get("assignments") or []]
 
     @staticmethod
     @override
-    def is_keep(sent: Sent) -> bool:
+    def is_keep(sent: SentWrite) -> bool:
         is_greedy = sent.kind == IP_ALLOCATION.full_name and sent.name.startswith(GREEDY)
         return is_greedy and sent.status.get("phase") == "Allocated"
 
     @staticmethod
     @override
-    def is_void(sent: Sent) -> bool:
+    def is_void(sent: SentWrite) -> bool:
         is_greedy = sent.kind == IP_ALLOCATION.full_name and sent.name.startswith(GREEDY)
         return is_greedy and "status" in sent.body
 
@@ -317,40 +338,40 @@ class MachineNetwork(Pool):
     kinds: Sequence[Resource[Any]] = vitistack.KINDS
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         static = {"ipv4CIDR": "10.0.0.0/20", "ipv4Gateway": "10.0.0.1", "ttlSeconds": 86400}
         spec = {"ipAllocation": {"type": "static", "provider": "us", "static": static}}
         status = {"provisioningPhase": "Ready"}
         await self.place.make(vitistack.NETWORKS, "p", spec, status=status)
 
     @override
-    async def ask(self, name: str) -> None:
+    async def create_request(self, name: str) -> None:
         spec = {"networkNamespaceName": "p", "networkConfigurationName": f"no-{name}"}
         await self.place.make(vitistack.ALLOCATIONS, name, spec)
 
     @override
-    def address(self, name: str) -> str:
+    def find_address(self, name: str) -> str:
         status = self.place.see(vitistack.ALLOCATIONS, name).get("status", {})
         return str(status.get("address") or "")
 
     @override
-    def find_shown_reason(self, name: str) -> str:
+    def read_reason(self, name: str) -> str:
         status = self.place.see(vitistack.ALLOCATIONS, name).get("status", {})
         return str(status.get("message") or "")
 
     @override
-    def promises(self) -> list[str]:
+    def list_promised(self) -> list[str]:
         return _promised_names(self.place.see(vitistack.NETWORKS, "p"))
 
     @staticmethod
     @override
-    def is_keep(sent: Sent) -> bool:
+    def is_keep(sent: SentWrite) -> bool:
         is_greedy = sent.kind == vitistack.ALLOCATIONS.full_name and sent.name.startswith(GREEDY)
         return is_greedy and sent.status.get("phase") == "Allocated"
 
     @staticmethod
     @override
-    def is_void(sent: Sent) -> bool:
+    def is_void(sent: SentWrite) -> bool:
         is_greedy = sent.kind == vitistack.ALLOCATIONS.full_name and sent.name.startswith(GREEDY)
         return is_greedy and "status" in sent.body
 
@@ -363,28 +384,28 @@ class ClusterPool(Pool):
     kinds: Sequence[Resource[Any]] = kubermatic.KINDS
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         datacenter = {"type": "range", "poolCidr": "10.0.0.0/20", "allocationRange": 1}
         await self.place.make(kubermatic.POOLS, "p", {"datacenters": {"dc": datacenter}})
 
     @override
-    async def ask(self, name: str) -> None:
+    async def create_request(self, name: str) -> None:
         status = {"namespaceName": f"cluster-{name}"}
         await self.place.make(kubermatic.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
 
     @override
-    def address(self, name: str) -> str:
+    def find_address(self, name: str) -> str:
         spec = self.place.see(kubermatic.ALLOCATIONS, "p", f"cluster-{name}").get("spec", {})
         return ",".join(spec.get("addresses") or [])
 
     @override
-    def find_shown_reason(self, name: str) -> str:
+    def read_reason(self, name: str) -> str:
         conditions = self.place.see(kubermatic.CLUSTERS, name).get("status", {}).get("conditions")
         condition = (conditions or {}).get(kubermatic.CONDITION, {})
         return f"{condition.get('reason')}: {condition.get('message')}"
 
     @override
-    def promises(self) -> list[str]:
+    def list_promised(self) -> list[str]:
         stored = self.place.see(kubermatic.POOLS, "p")
         return [
             namespace.removeprefix("cluster-")
@@ -393,14 +414,14 @@ class ClusterPool(Pool):
 
     @staticmethod
     @override
-    def is_keep(sent: Sent) -> bool:
+    def is_keep(sent: SentWrite) -> bool:
         is_patch = sent.kind == kubermatic.ALLOCATIONS.full_name and sent.method == "PATCH"
         is_greedy = sent.namespace.startswith(f"cluster-{GREEDY}")
         return is_patch and is_greedy and "spec" in sent.body
 
     @staticmethod
     @override
-    def is_void(sent: Sent) -> bool:
+    def is_void(sent: SentWrite) -> bool:
         is_patch = sent.kind == kubermatic.ALLOCATIONS.full_name and sent.method == "PATCH"
         return is_patch and sent.namespace.startswith(f"cluster-{GREEDY}")
 
@@ -415,16 +436,16 @@ KINDS: dict[str, type[Pool]] = {
 
 @asynccontextmanager
 async def open_pool(kind: str | type[Pool]) -> AsyncIterator[Pool]:
-    """Return a pool of a kind, which a replica serves, and which has served one request.
+    """Yield a pool of a kind, whose replica has served the request `first`.
 
-    So it has a journal. A pool without one writes each waiting request first, and hands out
-    nothing while that is refused.
+    So the pool has a journal. A pool without a journal first voids earlier promises by a write of
+    each waiting request, and hands out nothing while these writes are refused.
     """
     of_kind = KINDS[kind] if isinstance(kind, str) else kind
     async with site(of_kind.settings, *of_kind.kinds) as place:
         pool = of_kind(place)
-        await pool.make()
-        await pool.ask("first")
+        await pool.create()
+        await pool.create_request("first")
         await place.home.pass_by(5)
-        assert pool.address("first")
+        assert pool.find_address("first")
         yield pool

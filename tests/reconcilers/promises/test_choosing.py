@@ -1,4 +1,7 @@
-"""Choosing along rows of equal requests serves whom choosing one by one serves."""
+"""A choice along rows of equal requests grants the same as a choice that tries each request.
+
+A row is a queue of waiting requests that are equal, so that a refusal of one holds for all.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,6 +13,7 @@ from typing_extensions import override
 from allocator import AddressRange, Layout, PoolExhausted
 from controller.meta import Key, ObjectMeta
 from reconcilers.promises.choosing import (
+    AskerRefusal,
     Choice,
     Refused,
     ServedAskers,
@@ -28,7 +32,7 @@ FULL = ("Exhausted", "no free address")
 
 @dataclass
 class Request:
-    """A request, and the refusal that its object shows."""
+    """A request, and the reason and message of the refusal that it shows; None for no refusal."""
 
     metadata: ObjectMeta
     shown_refusal: tuple[str, str] | None
@@ -39,8 +43,8 @@ class RequestTaker:
 
     Args:
         find: returns the request of a holder.
-        holdings: of the pool.
-        in_rows: whether requests that show a refusal stand for their rows.
+        holdings: the holdings of the pool.
+        in_rows: whether a request that shows its refusal lets the choice leave out its row.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class RequestTaker:
         self.kind = kind
         self.find = find
         self.tried = 0
+        """How often `take` was called."""
         self._holdings = holdings
         self._in_rows = in_rows
 
@@ -67,13 +72,23 @@ class RequestTaker:
 
 @dataclass
 class Pool:
-    """A pool of eight addresses, and its requests."""
+    """A pool of eight addresses, and its requests.
+
+    Attributes:
+        ages: the seconds after EPOCH at which each request was created.
+        tried: how many requests the last choice tried.
+    """
 
     requests: dict[Key, Request]
     ages: dict[Key, int]
     tried: int = 0
 
     def choose(self, *, in_rows: bool, batch: int = 256) -> Choice[Request]:
+        """Return the choice of a pass that makes at most `batch` promises.
+
+        Args:
+            in_rows: whether equal requests are in one row.
+        """
         holdings = Holdings({"": Layout.parse("10.0.0.0/29")})
         for key, request in self.requests.items():
             holder = Holder("Request", key)
@@ -88,7 +103,8 @@ class Pool:
         return choice
 
 
-def pool_of(ages: list[tuple[int, bool]]) -> Pool:
+def make_pool(ages: list[tuple[int, bool]]) -> Pool:
+    """Return a pool with a request for each age; the flag says whether it shows a refusal."""
     keys = [Key("team", f"r{number:05}") for number in range(len(ages))]
     requests = {
         key: Request(
@@ -100,22 +116,26 @@ def pool_of(ages: list[tuple[int, bool]]) -> Pool:
     return Pool(requests, {key: age for key, (age, _) in zip(keys, ages, strict=True)})
 
 
+def list_new_refusals(choice: Choice[Request]) -> list[AskerRefusal[Request]]:
+    """Return the refusals of requests that do not show one yet."""
+    return [refusal for refusal in choice.refusals if refusal.asker.shown_refusal is None]
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=20), st.integers(1, 12))
-def test_rows_change_neither_who_is_served_nor_who_is_told_of_a_refusal(
+def test_rows_change_neither_the_grants_nor_the_new_refusals(
     ages: list[tuple[int, bool]], batch: int
 ) -> None:
-    pool = pool_of(ages)
-    choose, rows = pool.choose(in_rows=False, batch=batch), pool.choose(in_rows=True, batch=batch)
-    assert rows.grants == choose.grants
-    assert rows.more == choose.more
-    new = [refusal for refusal in choose.refusals if refusal.asker.shown_refusal is None]
-    assert [refusal for refusal in rows.refusals if refusal.asker.shown_refusal is None] == new
+    pool = make_pool(ages)
+    one_by_one, by_rows = (pool.choose(in_rows=flag, batch=batch) for flag in (False, True))
+    assert by_rows.grants == one_by_one.grants
+    assert by_rows.more == one_by_one.more
+    assert list_new_refusals(by_rows) == list_new_refusals(one_by_one)
 
 
-def test_thousands_that_wait_for_a_full_pool_cost_a_pass_one_attempt() -> None:
-    pool = pool_of([(number, True) for number in range(5_000)])
+def test_thousands_of_equal_requests_to_a_full_pool_cost_one_attempt() -> None:
+    pool = make_pool([(number, True) for number in range(5_000)])
     pool.choose(in_rows=True)
-    assert pool.tried == 8 + 1
+    assert pool.tried == 8 + 1, "eight are granted, and one is refused for all others"
 
 
 class ManyTaker(RequestTaker):
@@ -128,7 +148,7 @@ class ManyTaker(RequestTaker):
         return Taken(tuple(PromisedRange(address) for address in addresses))
 
 
-def test_a_promise_that_exceeds_the_room_waits_and_smaller_ones_pass_it() -> None:
+def test_a_request_for_more_ranges_than_the_room_is_skipped_and_smaller_ones_are_served() -> None:
     holdings = Holdings({"": Layout.parse("10.0.0.0/29")})
     requests = {}
     for age, name in enumerate(["3", "03", "1", "003"]):
@@ -147,8 +167,10 @@ def test_a_promise_that_exceeds_the_room_waits_and_smaller_ones_pass_it() -> Non
     assert choice.refusals == ()
 
 
-def of_two_kinds(size: str = "10.0.0.0/29") -> tuple[Holdings, list[ServedAskers[Request]]]:
-    """Return a pool that an allocation and a claim of one name wait for, and both kinds."""
+def make_pool_of_two_kinds(
+    size: str = "10.0.0.0/29",
+) -> tuple[Holdings, list[ServedAskers[Request]]]:
+    """Return the holdings of a pool, and the takers of a claim and an allocation named `a`."""
     holdings, askers = Holdings({"": Layout.parse(size)}), []
     for age, kind in enumerate(("Claim", "Allocation")):
         meta = ObjectMeta(namespace="team", name="a", uid=f"{kind}-uid", resourceVersion="7")
@@ -161,7 +183,7 @@ def of_two_kinds(size: str = "10.0.0.0/29") -> tuple[Holdings, list[ServedAskers
 
 
 def test_requests_of_two_kinds_are_served_in_one_queue() -> None:
-    holdings, askers = of_two_kinds()
+    holdings, askers = make_pool_of_two_kinds()
     with exclude_ranges(holdings, ()):
         choice = choose(holdings, askers, (), 8)
     assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [
@@ -171,15 +193,15 @@ def test_requests_of_two_kinds_are_served_in_one_queue() -> None:
 
 
 def test_a_refusal_of_one_kind_leaves_out_no_request_of_another_kind() -> None:
-    holdings, askers = of_two_kinds("10.0.0.0/30")
+    holdings, askers = make_pool_of_two_kinds("10.0.0.0/30")
     all_addresses = AddressRange.parse("10.0.0.0", "10.0.0.3")
     with exclude_ranges(holdings, (), [PromisedRange(all_addresses)]):
         choice = choose(holdings, askers, (), 8)
     assert [refusal.holder.kind for refusal in choice.refusals] == ["Claim", "Allocation"]
 
 
-def test_a_request_with_an_open_promise_is_skipped_and_one_of_its_name_is_not() -> None:
-    holdings, askers = of_two_kinds()
+def test_an_open_promise_to_a_claim_skips_no_allocation_of_the_same_name() -> None:
+    holdings, askers = make_pool_of_two_kinds()
     promised = (PromisedRange(AddressRange.parse("10.0.0.0", "10.0.0.0")),)
     promise = Promise(
         "Claim", Key("team", "a"), uid="Claim-uid", resourceVersion="7", ranges=promised
@@ -191,8 +213,8 @@ def test_a_request_with_an_open_promise_is_skipped_and_one_of_its_name_is_not() 
     ]
 
 
-def test_a_kind_that_is_not_served_gets_nothing() -> None:
-    holdings, [_, allocations] = of_two_kinds()
+def test_requests_of_a_kind_that_is_not_served_get_nothing() -> None:
+    holdings, [_, allocations] = make_pool_of_two_kinds()
     with exclude_ranges(holdings, ()):
         choice = choose(holdings, [allocations], (), 8)
     assert [grant.holder.kind for grant in choice.grants] == ["Allocation"]

@@ -1,4 +1,4 @@
-"""Claims that another provider served: they stay Ready, whatever keeps us from serving them."""
+"""Claims that another provider of addresses served stay Ready even if we cannot serve them."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ from tests.reconcilers.promises.refusing import (
     ADDRESSES,
     CLAIMS,
     GREEDY,
-    SENTENCE,
+    REFUSAL,
     ClaimPool,
     Gate,
     gate,
@@ -23,17 +23,17 @@ __all__ = ["gate"]
 POOL: Json = {"apiGroup": api.GROUP, "kind": "GlobalInClusterIPPool", "name": "p"}
 
 
-async def _serve_by_another(
+async def _create_served_claim(
     place: Site, name: str, ref: Json, *, has_address: bool = True, claim: str = ""
 ) -> None:
-    """Make a claim that is Ready, and the IPAddress that its addressRef names.
+    """Create a claim that is Ready, and the IPAddress that its addressRef names.
 
     Args:
         place: the cluster.
-        name: of both.
-        ref: the pool.
+        name: the name of the claim and of the IPAddress.
+        ref: the reference to the pool.
         has_address: whether the IPAddress exists.
-        claim: the claim that the IPAddress is for; empty for this one.
+        claim: the claim that the IPAddress names; empty for the created one.
     """
     if has_address:
         for_claim = {"name": claim or name}
@@ -56,24 +56,27 @@ async def test_a_claim_with_an_address_stays_ready_although_its_promise_is_voide
     async with open_pool(ClaimPool) as pool:
         place, name = pool.place, f"{GREEDY}-000"
         gate.refuses = lambda sent: sent.method != "POST" and pool.is_keep(sent)
-        await _serve_by_another(place, name, POOL)
+        await _create_served_claim(place, name, POOL)
         await place.home.pass_by(10)
-        assert SENTENCE in pool.find_shown_reason(name)
+        assert REFUSAL in pool.read_reason(name)
         assert place.ready(CLAIMS, name, GREEDY)["status"] == "True"
 
 
 async def _block_by_an_invalid_spec(place: Site) -> Json:
+    """Make the pool invalid; return the reference for claims."""
     await place.edit(api.GLOBAL_IP_POOL, "p", {"spec": {"addresses": ["nonsense"]}})
     return POOL
 
 
 async def _block_by_another_holder(place: Site) -> Json:
-    await _serve_by_another(place, "other", POOL)
+    """Let another claim have the address; return the reference for claims."""
+    await _create_served_claim(place, "other", POOL)
     await place.home.pass_by(10)
     return POOL
 
 
 async def _name_a_missing_pool(place: Site) -> Json:
+    """Return a reference to a pool that does not exist."""
     del place
     return POOL | {"name": "missing"}
 
@@ -87,13 +90,13 @@ async def _name_a_missing_pool(place: Site) -> Json:
     ],
     ids=["the pool's spec is invalid", "another claim has the address", "the pool is missing"],
 )
-async def test_a_claim_with_an_address_stays_ready_and_says_what_keeps_us_from_serving_it(
+async def test_a_claim_with_an_address_stays_ready_and_says_why_we_cannot_serve_it(
     block: Callable[[Site], Awaitable[Json]], why: str
 ) -> None:
     async with open_pool(ClaimPool) as pool:
         place = pool.place
         ref = await block(place)
-        await _serve_by_another(place, GREEDY, ref)
+        await _create_served_claim(place, GREEDY, ref)
         await place.home.pass_by(10)
         ready = place.ready(CLAIMS, GREEDY, GREEDY)
         assert why in ready["message"]
@@ -108,13 +111,13 @@ async def test_a_claim_with_an_address_stays_ready_and_says_what_keeps_us_from_s
     [(False, ""), (True, "stranger")],
     ids=["no IPAddress", "another claim's IPAddress"],
 )
-async def test_a_claim_whose_addressref_gives_it_nothing_is_not_ready_while_it_is_refused(
+async def test_a_claim_whose_addressref_names_no_ipaddress_of_it_is_not_ready(
     has_address: bool, claim: str
 ) -> None:
     async with open_pool(ClaimPool) as pool:
         place = pool.place
         ref = await _block_by_an_invalid_spec(place)
-        await _serve_by_another(place, GREEDY, ref, has_address=has_address, claim=claim)
+        await _create_served_claim(place, GREEDY, ref, has_address=has_address, claim=claim)
         await place.home.pass_by(10)
         ready = place.ready(CLAIMS, GREEDY, GREEDY)
         assert (ready["status"], ready["reason"]) == ("False", "PoolNotReady")

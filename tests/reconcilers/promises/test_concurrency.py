@@ -1,4 +1,4 @@
-"""Several requests at once: a failure stops no other, and is raised as it is."""
+"""Concurrent requests: a failure cancels no other request, and is raised at the end."""
 
 from functools import partial
 
@@ -12,28 +12,28 @@ from reconcilers.promises.concurrency import run_concurrently
 async def test_a_failure_cancels_no_other_request_and_is_raised_after_all_of_them() -> None:
     done: list[int] = []
 
-    async def one(number: int) -> None:
+    async def request(number: int) -> None:
         if number == 1:
             raise NoAnswer("timed out")
         await anyio.lowlevel.checkpoint()
         done.append(number)
 
     with pytest.raises(NoAnswer, match="timed out"):
-        await run_concurrently([partial(one, number) for number in range(4)], 2)
+        await run_concurrently([partial(request, number) for number in range(4)], 2)
     assert sorted(done) == [0, 2, 3]
 
 
-async def test_no_more_requests_are_under_way_than_are_allowed() -> None:
-    under_way, most = 0, 0
+async def test_no_more_requests_run_at_the_same_time_than_the_width() -> None:
+    running, most = 0, 0
 
-    async def one() -> None:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
+    async def request() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
         await anyio.lowlevel.checkpoint()
-        under_way -= 1
+        running -= 1
 
-    await run_concurrently([one] * 10, 3)
+    await run_concurrently([request] * 10, 3)
     assert most == 3
 
 
@@ -47,15 +47,15 @@ async def test_results_are_in_the_order_of_the_requests_whichever_ends_first() -
     assert await run_concurrently(work, 4) == [0, 1, 2, 3]
 
 
-async def test_callers_that_share_turns_share_the_width() -> None:
-    under_way, most, turns = 0, 0, anyio.Semaphore(2)
+async def test_callers_that_share_a_semaphore_share_its_width() -> None:
+    running, most, turns = 0, 0, anyio.Semaphore(2)
 
     async def request() -> None:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
         await anyio.lowlevel.checkpoint()
-        under_way -= 1
+        running -= 1
 
     async with anyio.create_task_group() as group:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""What is kept of a pool is what its holders say, change by change."""
+"""The holdings of a pool agree with the facts of its holders after each change."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,21 +32,24 @@ LAYOUTS = {"": Layout.parse("10.0.0.0/29")}
 
 
 def addresses(first: int, last: int) -> AddressRange:
+    """Return the addresses 10.0.0.`first` to 10.0.0.`last`."""
     return AddressRange.parse(f"10.0.0.{first}", f"10.0.0.{last}")
 
 
-def holding(*spans: tuple[int, int], **more: Any) -> Facts:
+def make_facts(*spans: tuple[int, int], **more: Any) -> Facts:
+    """Return the facts of a holder with these ranges, each given by its first and last number."""
     return Facts(tuple(PromisedRange(addresses(*span)) for span in spans), **more)
 
 
 def list_queued(holdings: Holdings) -> list[Holder]:
+    """Return the holders that wait, in the order in which passes try them."""
     return [holder for _, holder in holdings.turns()]
 
 
-def test_a_range_of_two_holders_is_taken_until_both_are_gone() -> None:
+def test_a_range_of_two_holders_is_in_use_until_both_are_gone() -> None:
     holdings = Holdings(LAYOUTS)
-    holdings.put(A, holding((0, 0)))
-    holdings.put(B, holding((0, 0), is_in_use=True))
+    holdings.put(A, make_facts((0, 0)))
+    holdings.put(B, make_facts((0, 0), is_in_use=True))
     assert (holdings.space().used, holdings.in_use_count) == (1, 1)
     assert (holdings.holder_count, holdings.claimed_size) == (2, 2)
     holdings.remove(B)
@@ -56,11 +59,11 @@ def test_a_range_of_two_holders_is_taken_until_both_are_gone() -> None:
     assert (holdings.holder_count, holdings.claimed_size) == (0, 0)
 
 
-def test_another_holder_of_a_part_of_it_is_found_also_where_sizes_differ() -> None:
+def test_another_holder_of_a_part_of_a_range_is_found() -> None:
     holdings = Holdings(LAYOUTS)
-    holdings.put(A, holding((2, 2)))
+    holdings.put(A, make_facts((2, 2)))
     assert holdings.other_holder(addresses(2, 2), B) == A
-    holdings.put(B, holding((0, 3)))
+    holdings.put(B, make_facts((0, 3)))
     assert holdings.other_holder(addresses(2, 2), A) == B
     assert holdings.other_holder(addresses(2, 2), B) == A
     assert holdings.other_holder(addresses(4, 4), A) is None
@@ -69,7 +72,7 @@ def test_another_holder_of_a_part_of_it_is_found_also_where_sizes_differ() -> No
     assert holdings.other_holder(addresses(2, 2), A) is None
 
 
-def test_spaces_of_one_pool_do_not_see_the_ranges_of_each_other() -> None:
+def test_the_ranges_of_one_space_of_a_pool_are_not_used_in_another_space() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
     holdings.put(A, Facts((PromisedRange(addresses(0, 3), "one"),)))
     assert (holdings.space("one").used, holdings.space("two").used) == (4, 0)
@@ -77,7 +80,7 @@ def test_spaces_of_one_pool_do_not_see_the_ranges_of_each_other() -> None:
     assert holdings.other_holder(addresses(0, 0), B, "two") is None
 
 
-def test_what_a_trial_takes_of_any_space_is_free_afterwards() -> None:
+def test_ranges_taken_during_a_trial_are_free_afterwards_in_each_space() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
     with holdings.trial():
         holdings.space("one").take_lowest(8)
@@ -85,24 +88,24 @@ def test_what_a_trial_takes_of_any_space_is_free_afterwards() -> None:
     assert (holdings.space("one").used, holdings.space("two").used) == (0, 0)
 
 
-def test_spaces_follow_what_the_pool_may_hand_out() -> None:
+def test_a_new_layout_of_the_pool_changes_the_total_and_keeps_the_used_addresses() -> None:
     holdings = Holdings(LAYOUTS)
-    holdings.put(A, holding((0, 0)))
+    holdings.put(A, make_facts((0, 0)))
     assert holdings.space().total == 8
     holdings.lay_out({"": Layout.parse("10.0.0.0/30")})
     assert (holdings.space().total, holdings.space().used) == (4, 1)
 
 
-def test_who_waits_is_in_the_order_of_age_then_holder_and_leaves_when_served() -> None:
+def test_waiting_holders_are_listed_by_age_until_they_are_served() -> None:
     holdings = Holdings(LAYOUTS)
     holdings.put(B, Facts(place=(EARLY, B)))
     holdings.put(A, Facts(place=(LATE, A)))
     assert list_queued(holdings) == [B, A]
-    holdings.put(B, holding((0, 0)))
+    holdings.put(B, make_facts((0, 0)))
     assert list_queued(holdings) == [A]
 
 
-def test_equal_askers_wait_in_one_row_and_one_without_row_waits_alone() -> None:
+def test_equal_requests_wait_in_one_row_and_a_request_without_a_row_waits_alone() -> None:
     holdings = Holdings(LAYOUTS)
     for holder, created in ((A, LATE), (B, EARLY)):
         holdings.put(holder, Facts(place=(created, holder), row="equal"))
@@ -110,7 +113,7 @@ def test_equal_askers_wait_in_one_row_and_one_without_row_waits_alone() -> None:
     assert next(turns) == (EARLY, B)
     turns.leave_out()
     assert list(turns) == []
-    holdings.put(A, holding((0, 0), place=(LATE, A)))
+    holdings.put(A, make_facts((0, 0), place=(LATE, A)))
     turns = holdings.turns()
     assert next(turns) == (EARLY, B)
     turns.leave_out()
@@ -121,7 +124,7 @@ def test_equal_askers_wait_in_one_row_and_one_without_row_waits_alone() -> None:
     assert (holdings.waiting_count, holdings.oldest_wait) == (1, LATE)
 
 
-def test_different_things_outside_are_counted_each_once() -> None:
+def test_an_address_outside_that_two_holders_have_is_counted_once() -> None:
     holdings = Holdings(LAYOUTS)
     holdings.put(A, Facts(outside="10.9.9.9", is_in_use=True))
     holdings.put(B, Facts(outside="10.9.9.9", is_in_use=True))
@@ -134,7 +137,7 @@ def test_different_things_outside_are_counted_each_once() -> None:
 
 @st.composite
 def _facts(draw: st.DrawFn, holder: Holder) -> Facts | None:
-    """Return any facts of a holder: overlapping, of two spaces, outside, waiting; or none."""
+    """Draw facts of a holder, or None: ranges of two spaces, that may overlap, and a wait."""
     if draw(st.booleans()) and draw(st.booleans()):
         return None
     spans = draw(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), max_size=3))
@@ -154,37 +157,45 @@ def _facts(draw: st.DrawFn, holder: Holder) -> Facts | None:
 
 @settings(deadline=None)
 @given(data=st.data())
-def test_all_that_is_derived_follows_the_facts(data: st.DataObject) -> None:
-    """Spaces, rows, counts and the index, whenever they are first needed."""
+def test_derived_state_agrees_with_the_facts_whenever_it_is_first_needed(
+    data: st.DataObject,
+) -> None:
+    """The derived state is: the spaces, the rows, the counts and the index of ranges."""
     layouts = {"": LAYOUTS[""], "other": Layout.parse("10.0.0.0/28")}
-    kept, known = Holdings(layouts), dict[Holder, Facts]()
+    kept, facts_of = Holdings(layouts), dict[Holder, Facts]()
     names = st.sampled_from("abcd").map(lambda name: Holder("Claim", Key("team", name)))
     for _ in range(data.draw(st.integers(1, 12))):
         holder = data.draw(names)
         facts = data.draw(_facts(holder))
         if facts is None:
             kept.remove(holder)
-            known.pop(holder, None)
+            facts_of.pop(holder, None)
         else:
             kept.put(holder, facts)
-            known[holder] = facts
+            facts_of[holder] = facts
         if data.draw(st.booleans()):
             kept.space(data.draw(st.sampled_from(["", "other"])))
-        asked = data.draw(st.integers(0, 16))
-        span = AddressRange(addresses(0, 0).first + asked, addresses(0, 0).first + asked + 1, 4)
+        offset = data.draw(st.integers(0, 16))
+        span = AddressRange(addresses(0, 0).first + offset, addresses(0, 0).first + offset + 1, 4)
         others = {
             other
-            for other, its_facts in known.items()
+            for other, its_facts in facts_of.items()
             if other != holder
             and any(part.space == "" and part.range.overlaps(span) for part in its_facts.ranges)
         }
         other_holder = kept.other_holder(span, holder)
         assert other_holder in others if others else other_holder is None
-        assert list_differences(kept, Holdings(layouts, known.items())) == []
+        assert list_differences(kept, Holdings(layouts, facts_of.items())) == []
 
 
-class _TwoKinds:
-    """Requests and answers of pools in two caches, and the holdings that are kept of them."""
+class _TwoCaches:
+    """The holdings of pools that are kept of two caches: requests, and the answers to them.
+
+    A request and its answer have the same name and are one holder.
+
+    Attributes:
+        read: the holders whose facts were computed, in order.
+    """
 
     def __init__(self) -> None:
         indexes = {POOL_INDEX: pool_index}
@@ -193,7 +204,7 @@ class _TwoKinds:
         self.read: list[Holder] = []
         self.kept = KeptHoldings[Key, int](
             [
-                indexed_source(cache, POOL_INDEX, pools=_pools, holder=_holder)
+                indexed_source(cache, POOL_INDEX, pools=_list_pools, holder=_make_holder)
                 for cache in (self.requests, self.answers)
             ],
             self.facts,
@@ -204,61 +215,68 @@ class _TwoKinds:
         self.answers.replace([], 1)
 
     def facts(self, pool: Key, holder: Holder, offer: int) -> Facts | None:
+        """Return the facts of a holder for a pool; None if neither cache has it there."""
         del offer
         self.read.append(holder)
         states = [cache.get(holder.key) for cache in (self.requests, self.answers)]
         of_pool = [state for state in states if state is not None and state.pool_key == pool]
         if not of_pool:
             return None
-        promised_ranges = {PromisedRange(AddressRange.parse(*_span(state))) for state in of_pool}
+        promised_ranges = {
+            PromisedRange(AddressRange.parse(*_get_ends(state))) for state in of_pool
+        }
         return Facts(tuple(promised_ranges), is_in_use=len(of_pool) == 2)
 
 
-def _span(state: IPAllocation) -> tuple[str, str]:
+def _get_ends(state: IPAllocation) -> tuple[str, str]:
+    """Return the ends of the range in the status of an allocation."""
     assert state.status.startAddress is not None
     assert state.status.endAddress is not None
     return state.status.startAddress, state.status.endAddress
 
 
-def _pools(state: IPAllocation) -> list[Key]:
+def _list_pools(state: IPAllocation) -> list[Key]:
+    """Return the pools of an object: the one that its spec names."""
     return [state.pool_key]
 
 
-def _holder(state: IPAllocation) -> Holder:
+def _make_holder(state: IPAllocation) -> Holder:
+    """Return the holder that an object stands for."""
     return Holder("Claim", state.metadata.key)
 
 
-def _object(name: str, revision: int, of: str = "lab") -> IPAllocation:
+def _make_object(name: str, revision: int, of: str = "lab") -> IPAllocation:
+    """Return an object that holds four addresses of the pool `of`."""
     held_range = ("10.40.0.0", "10.40.0.3")
     return make.allocation(name, held_range=held_range, of=of, resourceVersion=str(revision))
 
 
 @pytest.mark.usefixtures("contents_differences")
-def test_a_holder_that_two_objects_show_holds_the_range_once_until_both_are_gone() -> None:
-    caches, pool = _TwoKinds(), make.key("lab")
-    caches.requests.apply(Modified(_object("a", 2)))
+def test_a_holder_with_a_request_and_an_answer_holds_the_range_once_until_both_are_gone() -> None:
+    caches, pool = _TwoCaches(), make.key("lab")
+    caches.requests.apply(Modified(_make_object("a", 2)))
     holdings = caches.kept.holdings(pool, 24)
     assert (holdings.claimed_size, holdings.in_use_count) == (4, 0)
-    caches.answers.apply(Modified(_object("a", 3)))
+    caches.answers.apply(Modified(_make_object("a", 3)))
     holdings = caches.kept.holdings(pool, 24)
     assert (holdings.claimed_size, holdings.in_use_count, holdings.space().used) == (4, 1, 4)
-    caches.requests.apply(Deleted(_object("a", 4)))
+    caches.requests.apply(Deleted(_make_object("a", 4)))
     assert caches.kept.holdings(pool, 24).claimed_size == 4
-    caches.answers.apply(Modified(_object("a", 5, of="other")))
+    caches.answers.apply(Modified(_make_object("a", 5, of="other")))
     assert caches.kept.holdings(pool, 24).holders == []
     assert caches.kept.holdings(make.key("other"), 24).claimed_size == 4
 
 
-def test_only_holders_that_changed_are_read_and_another_offer_reads_all() -> None:
-    caches, pool = _TwoKinds(), make.key("lab")
+def test_only_changed_holders_are_read_and_a_change_of_the_pool_reads_all() -> None:
+    caches, pool = _TwoCaches(), make.key("lab")
     caches.kept._check_interval = timedelta(hours=1).total_seconds()
     for name in "abc":
-        caches.requests.apply(Modified(_object(name, 2)))
+        caches.requests.apply(Modified(_make_object(name, 2)))
     assert caches.kept.holdings(pool, 24).space().total == 256
     caches.read.clear()
     for revision in (3, 4):
-        caches.requests.apply(Modified(_object("b", revision)))
-        caches.answers.apply(Modified(_object("b", revision)))
+        caches.requests.apply(Modified(_make_object("b", revision)))
+        caches.answers.apply(Modified(_make_object("b", revision)))
     caches.kept.holdings(pool, 24)
     assert caches.read == [Holder("Claim", make.key("b"))]
     assert caches.kept.holdings(pool, 25).space().total == 128

@@ -1,4 +1,4 @@
-"""Requests of two kinds that have one namespace and name are two holders, of two tenants."""
+"""Requests of two kinds with the same namespace and name are two holders, of two tenants."""
 
 from datetime import UTC, datetime
 
@@ -38,7 +38,8 @@ def test_stuck_promises_of_one_kind_stop_no_request_of_another_kind() -> None:
     assert eligibility.judge(meta, tenant_of_namespace(ALLOCATION)) is ShareVerdict.ELIGIBLE
 
 
-def row_of_claim() -> Row:
+def make_row_of_claim() -> Row:
+    """Return the row in which a claim waits for an in-cluster pool."""
     meta = ObjectMeta(
         namespace="team",
         name="a",
@@ -56,7 +57,7 @@ def row_of_claim() -> Row:
     ("kind", "row"),
     [
         (networkpool.KIND, networkpool.make_row(make.allocation("a"))),
-        (JOURNALS.kind, row_of_claim()),
+        (JOURNALS.kind, make_row_of_claim()),
     ],
 )
 def test_a_row_begins_with_the_kind_of_its_requests(kind: str, row: Row) -> None:

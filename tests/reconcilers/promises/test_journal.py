@@ -1,4 +1,8 @@
-"""The journal of a space is its object's own, and fits into an annotation."""
+"""A journal in an annotation of a pool: how it is stored and read, and when it counts as lost.
+
+A journal without the revisions of all its kinds gives a pool no *memory*: promises of such a pool
+have to be voided before it allocates.
+"""
 
 from collections.abc import Mapping
 
@@ -20,10 +24,12 @@ from reconcilers.promises.journal import (
 
 JOURNALS = AnnotatedJournal("Claim")
 OF_SPACES = AnnotatedJournal("Claim", has_spaces=True)
+"""Journals whose promised ranges name their space."""
 ADDRESS = AddressRange.parse("10.0.0.1", "10.0.0.1")
 
 
-def promise(number: int = 1, name: str = "a") -> Promise:
+def make_promise(number: int = 1, name: str = "a") -> Promise:
+    """Return a promise of ADDRESS to the claim team/`name` at resourceVersion `number`."""
     key = Key("team", name)
     return Promise(
         "Claim",
@@ -34,14 +40,14 @@ def promise(number: int = 1, name: str = "a") -> Promise:
     )
 
 
-def pool(uid: str, annotations: Mapping[str, str] | None = None) -> MetadataOnly:
+def make_pool(uid: str, annotations: Mapping[str, str] | None = None) -> MetadataOnly:
     """Return a pool with these annotations."""
     return MetadataOnly(ObjectMeta(uid=uid, annotations=dict(annotations or {})))
 
 
 def make_stored(uid: str, journal: Journal, journals: AnnotatedJournal = JOURNALS) -> MetadataOnly:
-    """Return a pool as it is after the journal was written."""
-    return pool(uid, journals.patch(pool(uid), journal)["metadata"]["annotations"])
+    """Return a pool with the uid `uid` after `journal` was written to it."""
+    return make_pool(uid, journals.patch(make_pool(uid), journal)["metadata"]["annotations"])
 
 
 def seal(content: str) -> str:
@@ -53,19 +59,19 @@ def seal(content: str) -> str:
     return msgspec.json.encode(decoded.with_checksum()).decode()
 
 
-def test_what_was_written_is_read() -> None:
-    journal = JOURNALS.with_revision(17, [promise(1), promise(2)])
+def test_a_journal_is_read_as_it_was_written() -> None:
+    journal = JOURNALS.with_revision(17, [make_promise(1), make_promise(2)])
     assert JOURNALS.read(make_stored("u", journal)) == journal
 
 
-def test_the_revision_of_what_kept_promises_leave_is_read() -> None:
+def test_the_revision_of_the_objects_that_kept_promises_create_is_read() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    journal = journals.with_revision(17, [promise()], 12)
+    journal = journals.with_revision(17, [make_promise()], 12)
     assert journals.read(make_stored("u", journal, journals)) == journal
     assert journals.has_memory(journal)
 
 
-def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> None:
+def test_a_revision_of_zero_is_stored_too() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
     read = journals.read(make_stored("u", journals.with_revision(17), journals))
     assert read.revisions == {"Claim": 17, "Address": 0}
@@ -84,19 +90,19 @@ def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> No
         f'"revision":"17","effects":"{"9" * 5000}"',
     ],
 )
-def test_a_journal_that_lacks_one_of_its_two_revisions_has_no_memory(revisions: str) -> None:
+def test_a_journal_with_a_missing_or_invalid_revision_has_no_memory(revisions: str) -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    edited = pool("u", {ANNOTATION: seal(f'{{"uid":"u",{revisions}}}')})
+    edited = make_pool("u", {ANNOTATION: seal(f'{{"uid":"u",{revisions}}}')})
     assert not journals.has_memory(journals.read(edited))
 
 
 def test_a_journal_that_lacks_the_revision_of_effects_keeps_its_promises() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    annotation = make_stored("u", JOURNALS.with_revision(17, [promise()])).metadata.annotations[
-        ANNOTATION
-    ]
-    read = journals.read(pool("u", {ANNOTATION: annotation}))
-    assert read == Journal({"Claim": 17}, (promise(),))
+    annotation = make_stored(
+        "u", JOURNALS.with_revision(17, [make_promise()])
+    ).metadata.annotations[ANNOTATION]
+    read = journals.read(make_pool("u", {ANNOTATION: annotation}))
+    assert read == Journal({"Claim": 17}, (make_promise(),))
 
 
 def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
@@ -115,12 +121,12 @@ def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
 
 
 def test_an_object_without_a_journal_has_no_memory() -> None:
-    assert JOURNALS.read(pool("u")) == Journal()
+    assert JOURNALS.read(make_pool("u")) == Journal()
 
 
-def test_the_journal_of_another_object_is_no_memory() -> None:
-    original = make_stored("of the original", JOURNALS.with_revision(17, [promise()]))
-    assert JOURNALS.read(pool("of the copy", original.metadata.annotations)) == Journal()
+def test_the_journal_of_another_object_counts_as_lost() -> None:
+    original = make_stored("of the original", JOURNALS.with_revision(17, [make_promise()]))
+    assert JOURNALS.read(make_pool("of the copy", original.metadata.annotations)) == Journal()
 
 
 @pytest.mark.parametrize(
@@ -134,8 +140,8 @@ def test_the_journal_of_another_object_is_no_memory() -> None:
         '{"uid":"u","revision":"1","promises":[["team","a","u","1","10.0.0.1"]]}',
     ],
 )
-def test_a_journal_that_was_edited_into_nonsense_is_no_memory(content: str) -> None:
-    assert JOURNALS.read(pool("u", {ANNOTATION: seal(content)})) == Journal()
+def test_a_journal_that_cannot_be_parsed_counts_as_lost(content: str) -> None:
+    assert JOURNALS.read(make_pool("u", {ANNOTATION: seal(content)})) == Journal()
 
 
 def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object() -> None:
@@ -159,7 +165,7 @@ def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object()
         ("1", []),
     ],
 )
-def test_a_promise_that_was_edited_into_nonsense_is_none(
+def test_a_promise_that_cannot_be_parsed_is_ignored(
     version: str, spans: list[tuple[str, str, str]]
 ) -> None:
     assert (
@@ -168,14 +174,14 @@ def test_a_promise_that_was_edited_into_nonsense_is_none(
     )
 
 
-def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -> None:
-    """What it promised may still be written, and only a fence voids that."""
+def test_a_journal_with_a_promise_that_cannot_be_parsed_counts_as_lost() -> None:
+    """The promised range may still be written, and only a fence voids the promise."""
     journal_text = (
         '{"uid":"u","revision":"1","promises":['
         '["team","b","u-b","x",[["10.0.0.2","10.0.0.2"]]],'
         '["team","a","uid-1","1",[["10.0.0.1","10.0.0.1"]]]]}'
     )
-    journal = JOURNALS.read(pool("u", {ANNOTATION: seal(journal_text)}))
+    journal = JOURNALS.read(make_pool("u", {ANNOTATION: seal(journal_text)}))
     assert journal == Journal()
 
 
@@ -188,15 +194,16 @@ def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -
         (OF_SPACES, '["10.0.0.1","10.0.0.1"]'),
     ],
 )
-def test_a_journal_with_ranges_that_no_pass_would_write_together_is_no_memory(
+def test_a_journal_with_ranges_that_no_pass_writes_together_counts_as_lost(
     journals: AnnotatedJournal, ranges: str
 ) -> None:
     journal_text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
-    read = journals.read(pool("u", {ANNOTATION: seal(journal_text)}))
+    read = journals.read(make_pool("u", {ANNOTATION: seal(journal_text)}))
     assert read == Journal()
 
 
 OF_TWO = AnnotatedJournal("Claim", effects="Address", others=(("Other", "Effect"),))
+"""Journals of two kinds of requests, each with the kind of objects that its promises create."""
 
 
 def test_a_journal_of_two_kinds_names_the_kind_of_each_promise_and_revision() -> None:
@@ -207,13 +214,17 @@ def test_a_journal_of_two_kinds_names_the_kind_of_each_promise_and_revision() ->
         resourceVersion="2",
         ranges=(PromisedRange(ADDRESS),),
     )
-    journal = Journal({"Claim": 17, "Address": 3, "Other": 5, "Effect": 9}, (promise(), other))
+    journal = Journal(
+        {"Claim": 17, "Address": 3, "Other": 5, "Effect": 9}, (make_promise(), other)
+    )
     assert OF_TWO.read(make_stored("u", journal, OF_TWO)) == journal
     assert OF_TWO.has_memory(journal)
 
 
 @pytest.mark.parametrize("fenced", [{"Claim": 17, "Address": 3}, {"Other": 5, "Effect": 9}])
-def test_kinds_get_their_revisions_one_after_the_other(fenced: Mapping[str, int]) -> None:
+def test_a_journal_with_the_revisions_of_one_of_two_kinds_is_read_and_has_no_memory(
+    fenced: Mapping[str, int],
+) -> None:
     journal = Journal(fenced)
     assert OF_TWO.read(make_stored("u", journal, OF_TWO)) == journal
     assert not OF_TWO.has_memory(journal)

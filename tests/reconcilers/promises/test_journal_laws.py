@@ -30,9 +30,16 @@ Json = dict[str, Any]
 CLAIMS, ADDRESSES = "ipaddressclaims.ipam.cluster.x-k8s.io", "ipaddresses.ipam.cluster.x-k8s.io"
 
 
-def promise(kind: str, number: int, *texts: str, space: str = "") -> Promise:
-    """Return a promise of single addresses."""
-    parsed = (AddressRange.parse(address, address) for address in texts)
+def make_promise(kind: str, number: int, *addresses: str, space: str = "") -> Promise:
+    """Return a promise of single addresses to request `number`, at resourceVersion `number`.
+
+    Args:
+        kind: the kind of the request.
+        number: also in the name and the uid of the request.
+        addresses: single addresses.
+        space: the space of all addresses; "family" for a space for each IP family.
+    """
+    parsed = (AddressRange.parse(address, address) for address in addresses)
     spaces = {4: "IPv4", 6: "IPv6"}
     ranges = tuple(
         PromisedRange(part, spaces[part.family] if space == "family" else space) for part in parsed
@@ -47,17 +54,17 @@ def promise(kind: str, number: int, *texts: str, space: str = "") -> Promise:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where journals are stored.
+class Storage:
+    """A way to store journals: in the status of a pool, or in an annotation.
 
     Args:
         store: reads and writes them.
         decode: returns a pool, given its document.
-        journal: with at least one promise, and a revision above 0 of each kind.
-        earlier: another one, which may have revisions of further kinds.
-        room: how many promises of the usual number of ranges there is room for.
+        journal: a journal with at least one promise, and a revision above 0 of each kind.
+        earlier: another journal, which may have revisions of further kinds.
+        room: how many promises of the usual number of ranges a journal has room for.
         fields: returns the fields of a document that carry the journal.
-        replace_fields: puts others in their place.
+        replace_fields: replaces these fields in a document.
     """
 
     store: JournalStore[Any]
@@ -77,8 +84,8 @@ class Place:
         """Return a pool after a journal was written.
 
         Args:
-            journal: what is written.
-            before: the pool as it was; one without journal if it is not given.
+            journal: the new journal.
+            before: the pool before the write; None for a pool without journal.
         """
         document = before or self.document("u")
         patch = self.store.patch(self.decode(document), journal)
@@ -90,147 +97,154 @@ class Place:
         return self.store.read(self.decode(document))
 
 
-def pool_of(document: Json) -> NetworkPool:
+def decode_pool(document: Json) -> NetworkPool:
+    """Return the NetworkPool of a document."""
     return msgspec.convert(document, NetworkPool)
 
 
-def metadata_of(document: Json) -> MetadataOnly:
+def decode_metadata(document: Json) -> MetadataOnly:
+    """Return the metadata of a document."""
     return msgspec.convert(document, MetadataOnly)
 
 
 def set_status(document: Json, status: Json) -> None:
+    """Replace the status of a document."""
     document["status"] = status
 
 
-def annotated_fields(document: Json) -> Json:
+def get_annotated_fields(document: Json) -> Json:
+    """Return the fields of the journal in the annotation of a document."""
     decoded: Json = msgspec.json.decode(document["metadata"]["annotations"][ANNOTATION])
     return decoded
 
 
 def set_annotated_fields(document: Json, fields: Json) -> None:
+    """Replace the fields of the journal in the annotation of a document."""
     document["metadata"]["annotations"][ANNOTATION] = msgspec.json.encode(fields).decode()
 
 
-BOTH = ("10.0.0.1", "fd00::1")
-STATUS = Place(
+BOTH_FAMILIES = ("10.0.0.1", "fd00::1")
+STATUS = Storage(
     STATUS_JOURNALS,
-    pool_of,
+    decode_pool,
     journal=Journal(
         {KIND: 17, CLAIMS: 9},
         (
-            promise(KIND, 1, *BOTH, space="family"),
-            promise(CLAIMS, 2, "10.0.0.3", space="family"),
+            make_promise(KIND, 1, *BOTH_FAMILIES, space="family"),
+            make_promise(CLAIMS, 2, "10.0.0.3", space="family"),
         ),
     ),
     earlier=Journal(
-        {KIND: 5, CLAIMS: 4, ADDRESSES: 3}, (promise(KIND, 7, "10.0.0.9", space="family"),)
+        {KIND: 5, CLAIMS: 4, ADDRESSES: 3}, (make_promise(KIND, 7, "10.0.0.9", space="family"),)
     ),
     room=MAX_ASSIGNMENTS,
     fields=lambda document: dict(document["status"]),
     replace_fields=set_status,
 )
 ANNOTATED = AnnotatedJournal(CLAIMS, effects=ADDRESSES)
-OF_ANNOTATION = Place(
+OF_ANNOTATION = Storage(
     ANNOTATED,
-    metadata_of,
-    journal=ANNOTATED.with_revision(17, [promise(CLAIMS, 1, "10.0.0.1")], 9),
-    earlier=ANNOTATED.with_revision(5, [promise(CLAIMS, 7, "10.0.0.9")], 4),
+    decode_metadata,
+    journal=ANNOTATED.with_revision(17, [make_promise(CLAIMS, 1, "10.0.0.1")], 9),
+    earlier=ANNOTATED.with_revision(5, [make_promise(CLAIMS, 7, "10.0.0.9")], 4),
     room=MOST_RANGES,
-    fields=annotated_fields,
+    fields=get_annotated_fields,
     replace_fields=set_annotated_fields,
 )
-PLACES = pytest.mark.parametrize("place", [STATUS, OF_ANNOTATION], ids=["status", "annotation"])
+STORAGES = pytest.mark.parametrize(
+    "storage", [STATUS, OF_ANNOTATION], ids=["status", "annotation"]
+)
 
 
-@PLACES
-def test_what_was_written_is_read_and_counts_as_stored(place: Place) -> None:
-    document = place.write_journal(place.journal)
-    assert place.read(document) == place.journal
-    assert place.store.is_stored(place.decode(document), place.journal)
+@STORAGES
+def test_a_journal_is_read_as_it_was_written_and_counts_as_stored(storage: Storage) -> None:
+    document = storage.write_journal(storage.journal)
+    assert storage.read(document) == storage.journal
+    assert storage.store.is_stored(storage.decode(document), storage.journal)
 
 
-@PLACES
-def test_a_pool_without_journal_has_lost_it(place: Place) -> None:
-    assert place.read(place.document("u")) == Journal()
+@STORAGES
+def test_the_journal_of_a_pool_without_one_is_empty(storage: Storage) -> None:
+    assert storage.read(storage.document("u")) == Journal()
 
 
-@PLACES
-def test_the_journal_of_an_object_with_another_uid_is_lost(place: Place) -> None:
-    document = place.write_journal(place.journal)
+@STORAGES
+def test_the_journal_of_an_object_with_another_uid_is_lost(storage: Storage) -> None:
+    document = storage.write_journal(storage.journal)
     document["metadata"]["uid"] = "another"
-    assert place.read(document) == Journal()
+    assert storage.read(document) == Journal()
 
 
-@PLACES
-def test_nothing_of_an_earlier_journal_is_left_once_another_is_written(place: Place) -> None:
-    before = place.write_journal(place.earlier)
-    assert place.read(place.write_journal(place.journal, before)) == place.journal
+@STORAGES
+def test_a_journal_replaces_all_of_an_earlier_journal(storage: Storage) -> None:
+    before = storage.write_journal(storage.earlier)
+    assert storage.read(storage.write_journal(storage.journal, before)) == storage.journal
 
 
-@PLACES
-def test_nothing_of_another_objects_journal_is_believed_after_a_write(place: Place) -> None:
-    """A fence gives one kind memory; the revisions of others came with the copied status."""
-    before = place.write_journal(place.earlier)
+@STORAGES
+def test_a_journal_replaces_all_of_the_journal_of_another_object(storage: Storage) -> None:
+    """A copied status has revisions of all kinds; the first fence writes those of one kind."""
+    before = storage.write_journal(storage.earlier)
     before["metadata"]["uid"] = "another"
-    assert place.read(place.write_journal(place.journal, before)) == place.journal
+    assert storage.read(storage.write_journal(storage.journal, before)) == storage.journal
 
 
-@PLACES
-def test_another_journal_than_the_one_that_was_written_is_not_stored(place: Place) -> None:
-    document = place.write_journal(place.earlier)
-    assert not place.store.is_stored(place.decode(document), place.journal)
+@STORAGES
+def test_a_journal_does_not_count_as_stored_while_the_pool_has_another(storage: Storage) -> None:
+    document = storage.write_journal(storage.earlier)
+    assert not storage.store.is_stored(storage.decode(document), storage.journal)
 
 
-@PLACES
-def test_a_journal_without_one_promise_or_revision_is_not_the_one_that_was_written(
-    place: Place,
+@STORAGES
+def test_a_journal_does_not_count_as_stored_if_a_promise_or_revision_is_missing(
+    storage: Storage,
 ) -> None:
-    journal = place.journal
+    journal = storage.journal
     for number in range(len(journal.promises)):
         rest = (*journal.promises[:number], *journal.promises[number + 1 :])
-        stored = place.decode(place.write_journal(replace(journal, promises=rest)))
-        assert not place.store.is_stored(stored, journal), number
+        stored = storage.decode(storage.write_journal(replace(journal, promises=rest)))
+        assert not storage.store.is_stored(stored, journal), number
     for kind in journal.revisions:
         revisions = {**journal.revisions, kind: 1}
-        stored = place.decode(place.write_journal(replace(journal, revisions=revisions)))
-        assert not place.store.is_stored(stored, journal), kind
+        stored = storage.decode(storage.write_journal(replace(journal, revisions=revisions)))
+        assert not storage.store.is_stored(stored, journal), kind
 
 
-@PLACES
-def test_a_journal_of_which_a_writer_dropped_or_replaced_a_part_is_lost(place: Place) -> None:
-    """A promise that is missing may still be written, and only a fence voids it."""
-    fields = place.fields(place.write_journal(place.journal))
-    earlier = place.fields(place.write_journal(place.earlier))
+@STORAGES
+def test_a_journal_is_lost_if_another_writer_dropped_or_replaced_a_part(storage: Storage) -> None:
+    """A missing promise may still be written to its request, and only a fence voids it."""
+    fields = storage.fields(storage.write_journal(storage.journal))
+    earlier = storage.fields(storage.write_journal(storage.earlier))
     edits = [(name, {k: v for k, v in fields.items() if k != name}) for name in fields]
     edits += [(name, {**fields, name: earlier[name]}) for name in fields]
     for name, edited in edits:
-        document = place.write_journal(place.journal)
-        place.replace_fields(document, edited)
+        document = storage.write_journal(storage.journal)
+        storage.replace_fields(document, edited)
         if edited != fields:
-            assert place.read(document) == Journal(), name
+            assert storage.read(document) == Journal(), name
 
 
-@PLACES
-def test_each_promise_takes_up_room(place: Place) -> None:
-    assert place.store.room(Journal()) == place.room
-    journal = Journal({}, place.earlier.promises)
-    assert place.store.room(journal) == place.room - 1
+@STORAGES
+def test_each_promise_takes_one_place_in_the_journal(storage: Storage) -> None:
+    assert storage.store.room(Journal()) == storage.room
+    journal = Journal({}, storage.earlier.promises)
+    assert storage.store.room(journal) == storage.room - 1
 
 
-@PLACES
-def test_as_many_promises_as_there_is_room_for_are_stored(place: Place) -> None:
-    [pattern] = place.earlier.promises
-    promises = tuple(replace(pattern, uid=f"u{number}") for number in range(place.room))
-    journal = replace(place.journal, promises=promises)
-    assert place.read(place.write_journal(journal)) == journal
-    assert place.store.room(journal) == 0
+@STORAGES
+def test_as_many_promises_as_there_is_room_for_are_stored(storage: Storage) -> None:
+    [pattern] = storage.earlier.promises
+    promises = tuple(replace(pattern, uid=f"u{number}") for number in range(storage.room))
+    journal = replace(storage.journal, promises=promises)
+    assert storage.read(storage.write_journal(journal)) == journal
+    assert storage.store.room(journal) == 0
 
 
-# The status alone: an API server may prune each of its fields.
+# The following tests are about the status alone: an API server may prune each of its fields.
 
 
 def list_pruned(document: Json) -> Iterator[tuple[str, Json]]:
-    """Yield the pool without one of the fields that carry its journal, and which that is."""
+    """Yield each field that carries the journal of a pool, and the pool without that field."""
     for field in ("assignments", "revisions", "journalOf"):
         without = copy.deepcopy(document)
         del without["status"][field]
@@ -251,20 +265,20 @@ def list_pruned(document: Json) -> Iterator[tuple[str, Json]]:
 REQUIRED = {"name", "uid", "resourceVersion", "startAddress", "endAddress"}
 
 
-def test_no_field_of_a_journal_may_be_dropped_for_it_to_count_as_stored() -> None:
+def test_a_journal_does_not_count_as_stored_if_a_field_was_pruned() -> None:
     document = STATUS.write_journal(STATUS.journal)
     fields = dict(list_pruned(document))
     assert {"revisions", "assignments[1].kind", "assignments[0].secondaryEndAddress"} <= {*fields}
     for field, stored in fields.items():
-        assert not STATUS.store.is_stored(pool_of(stored), STATUS.journal), field
+        assert not STATUS.store.is_stored(decode_pool(stored), STATUS.journal), field
 
 
-def test_the_words_of_a_choice_may_be_dropped() -> None:
+def test_a_journal_counts_as_stored_if_the_words_of_a_choice_were_pruned() -> None:
     first, *others = STATUS.journal.promises
-    spoken = replace(first, choice="first free block")
-    document = STATUS.write_journal(replace(STATUS.journal, promises=(spoken, *others)))
-    assert document["status"]["assignments"][0].pop("choice") == spoken.choice
-    assert STATUS.store.is_stored(pool_of(document), STATUS.journal)
+    with_words = replace(first, choice="first free block")
+    document = STATUS.write_journal(replace(STATUS.journal, promises=(with_words, *others)))
+    assert document["status"]["assignments"][0].pop("choice") == with_words.choice
+    assert STATUS.store.is_stored(decode_pool(document), STATUS.journal)
 
 
 @pytest.mark.parametrize(
@@ -282,10 +296,10 @@ def test_the_words_of_a_choice_may_be_dropped() -> None:
     ],
     ids=lambda edit: "-".join(f"{name}={value[:9]}" for name, value in edit.items()),
 )
-def test_one_assignment_that_cannot_be_read_makes_the_journal_count_as_lost(
+def test_a_journal_with_an_assignment_that_cannot_be_parsed_counts_as_lost(
     edit: Mapping[str, str],
 ) -> None:
-    """What it promised may still be written, and only a fence voids that."""
+    """The promised range may still be written, and only a fence voids the promise."""
     document = STATUS.write_journal(STATUS.journal)
     document["status"]["assignments"][0] |= edit
     document["status"] = make.seal_status("u", document["status"])
@@ -310,7 +324,7 @@ def test_a_promise_without_kind_is_to_an_allocation() -> None:
     assert [read.kind for read in STATUS.read(document).promises] == [KIND, CLAIMS]
 
 
-def test_a_fence_of_one_kind_leaves_what_other_kinds_have() -> None:
+def test_a_fence_of_one_kind_keeps_revisions_and_promises_of_other_kinds() -> None:
     fenced = STATUS.journal.after_fence(KIND, {KIND: 30})
     assert fenced == Journal({KIND: 30, CLAIMS: 9}, STATUS.journal.promises[1:])
 
@@ -319,9 +333,9 @@ def test_promises_are_counted_without_being_parsed(monkeypatch: pytest.MonkeyPat
     """Each scrape of the metrics counts the promises of all pools."""
     document = STATUS.write_journal(STATUS.journal)
     monkeypatch.delattr(statusjournal, "_parse_assignment")
-    assert count_promises(pool_of(document)) == 2
+    assert count_promises(decode_pool(document)) == 2
     del document["status"]["assignments"]
-    assert count_promises(pool_of(document)) == 0
+    assert count_promises(decode_pool(document)) == 0
 
 
 def test_the_holder_of_a_promise_is_created_once() -> None:

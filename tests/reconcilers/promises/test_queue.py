@@ -1,4 +1,8 @@
-"""A walk along rows of waiting requests."""
+"""The order in which a pass tries waiting requests, and which rows of them it leaves out.
+
+A row is a queue of equal requests of one tenant. A request is here a number, by which it waits
+longer the lower it is, and a name.
+"""
 
 from reconcilers.promises.identities import Tenant
 from reconcilers.promises.queue import Rows, TenantRow, Turns
@@ -6,24 +10,26 @@ from reconcilers.promises.queue import Rows, TenantRow, Turns
 Place = tuple[int, str]
 
 
-def row_of(tenant: str, answer: str) -> TenantRow:
+def make_row(tenant: str, answer: str) -> TenantRow:
+    """Return the row of a tenant's requests that get the same answer."""
     return TenantRow(Tenant("Claim", tenant), ("Claim", answer))
 
 
-def rows(*entries: tuple[TenantRow | str, int, str]) -> Rows[Place]:
+def make_rows(*entries: tuple[TenantRow | str, int, str]) -> Rows[Place]:
+    """Return the rows of requests, each given by row, number and name."""
     rows = Rows[Place]()
     for row, since, name in entries:
         rows.add(row, (since, name))
     return rows
 
 
-def test_a_tenant_is_left_out_without_a_look_at_each_of_its_requests() -> None:
+def test_all_rows_of_a_tenant_are_left_out_together() -> None:
     greedy, other = (
-        row_of("greedy", "small"),
-        row_of("other", "small"),
+        make_row("greedy", "small"),
+        make_row("other", "small"),
     )
-    large = row_of("greedy", "large")
-    turns = Turns(rows((greedy, 1, "a"), (greedy, 2, "b"), (large, 3, "c"), (other, 4, "d")))
+    large = make_row("greedy", "large")
+    turns = Turns(make_rows((greedy, 1, "a"), (greedy, 2, "b"), (large, 3, "c"), (other, 4, "d")))
     assert next(turns) == (1, "a")
     turns.leave_out_tenant()
     assert list(turns) == [(4, "d")]
@@ -31,25 +37,25 @@ def test_a_tenant_is_left_out_without_a_look_at_each_of_its_requests() -> None:
 
 def test_equal_requests_of_all_tenants_are_left_out_together() -> None:
     first, second = (
-        row_of("a", "small"),
-        row_of("b", "small"),
+        make_row("a", "small"),
+        make_row("b", "small"),
     )
-    turns = Turns(rows((first, 1, "a"), (second, 2, "b"), (row_of("b", "large"), 3, "c")))
+    turns = Turns(make_rows((first, 1, "a"), (second, 2, "b"), (make_row("b", "large"), 3, "c")))
     assert next(turns) == (1, "a")
     turns.leave_out()
     assert list(turns) == [(3, "c")]
 
 
-def test_rows_that_are_left_out_until_a_grant_go_on_behind_it() -> None:
+def test_rows_that_are_left_out_until_a_grant_resume_with_later_requests() -> None:
     first, second = (
-        row_of("a", "small"),
-        row_of("b", "small"),
+        make_row("a", "small"),
+        make_row("b", "small"),
     )
     turns = Turns(
-        rows(
+        make_rows(
             (first, 1, "a"),
             (second, 2, "b"),
-            (row_of("b", "large"), 3, "c"),
+            (make_row("b", "large"), 3, "c"),
             (first, 4, "d"),
         )
     )
@@ -60,8 +66,8 @@ def test_rows_that_are_left_out_until_a_grant_go_on_behind_it() -> None:
     assert list(turns) == [(4, "d")]
 
 
-def test_a_request_in_a_row_of_its_own_is_passed_over_alone() -> None:
-    turns = Turns(rows(("a", 1, "a"), ("b", 2, "b")))
+def test_leaving_out_the_tenant_of_a_row_without_tenant_skips_one_request() -> None:
+    turns = Turns(make_rows(("a", 1, "a"), ("b", 2, "b")))
     assert next(turns) == (1, "a")
     turns.leave_out_tenant()
     assert list(turns) == [(2, "b")]

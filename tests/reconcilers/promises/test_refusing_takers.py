@@ -39,7 +39,7 @@ from tests.reconcilers import make
 
 @dataclass(frozen=True)
 class Case:
-    """A taker, a request that it must refuse, and one that it can serve."""
+    """A taker, a request that it has to refuse, and a request that it can serve."""
 
     holdings: Holdings
     taker: Taker[Any]
@@ -47,7 +47,8 @@ class Case:
     fitting: Any
 
 
-def network_pool_whose_second_family_is_full() -> Case:
+def make_network_pool_whose_second_family_is_full() -> Case:
+    """Return a NetworkPool whose second family is too small for the refused allocation."""
     pool = make.pool(secondary={"cidr": "fd00::40:0/125"})
     refused = make.allocation("big", size=9, asks={"ipFamilyPolicy": "RequireDualStack"})
     fitting = make.allocation("small", size=2, asks={"ipFamilyPolicy": "RequireDualStack"})
@@ -60,18 +61,20 @@ def network_pool_whose_second_family_is_full() -> Case:
     return Case(view.holdings, taker, refused=refused, fitting=fitting)
 
 
-def claim_whose_ipaddress_is_of_another_claim() -> Case:
+def make_claim_whose_ipaddress_is_of_another_claim() -> Case:
+    """Return a claim whose IPAddress exists already and is for another claim."""
     claim_kind, address_kind = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
     ref = clusterapi.PoolRef("InClusterIPPool", "p", "ipam.cluster.x-k8s.io")
     refused, fitting = (
-        clusterapi.IPAddressClaim(_meta(name), clusterapi.ClaimSpec(ref)) for name in ("a", "b")
+        clusterapi.IPAddressClaim(_make_metadata(name), clusterapi.ClaimSpec(ref))
+        for name in ("a", "b")
     )
     spec = clusterapi.AddressSpec(
         clusterapi.NameRef("other"), ref, address="10.0.0.9", prefix=24, gateway=""
     )
-    address = clusterapi.IPAddress(_meta("a"), spec)
+    address = clusterapi.IPAddress(_make_metadata("a"), spec)
     pool = clusterapi.InClusterIPPool(
-        _meta("p"), clusterapi.IPPoolSpec(("10.0.0.9-10.0.0.12",), prefix=24)
+        _make_metadata("p"), clusterapi.IPPoolSpec(("10.0.0.9-10.0.0.12",), prefix=24)
     )
     space = parse_ip_space(pool.spec)
     claims = {claim.metadata.key: claim for claim in (refused, fitting)}
@@ -106,16 +109,17 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
     return Case(holdings, taker, refused=refused, fitting=fitting)
 
 
-def vitistack_address_that_is_requested_outside_its_network() -> Case:
+def make_vitistack_address_that_is_requested_outside_its_network() -> Case:
+    """Return a request of vitistack for an address outside the network."""
     space = NetworkSpace(Layout.parse("10.0.0.0/29"))
     refused = vitistack.VitistackAllocation(
-        _meta("a"),
+        _make_metadata("a"),
         vitistack.VitistackAllocationSpec(
             "n", "a", interfaceName="eth0", requestedAddress="10.9.9.9"
         ),
     )
     fitting = vitistack.VitistackAllocation(
-        _meta("b"), vitistack.VitistackAllocationSpec("n", "b", "eth0")
+        _make_metadata("b"), vitistack.VitistackAllocationSpec("n", "b", "eth0")
     )
     requests = {request.metadata.key: request for request in (refused, fitting)}
     holdings = compute_network_holdings(requests.values(), space)
@@ -124,45 +128,52 @@ def vitistack_address_that_is_requested_outside_its_network() -> Case:
     return Case(holdings, taker, refused=refused, fitting=fitting)
 
 
-def kkp_cluster_that_needs_too_many_parts() -> Case:
+def make_kkp_cluster_that_needs_too_many_parts() -> Case:
+    """Return a user cluster of KKP whose addresses would be in too many parts."""
     every_second = tuple(f"10.0.{number >> 7}.{(number & 127) * 2}" for number in range(201))
     datacenter = kubermatic.Datacenter(
         kubermatic.RANGE, "10.0.0.0/22", allocationRange=201, excludeRanges=every_second
     )
-    lacks_one = _kkp_allocation("young", "dc", "10.0.3.0-10.0.3.199")
-    return _kkp(datacenter, [lacks_one])
+    lacks_one = _make_kkp_allocation("young", "dc", "10.0.3.0-10.0.3.199")
+    return _make_kkp_case(datacenter, [lacks_one])
 
 
-def kkp_cluster_that_moves_to_a_datacenter_with_too_little() -> Case:
+def make_kkp_cluster_that_moves_to_a_datacenter_with_too_little() -> Case:
+    """Return a user cluster of KKP that moves to a datacenter with too few addresses."""
     datacenter = kubermatic.Datacenter(
         kubermatic.RANGE,
         "10.0.0.0/26",
         allocationRange=10,
         excludeRanges=("10.0.0.8-10.0.0.63",),
     )
-    moves = _kkp_allocation("old", "elsewhere", "10.0.0.0-10.0.0.3")
-    lacks_two = _kkp_allocation("young", "dc", "10.0.0.20-10.0.0.27")
-    return _kkp(datacenter, [moves, lacks_two])
+    moves = _make_kkp_allocation("old", "elsewhere", "10.0.0.0-10.0.0.3")
+    lacks_two = _make_kkp_allocation("young", "dc", "10.0.0.20-10.0.0.27")
+    return _make_kkp_case(datacenter, [moves, lacks_two])
 
 
-def _meta(name: str, namespace: str = "ns") -> ObjectMeta:
+def _make_metadata(name: str, namespace: str = "ns") -> ObjectMeta:
+    """Return the metadata of an object."""
     return ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}", resourceVersion="1")
 
 
-def _kkp_allocation(cluster: str, datacenter: str, addresses: str) -> kubermatic.IPAMAllocation:
+def _make_kkp_allocation(
+    cluster: str, datacenter: str, addresses: str
+) -> kubermatic.IPAMAllocation:
+    """Return the IPAMAllocation of a user cluster, in a datacenter."""
     spec = kubermatic.AllocationSpec(dc=datacenter, type=kubermatic.RANGE, addresses=(addresses,))
-    return kubermatic.IPAMAllocation(_meta("pool", f"cluster-{cluster}"), spec)
+    return kubermatic.IPAMAllocation(_make_metadata("pool", f"cluster-{cluster}"), spec)
 
 
-def _kkp(
+def _make_kkp_case(
     datacenter: kubermatic.Datacenter, allocations: Sequence[kubermatic.IPAMAllocation]
 ) -> Case:
+    """Return the case of the clusters `old`, which is refused, and `young`, in a datacenter."""
     find = {
         holder_in(allocation.metadata.namespace, "pool"): allocation for allocation in allocations
     }.get
     clusters = [
         kubermatic.KkpCluster(
-            _meta(name, ""),
+            _make_metadata(name, ""),
             kubermatic.KkpClusterSpec(kubermatic.CloudSpec("dc")),
             kubermatic.ClusterStatus(namespaceName=f"cluster-{name}"),
         )
@@ -170,11 +181,11 @@ def _kkp(
     ]
     by_namespace = {cluster.namespace: cluster for cluster in clusters}
     space = parse_space(datacenter)
-    here = [allocation for allocation in allocations if allocation.spec.dc == "dc"]
+    in_datacenter = [allocation for allocation in allocations if allocation.spec.dc == "dc"]
     holdings = compute_holdings(
         "pool",
         {"dc": space},
-        allocations=here,
+        allocations=in_datacenter,
         cluster_in=by_namespace.get,
         namespaces=by_namespace,
     )
@@ -194,14 +205,14 @@ def _kkp(
 @pytest.mark.parametrize(
     "make_case",
     [
-        network_pool_whose_second_family_is_full,
-        claim_whose_ipaddress_is_of_another_claim,
-        vitistack_address_that_is_requested_outside_its_network,
-        kkp_cluster_that_needs_too_many_parts,
-        kkp_cluster_that_moves_to_a_datacenter_with_too_little,
+        make_network_pool_whose_second_family_is_full,
+        make_claim_whose_ipaddress_is_of_another_claim,
+        make_vitistack_address_that_is_requested_outside_its_network,
+        make_kkp_cluster_that_needs_too_many_parts,
+        make_kkp_cluster_that_moves_to_a_datacenter_with_too_little,
     ],
 )
-def test_a_refusal_takes_nothing_and_the_next_request_gets_the_same_as_without_it(
+def test_a_refused_request_takes_nothing_and_does_not_change_what_the_next_one_gets(
     make_case: Callable[[], Case],
 ) -> None:
     undisturbed, case = make_case(), make_case()

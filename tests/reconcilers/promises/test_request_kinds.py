@@ -44,11 +44,11 @@ RANGE, OTHER = ("10.40.0.0", "10.40.0.0"), ("10.40.0.9", "10.40.0.9")
 
 
 class Requests(RequestKind[NetworkPool, Any, str]):
-    """Requests of one kind: each version that a promise names is there.
+    """Requests of one kind, each of which is at the version that its promise names.
 
     Args:
         resource: the kind.
-        calls: takes what the pass asks for.
+        calls: receives each call of a pass: its name, the kind, and an argument.
     """
 
     def __init__(self, resource: Resource[Any], calls: list[tuple[str, str, Any]]) -> None:
@@ -56,14 +56,14 @@ class Requests(RequestKind[NetworkPool, Any, str]):
         self._calls = calls
         self.served_requests = ServedRequests(self)
         self.seen: str | None = None
-        """What a fence has seen."""
+        """What a fence returns as seen."""
 
     @property
     @override
     def request_resource(self) -> Resource[Any]:
         return self._resource
 
-    def _note(self, call: str, argument: Any) -> None:
+    def _record_call(self, call: str, argument: Any) -> None:
         self._calls.append((call, self._resource.full_name, argument))
 
     @override
@@ -74,7 +74,7 @@ class Requests(RequestKind[NetworkPool, Any, str]):
 
     @override
     async def void_earlier(self, pool: NetworkPool, reading: str) -> Fenced:
-        self._note("void", pool.metadata.resourceVersion)
+        self._record_call("void", pool.metadata.resourceVersion)
         return Fenced({self._resource.full_name: 77}, self.seen)
 
     @override
@@ -89,7 +89,7 @@ class Requests(RequestKind[NetworkPool, Any, str]):
     async def keep(
         self, pool: NetworkPool, reading: str, granted: Sequence[Granted[Any]]
     ) -> list[Kept[Any]]:
-        self._note("keep", [request for _, request in granted])
+        self._record_call("keep", [request for _, request in granted])
         return [Kept(promise, request, WriteResult.WRITTEN) for promise, request in granted]
 
     @override
@@ -100,22 +100,23 @@ class Requests(RequestKind[NetworkPool, Any, str]):
 
 
 class Writes(JournalWrites[NetworkPool, Any, str, None]):
-    """What passes write besides the journal; waits are reported as for an annotation."""
+    """The writes of passes besides the journal; waits are reported as for an annotation."""
 
     block_not_stored = staticmethod(ANNOTATION_WRITES.block_not_stored)
     shown_wait = staticmethod(ANNOTATION_WRITES.shown_wait)
     report_wait = staticmethod(ANNOTATION_WRITES.report_wait)
 
     def __init__(self) -> None:
-        self.described = PoolWrite()
+        self.pool_write = PoolWrite()
+        """The write that `describe_write` returns."""
         self.written: list[tuple[int, int]] = []
-        """How many allocations the pool showed before and after each write."""
+        """The pool's allocationCount before and after each write."""
 
     @override
     def describe_write(
         self, pool: NetworkPool, reading: str, choice: Allotment[Any, None]
     ) -> PoolWrite:
-        return self.described
+        return self.pool_write
 
     @override
     def note_written(self, before: NetworkPool, after: NetworkPool) -> None:
@@ -123,7 +124,7 @@ class Writes(JournalWrites[NetworkPool, Any, str, None]):
 
 
 class Pools(PoolKind[NetworkPool, Any, str, None]):
-    """NetworkPools that serve both kinds, and promise nothing new."""
+    """NetworkPools whose passes keep open promises and make no new ones."""
 
     journals = STATUS_JOURNALS
 
@@ -138,7 +139,7 @@ class Pools(PoolKind[NetworkPool, Any, str, None]):
         self._calls = calls
         self.writes = Writes()
         self.chosen_by: list[str] = []
-        """The readings by which passes chose."""
+        """The reading that was passed to `choose`, for each pass."""
 
     @property
     @override
@@ -216,8 +217,8 @@ class Pools(PoolKind[NetworkPool, Any, str, None]):
         return None
 
     @override
-    def next_pass(self, work: PassWork[NetworkPool, Any, None]) -> Outcome:
-        return next_after_quiet_period(work)
+    def next_pass(self, run_passes: PassWork[NetworkPool, Any, None]) -> Outcome:
+        return next_after_quiet_period(run_passes)
 
     @override
     async def report_unreadable(
@@ -230,11 +231,12 @@ class Pools(PoolKind[NetworkPool, Any, str, None]):
         raise AssertionError("no write is refused")
 
 
-class Served:
+class ServedPool:
     """One NetworkPool, and passes over it.
 
     Args:
-        revisions: of its journal. It has a promise to an allocation, and one to a claim.
+        revisions: the revisions of the pool's journal. The journal has a promise to allocation `a`
+            and one to claim `c`.
         kinds: the kinds of requests that are served.
     """
 
@@ -256,15 +258,15 @@ class Served:
             self.pools, replica.client, clock=replica.clock, settings=PoolSettings()
         )
 
-    async def work(self) -> dict[str, Any]:
-        """Run passes until promises of other replicas are due; return the status of the pool."""
+    async def run_passes(self) -> dict[str, Any]:
+        """Run passes until another replica's promises are written; return the pool's status."""
         for _ in range(2):
             await self.passes.reconcile(make.key("lab"))
             await self.lab.clock.advance(3)
         return self.lab.see("networkpools", "lab")
 
-    def names(self, call: str) -> list[str]:
-        """Return the kinds of the calls of one name, in order."""
+    def list_kinds(self, call: str) -> list[str]:
+        """Return the kinds for which passes made the call of this name, in order."""
         return [kind for name, kind, _ in self.calls if name == call]
 
     def list_kept(self, kind: str) -> list[Any]:
@@ -277,92 +279,99 @@ class Served:
         ]
 
 
-async def test_only_the_kind_without_memory_is_fenced() -> None:
-    site = Served({KIND: "7"})
-    status = await site.work()
-    assert site.names("void") == [make.CLAIMS]
+async def test_only_the_kind_without_a_revision_in_the_journal_is_fenced() -> None:
+    served_pool = ServedPool({KIND: "7"})
+    status = await served_pool.run_passes()
+    assert served_pool.list_kinds("void") == [make.CLAIMS]
     assert status["revisions"] == {KIND: "7", make.CLAIMS: "77"}
     assert [entry["name"] for entry in status["assignments"]] == ["a"]
 
 
-async def test_each_fence_is_one_write_of_the_pool_as_the_fence_before_left_it() -> None:
-    site = Served({})
-    status = await site.work()
-    assert site.names("void") == [KIND, make.CLAIMS]
-    first, second = (version for call, _, version in site.calls if call == "void")
+async def test_the_second_fence_starts_from_the_pool_that_the_first_fence_has_written() -> None:
+    served_pool = ServedPool({})
+    status = await served_pool.run_passes()
+    assert served_pool.list_kinds("void") == [KIND, make.CLAIMS]
+    first, second = (version for call, _, version in served_pool.calls if call == "void")
     assert int(first) < int(second)
     assert status["revisions"] == {KIND: "77", make.CLAIMS: "77"}
     assert status["assignments"] == []
 
 
 async def test_promises_are_written_by_the_kind_that_they_name() -> None:
-    site = Served({KIND: "7", make.CLAIMS: "7"})
-    await site.work()
-    assert (set(site.list_kept(KIND)), set(site.list_kept(make.CLAIMS))) == ({"a"}, {"c"})
+    served_pool = ServedPool({KIND: "7", make.CLAIMS: "7"})
+    await served_pool.run_passes()
+    assert (set(served_pool.list_kept(KIND)), set(served_pool.list_kept(make.CLAIMS))) == (
+        {"a"},
+        {"c"},
+    )
 
 
-async def test_a_promise_to_a_kind_that_is_not_served_stays_and_is_not_written() -> None:
-    site = Served({make.CLAIMS: "7"}, kinds=[IP_ALLOCATION])
-    status = await site.work()
-    assert site.list_kept(KIND) == []
+async def test_a_promise_to_a_kind_that_is_not_served_stays_open_and_is_not_written() -> None:
+    served_pool = ServedPool({make.CLAIMS: "7"}, kinds=[IP_ALLOCATION])
+    status = await served_pool.run_passes()
+    assert served_pool.list_kept(KIND) == []
     assert [entry["kind"] for entry in status["assignments"]] == [make.CLAIMS]
     assert status["revisions"][make.CLAIMS] == "7"
 
 
 async def test_a_promise_to_a_kind_that_is_not_served_calls_for_no_pass() -> None:
-    site = Served({KIND: "7", make.CLAIMS: "7"}, kinds=[])
+    served_pool = ServedPool({KIND: "7", make.CLAIMS: "7"}, kinds=[])
     for _ in range(2):
-        assert await site.passes.reconcile(make.key("lab")) == SETTLED
-        await site.lab.clock.advance(10)
+        assert await served_pool.passes.reconcile(make.key("lab")) == SETTLED
+        await served_pool.lab.clock.advance(10)
 
 
 @pytest.mark.parametrize("revisions", [{KIND: "7"}, {}])
-async def test_a_pass_reads_again_after_fences_with_what_each_of_them_has_seen(
+async def test_a_pass_reads_again_after_fences_and_gets_what_each_fence_saw(
     revisions: Mapping[str, str],
 ) -> None:
-    site = Served(revisions)
-    for kind in site.kinds:
+    served_pool = ServedPool(revisions)
+    for kind in served_pool.kinds:
         kind.seen = "seen by the fence"
-    await site.passes.reconcile(make.key("lab"))
-    assert site.names("read") == ["", ""]
-    assert site.pools.chosen_by == [f"read, {2 - len(revisions)} seen by fences"]
+    await served_pool.passes.reconcile(make.key("lab"))
+    assert served_pool.list_kinds("read") == ["", ""]
+    assert served_pool.pools.chosen_by == [f"read, {2 - len(revisions)} seen by fences"]
 
 
 async def test_nothing_is_chosen_if_the_kinds_that_are_served_change_during_the_pass() -> None:
-    site = Served({KIND: "7"})
-    both_kinds = [kind.served_requests for kind in site.kinds]
+    served_pool = ServedPool({KIND: "7"})
+    both_kinds = [kind.served_requests for kind in served_pool.kinds]
     answers = iter([both_kinds[:1], both_kinds])
-    site.pools.request_kinds = lambda pool: next(answers)  # type: ignore[method-assign]
-    outcome = await site.passes.reconcile(make.key("lab"))
+    served_pool.pools.request_kinds = lambda pool: next(answers)  # type: ignore[method-assign]
+    outcome = await served_pool.passes.reconcile(make.key("lab"))
     assert isinstance(outcome, Again)
-    assert site.pools.chosen_by == []
+    assert served_pool.pools.chosen_by == []
 
 
-async def test_what_a_kind_writes_to_the_pool_is_one_write_with_the_journal() -> None:
-    site = Served({KIND: "7", make.CLAIMS: "7"})
-    site.pools.writes.described = PoolWrite({"status": {"allocationCount": 3}}, is_due=True)
-    await site.passes.reconcile(make.key("lab"))
-    (written,) = [request for request in site.lab.server.requests if request.verb == "patch"]
+async def test_status_fields_of_a_kind_are_written_together_with_the_journal() -> None:
+    served_pool = ServedPool({KIND: "7", make.CLAIMS: "7"})
+    served_pool.pools.writes.pool_write = PoolWrite(
+        {"status": {"allocationCount": 3}}, is_due=True
+    )
+    await served_pool.passes.reconcile(make.key("lab"))
+    (written,) = [
+        request for request in served_pool.lab.server.requests if request.verb == "patch"
+    ]
     assert written.body is not None
     assert written.body["status"]["allocationCount"] == 3
     assert [entry["name"] for entry in written.body["status"]["assignments"]] == ["a", "c"]
-    assert site.pools.writes.written == [(0, 3)]
+    assert served_pool.pools.writes.written == [(0, 3)]
 
 
 async def test_a_write_that_is_not_due_is_left_out() -> None:
-    site = Served({KIND: "7", make.CLAIMS: "7"})
-    site.pools.writes.described = PoolWrite({"status": {"allocationCount": 3}})
-    await site.passes.reconcile(make.key("lab"))
-    assert not [request for request in site.lab.server.requests if request.verb == "patch"]
+    served_pool = ServedPool({KIND: "7", make.CLAIMS: "7"})
+    served_pool.pools.writes.pool_write = PoolWrite({"status": {"allocationCount": 3}})
+    await served_pool.passes.reconcile(make.key("lab"))
+    assert not [request for request in served_pool.lab.server.requests if request.verb == "patch"]
 
 
 async def test_nothing_is_read_for_one_resync_after_a_journal_that_was_not_stored() -> None:
-    site = Served({})
-    site.lab.server.unknown = frozenset({"revisions", "assignments", "journalOf"})
+    served_pool = ServedPool({})
+    served_pool.lab.server.unknown = frozenset({"revisions", "assignments", "journalOf"})
     outcomes = []
     for _ in range(2):
-        outcomes.append(await site.passes.reconcile(make.key("lab")))
-        await site.lab.clock.advance(10)
+        outcomes.append(await served_pool.passes.reconcile(make.key("lab")))
+        await served_pool.lab.clock.advance(10)
     assert outcomes == [Again(60.0), Again(50.0)]
-    assert site.names("read") == [""]
-    assert len(site.names("void")) == 1
+    assert served_pool.list_kinds("read") == [""]
+    assert len(served_pool.list_kinds("void")) == 1

@@ -1,4 +1,4 @@
-"""What becomes of a write that failed."""
+"""The result of a failed write: settled, refused until a person allows it, or unknown."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from controller.errors import (
 from reconcilers.promises.passes import PoolWriteRefused, writing_pool
 from reconcilers.promises.results import WriteResult
 
-OF_ERRORS: list[tuple[ApiError, WriteResult]] = [
+RESULTS: list[tuple[ApiError, WriteResult]] = [
     (Conflict(409), WriteResult.SETTLED),
     (NotFound(404), WriteResult.SETTLED),
     (BadRequest(400), WriteResult.REFUSED),
@@ -50,15 +50,13 @@ OF_ERRORS: list[tuple[ApiError, WriteResult]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "result"), OF_ERRORS, ids=str)
-def test_a_write_that_a_person_has_to_allow_counts_as_refused(
-    error: ApiError, result: WriteResult
-) -> None:
+@pytest.mark.parametrize(("error", "result"), RESULTS, ids=str)
+def test_each_error_of_a_write_has_its_result(error: ApiError, result: WriteResult) -> None:
     assert WriteResult.of_error(error) is result
 
 
-@pytest.mark.parametrize(("error", "result"), OF_ERRORS, ids=str)
-def test_writes_of_pools_and_of_requests_are_refused_for_good_by_one_rule(
+@pytest.mark.parametrize(("error", "result"), RESULTS, ids=str)
+def test_an_error_that_refuses_a_write_to_a_request_refuses_one_to_a_pool_too(
     error: ApiError, result: WriteResult
 ) -> None:
     with pytest.raises(ControllerError) as raised, writing_pool():

@@ -1,4 +1,4 @@
-"""Which promises stay open, by what was read of their requests."""
+"""Which promises are settled, after their requests and the effects of promises were read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ PROMISE = Promise("Claim", KEY, uid="uid", resourceVersion="5", ranges=(RANGE,))
 
 @dataclass
 class Requests:
-    """What was read: these requests, up to a position."""
+    """The requests as they were read, complete up to a position."""
 
     position: int
     requests: Mapping[Key, Object] = field(default_factory=dict)
@@ -30,15 +30,19 @@ class Requests:
 
 @dataclass
 class Request:
+    """A request, of which settling needs only the metadata."""
+
     metadata: ObjectMeta
 
 
-def request(version: str, uid: str = "uid") -> dict[Key, Object]:
+def make_requests(version: str, uid: str = "uid") -> dict[Key, Object]:
+    """Return the request n/a at a resourceVersion."""
     meta = ObjectMeta(namespace="n", name="a", uid=uid, resourceVersion=version)
     return {KEY: Request(meta)}
 
 
-def journal(revision: int = 1, *promises: Promise) -> Journal:
+def make_journal(revision: int = 1, *promises: Promise) -> Journal:
+    """Return a journal with a revision of claims, and with promises."""
     return Journal({"Claim": revision}, promises)
 
 
@@ -46,47 +50,57 @@ def journal(revision: int = 1, *promises: Promise) -> Journal:
 def test_a_promise_to_a_request_that_cannot_be_decoded_stays_open(
     unreadable: set[Key], is_open: bool
 ) -> None:
-    settled = settle(journal(1, PROMISE), "Claim", Requests(9, {}, frozenset(unreadable)))
-    assert settled == journal(1, *([PROMISE] if is_open else []))
+    settled = settle(make_journal(1, PROMISE), "Claim", Requests(9, {}, frozenset(unreadable)))
+    assert settled == make_journal(1, *([PROMISE] if is_open else []))
 
 
 def test_a_promise_stays_open_while_its_request_is_at_the_promised_version() -> None:
-    assert settle(journal(1, PROMISE), "Claim", Requests(9, request("5"))) == journal(1, PROMISE)
+    assert settle(
+        make_journal(1, PROMISE), "Claim", Requests(9, make_requests("5"))
+    ) == make_journal(1, PROMISE)
 
 
 def test_a_later_version_settles_a_promise_and_raises_the_revision_of_the_kind() -> None:
-    assert settle(journal(1, PROMISE), "Claim", Requests(9, request("7"))) == journal(7)
+    assert settle(
+        make_journal(1, PROMISE), "Claim", Requests(9, make_requests("7"))
+    ) == make_journal(7)
 
 
 def test_the_revision_never_falls() -> None:
-    assert settle(journal(8, PROMISE), "Claim", Requests(9, request("7"))) == journal(8)
+    assert settle(
+        make_journal(8, PROMISE), "Claim", Requests(9, make_requests("7"))
+    ) == make_journal(8)
 
 
 @pytest.mark.parametrize(("position", "is_open"), [(4, True), (5, False)])
-def test_a_promise_to_an_absent_request_is_over_once_the_requests_were_read_that_far(
+def test_a_promise_to_an_absent_request_is_settled_once_its_version_was_read(
     position: int, is_open: bool
 ) -> None:
-    expected = journal(1, *([PROMISE] if is_open else []))
-    assert settle(journal(1, PROMISE), "Claim", Requests(position)) == expected
-    other = Requests(position, request("9", uid="another"))
-    assert settle(journal(1, PROMISE), "Claim", other) == expected
+    expected = make_journal(1, *([PROMISE] if is_open else []))
+    assert settle(make_journal(1, PROMISE), "Claim", Requests(position)) == expected
+    other = Requests(position, make_requests("9", uid="another"))
+    assert settle(make_journal(1, PROMISE), "Claim", other) == expected
 
 
-def test_settling_gives_no_memory_to_a_journal_without() -> None:
+def test_settling_adds_no_revision_to_a_journal_without_one() -> None:
     forgotten = Journal({}, (PROMISE,))
-    assert settle(forgotten, "Claim", Requests(9, request("7"))) == Journal({})
+    assert settle(forgotten, "Claim", Requests(9, make_requests("7"))) == Journal({})
 
 
-def test_promises_to_requests_of_other_kinds_stay_whatever_was_read() -> None:
+def test_promises_to_requests_of_other_kinds_stay_open() -> None:
     other = Promise("Allocation", KEY, uid="uid", resourceVersion="5", ranges=(RANGE,))
     of_both = Journal({"Claim": 1, "Allocation": 3}, (PROMISE, other))
-    settled = settle(of_both, "Claim", Requests(9, request("7")))
+    settled = settle(of_both, "Claim", Requests(9, make_requests("7")))
     assert settled == Journal({"Claim": 7, "Allocation": 3}, (other,))
 
 
 @dataclass
-class Leaves:
-    """What a promise left: an object at this resourceVersion; None if that is not known."""
+class AddressEffects:
+    """Effects of promises, as they were read: an address for each promise.
+
+    Attributes:
+        revision: the resourceVersion of the address, 0 if there is none; None if that is unknown.
+    """
 
     revision: int | None
     position: int = 0
@@ -97,25 +111,27 @@ class Leaves:
         return self.revision
 
 
-@pytest.mark.parametrize("requests", [{}, request("7")], ids=["absent", "moved on"])
-def test_a_promise_stays_open_until_the_object_that_it_left_was_read(
+@pytest.mark.parametrize(
+    "requests", [{}, make_requests("7")], ids=["absent", "at a later version"]
+)
+def test_a_promise_stays_open_until_its_effect_was_read(
     requests: dict[Key, Object],
 ) -> None:
     before = Journal({"Claim": 1, "Address": 0}, (PROMISE,))
-    assert settle(before, "Claim", Requests(9, requests), Leaves(None)) == before
-    settled = settle(before, "Claim", Requests(9, requests), Leaves(6))
+    assert settle(before, "Claim", Requests(9, requests), AddressEffects(None)) == before
+    settled = settle(before, "Claim", Requests(9, requests), AddressEffects(6))
     assert settled.promises == ()
     assert settled.revisions["Address"] == 6
 
 
-def test_a_promise_that_left_no_object_lowers_no_revision() -> None:
+def test_a_promise_without_an_effect_lowers_no_revision() -> None:
     before = Journal({"Claim": 1, "Address": 4}, (PROMISE,))
-    settled = settle(before, "Claim", Requests(9), Leaves(0))
+    settled = settle(before, "Claim", Requests(9), AddressEffects(0))
     assert settled == Journal({"Claim": 1, "Address": 4})
 
 
-def test_nothing_gives_a_journal_without_memory_a_revision_of_what_promises_left() -> None:
-    settled = settle(Journal({}, (PROMISE,)), "Claim", Requests(9), Leaves(6))
+def test_settling_adds_no_revision_of_effects_to_a_journal_without_one() -> None:
+    settled = settle(Journal({}, (PROMISE,)), "Claim", Requests(9), AddressEffects(6))
     assert settled == Journal()
-    settled = settle(Journal({"Claim": 1}, (PROMISE,)), "Claim", Requests(9), Leaves(6))
+    settled = settle(Journal({"Claim": 1}, (PROMISE,)), "Claim", Requests(9), AddressEffects(6))
     assert settled == Journal({"Claim": 1})

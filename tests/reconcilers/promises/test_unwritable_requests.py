@@ -1,4 +1,4 @@
-"""Requests of which the API server refuses every write: others of the pool do not notice."""
+"""Requests to which the API server refuses every write do not disturb other requests."""
 
 import pytest
 from typing_extensions import override
@@ -16,7 +16,7 @@ from tests.reconcilers.promises.refusing import (
     MachineNetwork,
     Pool,
     RangePool,
-    Sent,
+    SentWrite,
     gate,
     open_pool,
 )
@@ -24,14 +24,16 @@ from tests.reconcilers.promises.refusing import (
 __all__ = ["gate"]
 
 RESYNC = 60.0
+"""Seconds after which a refused write is tried again."""
 WAITING = [f"waiting-{number}" for number in range(5)]
+"""The names of requests that wait for the full pool."""
 
 
 class SmallClaimPool(ClaimPool):
     """A GlobalInClusterIPPool of two addresses."""
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         await self.place.make(self.kind, "p", {"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})
 
 
@@ -39,7 +41,7 @@ class SmallRangePool(RangePool):
     """A NetworkPool of two addresses."""
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         ranges = [{"start": "10.0.0.1", "end": "10.0.0.2"}]
         spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": ranges}}
         await self.place.make(NETWORK_POOL, "p", spec)
@@ -49,7 +51,7 @@ class SmallNetwork(MachineNetwork):
     """A NetworkNamespace of two addresses; a third one is its gateway."""
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         static = {
             "ipv4CIDR": "10.0.0.0/29",
             "ipv4Gateway": "10.0.0.1",
@@ -66,67 +68,67 @@ class SmallClusterPool(ClusterPool):
     """An IPAMPool of two addresses."""
 
     @override
-    async def make(self) -> None:
+    async def create(self) -> None:
         datacenter = {"type": "range", "poolCidr": "10.0.0.0/31", "allocationRange": 1}
         await self.place.make(kubermatic.POOLS, "p", {"datacenters": {"dc": datacenter}})
 
 
-SMALL: list[type[Pool]] = [SmallClaimPool, SmallRangePool, SmallNetwork, SmallClusterPool]
+SMALL_POOLS: list[type[Pool]] = [SmallClaimPool, SmallRangePool, SmallNetwork, SmallClusterPool]
 
 
-@pytest.mark.parametrize("kind", SMALL)
-async def test_a_refusal_that_cannot_be_written_changes_no_other_request_of_a_full_pool(
+@pytest.mark.parametrize("kind", SMALL_POOLS)
+async def test_a_refusal_that_cannot_be_written_does_not_change_other_requests_of_a_full_pool(
     kind: type[Pool], gate: Gate
 ) -> None:
     async with open_pool(kind) as pool:
-        await pool.ask("second")
-        await pool.place.home.pass_by(5)
-        gate.refuses = pool.is_any
-        await pool.ask(f"{GREEDY}-000")
+        await pool.create_request("second")
+        await pool.pass_by(5)
+        gate.refuses = pool.is_keep_or_void
+        await pool.create_request(f"{GREEDY}-000")
         for name in WAITING:
-            await pool.ask(name)
-        await pool.place.home.pass_by(RESYNC + 30)
-        before = [pool.find_shown_reason(name) for name in WAITING]
+            await pool.create_request(name)
+        await pool.pass_by(RESYNC + 30)
+        before = [pool.read_reason(name) for name in WAITING]
         assert all(before)
         assert not any("cannot be written" in message for message in before)
         gate.forget()
-        await pool.place.home.pass_by(5 * RESYNC)
-        assert [pool.find_shown_reason(name) for name in WAITING] == before
+        await pool.pass_by(5 * RESYNC)
+        assert [pool.read_reason(name) for name in WAITING] == before
         assert not any(sent.name in WAITING for sent in gate.accepted)
         assert len(gate.accepted) <= 6, "the pool is written once per resync at most"
         assert len(gate.refused) <= 12
 
 
-@pytest.mark.parametrize("kind", SMALL)
-async def test_a_refusal_is_written_within_a_resync_once_that_is_accepted(
+@pytest.mark.parametrize("kind", SMALL_POOLS)
+async def test_a_refusal_is_written_within_a_resync_once_its_write_is_accepted(
     kind: type[Pool], gate: Gate
 ) -> None:
     async with open_pool(kind) as pool:
-        await pool.ask("second")
-        await pool.place.home.pass_by(5)
-        gate.refuses = pool.is_any
-        await pool.ask(f"{GREEDY}-000")
-        await pool.ask("waiting")
-        await pool.place.home.pass_by(3 * RESYNC)
+        await pool.create_request("second")
+        await pool.pass_by(5)
+        gate.refuses = pool.is_keep_or_void
+        await pool.create_request(f"{GREEDY}-000")
+        await pool.create_request("waiting")
+        await pool.pass_by(3 * RESYNC)
         gate.refuses = lambda _: False
-        await pool.place.home.pass_by(RESYNC + 5)
-        refused = pool.find_shown_reason(f"{GREEDY}-000")
-        assert refused.replace(f"{GREEDY}-000", "waiting") == pool.find_shown_reason("waiting")
+        await pool.pass_by(RESYNC + 5)
+        refused = pool.read_reason(f"{GREEDY}-000")
+        assert refused.replace(f"{GREEDY}-000", "waiting") == pool.read_reason("waiting")
 
 
-@pytest.mark.parametrize("kind", SMALL)
-async def test_a_stuck_promise_is_kept_within_a_resync_beside_a_refusal_that_cannot_be_written(
+@pytest.mark.parametrize("kind", SMALL_POOLS)
+async def test_a_promise_is_kept_within_a_resync_once_its_write_is_accepted(
     kind: type[Pool], gate: Gate
 ) -> None:
     async with open_pool(kind) as pool:
-        gate.refuses = pool.is_any
-        await pool.ask(f"{GREEDY}-stuck")
-        await pool.place.home.pass_by(5)
-        await pool.ask(f"{GREEDY}-too-late")
-        await pool.place.home.pass_by(10 * RESYNC)
+        gate.refuses = pool.is_keep_or_void
+        await pool.create_request(f"{GREEDY}-stuck")
+        await pool.pass_by(5)
+        await pool.create_request(f"{GREEDY}-too-late")
+        await pool.pass_by(10 * RESYNC)
         gate.refuses = lambda _: False
-        await pool.place.home.pass_by(RESYNC + 5)
-        assert pool.address(f"{GREEDY}-stuck")
+        await pool.pass_by(RESYNC + 5)
+        assert pool.find_address(f"{GREEDY}-stuck")
 
 
 class TwoTenants(ClaimPool):
@@ -141,7 +143,7 @@ class TwoTenants(ClaimPool):
 async def test_a_deferred_claim_is_served_beside_a_refusal_that_cannot_be_written(
     gate: Gate,
 ) -> None:
-    def is_deferred(sent: Sent) -> bool:
+    def is_deferred(sent: SentWrite) -> bool:
         return sent.kind == ADDRESSES.full_name and sent.namespace == "deferred"
 
     async with open_pool(TwoTenants) as pool:
@@ -149,16 +151,18 @@ async def test_a_deferred_claim_is_served_beside_a_refusal_that_cannot_be_writte
         spec = {"address": "10.9.9.9", "prefix": 20, "claimRef": {"name": "another"}}
         spec["poolRef"] = {"apiGroup": "example.com", "kind": "Pool", "name": "another"}
         await pool.place.make(ADDRESSES, name, spec, namespace=GREEDY)
-        gate.refuses = lambda sent: pool.is_any(sent) or is_deferred(sent)
-        await pool.ask(name)
-        await pool.ask("deferred")
-        await pool.place.home.pass_by(10 * RESYNC)
-        gate.refuses = pool.is_any
-        await pool.place.home.pass_by(RESYNC + 5)
-        assert pool.address("deferred")
+        gate.refuses = lambda sent: pool.is_keep_or_void(sent) or is_deferred(sent)
+        await pool.create_request(name)
+        await pool.create_request("deferred")
+        await pool.pass_by(10 * RESYNC)
+        gate.refuses = pool.is_keep_or_void
+        await pool.pass_by(RESYNC + 5)
+        assert pool.find_address("deferred")
 
 
-async def test_an_ipaddress_whose_deletion_is_refused_ends_no_pass(gate: Gate) -> None:
+async def test_the_deletion_of_an_ipaddress_that_is_refused_is_retried_once_per_resync(
+    gate: Gate,
+) -> None:
     async with open_pool(ClaimPool) as pool:
         name = f"{GREEDY}-000"
         kind = pool.kinds[-1]
@@ -171,33 +175,33 @@ async def test_an_ipaddress_whose_deletion_is_refused_ends_no_pass(gate: Gate) -
         }
         await pool.place.make(ADDRESSES, name, spec, namespace=GREEDY, metadata=metadata)
         gate.refuses = lambda sent: sent.kind == ADDRESSES.full_name and sent.method == "DELETE"
-        await pool.ask(name)
-        await pool.place.home.pass_by(RESYNC + 10)
+        await pool.create_request(name)
+        await pool.pass_by(RESYNC + 10)
         assert gate.refused
         gate.forget()
-        await pool.place.home.pass_by(5 * RESYNC)
-        assert "of-before" in pool.find_shown_reason(name)
+        await pool.pass_by(5 * RESYNC)
+        assert "of-before" in pool.read_reason(name)
         assert len(gate.refused) <= 6
         gate.refuses = lambda _: False
-        await pool.place.home.pass_by(RESYNC + 10)
-        assert pool.address(name)
+        await pool.pass_by(RESYNC + 10)
+        assert pool.find_address(name)
 
 
 @pytest.mark.parametrize("is_moved", [False, True], ids=["repair", "deletion"])
-async def test_an_ipamallocation_whose_repair_or_deletion_is_refused_ends_no_pass(
+async def test_the_repair_or_deletion_of_an_ipamallocation_that_is_refused_is_retried(
     is_moved: bool, gate: Gate
 ) -> None:
     name = f"{GREEDY}-000"
     without_owner = {"metadata": {"ownerReferences": None}}
 
-    def is_write_of_ours(sent: Sent) -> bool:
+    def is_write_of_ours(sent: SentWrite) -> bool:
         is_by_hand = sent.body.get("metadata", {}).get("ownerReferences", ()) is None
         return sent.namespace == f"cluster-{name}" and not is_by_hand
 
     async with open_pool(ClusterPool) as pool:
-        await pool.ask(name)
-        await pool.place.home.pass_by(5)
-        assert pool.address(name)
+        await pool.create_request(name)
+        await pool.pass_by(5)
+        assert pool.find_address(name)
         gate.refuses = is_write_of_ours
         if is_moved:
             elsewhere = {"spec": {"cloud": {"dc": "elsewhere"}}}
@@ -206,16 +210,16 @@ async def test_an_ipamallocation_whose_repair_or_deletion_is_refused_ends_no_pas
             await pool.place.edit(
                 kubermatic.ALLOCATIONS, "p", patch=without_owner, namespace=f"cluster-{name}"
             )
-        await pool.place.home.pass_by(5)
+        await pool.pass_by(5)
         assert gate.refused
         gate.forget()
-        await pool.ask("waiting")
-        await pool.place.home.pass_by(5)
-        assert pool.address("waiting")
-        await pool.place.home.pass_by(5 * RESYNC)
+        await pool.create_request("waiting")
+        await pool.pass_by(5)
+        assert pool.find_address("waiting")
+        await pool.pass_by(5 * RESYNC)
         assert 1 <= len(gate.refused) <= 6, "it is tried again once per resync"
         gate.refuses = lambda _: False
-        await pool.place.home.pass_by(RESYNC + 10)
+        await pool.pass_by(RESYNC + 10)
         stored = pool.place.see(kubermatic.ALLOCATIONS, "p", f"cluster-{name}")
         assert not stored or stored["metadata"]["ownerReferences"]
         assert bool(stored) != is_moved

@@ -16,9 +16,9 @@ async def test_the_address_rests_though_its_ipaddress_went_before_its_claim() ->
     async with open_pool(ClaimPool) as pool:
         place, kind = pool.place, pool.kind
         await place.edit(kind, "p", {"spec": {"addressReuseGracePeriodSeconds": GRACE}})
-        await pool.ask("a")
+        await pool.create_request("a")
         await place.home.pass_by(5)
-        address = pool.address("a")
+        address = pool.find_address("a")
         assert address
         await place.edit(kind, "p", {"metadata": {"annotations": {PAUSED: ""}}})
         await place.home.pass_by(1)
@@ -31,9 +31,9 @@ async def test_the_address_rests_though_its_ipaddress_went_before_its_claim() ->
         resting = place.see(ADDRESSES, "a")
         assert resting["spec"]["address"] == address
         assert RELEASED_AT in resting["metadata"]["annotations"]
-        await pool.ask("b")
+        await pool.create_request("b")
         await place.home.pass_by(GRACE / 2)
-        assert pool.address("b") not in {"", address}
+        assert pool.find_address("b") not in {"", address}
 
 
 @pytest.mark.parametrize("gateway", [{}, {"gateway": "10.0.0.1"}], ids=["none", "declared"])
