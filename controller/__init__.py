@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from controller.selectors import write_selector
     from controller.shards import shard_of
     from controller.signals import run_until_signal
-    from controller.tenantconfig import parse_kubeconfig, tenant_transport
+    from controller.tenantconfig import create_tenant_transport, parse_kubeconfig
     from controller.transport import Transport
     from controller.triggers import (
         ClusterWatch,
@@ -130,6 +130,7 @@ __all__ = [
     "add_finalizer",
     "configure_logs",
     "connect",
+    "create_tenant_transport",
     "ensure",
     "generation_changed",
     "has_finalizer",
@@ -140,7 +141,6 @@ __all__ = [
     "set_condition",
     "shard_of",
     "spec_at_once",
-    "tenant_transport",
     "to_owner",
     "to_self",
     "with_owner",
@@ -180,7 +180,7 @@ _MODULES = {
     "selectors": "write_selector",
     "shards": "shard_of",
     "signals": "run_until_signal",
-    "tenantconfig": "parse_kubeconfig tenant_transport",
+    "tenantconfig": "parse_kubeconfig create_tenant_transport",
     "httptransport": "HttpTransport",
     "transport": "Transport",
     "triggers": "ClusterWatch Watch generation_changed spec_at_once to_owner to_self",

@@ -57,8 +57,8 @@ class AccessReviewer:
 
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self._transport = transport
-        self._users: _Cached[bytes, _User] = _Cached(clock)
-        self._allowed: _Cached[tuple[_User, str, str], bool] = _Cached(clock)
+        self._users: _ExpiringCache[bytes, _User] = _ExpiringCache(clock)
+        self._allowed: _ExpiringCache[tuple[_User, str, str], bool] = _ExpiringCache(clock)
 
     async def guard(self, method: str, path: str, authorization: str) -> PageResponse | None:
         """Return the response that refuses a request; None if it is allowed.
@@ -141,7 +141,7 @@ def _parse_user(user: Mapping[str, Any]) -> _User:
     )
 
 
-class _Cached(Generic[K, V]):
+class _ExpiringCache(Generic[K, V]):
     """Values that expire; beyond MAX_CACHED the value that was put first is removed."""
 
     def __init__(self, clock: Clock) -> None:

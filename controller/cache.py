@@ -32,7 +32,7 @@ from controller.codec import Added, Deleted, Modified, ObjectEvent, Unreadable
 from controller.indexes import Indexes, IndexFunction, NotIndexed, Tombstones
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
-from controller.slices import SLICE, batches, exhaust
+from controller.slices import SLICE, exhaust, split_into_batches
 from controller.unreadables import UnreadableObjects
 
 T = TypeVar("T", bound=Object)
@@ -62,7 +62,7 @@ Subscriber = Callable[[Change[T]], None]
 KeySubscriber = Callable[[Key], None]
 
 
-class _Listed(Generic[T]):
+class _ListedObjects(Generic[T]):
     """The objects of one list, by key.
 
     Args:
@@ -180,7 +180,7 @@ class Cache(Generic[T]):
         Raises:
             KeyError: there is no index of that name.
         """
-        return tuple(self._objects[key] for key in self._indexes.keys(index, value))
+        return tuple(self._objects[key] for key in self._indexes.get_keys(index, value))
 
     @property
     def highest_revision(self) -> int:
@@ -258,7 +258,7 @@ class Cache(Generic[T]):
             return False  # the event of the write will report the object as unreadable
         self._delivered.setdefault(key, old)  # shown again if the watch leaves the write out
         heapq.heappush(self._own_writes, (revision, key))
-        self._set(key, obj)
+        self._set_object(key, obj)
         self._notify([Change(old, obj)])
         return True
 
@@ -287,7 +287,7 @@ class Cache(Generic[T]):
             self._tombstones.add(key, version.uid, version.revision)
         if visible in deleted:
             self._delivered.pop(key, None)
-            self._set(key, None)
+            self._set_object(key, None)
             self._notify([Change(visible, None)])
         elif delivered in deleted:
             # The visible object is our own write to a recreated object, and stays. The delivered
@@ -322,16 +322,16 @@ class Cache(Generic[T]):
             if obj is None:  # the deletion is delivered, so nothing is left to hide
                 self._tombstones.remove(key, event.object.metadata.uid)
         changes = self._list_changes({key: old}, _are_same_version)
-        changes += self._advance(event.revision)
+        changes += self._advance_position(event.revision)
         self._notify(changes)
         if was_unreadable or isinstance(event, Unreadable):
             self._notify_unreadable([key])
 
-    def bookmark(self, revision: int) -> None:
+    def apply_bookmark(self, revision: int) -> None:
         """Move the position to `revision`: there are no further changes up to it."""
         self._complete_revision = max(revision, self._complete_revision)
         if revision > self.position:
-            self._notify(self._advance(revision))
+            self._notify(self._advance_position(revision))
 
     def unconfirm_history(self) -> None:
         """Note that the server could not be reached, so that it may have been restored.
@@ -411,8 +411,8 @@ class Cache(Generic[T]):
         In the steps before that, the index functions are called with the listed objects, which
         shows whether these can be indexed. `replace_in_slices` has the rules.
         """
-        listed = _Listed[T](revision, dict(unreadable or {}))
-        for batch in batches(items):
+        listed = _ListedObjects[T](revision, dict(unreadable or {}))
+        for batch in split_into_batches(items):
             for item in batch:
                 listed.add(item, self._indexes.find_index_failure(item))
             yield  # the cache has not changed yet: only the index functions were called
@@ -429,7 +429,7 @@ class Cache(Generic[T]):
         # The keys of all objects that the list may change or lack, each once.
         cached_keys = dict.fromkeys(chain(self._objects, dropped_writes, self._unreadable))
         # An empty list has a step, too: the last step completes the list.
-        steps = [*batches(listed.order_keys(cached_keys), size)] or [()]
+        steps = [*split_into_batches(listed.order_keys(cached_keys), size)] or [()]
         initial = not self.synced
         # Between two steps the cache is no state that the server ever had.
         self.history_confirmed = self.history_confirmed and len(steps) == 1
@@ -455,7 +455,7 @@ class Cache(Generic[T]):
                 yield
 
     def _put_listed(
-        self, key: Key, listed: "_Listed[T]", are_equal: Callable[[T, T], bool]
+        self, key: Key, listed: "_ListedObjects[T]", are_equal: Callable[[T, T], bool]
     ) -> None:
         """Put the listed object of a key into the cache.
 
@@ -476,7 +476,9 @@ class Cache(Generic[T]):
         self._delivered.pop(key, None)
         visible = self._objects.get(key)
         if visible is None or item is None or not are_equal(visible, item):
-            self._set(key, item)  # else keep the present object: passes and indexes share it
+            self._set_object(
+                key, item
+            )  # else keep the present object: passes and indexes share it
 
     def _drop_history(self) -> dict[Key, T | None]:
         """Drop own writes and tombstones, because the server's history was replaced.
@@ -489,13 +491,13 @@ class Cache(Generic[T]):
         self.replaced_histories += 1
         dropped: dict[Key, T | None] = {key: self._objects[key] for key in self._delivered}
         for key, delivered in self._delivered.items():
-            self._set(key, delivered)
+            self._set_object(key, delivered)
         self._delivered.clear()
         self._own_writes.clear()
         self._tombstones.clear()
         return dropped
 
-    def _complete_list(self, listed: "_Listed[T]") -> dict[Key, T | None]:
+    def _complete_list(self, listed: "_ListedObjects[T]") -> dict[Key, T | None]:
         """Note that all of a list is in the cache, and move the position to the list's revision.
 
         Returns:
@@ -543,13 +545,13 @@ class Cache(Generic[T]):
             self._delivered[key] = obj
         else:
             self._delivered.pop(key, None)
-            self._set(key, obj)
+            self._set_object(key, obj)
 
     def _find_own_revision(self, key: Key) -> int:
         """Return the revision of our own write that is shown for `key`; 0 if none is shown."""
         return self._objects[key].metadata.revision if key in self._delivered else 0
 
-    def _set(self, key: Key, obj: T | None) -> None:
+    def _set_object(self, key: Key, obj: T | None) -> None:
         """Put an object into the cache and its indexes; None removes the object of `key`."""
         old = self._objects.get(key)
         if obj is old:
@@ -560,7 +562,7 @@ class Cache(Generic[T]):
         else:
             self._objects[key] = obj
 
-    def _advance(self, revision: int) -> list[Change[T]]:
+    def _advance_position(self, revision: int) -> list[Change[T]]:
         """Move the position; drop own writes that it passed and that were not delivered.
 
         The watch delivers each write before the position passes it, unless the watch's selectors
@@ -582,7 +584,7 @@ class Cache(Generic[T]):
             # newer own write is shown.
             if 0 < self._find_own_revision(key) <= revision:
                 dropped[key] = self._objects[key]
-                self._set(key, self._delivered.pop(key))
+                self._set_object(key, self._delivered.pop(key))
         return dropped
 
     def _list_changes(

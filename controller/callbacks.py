@@ -25,7 +25,7 @@ class UnexpectedError(RuntimeError):
     """User code raised a BaseException that is no Exception, such as its own CancelledError."""
 
 
-def function_name(function: object) -> str:
+def name_function(function: object) -> str:
     """Return the module and the qualified name of a function, for messages.
 
     A partial has the name of its function, and an object with `__call__` that of its type.
@@ -55,7 +55,7 @@ def check_plain(function: object, role: str, *arguments: str) -> None:
         raise TypeError(f"{role} must be a function, not {safe_repr(function)}")
     if _is_async(function):
         raise TypeError(
-            f"{role}, {function_name(function)}, must be a plain function, not an `async def`:"
+            f"{role}, {name_function(function)}, must be a plain function, not an `async def`:"
             " nothing awaits the function. Read caches in it, and make requests in the reconciler"
         )
     _check_signature(function, role, arguments)
@@ -78,7 +78,7 @@ def check_callable(function: object, role: str, *arguments: str) -> None:
         raise TypeError(f"{role} must be an `async def`, not {safe_repr(function)}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"{role}, {function_name(function)}, must be an `async def` that returns: it yields,"
+            f"{role}, {name_function(function)}, must be an `async def` that returns: it yields,"
             " so calling it gives a generator, which nothing awaits"
         )
     _check_signature(function, role, arguments)
@@ -94,7 +94,7 @@ def _check_signature(function: Callable[..., object], role: str, arguments: Sequ
         signature.bind(*arguments)
     except TypeError as error:
         raise TypeError(
-            f"{role}, {function_name(function)}, is called with ({', '.join(arguments)}) and takes"
+            f"{role}, {name_function(function)}, is called with ({', '.join(arguments)}) and takes"
             f" ({', '.join(signature.parameters)}): {error}"
         ) from None
 
@@ -111,7 +111,7 @@ def require_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:
     """
     if not isinstance(result, Awaitable):
         raise TypeError(
-            f"{function_name(function)} must be an `async def`: it returned {safe_repr(result)},"
+            f"{name_function(function)} must be an `async def`: it returned {safe_repr(result)},"
             " which cannot be awaited"
         )
     return result
@@ -140,7 +140,7 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
         return result  # a shortcut: most results have one of these types
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
         raise TypeError(
-            f"{function_name(function)} returned {discard_result(result)}, which nothing awaits:"
+            f"{name_function(function)} returned {discard_result(result)}, which nothing awaits:"
             " the function must be a plain one that returns its result"
         )
     return result
@@ -163,14 +163,14 @@ def call_for_keys(function: Callable[..., object], *arguments: object) -> tuple[
     result = call_plain(function, *arguments)
     if isinstance(result, Key):  # a Key is a tuple, so its texts would be taken for keys
         raise TypeError(
-            f"{function_name(function)} returned the single key {result}: return a collection of"
+            f"{name_function(function)} returned the single key {result}: return a collection of"
             " keys, for example a list with this key in it"
         )
     keys = _collect(function, result, "keys, which is empty for none")
     for key in keys:
         if not is_key(key):
             raise TypeError(
-                f"{function_name(function)} returned {safe_repr(key)} among its keys: each must be"
+                f"{name_function(function)} returned {safe_repr(key)} among its keys: each must be"
                 " a controller.Key of two texts, namespace and name"
             )
     return keys
@@ -188,7 +188,7 @@ def call_for_key(function: Callable[..., object], *arguments: object) -> Key | N
         return None
     if not is_key(result):
         raise TypeError(
-            f"{function_name(function)} returned {safe_repr(result)}: return a controller.Key of"
+            f"{name_function(function)} returned {safe_repr(result)}: return a controller.Key of"
             " two texts, or None"
         )
     assert isinstance(result, Key)  # for the type checker
@@ -206,7 +206,7 @@ def call_for_flag(function: Callable[..., object], *arguments: object) -> bool:
     result = call_plain(function, *arguments)
     if not isinstance(result, bool):
         raise TypeError(
-            f"{function_name(function)} returned {safe_repr(result)}: return True or False"
+            f"{name_function(function)} returned {safe_repr(result)}: return True or False"
         )
     return result
 
@@ -222,11 +222,11 @@ def call_for_seconds(function: Callable[..., object], *arguments: object) -> flo
     result = call_plain(function, *arguments)
     if not isinstance(result, int | float) or isinstance(result, bool):
         raise TypeError(
-            f"{function_name(function)} returned {safe_repr(result)}: return seconds, a number"
+            f"{name_function(function)} returned {safe_repr(result)}: return seconds, a number"
         )
     if not math.isfinite(result) or result < 0:
         raise ValueError(
-            f"{function_name(function)} returned {safe_repr(result)}: return seconds from 0 on"
+            f"{name_function(function)} returned {safe_repr(result)}: return seconds from 0 on"
         )
     return result
 
@@ -242,7 +242,7 @@ def call_for_texts(function: Callable[..., object], *arguments: object) -> Abstr
     for value in values:
         if not isinstance(value, str):
             raise TypeError(
-                f"{function_name(function)} returned {safe_repr(value)} among its values:"
+                f"{name_function(function)} returned {safe_repr(value)} among its values:"
                 " each must be a text"
             )
     return frozenset(values)
@@ -253,7 +253,7 @@ def safe_repr(value: object) -> str:
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - the message is about the value, not about its __repr__
-        return f"an object of type {function_name(type(value))}"
+        return f"an object of type {name_function(type(value))}"
 
 
 def discard_result(result: object) -> str:
@@ -297,7 +297,7 @@ def _run_guarded(function: object, call: Callable[..., R], *arguments: object) -
 def _wrap_base_exception(function: object, error: BaseException) -> UnexpectedError:
     """Return the UnexpectedError to raise in place of a function's BaseException."""
     return UnexpectedError(
-        f"{function_name(function)} raised {safe_repr(error)}, which is not an Exception"
+        f"{name_function(function)} raised {safe_repr(error)}, which is not an Exception"
     )
 
 
@@ -321,7 +321,7 @@ def _collect(function: object, result: object, expected: str) -> tuple[Any, ...]
         return tuple(cast("Iterable[Any]", result))
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
         raise TypeError(
-            f"{function_name(function)} returned {safe_repr(result)}: return a collection of"
+            f"{name_function(function)} returned {safe_repr(result)}: return a collection of"
             f" {expected}"
         )
     return _run_guarded(function, lambda: tuple(result))  # a generator is code of the user

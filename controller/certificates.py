@@ -31,7 +31,9 @@ POLL_SECONDS = 10.0
 CERTIFICATE_FILE = "tls.crt"
 KEY_FILE = "tls.key"
 
-_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_CERTIFICATE_BLOCK = re.compile(
+    rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL
+)
 _VERSION_TAG = 0xA0
 _UTC_TIME_TAG = 0x17
 
@@ -99,7 +101,7 @@ class ServingCertificate:
             return True
         try:
             context = _create_server_context()
-            with _temporary_path(certificate + b"\n" + key) as path:
+            with _create_temporary_path(certificate + b"\n" + key) as path:
                 # Without a password ssl would ask for that of an encrypted key on the terminal.
                 context.load_cert_chain(path, password="")
             expiry = parse_expiry(certificate)
@@ -125,7 +127,7 @@ class ServingCertificate:
             log.error("Cannot read the serving certificate", server=self._server, error=why)
         self._failure = why
 
-    def check(self) -> Check:
+    def create_check(self) -> Check:
         """Return a readiness check that passes once there is a certificate."""
 
         def run() -> Failing | None:
@@ -205,7 +207,7 @@ def parse_expiry(pem: bytes) -> datetime:
     Raises:
         ValueError: `pem` has no certificate, or one that cannot be read.
     """
-    block = _BLOCK.search(pem)
+    block = _CERTIFICATE_BLOCK.search(pem)
     if block is None:
         raise ValueError("there is no certificate in it")
     try:
@@ -252,7 +254,7 @@ def _create_server_context() -> ssl.SSLContext:
 
 
 @contextmanager
-def _temporary_path(secret: bytes) -> Iterator[str]:
+def _create_temporary_path(secret: bytes) -> Iterator[str]:
     """Return a path at which `secret` can be read inside the context: ssl reads only files.
 
     The file is in memory where the system can do that, as the root file system may be read-only.

@@ -87,8 +87,8 @@ async def connect(
         Endpoint(
             server=configuration.host,
             credentials=credentials,
-            tls=credentials.tls(),
-            current_tls=credentials.tls,
+            tls=credentials.get_tls_context(),
+            current_tls=credentials.get_tls_context,
             server_name=configuration.tls_server_name or "",
             proxy=proxy,
             user_agent=user_agent,

@@ -108,7 +108,7 @@ class LoadedCredentials(Credentials):
         self._retry_at = 0.0
 
     @override
-    def known_authorization(self) -> str | None:
+    def get_cached_authorization(self) -> str | None:
         """Return the Authorization header; None once a minute, to compare the files first.
 
         Raises:
@@ -119,13 +119,13 @@ class LoadedCredentials(Credentials):
         return require_sendable_token(self._configuration)
 
     @override
-    async def authorization(self) -> str:
+    async def get_authorization(self) -> str:
         """Return the Authorization header; compare the files first, at most once a minute.
 
         Raises:
             ConfigurationError: the token cannot be sent in a header.
         """
-        known = self.known_authorization()
+        known = self.get_cached_authorization()
         if known is not None:
             return known
         self._read_at = anyio.current_time()
@@ -135,7 +135,7 @@ class LoadedCredentials(Credentials):
             await run_sync(_refresh_token, hook, self._configuration)
         return require_sendable_token(self._configuration)
 
-    def tls(self) -> ssl.SSLContext | None:
+    def get_tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings for new connections, as last read; None for plain HTTP."""
         return self._tls
 

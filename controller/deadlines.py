@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import anyio
 
 from controller.clock import Clock
-from controller.supervisor import cancellation_requested, expect_cancellation
+from controller.supervisor import expect_cancellation, is_cancellation_requested
 
 R = TypeVar("R")
 
@@ -107,5 +107,5 @@ def _must_end_caller(failure: BaseException | None) -> bool:
     All other errors, and None for no error, give way to DeadlinePassed.
     """
     if isinstance(failure, asyncio.CancelledError):
-        return cancellation_requested()
+        return is_cancellation_requested()
     return isinstance(failure, SystemExit | KeyboardInterrupt)

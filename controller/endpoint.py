@@ -29,15 +29,15 @@ class MeasuredTransport(Protocol):
 class Credentials(Protocol):
     """How to authenticate, and how to get new credentials after a 401."""
 
-    def known_authorization(self) -> str | None:
-        """Return the Authorization header if it is known; None if `authorization` has to read it.
+    def get_cached_authorization(self) -> str | None:
+        """Return the Authorization header; None if `get_authorization` has to read it.
 
         Raises:
             ConfigurationError: the credentials cannot be sent in a header.
         """
         return None
 
-    async def authorization(self) -> str:
+    async def get_authorization(self) -> str:
         """Return the Authorization header; empty for none (with a client certificate, say).
 
         Raises:
@@ -70,12 +70,12 @@ class StaticToken(Credentials):
         return f"Bearer {self.token}" if self.token else ""
 
     @override
-    def known_authorization(self) -> str | None:
+    def get_cached_authorization(self) -> str | None:
         """Return the Authorization header; empty without a token."""
         return self._header
 
     @override
-    async def authorization(self) -> str:
+    async def get_authorization(self) -> str:
         """Return the Authorization header; empty without a token."""
         return self._header
 

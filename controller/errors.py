@@ -302,7 +302,7 @@ def create_api_error(
     )
 
 
-def error_from_response(
+def create_error_from_response(
     code: int, content_type: str, headers: Mapping[str, str], data: bytes, request: str
 ) -> ControllerError:
     """Return the error for an HTTP response other than 2xx.

@@ -159,7 +159,7 @@ class Extension:
             partition=partition,
             most_tries=retries.most_tries,
         )
-        observer.watch(controller.queue.statistics)
+        observer.watch(controller.queue.get_statistics)
         self._jobs[name] = ControllerJob(controller, watches, partition)
         return controller
 
@@ -168,7 +168,9 @@ class Extension:
 
         Their gauges and readiness checks are there only while they run.
         """
-        checks = [informer.check() for informer in self._informers] if self._is_measured else []
+        checks = (
+            [informer.create_check() for informer in self._informers] if self._is_measured else []
+        )
         informer_tasks: list[Task] = [informer.run for informer in self._informers]
         controller_tasks = [
             self._supervisor.create_lasting_task(f"controller/{name}", job.run)

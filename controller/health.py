@@ -9,7 +9,7 @@ reach the port, and an error may quote what a server sent.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.callbacks import call_plain, check_plain, function_name, safe_repr
+from controller.callbacks import call_plain, check_plain, name_function, safe_repr
 from controller.loggers import get_logger
 
 log = get_logger(__name__)
@@ -60,7 +60,7 @@ class Report:
     body: str
 
 
-def report(
+def run_checks(
     page: str, checks: Iterable[Check], *, verbose: bool = False, exclude: Sequence[str] = ()
 ) -> Report:
     """Run the checks; return whether all pass, and the text of the page.
@@ -94,7 +94,7 @@ def _run_check(check: Check) -> Failing | None:
         return Failing("the check raised", safe_repr(error))
     if result is None or isinstance(result, Failing):
         return result
-    why = f"{function_name(check.run)} returned {safe_repr(result)}: return None or a Failing"
+    why = f"{name_function(check.run)} returned {safe_repr(result)}: return None or a Failing"
     return Failing("the check returned a wrong result", why)
 
 

@@ -27,13 +27,13 @@ from controller.errors import (
     MalformedAnswer,
     NoAnswer,
     Unauthorized,
-    error_from_response,
+    create_error_from_response,
 )
 from controller.proxies import hide_proxy_password
 from controller.transport import NO_QUERY, Transport
 
-_WARNING = re.compile(r'299 [^\s"]+ "((?:[^"\\]|\\.)*)"')
-_ESCAPED = re.compile(r"\\(.)")
+_WARNING_PATTERN = re.compile(r'299 [^\s"]+ "((?:[^"\\]|\\.)*)"')
+_ESCAPED_CHARACTER = re.compile(r"\\(.)")
 CONNECT_SECONDS = 10.0
 """Seconds until a TCP connection must be open."""
 HEADERS_SECONDS = 30.0
@@ -278,10 +278,10 @@ class HttpTransport(Transport):
         """Send a request; return the response once its headers have come, with the body unread."""
         endpoint = self._endpoint
         headers = dict(arguments["headers"])
-        authorization = endpoint.credentials.known_authorization()
+        authorization = endpoint.credentials.get_cached_authorization()
         if authorization is None:
             with _limit_credentials_wait(f"{method} {url}", arguments["timeout"].total):
-                authorization = await endpoint.credentials.authorization()
+                authorization = await endpoint.credentials.get_authorization()
         if authorization:
             headers["Authorization"] = authorization
         # aiohttp opens new connections for another context; requests in flight keep theirs.
@@ -426,7 +426,7 @@ def _create_connection_error(subject: str, error: Exception, proxy: str) -> Cont
 
 def _create_response_error(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
     """Return the error for a response other than 2xx; `data` is its body."""
-    return error_from_response(
+    return create_error_from_response(
         response.status,
         response.content_type,
         headers=response.headers,
@@ -441,5 +441,5 @@ def parse_warnings(headers: Iterable[str]) -> list[str]:
     API servers send such headers for deprecated kinds and for warnings of webhooks. Codes other
     than 299 are for caches and proxies, and are left out.
     """
-    warnings = (warning for value in headers for warning in _WARNING.findall(value))
-    return list(dict.fromkeys(_ESCAPED.sub(r"\1", warning) for warning in warnings))
+    warnings = (warning for value in headers for warning in _WARNING_PATTERN.findall(value))
+    return list(dict.fromkeys(_ESCAPED_CHARACTER.sub(r"\1", warning) for warning in warnings))

@@ -51,7 +51,7 @@ class Indexes(Generic[T]):
         # The object of the latest call of `compute_values`, and the result.
         self._latest: tuple[T, Mapping[str, AbstractSet[str]]] | None = None
 
-    def keys(self, index: str, value: str) -> Sequence[Key]:
+    def get_keys(self, index: str, value: str) -> Sequence[Key]:
         """Return the keys under `value`, sorted; valid until the next `move`.
 
         Raises:

@@ -31,9 +31,9 @@ from controller.meta import Key, Object, Version
 from controller.redelivery import Undelivered
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource, Scope
-from controller.selectors import label_selector
-from controller.slices import batches, exhaust, run_in_slices
-from controller.supervisor import as_exception
+from controller.selectors import parse_label_selector
+from controller.slices import exhaust, run_in_slices, split_into_batches
+from controller.supervisor import wrap_in_exception
 from controller.transport import Transport
 from controller.watch import WatchObserver
 
@@ -193,7 +193,7 @@ class Informer(Generic[T]):
         writes = self._own_writes
         return self._clock.monotonic() - writes[0][1] if writes else 0.0
 
-    def check(self) -> Check:
+    def create_check(self) -> Check:
         """Return a readiness check that fails until the first list, and while list/watch fails."""
         kind = self.resource.full_name
 
@@ -205,7 +205,7 @@ class Informer(Generic[T]):
                 return Failing(f"cannot {verb} {kind}", str(error))
             if not self.cache.synced:
                 return Failing(f"{kind} not listed yet")
-            return self._undelivered.check()
+            return self._undelivered.find_failure()
 
         scope = self._scope
         parts = ("informer", kind, scope.namespace, scope.labels, scope.fields)
@@ -287,7 +287,7 @@ class Informer(Generic[T]):
 
         def replay() -> Iterator[None]:
             """Call the handler with the objects in the cache, some of them at each step."""
-            for batch in batches(tuple(self.cache)):
+            for batch in split_into_batches(tuple(self.cache)):
                 for listed_object in batch:
                     # Read again: it may have changed or gone since the first step.
                     obj = self.cache.get(listed_object.metadata.key)
@@ -335,7 +335,7 @@ class Informer(Generic[T]):
 
         def replay() -> Iterator[None]:
             """Call the handler with the keys of unreadable objects, some of them at each step."""
-            for batch in batches(tuple(self.cache.unreadable)):
+            for batch in split_into_batches(tuple(self.cache.unreadable)):
                 for key in batch:
                     deliver(key)
                 yield
@@ -380,14 +380,14 @@ class Informer(Generic[T]):
     async def _keep_current(self) -> None:
         """Run the reflector until cancelled; restart it after a delay if it raises.
 
-        `as_exception` raises our own cancellation again, so that ends this loop.
+        `wrap_in_exception` raises our own cancellation again, so that ends this loop.
         """
         while True:
             self._reflector.restart()
             try:
                 await self._reflector.run()
             except BaseException as raised:
-                error, kind = as_exception(raised), self.resource.full_name
+                error, kind = wrap_in_exception(raised), self.resource.full_name
                 self._failure = ControllerError(f"watch {kind}: {error!r}")
                 log.exception("list/watch loop raised, restarting", resource=kind)
             await self._clock.sleep(RESTART_SECONDS)
@@ -428,7 +428,7 @@ def _create_label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
     appears in the cache with its event.
     """
     try:
-        return label_selector(labels)
+        return parse_label_selector(labels)
     except BadRequest:
         return lambda _: False
 

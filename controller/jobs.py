@@ -46,7 +46,7 @@ log = get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Filter:
+class _ShardFilter:
     """Passes on to a queue the keys of the shards that this process holds.
 
     Args:
@@ -61,7 +61,7 @@ class _Filter:
 
     def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
         """Queue a key, unless its shard does not pass or this process does not reconcile it."""
-        is_in_shard = self.only_shard is None or self.partition.shard(key) == self.only_shard
+        is_in_shard = self.only_shard is None or self.partition.find_shard(key) == self.only_shard
         if is_in_shard and self.partition.owns(key):
             self.queue.add_after(key, seconds, priority=priority)
 
@@ -104,7 +104,7 @@ class ControllerJob:
         self.ended = anyio.Event()
         """Set when `run` has ended."""
         self._triggers = triggers
-        self._filter = _Filter(controller.queue, partition) if partition is not None else None
+        self._filter = _ShardFilter(controller.queue, partition) if partition is not None else None
         self._stopped = anyio.Event()
         self._registrations: list[Registration] = []
 

@@ -347,11 +347,11 @@ class Elector:
             "no process holds the lease", f"{self._settings.key} for {seconds:.0f} s: {why}"
         )
 
-    def check_holder(self) -> Check:
+    def create_holder_check(self) -> Check:
         """Return a readiness check that fails while no process can hold the lease."""
         return Check("leader-election", lambda: self.holder_failure)
 
-    def check(self) -> Check:
+    def create_check(self) -> Check:
         """Return a liveness check that fails when the work continues after the lease expired."""
 
         def run() -> Failing | None:

@@ -288,7 +288,7 @@ class Manager:
             partition=partition,
             most_tries=retries.most_tries,
         )
-        observer.watch(controller.queue.statistics)
+        observer.watch(controller.queue.get_statistics)
         self._jobs[name] = ControllerJob(controller, watches, partition)
         self._sharded_jobs.append(self._jobs[name])
         return controller
@@ -536,7 +536,7 @@ class Manager:
 
         It yields a WaitToLead that leads at once, because every replica runs the controllers.
         """
-        settings = self.options.lease_settings()
+        settings = self.options.create_lease_settings()
         leases = ShardLeases(
             self.client,
             self.clock,
@@ -548,8 +548,8 @@ class Manager:
             report=lambda name, count: self.metrics.leader_status.labels(name).set(count),
             count_failure=self._create_failure_counter(),
         )
-        self._serving.liveness.append(leases.check())
-        self._serving.readiness.append(leases.check_reading())
+        self._serving.liveness.append(leases.create_check())
+        self._serving.readiness.append(leases.create_reading_check())
         async with hold_shards(leases, self.lost), without_election() as wait_to_lead:
             yield wait_to_lead
 
@@ -566,11 +566,11 @@ class Manager:
         elector = Elector(
             self.client,
             self.clock,
-            self.options.lease_settings(),
+            self.options.create_lease_settings(),
             count_failure=self._create_failure_counter(),
         )
-        self._serving.liveness.append(elector.check())
-        self._serving.readiness.append(elector.check_holder())
+        self._serving.liveness.append(elector.create_check())
+        self._serving.readiness.append(elector.create_holder_check())
         status = self.metrics.leader_status.labels(self.options.lease_name)
         return with_election(elector, status.set, self.lost)
 
@@ -585,7 +585,7 @@ class Manager:
         So the kind cannot be listed before a replica is ready, and no replica may wait for that.
         """
         informers = [
-            informer.check()
+            informer.create_check()
             for informer in self._informers
             if not self._serving.converts(informer.resource)
         ]

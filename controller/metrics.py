@@ -282,7 +282,7 @@ class Metrics:
 
         return observe
 
-    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+    def render_exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics, and their media type.
 
         Args:

@@ -419,7 +419,7 @@ class NamespacesInformer(Generic[T]):
         """
         return self._group.informers.get(namespace) is informer
 
-    def check(self) -> Check:
+    def create_check(self) -> Check:
         """Return a readiness check that fails while a namespace that may be listed is not.
 
         The check also fails while the server refuses all namespaces. A namespace that enters the
@@ -445,7 +445,7 @@ class NamespacesInformer(Generic[T]):
             informer = member.informer
             if informer.refusal is not None:
                 refused[name] = informer.refusal
-            elif (failing := informer.check().run()) is not None:
+            elif (failing := informer.create_check().run()) is not None:
                 return Failing(failing.problem, f"in namespace {name}: {failing.why}")
         if refused and len(refused) == len(self.namespaces):
             # Each refusal is a SourceError with its verb; the type of `refusal` is wider.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from controller.errors import ConfigurationError
 from controller.leases import LeaseSettings
 from controller.meta import Key
-from controller.shards import lease_name, member_lease_name, shard_of
+from controller.shards import build_lease_name, build_member_lease_name, shard_of
 
 MAX_NAME = 253
 """The characters that the name of an object may have."""
@@ -111,7 +111,7 @@ class ManagerOptions:
     stream_lists: bool = True
     detect_mutations: bool = False
 
-    def lease_settings(self) -> LeaseSettings:
+    def create_lease_settings(self) -> LeaseSettings:
         """Return the settings of the election.
 
         Raises:
@@ -128,7 +128,7 @@ class ManagerOptions:
                 f" have its lease: write lower-case letters, digits and -, at most 63 characters"
             )
         # The leases of shards and replicas have longer names; those of replicas are the longest.
-        suffix_length = len(member_lease_name("", self.shards, "")) if self.shards else 0
+        suffix_length = len(build_member_lease_name("", self.shards, "")) if self.shards else 0
         longest = MAX_NAME - suffix_length
         if not _SUBDOMAIN.fullmatch(self.lease_name) or len(self.lease_name) > longest:
             raise ConfigurationError(
@@ -146,7 +146,7 @@ class ManagerOptions:
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
 
-    def lease_of(self, key: Key) -> Key:
+    def get_lease_key(self, key: Key) -> Key:
         """Return the key of the Lease whose holder works on an object.
 
         Args:
@@ -154,5 +154,5 @@ class ManagerOptions:
         """
         if not self.shards:
             return Key(self.lease_namespace, self.lease_name)
-        name = lease_name(self.lease_name, self.shards, shard_of(key, self.shards))
+        name = build_lease_name(self.lease_name, self.shards, shard_of(key, self.shards))
         return Key(self.lease_namespace, name)

@@ -103,7 +103,7 @@ class KeyBackoff(Generic[K]):
         """Reset the failures of `key` to 0, after a success or when it is not retried."""
         self._failures.pop(key, None)
 
-    def failures(self, key: K) -> int:
+    def count_failures(self, key: K) -> int:
         """Return how often `key` has failed since the last `forget`."""
         return self._failures.get(key, 0)
 

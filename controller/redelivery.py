@@ -16,7 +16,7 @@ from controller.clock import Clock
 from controller.health import Failing
 from controller.loggers import get_logger
 from controller.meta import Key, Object
-from controller.slices import batches, run_in_slices
+from controller.slices import run_in_slices, split_into_batches
 from controller.watch import WatchObserver
 
 T = TypeVar("T", bound=Object)
@@ -118,7 +118,7 @@ class Undelivered(Generic[T]):
         for key_handler in list(self._undelivered_keys):
             await run_in_slices(self._deliver_keys(key_handler))
 
-    def check(self) -> Failing | None:
+    def find_failure(self) -> Failing | None:
         """Return a failure if handlers or index functions have raised for UNREADY_SECONDS.
 
         None otherwise. The time counts from the first call of this method that found them raising.
@@ -143,7 +143,7 @@ class Undelivered(Generic[T]):
         An object on which it raises again is kept for the next delivery.
         """
         last_error: Exception | None = None
-        for batch in batches(list(self._undelivered.get(handler, {}))):
+        for batch in split_into_batches(list(self._undelivered.get(handler, {}))):
             for key in batch:
                 old_objects = self._undelivered.get(handler, {})
                 if key not in old_objects:
@@ -173,7 +173,7 @@ class Undelivered(Generic[T]):
 
         A key on which it raises again is kept for the next delivery.
         """
-        for batch in batches(sorted(self._undelivered_keys.get(handler, set()))):
+        for batch in split_into_batches(sorted(self._undelivered_keys.get(handler, set()))):
             for key in batch:
                 keys = self._undelivered_keys.get(handler, set())
                 if key not in keys:

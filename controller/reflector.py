@@ -60,7 +60,7 @@ from controller.lists import STREAM_SECONDS, InitialEvents
 from controller.loggers import get_logger
 from controller.meta import Key, Object
 from controller.resource import Scope
-from controller.slices import SLICE, batches, run_in_slices
+from controller.slices import SLICE, run_in_slices, split_into_batches
 from controller.transport import Transport
 from controller.watch import ENDED, SHORT, ReadLimit, WatchObserver, classify_end, read_lines
 
@@ -498,7 +498,7 @@ class Reflector(Generic[T]):
                     raise errors.Expired(
                         410, "", f"the server is at {revision}, before our position"
                     )
-                self._cache.bookmark(revision)
+                self._cache.apply_bookmark(revision)
             case _:
                 if isinstance(event, Unreadable):
                     self._log_unreadable(event.key, event.reason)
@@ -506,7 +506,7 @@ class Reflector(Generic[T]):
 
     def _log_all_unreadable(self, reasons: Mapping[Key, str]) -> Iterator[None]:
         """Log the unreadable objects of a list, a batch at each step."""
-        for batch in batches(reasons.items()):
+        for batch in split_into_batches(reasons.items()):
             for key, reason in batch:
                 self._log_unreadable(key, reason)
             yield

@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 from typing_extensions import override
 
-from controller.callbacks import discard_result, function_name
+from controller.callbacks import discard_result, name_function
 from controller.clock import Clock
 from controller.errors import Expired, MalformedAnswer, NoAnswer, Unauthorized
 from controller.supervisor import call_guarded
@@ -222,7 +222,7 @@ class RenewableTransport(Transport):
         connection: object = await call_guarded(self._open_connection)
         if not isinstance(connection, Connection):
             raise TypeError(
-                f"{function_name(self._open_connection)} returned {discard_result(connection)}:"
+                f"{name_function(self._open_connection)} returned {discard_result(connection)}:"
                 " return a controller.Connection"
             )
         return connection

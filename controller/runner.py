@@ -48,8 +48,8 @@ from controller.callbacks import (
     check_callable,
     check_plain,
     discard_result,
-    function_name,
     is_key,
+    name_function,
     safe_repr,
 )
 from controller.deadlines import Deadline, DeadlinePassed
@@ -69,7 +69,7 @@ from controller.queueorder import KEY_BASE_SECONDS, Retries
 from controller.resource import Resource
 from controller.shards import Partition
 from controller.statelog import StateLog
-from controller.supervisor import as_exception, cancellation_requested, is_bug
+from controller.supervisor import is_bug, is_cancellation_requested, wrap_in_exception
 from controller.workqueue import QueueShutDown, WorkQueue
 
 Reconcile = Callable[[Key], Awaitable[Outcome]]
@@ -204,7 +204,7 @@ class Controller:
             except QueueShutDown:
                 return
             except asyncio.CancelledError:
-                if cancellation_requested():
+                if is_cancellation_requested():
                     raise
                 # Other code cancelled this task by mistake; the worker must not end by that.
                 self._log.exception("Worker cancelled while it waited", controller=self.name)
@@ -279,7 +279,7 @@ class Controller:
         try:
             return await self._call_reconciler(key)
         except BaseException as error:  # noqa: BLE001 - logged and retried by _requeue, or raised
-            return as_exception(error)
+            return wrap_in_exception(error)
 
     async def _call_reconciler(self, key: Key) -> Outcome:
         """Await the reconciler within its timeout; return its outcome.
@@ -292,7 +292,7 @@ class Controller:
         running = self._reconcile(key)
         if not isinstance(running, Awaitable):
             raise NotAsync(
-                f"the reconciler of {self.name}, {function_name(self._reconcile)}, must be an"
+                f"the reconciler of {self.name}, {name_function(self._reconcile)}, must be an"
                 f" `async def`: it returned {safe_repr(running)}, which cannot be awaited"
             )
         if self._timeout is None:
@@ -301,7 +301,7 @@ class Controller:
             outcome = await self._run_within(self._timeout, running)
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(
-                f"reconciler {self.name}, {function_name(self._reconcile)}, returned"
+                f"reconciler {self.name}, {name_function(self._reconcile)}, returned"
                 f" {discard_result(outcome)}, which is not an Outcome: return SETTLED,"
                 " Again(seconds) or Blocked(reason)"
             )
@@ -315,7 +315,7 @@ class Controller:
             self._log.error(
                 "The reconciler goes on after its timeout: it catches CancelledError. Let the"
                 " error out",
-                reconciler=function_name(self._reconcile),
+                reconciler=name_function(self._reconcile),
                 timeout_seconds=seconds,
             )
 
@@ -394,7 +394,7 @@ class Controller:
         Returns:
             The result for metrics, one of RESULTS.
         """
-        priority = self.queue.priority(key)
+        priority = self.queue.get_priority(key)
         match error:
             case Conflict():
                 result = self._count_conflict(key, error)
@@ -488,7 +488,7 @@ class Controller:
         self.queue.forget(key)
         if seconds is None:
             return "success"
-        self.queue.add_after(key, seconds, priority=self.queue.priority(key))
+        self.queue.add_after(key, seconds, priority=self.queue.get_priority(key))
         return "requeue_after"
 
 

@@ -15,7 +15,7 @@ _PRESENCE = re.compile(rf"(!?)\s*({_NAME})")
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
-def label_selector(selector: str) -> Callable[[Labels], bool]:
+def parse_label_selector(selector: str) -> Callable[[Labels], bool]:
     """Return a predicate that tells whether a label selector selects labels.
 
     The terms `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a` and `!a` are separated by commas.

@@ -14,7 +14,7 @@ from controller.accessreviews import AccessReviewer
 from controller.certificates import CertificateFiles, CertificateMetrics, ServingCertificate
 from controller.clock import Clock
 from controller.errors import ConfigurationError
-from controller.health import PING, Check, report
+from controller.health import PING, Check, run_checks
 from controller.jobs import run_in_background
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
@@ -64,9 +64,9 @@ class Serving:
     ) -> None:
         self.ports = Ports()
         """Set when each server has started."""
-        self.liveness: list[Check] = [PING, supervisor.check()]
+        self.liveness: list[Check] = [PING, supervisor.create_check()]
         """The checks behind /healthz."""
-        self.readiness: list[Check] = [supervisor.check()]
+        self.readiness: list[Check] = [supervisor.create_check()]
         """The checks behind /readyz, without the checks of informers."""
         self._supervisor = supervisor
         self._options = options
@@ -141,7 +141,7 @@ class Serving:
 
         def page(request: PageRequest) -> PageResponse:
             """Return all metrics in the format that the request accepts."""
-            body, content_type = self._metrics.exposition(request.accept)
+            body, content_type = self._metrics.render_exposition(request.accept)
             return PageResponse(body, content_type=content_type)
 
         pages = {"/metrics": page}
@@ -181,13 +181,13 @@ class Serving:
 
         serving = ServingCertificate("webhook", self._certificate_metrics)
         update = self._start_webhook_certificate(serving)
-        self.readiness.append(serving.check())
+        self.readiness.append(serving.create_check())
         if self._injector is not None:
-            self.readiness.append(self._injector.check())
+            self.readiness.append(self._injector.create_check())
         server = WebhookServer(bind, serving, clock=self._clock, families=self._webhook_families)
         kinds = [webhook.resource for webhook in self._webhooks if isinstance(webhook, Conversion)]
         self._converted.update((kind.group, kind.kind) for kind in kinds)
-        async with server.serving(self._webhooks) as port, run_in_background([update]):
+        async with server.serve(self._webhooks) as port, run_in_background([update]):
             self.ports.webhooks = port
             yield
 
@@ -242,7 +242,7 @@ def create_health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page
         if not chosen:
             return PageResponse(f"there is no check {request.tail}\n".encode(), status=404)
         exclude = request.query.get("exclude", ())
-        result = report(name, chosen, verbose="verbose" in request.query, exclude=exclude)
+        result = run_checks(name, chosen, verbose="verbose" in request.query, exclude=exclude)
         return PageResponse(result.body.encode(), status=200 if result.healthy else 503)
 
     return page

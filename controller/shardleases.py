@@ -49,7 +49,12 @@ from controller.leases import (
 )
 from controller.loggers import get_logger
 from controller.meta import Key, Version
-from controller.shards import assign_shards, lease_name, member_lease_name, member_prefix
+from controller.shards import (
+    assign_shards,
+    build_lease_name,
+    build_member_lease_name,
+    build_member_prefix,
+)
 from controller.supervisor import call_guarded
 
 LABEL = "shards-of"
@@ -109,8 +114,8 @@ class ShardLeases:
         names = [self._get_lease_name(shard) for shard in range(work.shards.count)]
         self._electors = {self._get_key(name): self._create_elector(name) for name in names}
         name_parts = settings.key.name, work.shards.count
-        self._member_prefix = member_prefix(*name_parts)
-        self._member_key = self._get_key(member_lease_name(*name_parts, settings.identity))
+        self._member_prefix = build_member_prefix(*name_parts)
+        self._member_key = self._get_key(build_member_lease_name(*name_parts, settings.identity))
         self._member = self._create_elector(self._member_key.name)
         self._joined = anyio.Event()
         self._member_records: dict[str, _ObservedRecord] = {}
@@ -127,7 +132,7 @@ class ShardLeases:
 
     def _get_lease_name(self, shard: int) -> str:
         """Return the name of a shard's Lease."""
-        return lease_name(self._settings.key.name, self._work.shards.count, shard)
+        return build_lease_name(self._settings.key.name, self._work.shards.count, shard)
 
     def _get_key(self, name: str) -> Key:
         """Return the key of the Lease with that name."""
@@ -138,7 +143,7 @@ class ShardLeases:
         settings = replace(self._settings, key=self._get_key(name), labels={LABEL: self._name})
         return Elector(self._client, self._clock, settings, count_failure=self._count_failure)
 
-    def check(self) -> Check:
+    def create_check(self) -> Check:
         """Return a liveness check that fails when work continues after a shard's lease expired."""
 
         def run() -> Failing | None:
@@ -150,7 +155,7 @@ class ShardLeases:
 
         return Check("leader-election", run)
 
-    def check_reading(self) -> Check:
+    def create_reading_check(self) -> Check:
         """Return a readiness check that fails when this replica cannot get its shards.
 
         A replica that cannot read the Leases, or cannot hold a Lease of its own, is no member and

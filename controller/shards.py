@@ -44,7 +44,7 @@ def shard_of(key: Key, count: int) -> int:
     return max(range(count), key=lambda shard: _hash_pair(str(shard), str(key)))
 
 
-def lease_name(name: str, count: int, shard: int) -> str:
+def build_lease_name(name: str, count: int, shard: int) -> str:
     """Return the name of a shard's Lease.
 
     Args:
@@ -56,12 +56,12 @@ def lease_name(name: str, count: int, shard: int) -> str:
     return f"{name}-{count}-{shard}"
 
 
-def member_prefix(name: str, count: int) -> str:
+def build_member_prefix(name: str, count: int) -> str:
     """Return the first part of the names of all replicas' Leases."""
     return f"{name}-{count}-member-"
 
 
-def member_lease_name(name: str, count: int, identity: str) -> str:
+def build_member_lease_name(name: str, count: int, identity: str) -> str:
     """Return the name of a replica's Lease.
 
     Args:
@@ -70,7 +70,7 @@ def member_lease_name(name: str, count: int, identity: str) -> str:
         identity: the replica's name; a hash of it is a part of the Lease's name.
     """
     digest = blake2b(identity.encode(), digest_size=8).hexdigest()
-    return f"{member_prefix(name, count)}{digest}"
+    return f"{build_member_prefix(name, count)}{digest}"
 
 
 def assign_shards(count: int, members: Collection[str]) -> Mapping[int, str]:
@@ -148,7 +148,7 @@ class Partition:
         self._running: dict[anyio.CancelScope, int | None] = {}
         self._ended = anyio.Event()
 
-    def shard(self, key: Key) -> int | None:
+    def find_shard(self, key: Key) -> int | None:
         """Return the shard of a key; None if every replica may reconcile it.
 
         Raises:
@@ -165,7 +165,7 @@ class Partition:
         Raises:
             Exception: the function `by` raised it.
         """
-        shard = self.shard(key)
+        shard = self.find_shard(key)
         return shard is None or shard in self._shards.held
 
     def open_pass(self, key: Key) -> AbstractContextManager[anyio.CancelScope]:
@@ -178,7 +178,7 @@ class Partition:
             Exception: the function `by` raised it. It is called here, not on entering the context,
                 so that the caller can tell its error from an error of the pass.
         """
-        return self._run_pass(key, self.shard(key))
+        return self._run_pass(key, self.find_shard(key))
 
     @contextmanager
     def _run_pass(self, key: Key, shard: int | None) -> Iterator[anyio.CancelScope]:

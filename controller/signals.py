@@ -137,7 +137,7 @@ async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
     """
     await manager.lost.wait()
     if manager.shards is None:  # with shards, `lost` is set only after the work had that time
-        await clock.sleep(manager.options.lease_settings().ending_seconds)
+        await clock.sleep(manager.options.create_lease_settings().ending_seconds)
     log.error("Lease lost and running work did not end in time, exiting now")
     os._exit(1)
 

@@ -18,7 +18,7 @@ SLICE = 50
 """How many objects are processed at once: some milliseconds of CPU time."""
 
 
-def batches(items: Iterable[T], size: int = SLICE) -> Iterator[Sequence[T]]:
+def split_into_batches(items: Iterable[T], size: int = SLICE) -> Iterator[Sequence[T]]:
     """Yield `items` in batches of `size`; the last batch may be smaller."""
     iterator = iter(items)
     while batch := tuple(islice(iterator, size)):

@@ -3,7 +3,7 @@
 A task can end without a trace: code that awaits a task which other code has cancelled gets a
 CancelledError. A task group takes that for its own cancellation, and ends without an error. So the
 framework calls code of users (a reconciler, a service, a webhook, a transport) by `call_guarded`
-or `as_exception`, and a Supervisor runs the parts that must not end:
+or `wrap_in_exception`, and a Supervisor runs the parts that must not end:
 
 | what it does                                 | a service                 | a controller         |
 |----------------------------------------------|---------------------------|----------------------|
@@ -102,12 +102,12 @@ async def call_guarded(run: Callable[[], Awaitable[R]]) -> R:
     try:
         return await require_awaitable(run, run())
     except Exception:
-        raise  # not by as_exception: `raise error from error` would replace the error's own cause
+        raise  # unwrapped: `raise error from error` would replace the error's own cause
     except BaseException as error:
-        raise as_exception(error) from error
+        raise wrap_in_exception(error) from error
 
 
-def as_exception(error: BaseException) -> Exception:
+def wrap_in_exception(error: BaseException) -> Exception:
     """Return an Exception in place of `error`, which called code has just raised.
 
     An Exception is returned as it is. For a CancelledError that the framework did not request, and
@@ -127,7 +127,7 @@ def as_exception(error: BaseException) -> Exception:
             )
             raise error
         case asyncio.CancelledError():
-            if cancellation_requested():
+            if is_cancellation_requested():
                 raise error
             substitute = UnexpectedError("cancelled by other code, or awaited what was cancelled")
         case _:
@@ -136,7 +136,7 @@ def as_exception(error: BaseException) -> Exception:
     return substitute
 
 
-def cancellation_requested() -> bool:
+def is_cancellation_requested() -> bool:
     """Return whether the CancelledError that is being handled was meant for the present task.
 
     If not, asyncio's cancellation of the task is taken back, so that the task can go on.
@@ -176,7 +176,7 @@ class Supervisor:
         self._stopping = stopping
         self._ended = ""
 
-    def check(self) -> Check:
+    def create_check(self) -> Check:
         """Return a check that fails when a part has ended by itself."""
 
         def run() -> Failing | None:

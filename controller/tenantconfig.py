@@ -125,7 +125,7 @@ def parse_kubeconfig(
     )
 
 
-def tenant_transport(
+def create_tenant_transport(
     credentials: TenantCredentials,
     *,
     max_bytes: int,

@@ -196,11 +196,11 @@ class WorkQueue(Generic[K]):
         """Reset the back-off of `key`: its next failure counts as the first."""
         self._backoff.forget(key)
 
-    def failures(self, key: K) -> int:
+    def count_failures(self, key: K) -> int:
         """Return how often `key` was added rate limited since the last `forget`."""
-        return self._backoff.failures(key)
+        return self._backoff.count_failures(key)
 
-    def priority(self, key: K) -> int:
+    def get_priority(self, key: K) -> int:
         """Return the priority that `key` was taken with; 0 if it is not in processing."""
         current = self._processing.get(key)
         return 0 if current is None else current.priority
@@ -256,7 +256,7 @@ class WorkQueue(Generic[K]):
                 current.next_priority = None
         self._wake()
 
-    def statistics(self) -> QueueStatistics:
+    def get_statistics(self) -> QueueStatistics:
         """Return a snapshot of the keys that are ready, delayed and in processing."""
         now = self._queue_due_keys()
         self._wake()  # keys may have become ready just now

@@ -29,9 +29,9 @@ from controller import (
     Version,
     Watch,
     connect,
+    create_tenant_transport,
     parse_kubeconfig,
     run_until_signal,
-    tenant_transport,
     to_owner,
     to_self,
     with_owner,
@@ -119,7 +119,7 @@ class Inventory:
         if "kubeconfig" not in secret.data:
             raise ConfigurationError(f"Secret {key} has no entry `kubeconfig`")
         credentials = parse_kubeconfig(base64.b64decode(secret.data["kubeconfig"]))
-        transport = tenant_transport(credentials, max_bytes=64 * 1024 * 1024, timeout=30)
+        transport = create_tenant_transport(credentials, max_bytes=64 * 1024 * 1024, timeout=30)
         return Connection(transport, identity=credentials.server + credentials.authority)
 
     # -- Write the ConfigMap

@@ -8,11 +8,11 @@ Results share what a write does not touch with their inputs, so nothing that pas
 may be changed in place.
 """
 
-from controller.managedfields.applying import apply, same_except_times
+from controller.managedfields.applying import apply, are_equal_except_times
 from controller.managedfields.entries import (
     check_manager,
-    default_manager,
     find_decoding_error,
+    get_default_manager,
     validate_managed_fields,
 )
 from controller.managedfields.errors import ApplyConflict, FieldCause, PatchError
@@ -26,10 +26,10 @@ __all__ = [
     "PatchError",
     "Versions",
     "apply",
+    "are_equal_except_times",
     "check_manager",
-    "default_manager",
     "find_decoding_error",
-    "same_except_times",
+    "get_default_manager",
     "track_update",
     "validate_managed_fields",
 ]

@@ -100,7 +100,9 @@ class Conflicts(Exception):
         """
         owners = sorted(self.lost, key=EntryManager.format_identifier)
         fields_by_manager = {
-            manager: [fieldset.display_path(path) for path in fieldset.paths(self.lost[manager])]
+            manager: [
+                fieldset.display_path(path) for path in fieldset.list_paths(self.lost[manager])
+            ]
             for manager in owners
         }
         causes = [
@@ -150,7 +152,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
     """Return the object after an apply; parts are shared with the inputs, which stay unchanged.
 
     The caller defaults and validates the result, and compares it with the live object by
-    `same_except_times` to see whether anything is to be stored.
+    `are_equal_except_times` to see whether anything is to be stored.
 
     Args:
         live: the stored object, None if there is none yet.
@@ -378,7 +380,7 @@ class _ApplyRequest:
             ) from None
 
 
-def same_except_times(first: dict[str, Any], second: dict[str, Any]) -> bool:
+def are_equal_except_times(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Return whether two objects are equal except for the times of their managedFields.
 
     If a write changes nothing but these times, the real server stores nothing and keeps the old

@@ -63,7 +63,7 @@ def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     Raises:
         ModelError: an item of a set or keyed list has no path element.
     """
-    comparison = _compare(node.atom_for(new), old, new)
+    comparison = _compare(node.choose_atom(new), old, new)
     # Nobody owns the root. So if it changed as a whole, no owned field has changed.
     return Comparison() if comparison is _CHANGED_LEAF else comparison
 
@@ -80,8 +80,8 @@ def _add_differences(
     # values have equal types there, and the cheap comparison suffices.
     if node.strict and old == new:
         return
-    old_atom = node.atom_for(old)
-    new_atom = old_atom if type(old) is type(new) else node.atom_for(new)
+    old_atom = node.choose_atom(old)
+    new_atom = old_atom if type(old) is type(new) else node.choose_atom(new)
     comparison = _compare(old_atom, old, new)
     if old_atom is not new_atom:
         # The value became another kind, for example a map became a list. Each atom finds the
@@ -128,7 +128,7 @@ def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) ->
         if new_value is old_value:
             continue  # writes share unchanged parts with the live object: equal without comparing
         if new_value is _ABSENT:
-            result.removed["f:" + name] = list_all_fields(atom.child(name), old_value)
+            result.removed["f:" + name] = list_all_fields(atom.get_child(name), old_value)
             removed_count += 1
         elif type(old_value) in FLAT and type(new_value) is type(old_value):
             # The usual leaf. Scalars of one type compare the same whatever the schema says.
@@ -136,13 +136,13 @@ def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) ->
                 result.modified["f:" + name] = {}
         else:
             _add_differences(
-                result, "f:" + name, node=atom.child(name), old=old_value, new=new_value
+                result, "f:" + name, node=atom.get_child(name), old=old_value, new=new_value
             )
     # The members of `old` that were not removed are in `new`. A larger `new` has added members.
     if len(new) > len(old) - removed_count:
         for name, new_value in new.items():
             if name not in old:
-                result.added["f:" + name] = list_all_fields(atom.child(name), new_value)
+                result.added["f:" + name] = list_all_fields(atom.get_child(name), new_value)
     return result
 
 
@@ -197,13 +197,13 @@ def list_all_fields(node: Node, value: Any) -> Fields:
 
     Return {} for a leaf or an empty container.
     """
-    atom = node.atom_for(value)
+    atom = node.choose_atom(value)
     if isinstance(atom, MapNode):
         if not atom.atomic and value and isinstance(value, dict):
             out: Fields = {SELF: {}}
             for name, inner in value.items():
                 is_leaf = type(inner) in FLAT
-                out["f:" + name] = {} if is_leaf else list_all_fields(atom.child(name), inner)
+                out["f:" + name] = {} if is_leaf else list_all_fields(atom.get_child(name), inner)
             return out
     elif isinstance(atom, ListNode) and not atom.atomic and value and isinstance(value, list):
         out = {SELF: {}}
@@ -229,7 +229,7 @@ def _list_claimed_fields(node: Node, value: Any) -> Fields | None:
     It is {} if the value is owned as a whole, and None if the value is a container with nothing
     in it to own.
     """
-    atom = node.atom_for(value)
+    atom = node.choose_atom(value)
     if isinstance(atom, MapNode):
         return {} if atom.atomic else _list_claimed_members(atom, value)
     if isinstance(atom, ListNode):
@@ -244,7 +244,7 @@ def _list_claimed_members(atom: MapNode, value: Any) -> Fields | None:
     """
     out: Fields = {}
     for name, inner in value.items() if isinstance(value, dict) else ():
-        claimed = _list_claimed_fields(atom.child(name), inner)
+        claimed = _list_claimed_fields(atom.get_child(name), inner)
         if inner is None or inner == {} or name not in atom.fields:
             # The member itself is claimed: it is empty, or its name is data of a free-form map.
             claimed = {SELF: {}, **claimed} if claimed else {}

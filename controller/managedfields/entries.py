@@ -252,7 +252,7 @@ _OPERATIONS = frozenset({APPLY, UPDATE})
 _TYPES = frozenset({"", "FieldsV1"})
 
 
-def default_manager(user_agent: str) -> str:
+def get_default_manager(user_agent: str) -> str:
     """Return the manager of a request without `fieldManager`: the product of its User-Agent.
 
     That is the text before the first slash, without unprintable characters, cut at MAX_NAME bytes.

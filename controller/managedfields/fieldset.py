@@ -76,19 +76,19 @@ def normalise(element: str) -> str | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def sort_key(element: str) -> tuple[Any, ...]:
+def make_sort_key(element: str) -> tuple[Any, ...]:
     """Return the sort key of a path element: ".", then names, keys, values, indexes."""
     kind, rest = element[0], element[2:]
     rank = _ORDER[kind]
     if kind == "k":
         keys: dict[str, Any] = json.loads(rest)
-        return (rank, *((name, *_value_sort_key(keys[name])) for name in sorted(keys)))
+        return (rank, *((name, *_make_value_sort_key(keys[name])) for name in sorted(keys)))
     if kind == "v":
-        return (rank, *_value_sort_key(json.loads(rest)))
+        return (rank, *_make_value_sort_key(json.loads(rest)))
     return (rank, int(rest)) if kind == "i" else (rank, rest)
 
 
-def _value_sort_key(value: Any) -> tuple[int, Any]:
+def _make_value_sort_key(value: Any) -> tuple[int, Any]:
     """Return the sort key of a value: numbers, strings, booleans, then all others."""
     if isinstance(value, bool):  # first, because Python's bool is a subclass of int
         return 2, value
@@ -265,21 +265,21 @@ def order_elements(node: Fields) -> Fields:
     # "." and the names ("f:…") are in order after the first sort; keys, values and indexes
     # ("k:…", "v:…", "i:…") need the sort key.
     if names[-1][0] > "f":
-        names.sort(key=sort_key)
+        names.sort(key=make_sort_key)
     return {name: order_elements(node[name]) for name in names}
 
 
-def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def list_paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the paths of a set: of each node, the paths to its children before deeper paths.
 
     The real server has this order, too.
     """
-    names = sorted((element for element in fields if element != SELF), key=sort_key)
+    names = sorted((element for element in fields if element != SELF), key=make_sort_key)
     for element in names:
         if is_member(fields[element]):
             yield (*prefix, element)
     for element in names:
-        yield from paths(fields[element], (*prefix, element))
+        yield from list_paths(fields[element], (*prefix, element))
 
 
 def display_path(path: tuple[str, ...]) -> str:

@@ -33,7 +33,7 @@ _Problem = tuple[str, str]
 
 def _find_problems(node: Node, value: Any) -> list[_Problem]:
     """Return the problems of a value and of values below it; their paths begin at the value."""
-    atom = node.atom_for(value)
+    atom = node.choose_atom(value)
     if value is None:
         return []  # null fits every type: it stands for an absent value
     if isinstance(atom, MapNode):
@@ -126,7 +126,7 @@ def _merge(node: Node, live: Any, applied: Any) -> Any:
         return live
     if live is _ABSENT:
         return applied
-    atom = node.atom_for(applied)
+    atom = node.choose_atom(applied)
     if isinstance(atom, MapNode):
         live_members = live if isinstance(live, dict) else {}
         applied_members = applied if isinstance(applied, dict) else {}
@@ -146,7 +146,7 @@ def _merge_members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any])
     """Return an object with all members of `live`, into which those of `applied` are merged."""
     merged = dict(live)
     for name, value in applied.items():
-        merged[name] = _merge(atom.child(name), live.get(name, _ABSENT), value)
+        merged[name] = _merge(atom.get_child(name), live.get(name, _ABSENT), value)
     return merged
 
 

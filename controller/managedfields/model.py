@@ -44,7 +44,7 @@ class MapNode:
     defaults: dict[str, Any] = field(default_factory=dict)
     coarse: "tuple[tuple[str, MapNode | ListNode], ...] | None" = None
 
-    def child(self, name: str) -> "Node":
+    def get_child(self, name: str) -> "Node":
         """Return the node of a member; UNKNOWN if the schema does not declare the member."""
         return self.fields.get(name) or self.other or UNKNOWN
 
@@ -75,7 +75,7 @@ class Node:
     strict: bool = False
     granular: bool = False
 
-    def atom_for(self, value: Any) -> "MapNode | ListNode | Scalar":
+    def choose_atom(self, value: Any) -> "MapNode | ListNode | Scalar":
         """Return the atom that describes a value.
 
         For null, and for a value of a type that the node does not allow, return the first of map,

@@ -15,7 +15,7 @@ _INT64: Final = {"format": "int64", "type": "integer"}
 _TEXTS_BY_NAME: Final = {"additionalProperties": _TEXT, "type": "object"}
 
 
-def _refer(name: str) -> dict[str, Any]:
+def _make_reference(name: str) -> dict[str, Any]:
     """Return a reference to another schema of this module, as kube-apiserver writes it."""
     return {"allOf": [{"$ref": f"#/components/schemas/{_META}{name}"}]}
 
@@ -25,9 +25,9 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
         "type": "object",
         "properties": {
             "annotations": _TEXTS_BY_NAME,
-            "creationTimestamp": _refer("Time"),
+            "creationTimestamp": _make_reference("Time"),
             "deletionGracePeriodSeconds": _INT64,
-            "deletionTimestamp": _refer("Time"),
+            "deletionTimestamp": _make_reference("Time"),
             "finalizers": {
                 "type": "array",
                 "items": _TEXT,
@@ -39,14 +39,14 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
             "labels": _TEXTS_BY_NAME,
             "managedFields": {
                 "type": "array",
-                "items": _refer("ManagedFieldsEntry"),
+                "items": _make_reference("ManagedFieldsEntry"),
                 "x-kubernetes-list-type": "atomic",
             },
             "name": _STRING,
             "namespace": _STRING,
             "ownerReferences": {
                 "type": "array",
-                "items": _refer("OwnerReference"),
+                "items": _make_reference("OwnerReference"),
                 "x-kubernetes-list-map-keys": ["uid"],
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-patch-merge-key": "uid",
@@ -64,11 +64,11 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
         "properties": {
             "apiVersion": _STRING,
             "fieldsType": _STRING,
-            "fieldsV1": _refer("FieldsV1"),
+            "fieldsV1": _make_reference("FieldsV1"),
             "manager": _STRING,
             "operation": _STRING,
             "subresource": _STRING,
-            "time": _refer("Time"),
+            "time": _make_reference("Time"),
         },
     },
     f"{_META}OwnerReference": {

@@ -30,7 +30,7 @@ def _remove(node: Node, value: Any, fields: Fields) -> Any:
     Return an atomic container empty, because it has one owner and no parts. Return None for null
     where the model expects a container.
     """
-    atom = node.atom_for(value)
+    atom = node.choose_atom(value)
     if isinstance(atom, MapNode):
         if not isinstance(value, dict):
             return None
@@ -53,7 +53,7 @@ def _remove_from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -
         if below is None:
             remainder[name] = inner
         elif not is_member(below):
-            remainder[name] = _remove(atom.child(name), inner, below)
+            remainder[name] = _remove(atom.get_child(name), inner, below)
     return remainder
 
 

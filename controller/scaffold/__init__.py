@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from controller.scaffold.definitions import AGE, READY, Column, CustomKind, ScalePaths, define
     from controller.scaffold.deployments import Deploying, deploy
     from controller.scaffold.roles import Writes, grant
-    from controller.scaffold.schemas import structural_schema
+    from controller.scaffold.schemas import create_structural_schema
     from controller.scaffold.webhookmanifests import register_webhooks
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
     "Deploying",
     "ScalePaths",
     "Writes",
+    "create_structural_schema",
     "define",
     "deploy",
     "grant",
     "register_webhooks",
-    "structural_schema",
 ]
 
 # The imports above for run time; tests/controller/test_surface.py compares the two.
@@ -35,7 +35,7 @@ _MODULES = {
     "definitions": "AGE READY Column CustomKind ScalePaths define",
     "deployments": "Deploying deploy",
     "roles": "Writes grant",
-    "schemas": "structural_schema",
+    "schemas": "create_structural_schema",
     "webhookmanifests": "register_webhooks",
 }
 

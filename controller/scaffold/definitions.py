@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.resource import Resource
-from controller.scaffold.schemas import Schema, structural_schema
+from controller.scaffold.schemas import Schema, create_structural_schema
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def define(
 
     Raises:
         ValueError: an older version is of another kind, or of the same version.
-        TypeError, ImportError: as for `structural_schema`.
+        TypeError, ImportError: as for `create_structural_schema`.
     """
     resource = kind.resource
     for older_version in older:
@@ -144,11 +144,11 @@ def _define_version(version: CustomKind, stored: CustomKind) -> Schema:
         version: the version to define.
         stored: the version in which the server stores the objects.
     """
-    schema = structural_schema(version.resource.type)
+    schema = create_structural_schema(version.resource.type)
     required = dict.fromkeys((*schema.get("required", ()), *version.required))
     if required:
-        # Rebuilt in the order in which `structural_schema` writes these keys, because the order is
-        # that of the printed manifest.
+        # Rebuilt in the order in which `create_structural_schema` writes these keys, because the
+        # order is that of the printed manifest.
         parts = {"type": "object", "required": list(required), "properties": schema["properties"]}
         schema = {name: schema[name] for name in schema if name == "description"} | parts | schema
         schema["required"] = list(required)  # not the shorter list, which `schema` had

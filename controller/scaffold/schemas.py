@@ -31,7 +31,7 @@ _SECTIONS_FOR_PROGRAMMERS = re.compile(r"\n\s*(Args|Attributes|Raises|Returns):\
 """The part of a docstring that says nothing to a user of the API."""
 
 
-def structural_schema(model: type) -> Schema:
+def create_structural_schema(model: type) -> Schema:
     """Return the structural OpenAPI v3 schema of a kind's type, for the caller to keep.
 
     Args:
@@ -46,7 +46,7 @@ def structural_schema(model: type) -> Schema:
 
 
 def create_plain_schema(model: type) -> Schema:
-    """Return the schema of any type with references written out, as `structural_schema` does."""
+    """Return the schema of any type, with references written out."""
     whole = _create_json_schema(model)
     return _make_structural(whole, whole.pop("$defs", {}), model.__name__)
 

@@ -35,7 +35,7 @@ from controller.errors import (
     NoAnswer,
     NotFound,
 )
-from controller.managedfields import default_manager, same_except_times
+from controller.managedfields import are_equal_except_times, get_default_manager
 from controller.meta import Key
 from controller.resource import Resource
 from controller.testing.faults import Faults, Request
@@ -54,7 +54,7 @@ from controller.testing.rules import (
     request_deletion,
     update_object,
 )
-from controller.testing.selectors import field_selector, label_selector
+from controller.testing.selectors import parse_field_selector, parse_label_selector
 from controller.transport import NO_QUERY, Transport
 
 _USER: Mapping[str, str] = {"fieldManager": "kubectl"}
@@ -125,7 +125,7 @@ class FakeApi(Transport):
         self._owners: dict[str, FieldOwners] = {}
         self._history = History(clock, first_revision)
         self._faults = Faults()
-        self._manager = {"fieldManager": default_manager(user_agent)}
+        self._manager = {"fieldManager": get_default_manager(user_agent)}
         self._object_count = 0
         """How many objects came so far; uids and generated names are made from this number."""
 
@@ -678,7 +678,7 @@ class FakeApi(Transport):
         """
         if self.admit is not None:
             new = self.admit(request, old, new)
-        if same_except_times(old, new):
+        if are_equal_except_times(old, new):
             return old
         return new if "dryRun" in query else self._put_or_remove(target.kind, target.key, new)
 
@@ -758,9 +758,9 @@ def _make_predicate(target: _Target, query: Mapping[str, str]) -> IsSelected:
     namespace = target.key.namespace
     if target.key.name:
         raise BadRequest(400, "BadRequest", "a watch of one object needs a field selector")
-    by_label = label_selector(query.get("labelSelector", ""))
+    by_label = parse_label_selector(query.get("labelSelector", ""))
     selectable_paths = ("metadata.name", "metadata.namespace", *target.kind.fields)
-    by_field = field_selector(query.get("fieldSelector", ""), selectable_paths)
+    by_field = parse_field_selector(query.get("fieldSelector", ""), selectable_paths)
 
     def is_selected(obj: Mapping[str, Any]) -> bool:
         """Return whether an object is in the namespace and meets both selectors."""

@@ -11,17 +11,17 @@ Predicate = Callable[[Mapping[str, Any]], bool]
 """Whether an object is selected."""
 
 
-def label_selector(selector: str) -> Predicate:
+def parse_label_selector(selector: str) -> Predicate:
     """Return the predicate of a label selector.
 
     Raises:
         BadRequest: the text is no label selector.
     """
-    selects = selectors.label_selector(selector)
+    selects = selectors.parse_label_selector(selector)
     return lambda obj: selects(obj["metadata"].get("labels") or {})
 
 
-def field_selector(selector: str, selectable_paths: Collection[str]) -> Predicate:
+def parse_field_selector(selector: str, selectable_paths: Collection[str]) -> Predicate:
     """Return the predicate of a field selector: `path=value` or `path!=value`, between commas.
 
     Args:

@@ -64,7 +64,7 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
                 bundle, _encode_key(newer.key), certificate=material.certificate, key=material.key
             )
         # No API server accepts the serving certificate, so nothing is lost by signing at once.
-        return _sign_serving_certificate(_Parts(authorities, newer.key, None), names, now)
+        return _sign_serving_certificate(_ParsedMaterial(authorities, newer.key, None), names, now)
     if parts.serves(names, now) and not parts.is_serving_due(now):
         return material
     return _sign_serving_certificate(parts, names, now)
@@ -88,7 +88,7 @@ def compute_seconds_until_due(material: KeyMaterial, now: datetime) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _ParsedMaterial:
     """Parsed key material.
 
     Args:
@@ -128,7 +128,7 @@ class _Parts:
         )
 
 
-def _parse_material(material: KeyMaterial, now: datetime) -> _Parts:
+def _parse_material(material: KeyMaterial, now: datetime) -> _ParsedMaterial:
     """Return the parsed material.
 
     Raises:
@@ -150,10 +150,10 @@ def _parse_material(material: KeyMaterial, now: datetime) -> _Parts:
     valid = tuple(authority for authority in authorities if authority.not_valid_after_utc > now)
     # No TLS server can use a certificate with another key than its own.
     fits = certificate.public_key() == serving.public_key()
-    return _Parts(valid, key, certificate if fits else None)
+    return _ParsedMaterial(valid, key, certificate if fits else None)
 
 
-def _create_authority(names: Sequence[str], now: datetime) -> _Parts:
+def _create_authority(names: Sequence[str], now: datetime) -> _ParsedMaterial:
     """Return a new authority with its key, and without a serving certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     # The time makes the names of a service's authorities differ, for people who read the bundle.
@@ -165,10 +165,12 @@ def _create_authority(names: Sequence[str], now: datetime) -> _Parts:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return _Parts((certificate,), key, None)
+    return _ParsedMaterial((certificate,), key, None)
 
 
-def _sign_serving_certificate(parts: _Parts, names: Sequence[str], now: datetime) -> KeyMaterial:
+def _sign_serving_certificate(
+    parts: _ParsedMaterial, names: Sequence[str], now: datetime
+) -> KeyMaterial:
     """Return the material with a new serving certificate, signed by the newest authority."""
     authority, key = parts.authorities[0], ec.generate_private_key(ec.SECP256R1())
     # A certificate is worth nothing after its authority has expired.

@@ -24,7 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from controller.callbacks import call_plain, check_plain, function_name, safe_repr
+from controller.callbacks import call_plain, check_plain, name_function, safe_repr
 from controller.clock import Clock
 from controller.codec import DECODE_ERRORS, encode, get_decoder
 from controller.loggers import get_logger
@@ -132,7 +132,9 @@ class Conversion(Generic[H]):
         *spokes: Spoke[Any, H],
     ) -> None:
         if not path.startswith("/") or path == "/":
-            raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
+            raise ValueError(
+                f"webhook path {path!r} must begin with a slash, and have a name after it"
+            )
         self.path = path
         self.resource = hub
         self._type = type
@@ -140,13 +142,17 @@ class Conversion(Generic[H]):
         names = [hub.version, *(spoke.version for spoke in spokes)]
         # Too few distinct names: two versions have the same name, or there is no spoke.
         if len(set(names)) < max(len(names), 2):
-            raise ValueError(f"a conversion needs several versions, and not {', '.join(names)}")
+            raise ValueError(
+                f"a conversion needs several different versions, but got {', '.join(names)}"
+            )
         types = (type, *(spoke.type for spoke in spokes))
         if Untyped in types:
             # It has the metadata twice, as a field and in its body, and they could differ.
-            raise ValueError("Untyped is not converted: use dict, the plain JSON")
+            raise ValueError("a conversion cannot have the type Untyped: use dict, for plain JSON")
         if len({_is_plain_json(version_type) for version_type in types}) > 1:
-            raise ValueError("all versions are converted as plain JSON (dict), or none is")
+            raise ValueError(
+                "if the type of one version is dict (plain JSON), all types must be dict"
+            )
 
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
         """Return the body of the response to a request, and whether a function has a bug.
@@ -237,8 +243,8 @@ class Conversion(Generic[H]):
         if source.get("kind") != self.resource.kind or not {version, desired} <= set(versions):
             raise _UnusableObject(
                 f"webhook {self.path} converts {self.resource.kind} of"
-                f" {', '.join(sorted(versions))}, and not {source.get('kind')} of {version} to"
-                f" {desired}"
+                f" {', '.join(sorted(versions))}, but was asked to convert {source.get('kind')} of"
+                f" {version} to {desired}"
             )
         if version not in (hub, desired):
             spoke = self._spokes[version]
@@ -272,7 +278,7 @@ def _run_step(step: _Step, source: Json) -> Json:
     returned = call_plain(step.function, parsed)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
-            f"{function_name(step.function)} returned {safe_repr(returned)}, which is no"
+            f"{name_function(step.function)} returned {safe_repr(returned)}, which is not of type"
             f" {_get_type_name(step.returns)}"
         )
     # Plain JSON has all fields. A typed result lacks the fields that no type names.

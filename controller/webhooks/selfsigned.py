@@ -230,7 +230,7 @@ class CABundleInjector:
         self._changed = anyio.Event()
         self._failures: dict[str, str] = {}
 
-    def check(self) -> Check:
+    def create_check(self) -> Check:
         """Return a readiness check that fails while a configuration cannot be read or written.
 
         API servers then do not trust the webhooks of that configuration. With the failure policy

@@ -46,7 +46,7 @@ class WebhookServer:
         self._families = families
 
     @asynccontextmanager
-    async def serving(self, webhooks: Iterable[Served]) -> AsyncIterator[int]:
+    async def serve(self, webhooks: Iterable[Served]) -> AsyncIterator[int]:
         """Serve the webhooks inside the context, and yield the port.
 
         At the end of the context, running requests have DRAIN_SECONDS to finish.

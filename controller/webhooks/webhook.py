@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, Literal, TypeVar, get_args
 
-from controller.callbacks import check_callable, discard_result, function_name, safe_repr
+from controller.callbacks import check_callable, discard_result, name_function, safe_repr
 from controller.clock import Clock
 from controller.loggers import get_logger, with_fields
 from controller.supervisor import call_guarded, is_bug
@@ -82,7 +82,9 @@ class Webhook(Generic[T]):
         operations: Sequence[WriteOperation] = ("CREATE", "UPDATE"),
     ) -> None:
         if not path.startswith("/") or path == "/":
-            raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
+            raise ValueError(
+                f"webhook path {path!r} must begin with a slash, and have a name after it"
+            )
         check_callable(handler, f"the handler of webhook {path}", "request")
         unknown = [name for name in operations if name not in OPERATIONS]
         # A text is a sequence, too: of characters.
@@ -167,7 +169,7 @@ class Webhook(Generic[T]):
         """
         if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(
-                f"webhook {self.path}: {function_name(self._handler)} returned"
+                f"webhook {self.path}: {name_function(self._handler)} returned"
                 f" {discard_result(answer)}, which is not an Answer: return Allowed,"
                 " Denied or Patched"
             )

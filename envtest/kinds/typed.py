@@ -43,7 +43,7 @@ class TypedNode:
     element: Mapping[str, Any] | None = None
     children: dict[str, "TypedNode"] = field(default_factory=dict)
 
-    def child(self, name: str) -> "TypedNode | None":
+    def get_child(self, name: str) -> "TypedNode | None":
         """Return the node of a field; None if there is no such field.
 
         Nodes are built on first use, because schemas are recursive.
@@ -137,7 +137,7 @@ def decode(body: dict[str, Any], node: TypedNode) -> list[str]:
 def _decode_struct(body: dict[str, Any], node: TypedNode, path: str, unknown: list[str]) -> None:
     """Decode the fields of a struct in place; remove unknown, null and empty ones."""
     for name in list(body):
-        child = node.child(name)
+        child = node.get_child(name)
         location = f"{path}.{name}" if path else name
         if child is None:
             unknown.append(_KEYS.sub(r".\1", location) if _KEY in location else location)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from controller.managedfields import same_except_times, track_update
+from controller.managedfields import are_equal_except_times, track_update
 from envtest.schema.errors import FieldError, invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
@@ -388,7 +388,7 @@ def _commit(
             api.store.delete(resource.place, call.key)
         return ObjectAnswer(200, resource, answer)
     # The times in managedFields are new in each write; they alone are no change.
-    if same_except_times(live, body):
+    if are_equal_except_times(live, body):
         return ObjectAnswer(200, resource, resource.encode_object(stored))
     if options.dry_run:
         return ObjectAnswer(200, resource, _encode(body))

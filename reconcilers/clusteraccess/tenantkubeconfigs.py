@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from controller.client import Client
 from controller.meta import Key
-from controller.tenantconfig import parse_kubeconfig, tenant_transport
+from controller.tenantconfig import create_tenant_transport, parse_kubeconfig
 from controller.transport import Transport
 from reconcilers.api.resources import SECRET, EncodedSecret
 from reconcilers.api.tenantcluster import TenantCluster
@@ -57,7 +57,7 @@ def make_strict_opener(settings: TenantSettings) -> OpenTransport:
             allow_proxy=settings.allow_proxy,
             allow_insecure=settings.allow_insecure,
         )
-        return tenant_transport(
+        return create_tenant_transport(
             credentials, max_bytes=settings.answer_limit, timeout=settings.request_timeout
         )
 

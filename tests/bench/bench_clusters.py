@@ -17,7 +17,7 @@ from controller.clusters import Clusters, ClusterSettings
 from controller.logs import configure_logs
 from controller.meta import Key
 from controller.renewable import Connection
-from controller.tenantconfig import TenantCredentials, tenant_transport
+from controller.tenantconfig import TenantCredentials, create_tenant_transport
 from reconcilers.api.services import SERVICE
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
@@ -39,7 +39,9 @@ async def measure(server: Server) -> None:
     credentials = TenantCredentials(server.url, authority=server.authority, token=server.token)
 
     async def open_cluster(key: Key) -> Connection:
-        return Connection(tenant_transport(credentials, max_bytes=2**24, timeout=30.0), key.name)
+        return Connection(
+            create_tenant_transport(credentials, max_bytes=2**24, timeout=30.0), key.name
+        )
 
     clusters = Clusters(open_cluster, SystemClock(), ClusterSettings(limit=TENANTS))
     clusters.kind(SERVICE)

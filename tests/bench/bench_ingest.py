@@ -15,7 +15,7 @@ import click
 from controller.clock import SystemClock
 from controller.informer import Informer
 from controller.logs import configure_logs
-from controller.tenantconfig import TenantCredentials, tenant_transport
+from controller.tenantconfig import TenantCredentials, create_tenant_transport
 from reconcilers.api.resources import IP_ALLOCATION
 from tests.bench.bench_envtest import Server, serve_allocations
 from tests.bench.bench_envtest import server as serving
@@ -33,7 +33,7 @@ async def measure(server: Server) -> None:
     """Watch, have the server filled, and print what that took."""
     await serve_allocations(server)
     credentials = TenantCredentials(server.url, authority=server.authority, token=server.token)
-    transport = tenant_transport(credentials, max_bytes=2**30, timeout=60.0)
+    transport = create_tenant_transport(credentials, max_bytes=2**30, timeout=60.0)
     informer = Informer(
         IP_ALLOCATION,
         transport,

@@ -129,7 +129,9 @@ async def test_namespaces_are_served_as_roles_and_the_set_allow_it(
                 await event_is_there(admin, "blue")
                 assert gadgets.failures.keys() == {"green"}
                 assert "403" in str(gadgets.failures["green"])
-                assert gadgets.check().run() is None, "a refused namespace keeps nobody unready"
+                assert gadgets.create_check().run() is None, (
+                    "a refused namespace keeps nobody unready"
+                )
 
                 for manifest in roles_in(objects, "green"):
                     await create(admin, manifest)

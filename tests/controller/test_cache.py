@@ -59,7 +59,7 @@ def test_all_objects_that_are_deleted_at_one_revision_are_deleted() -> None:
     )
     w.cache.apply(Deleted(build_widget("a", 6)))
     w.cache.apply(Deleted(build_widget("b", 6)))
-    w.cache.bookmark(6)
+    w.cache.apply_bookmark(6)
     w.cache.apply(Deleted(build_widget("c", 6)))
     assert [o.metadata.name for o in w.cache] == ["c"]
     assert w.changes == [Change(build_widget("a", 1), None), Change(build_widget("b", 2), None)]
@@ -211,7 +211,7 @@ def test_an_own_write_stays_if_its_event_cannot_be_decoded() -> None:
     w = Watched().list_revision(5, build_widget("a", 1))
     w.cache.apply_own_write(build_widget("a", 8))
     w.cache.apply(Unreadable(A, 8, "odd"))
-    w.cache.bookmark(20)
+    w.cache.apply_bookmark(20)
     assert w.cache.get(A) == build_widget("a", 8)
 
 
@@ -226,8 +226,8 @@ def test_a_deletion_event_that_cannot_be_decoded_deletes_the_object() -> None:
 
 def test_a_bookmark_moves_the_position_and_never_back() -> None:
     w = Watched().list_revision(5)
-    w.cache.bookmark(9)
-    w.cache.bookmark(7)
+    w.cache.apply_bookmark(9)
+    w.cache.apply_bookmark(7)
     assert w.cache.position == 9
 
 
@@ -235,7 +235,7 @@ def test_an_own_write_that_is_not_delivered_is_dropped_when_the_position_passes_
     w = Watched().list_revision(5)
     w.cache.apply_own_write(build_widget("a", 8))
     w.changes.clear()
-    w.cache.bookmark(8)
+    w.cache.apply_bookmark(8)
     assert A not in w.cache
     assert w.changes == [Change(build_widget("a", 8), None, final_state_unknown=True)]
 
@@ -283,7 +283,7 @@ def test_after_two_own_writes_the_delivered_object_is_still_known() -> None:
     w = Watched().list_revision(5, build_widget("a", 4))
     w.cache.apply_own_write(build_widget("a", 8))
     w.cache.apply_own_write(build_widget("a", 9))
-    w.cache.bookmark(9)
+    w.cache.apply_bookmark(9)
     assert w.cache.get(A) == build_widget("a", 4)
 
 

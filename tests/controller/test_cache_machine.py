@@ -171,7 +171,7 @@ class CacheMachine(RuleBasedStateMachine):
     @rule()
     def a_bookmark_comes_after_all_events(self) -> None:
         self.the_watch_delivers(10**6, again=False)
-        self.cache.bookmark(self.server.revision)
+        self.cache.apply_bookmark(self.server.revision)
         self.pass_position(self.server.revision)
 
     @precondition(lambda self: self.steps is None)

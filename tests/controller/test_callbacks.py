@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from controller.cache import Cache, Change
-from controller.callbacks import check_plain, function_name
+from controller.callbacks import check_plain, name_function
 from controller.clusters import ClusterKind
-from controller.health import Check, Failing, report
+from controller.health import Check, Failing, run_checks
 from controller.informer import Informer
 from controller.loggers import add_fields
 from controller.manager import Manager
@@ -148,10 +148,10 @@ def test_plain_functions_methods_classes_and_partials_are_accepted() -> None:
 
 def test_a_function_is_named_with_its_module() -> None:
     here = __name__
-    assert function_name(to_self) == "controller.triggers.to_self"
-    assert function_name(partial(partial(reconcile), A)) == f"{here}.reconcile"
-    assert function_name(AnswerLater()) == f"{here}.AnswerLater"
-    assert function_name(AnswerLater().__call__) == f"{here}.AnswerLater.__call__"
+    assert name_function(to_self) == "controller.triggers.to_self"
+    assert name_function(partial(partial(reconcile), A)) == f"{here}.reconcile"
+    assert name_function(AnswerLater()) == f"{here}.AnswerLater"
+    assert name_function(AnswerLater().__call__) == f"{here}.AnswerLater.__call__"
 
 
 class Harness:
@@ -321,7 +321,7 @@ async def test_whatever_other_functions_raise_ends_no_caller(
         levels.push(A, 0, 0.0)
     assert "index 'color' raised" in cache.unreadable[A]
     assert levels.pop(1.0) is not None
-    checked = report("readyz", [Check("ours", function)], verbose=True)
+    checked = run_checks("readyz", [Check("ours", function)], verbose=True)
     assert not checked.healthy
     assert checked.body.startswith("[-]ours failed: the check ")
 
@@ -331,9 +331,9 @@ def test_a_check_with_a_wrong_result_fails_by_itself(result: Any) -> None:
     def check() -> Any:
         return result
 
-    why = f"{function_name(check)} returned {result!r}: return None or a Failing"
+    why = f"{name_function(check)} returned {result!r}: return None or a Failing"
     checks = [Check("ours", check), Check("other", lambda: Failing("it", "broke"))]
-    assert report("readyz", checks, verbose=True).body.splitlines() == [
+    assert run_checks("readyz", checks, verbose=True).body.splitlines() == [
         f"[-]ours failed: the check returned a wrong result: {why}",
         "[-]other failed: it: broke",
         "readyz check failed",

@@ -321,18 +321,18 @@ async def test_changes_in_other_clusters_become_keys_here() -> None:
         await fleet.clock.advance(0)
         watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,))
         registration = watch.connect(queue)
-        assert queue.statistics().ready == {LOW_PRIORITY: 1}  # there before it was connected
+        assert queue.get_statistics().ready == {LOW_PRIORITY: 1}  # there before it was connected
         fleet.clusters.open(two)
         await fleet.clock.advance(0)
-        assert queue.statistics().ready == {LOW_PRIORITY: 2}
+        assert queue.get_statistics().ready == {LOW_PRIORITY: 2}
         fleet.put(two, "c")
         await fleet.clock.advance(0)
-        assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
+        assert queue.get_statistics().ready == {LOW_PRIORITY: 1, 0: 1}
         assert await queue.get() == two
         registration.close()
         fleet.put(two, "d")
         await fleet.clock.advance(0)
-        assert queue.statistics().ready == {LOW_PRIORITY: 1}
+        assert queue.get_statistics().ready == {LOW_PRIORITY: 1}
 
 
 async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> None:
@@ -344,7 +344,7 @@ async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> N
     async with run_fleet(fleet):
         fleet.clusters.open(first)
         await fleet.clock.advance(0)
-        assert queue.statistics().ready == {}
+        assert queue.get_statistics().ready == {}
 
 
 async def test_a_handler_that_raises_does_not_stop_the_others() -> None:

@@ -87,11 +87,11 @@ async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
     await transport.aclose()
     endpoint = vars(transport)["_endpoint"]
     assert endpoint.server == "https://[fd00::1]:443"
-    assert await endpoint.credentials.authorization() == "Bearer good"
+    assert await endpoint.credentials.get_authorization() == "Bearer good"
     token.write_text("newer\n")
-    assert await endpoint.credentials.authorization() == "Bearer good"
+    assert await endpoint.credentials.get_authorization() == "Bearer good"
     assert await endpoint.credentials.renew()
-    assert await endpoint.credentials.authorization() == "Bearer newer"
+    assert await endpoint.credentials.get_authorization() == "Bearer newer"
 
 
 def test_a_pod_does_not_load_kubernetes_asyncio(tmp_path: Path) -> None:

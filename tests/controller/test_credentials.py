@@ -35,9 +35,9 @@ async def test_a_token_is_read_again_after_a_minute(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(anyio, "current_time", lambda: now)
     credentials = LoadedCredentials(Loaded(), load)
     now += 59
-    assert await credentials.authorization() == "Bearer one"
+    assert await credentials.get_authorization() == "Bearer one"
     now += 2
-    assert await credentials.authorization() == "Bearer two"
+    assert await credentials.get_authorization() == "Bearer two"
 
 
 @pytest.mark.parametrize("token", ["good\nX-Other: 1", "go\0od", "good\r\n\r\n{}"])
@@ -218,9 +218,9 @@ async def test_a_token_that_is_replaced_while_it_is_loaded_is_read_again(
     monkeypatch.setattr(anyio, "current_time", lambda: now)
     credentials = LoadedCredentials(Loaded(), load, [file])
     await credentials.renew()
-    assert await credentials.authorization() == "Bearer one"
+    assert await credentials.get_authorization() == "Bearer one"
     now += 61
-    assert await credentials.authorization() == "Bearer three"
+    assert await credentials.get_authorization() == "Bearer three"
 
 
 async def test_a_token_that_stays_refused_is_not_loaded_at_every_request(
@@ -255,7 +255,7 @@ async def test_a_token_that_cannot_be_sent_is_not_adopted_and_its_successor_is(
         for token, expected in (("two\nlines", "one"), ("three", "three")):
             write_kubeconfig(path, "http://127.0.0.1:1", {"token": token})
             now += 61
-            assert await credentials.authorization() == f"Bearer {expected}"
+            assert await credentials.get_authorization() == f"Bearer {expected}"
     finally:
         await transport.aclose()
 
@@ -273,9 +273,9 @@ async def test_a_connection_that_began_with_a_token_that_cannot_be_sent_uses_its
     credentials = transport._endpoint.credentials
     try:
         with pytest.raises(ConfigurationError, match="has a line break"):
-            await credentials.authorization()
+            await credentials.get_authorization()
         file.write_text("three")
         now += 61
-        assert await credentials.authorization() == "Bearer three"
+        assert await credentials.get_authorization() == "Bearer three"
     finally:
         await transport.aclose()

@@ -33,7 +33,7 @@ from controller.config import connect
 
 async def main():
     transport = await connect(Path(sys.argv[1]), may_ask=sys.argv[2] == "may ask")
-    print(await transport._endpoint.credentials.authorization())
+    print(await transport._endpoint.credentials.get_authorization())
     await transport.aclose()
 
 anyio.run(main)

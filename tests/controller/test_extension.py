@@ -5,7 +5,7 @@ from collections.abc import Callable
 import anyio
 
 from controller.client import Client
-from controller.health import report
+from controller.health import run_checks
 from controller.informer import Registration
 from controller.manager import Manager
 from controller.meta import Key
@@ -128,7 +128,7 @@ async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_whil
     extension.informer(WIDGETS)
 
     def read_readiness() -> str:
-        return report("readyz", manager._list_readiness_checks(), verbose=True).body
+        return run_checks("readyz", manager._list_readiness_checks(), verbose=True).body
 
     assert "widgets" not in read_readiness()
     async with anyio.create_task_group() as group:

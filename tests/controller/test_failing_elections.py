@@ -54,7 +54,7 @@ async def test_an_election_that_cannot_be_won_is_an_error_in_log_and_readiness(
     errors: dict[str, Exception], advice: str
 ) -> None:
     election = Election()
-    ready = election.b.elector.check_holder()
+    ready = election.b.elector.create_holder_check()
     with capture_logs() as logs, refuse_requests(election, **errors):
         async with anyio.create_task_group() as group:
             group.start_soon(election.b.run)
@@ -83,11 +83,11 @@ async def test_an_election_that_cannot_be_won_is_an_error_in_log_and_readiness(
 
 async def test_a_standby_of_a_healthy_leader_is_ready_and_logs_no_error() -> None:
     async def play(election: Election) -> None:
-        ready = election.b.elector.check_holder()
+        ready = election.b.elector.create_holder_check()
         for _ in range(60):
             await election.clock.advance(10)
             assert ready.run() is None
-        assert election.a.elector.check_holder().run() is None
+        assert election.a.elector.create_holder_check().run() is None
 
     with capture_logs() as logs:
         await play_election(play)
@@ -96,7 +96,7 @@ async def test_a_standby_of_a_healthy_leader_is_ready_and_logs_no_error() -> Non
 
 async def test_a_standby_is_ready_while_it_waits_for_a_dead_leaders_lease_to_expire() -> None:
     async def play(election: Election) -> None:
-        ready = election.b.elector.check_holder()
+        ready = election.b.elector.create_holder_check()
         election.a.scope.cancel()
         while not election.b.leads:
             await election.clock.advance(1)
@@ -107,7 +107,7 @@ async def test_a_standby_is_ready_while_it_waits_for_a_dead_leaders_lease_to_exp
 
 async def test_a_candidate_that_may_read_the_lease_and_not_write_it_is_not_ready() -> None:
     async def play(election: Election) -> None:
-        ready = election.b.elector.check_holder()
+        ready = election.b.elector.create_holder_check()
         election.b.transport.refused = {"PUT": FORBIDDEN}
         await election.clock.advance(60)
         assert ready.run() is None  # the other one holds it
@@ -157,7 +157,7 @@ def test_a_lease_that_no_object_can_be_named_like_is_refused_at_the_start(
         leader_elect=True, lease_namespace=namespace, lease_name=name, identity="a", shards=shards
     )
     with pytest.raises(ConfigurationError, match=message_part):
-        options.lease_settings()
+        options.create_lease_settings()
 
 
 def test_names_of_the_greatest_length_are_accepted() -> None:
@@ -169,4 +169,4 @@ def test_names_of_the_greatest_length_are_accepted() -> None:
             identity="a",
             shards=shards,
         )
-        assert options.lease_settings().key.name == name
+        assert options.create_lease_settings().key.name == name

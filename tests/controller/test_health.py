@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.errors import ConfigurationError, Forbidden
-from controller.health import PING, Check, Failing, report
+from controller.health import PING, Check, Failing, run_checks
 from controller.httpserver import serve
 from controller.manager import Manager
 from controller.meta import Key
@@ -154,7 +154,7 @@ def test_a_setting_that_is_no_address_is_refused_by_its_name(content: str) -> No
 
 
 def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:
-    result = report("readyz", [PING, BROKEN])
+    result = run_checks("readyz", [PING, BROKEN])
     assert not result.healthy
     assert result.body.splitlines() == [
         "[+]ping ok",
@@ -164,12 +164,12 @@ def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:
 
 
 def test_a_verbose_report_has_all_reasons() -> None:
-    assert "token of system:x" in report("readyz", [PING, BROKEN], verbose=True).body
-    assert report("healthz", [PING], verbose=True).body == "[+]ping ok\nhealthz check passed\n"
+    assert "token of system:x" in run_checks("readyz", [PING, BROKEN], verbose=True).body
+    assert run_checks("healthz", [PING], verbose=True).body == "[+]ping ok\nhealthz check passed\n"
 
 
 def test_an_excluded_check_is_not_run() -> None:
-    assert report("readyz", [PING, BROKEN], exclude=["broken"]).healthy
+    assert run_checks("readyz", [PING, BROKEN], exclude=["broken"]).healthy
 
 
 async def test_a_request_that_is_no_http_is_answered_and_fills_no_log(

@@ -194,7 +194,7 @@ async def test_delivered_own_writes_are_forgotten_though_nobody_asks_for_the_lag
     informer.cache.replace([], 1)
     for revision in range(2, 1000):
         informer.apply_own_write(build_widget("a", revision))
-        informer.cache.bookmark(revision)
+        informer.cache.apply_bookmark(revision)
     assert len(informer._own_writes) <= 1
 
 

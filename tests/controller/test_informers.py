@@ -89,7 +89,7 @@ def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() ->
     assert manager.informer(WIDGETS) is everywhere
     assert [manager.informer(WIDGETS, **scope) for scope in scopes] == informers  # type: ignore[call-overload] # as above
     assert len({id(informer) for informer in [everywhere, *informers]}) == 5
-    checks = {informer.check().name for informer in [everywhere, *informers]}
+    checks = {informer.create_check().name for informer in [everywhere, *informers]}
     assert len(checks) == 5
     assert "informer/widgets.example.com" in checks
 

@@ -24,7 +24,7 @@ class Harness:
         self.clock = VirtualClock()
         observer = Metrics(self.registry).queue("pools")
         self.queue = WorkQueue[str](self.clock, observer=observer)
-        observer.watch(self.queue.statistics)
+        observer.watch(self.queue.get_statistics)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"workqueue_{name}", LABELS | labels)
@@ -89,7 +89,7 @@ def test_all_series_of_a_new_controller_exist_with_value_zero() -> None:
     metrics = Metrics()
     metrics.controller("pools", 2)
     metrics.queue("pools")
-    exposition = metrics.exposition()[0].decode()
+    exposition = metrics.render_exposition()[0].decode()
     for result in RESULTS:
         assert (
             f'controller_runtime_reconcile_total{{controller="pools",result="{result}"}} 0.0'
@@ -113,7 +113,7 @@ def test_requests_are_counted_under_client_gos_names() -> None:
 
 
 def test_process_metrics_are_exposed() -> None:
-    exposition = Metrics().exposition()[0].decode()
+    exposition = Metrics().render_exposition()[0].decode()
     for name in ("process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total"):
         assert f"\n{name} " in exposition
 
@@ -129,7 +129,7 @@ def create_all_metrics() -> Metrics:
 
 
 def test_the_readme_names_every_series_and_no_other() -> None:
-    exposition = create_all_metrics().exposition()[0].decode()
+    exposition = create_all_metrics().render_exposition()[0].decode()
     series = set(re.findall(r"^# TYPE (\S+)", exposition, re.MULTILINE))
     own = {name for name in series if not name.startswith(("process_", "python_"))}
     readme = Path(controller.__file__).with_name("README.md").read_text(encoding="utf-8")
@@ -138,7 +138,7 @@ def test_the_readme_names_every_series_and_no_other() -> None:
 
 
 def test_counters_have_no_created_series() -> None:
-    exposition = create_all_metrics().exposition()[0].decode()
+    exposition = create_all_metrics().render_exposition()[0].decode()
     assert "_created" not in exposition
     assert (
         'controller_runtime_reconcile_total{controller="pools",result="success"} 0.0' in exposition

@@ -74,7 +74,7 @@ class Harness:
         self.store.put(path, {"metadata": {"name": name, "namespace": namespace}})
 
     def failing(self) -> Failing | None:
-        return self.widgets.check().run()
+        return self.widgets.create_check().run()
 
     def count_unlisted(self) -> float | None:
         return self.manager.metrics.registry.get_sample_value(

@@ -161,7 +161,7 @@ class Harness:
         self.store.put(path, body)
 
     def ready(self) -> Failing | None:
-        return self.widgets.check().run()
+        return self.widgets.create_check().run()
 
 
 @asynccontextmanager

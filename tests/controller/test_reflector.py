@@ -20,7 +20,7 @@ from controller.errors import (
     ServerFailure,
     TooManyRequests,
     create_api_error,
-    error_from_response,
+    create_error_from_response,
 )
 from controller.meta import Key, Version
 from controller.reflector import Reflector, Watching
@@ -174,7 +174,7 @@ async def test_a_server_that_ends_every_watch_at_once_gets_few_requests() -> Non
     [
         NoAnswer("refused"),
         ServerFailure(503, "", "no upstream"),
-        error_from_response(503, "text/html", headers={}, data=b"<html>", request="GET /"),
+        create_error_from_response(503, "text/html", headers={}, data=b"<html>", request="GET /"),
     ],
     ids=["refused", "503", "a page with 503"],
 )

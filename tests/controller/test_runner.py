@@ -121,7 +121,7 @@ async def test_failures_back_off_exponentially() -> None:
 async def test_every_outcome_resets_the_failures(good: Outcome) -> None:
     harness = Harness(NoAnswer("x"), NoAnswer("x"), good)
     await harness.play(0.5)
-    assert harness.queue.failures(KEY) == 0
+    assert harness.queue.count_failures(KEY) == 0
 
 
 async def test_a_terminal_error_is_not_retried_and_its_failures_are_kept() -> None:
@@ -129,13 +129,13 @@ async def test_a_terminal_error_is_not_retried_and_its_failures_are_kept() -> No
     assert len(await harness.play()) == 2
     assert harness.results() == {"error": 2}
     assert harness.count("terminal_reconcile_errors_total") == 1
-    assert harness.queue.failures(KEY) == 1
+    assert harness.queue.count_failures(KEY) == 1
 
 
 async def test_the_server_decides_how_long_a_throttled_key_waits() -> None:
     harness = Harness(TooManyRequests(429, retry_after=7))
     assert await harness.play() == [0, 7]
-    assert harness.queue.failures(KEY) == 0
+    assert harness.queue.count_failures(KEY) == 0
 
 
 async def test_throttling_without_a_time_is_backed_off() -> None:
@@ -297,7 +297,7 @@ async def test_a_key_keeps_its_priority_when_it_comes_back() -> None:
             await settle()
             group.cancel_scope.cancel()
         await harness.clock.advance(1)
-        assert harness.queue.statistics().ready == {-100: 1}
+        assert harness.queue.get_statistics().ready == {-100: 1}
 
 
 async def test_a_worker_counts_as_active_while_it_works_and_no_longer() -> None:
@@ -335,10 +335,10 @@ async def test_cancelling_reaches_the_reconciler_and_ends_the_run() -> None:
         group.start_soon(controller.run)
         harness.queue.add(KEY)
         await settle()
-        assert harness.queue.statistics().processing == 1
+        assert harness.queue.get_statistics().processing == 1
         group.cancel_scope.cancel()
     assert cancelled == [True]
-    assert harness.queue.statistics().processing == 0
+    assert harness.queue.get_statistics().processing == 0
 
 
 def test_all_series_of_a_controller_exist_before_its_first_key() -> None:
@@ -480,7 +480,7 @@ async def test_a_key_that_failed_as_often_as_it_may_waits_for_a_change() -> None
     assert [(line["reason"], line["tries"]) for line in blocked] == [("TriesExhausted", 3)]
     # A change gives it as many tries again.
     assert len(await harness.play()) == 6
-    assert harness.queue.statistics().failing == 0
+    assert harness.queue.get_statistics().failing == 0
 
 
 async def test_a_success_counts_the_tries_anew_and_early_conflicts_are_no_tries() -> None:

@@ -35,11 +35,11 @@ from controller.scaffold import (
     Deploying,
     ScalePaths,
     Writes,
+    create_structural_schema,
     define,
     deploy,
     grant,
     register_webhooks,
-    structural_schema,
 )
 from controller.scaffold.__main__ import main
 from controller.scaffold.roles import list_unwatched
@@ -168,7 +168,7 @@ def test_the_api_server_would_accept_the_definition() -> None:
 
 
 def test_the_defaults_of_a_status_are_not_written_by_the_server() -> None:
-    status = structural_schema(Gadget)["properties"]["status"]
+    status = create_structural_schema(Gadget)["properties"]["status"]
     assert status["properties"]["replicas"] == {"type": "integer"}
 
 
@@ -241,7 +241,7 @@ def test_a_field_that_no_structural_schema_can_describe_is_named(
     model: type[Any], message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):
-        structural_schema(model)
+        create_structural_schema(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class ForeignKind:
 def test_a_part_of_other_controllers_has_the_schema_of_its_type_and_is_kept_as_it_came() -> None:
     resource = Resource("example.com", "v1", "ForeignKind", "foreignkinds", ForeignKind)
     fields = get_spec(define(CustomKind(resource)))["properties"]
-    assert fields["other"] == structural_schema(OtherKind)["properties"]["spec"]
+    assert fields["other"] == create_structural_schema(OtherKind)["properties"]["spec"]
     other = {"port": "80 in a later version"}
     body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"other": other}}
     assert msgspec.convert(body, ForeignKind).spec.other == other
@@ -318,7 +318,7 @@ class MarkedKind(ApiType, frozen=True):
 
 
 def test_a_struct_with_markers_has_their_schema_which_the_decoder_does_not_enforce() -> None:
-    spec = structural_schema(MarkedKind)["properties"]["spec"]["properties"]
+    spec = create_structural_schema(MarkedKind)["properties"]["spec"]["properties"]
     assert spec["limits"] == {
         "description": "How many copies there may be.",
         "type": "object",
@@ -351,7 +351,7 @@ def test_a_missing_pydantic_is_named_with_the_extra_that_brings_it(
     model = make_dataclass("Lonely", [("metadata", ObjectMeta)])
     monkeypatch.setitem(sys.modules, "pydantic", None)
     with pytest.raises(ConfigurationError, match=r"schema of Lonely needs pydantic: install .*\["):
-        structural_schema(model)
+        create_structural_schema(model)
 
 
 def test_the_limits_of_a_number_or_a_text_are_in_the_schema() -> None:
@@ -381,16 +381,18 @@ def test_a_limit_that_does_not_apply_to_the_type_names_the_field(kind: Any, mess
     spec = make_dataclass("Spec", [("size", kind)])
     model = make_dataclass("Thing", [("metadata", ObjectMeta), ("spec", spec)])
     with pytest.raises(TypeError, match=rf"Thing\.spec\.size: {message}"):
-        structural_schema(model)
+        create_structural_schema(model)
 
 
 def test_conditions_are_told_apart_by_their_type_and_described_for_users() -> None:
-    conditions = structural_schema(Gadget)["properties"]["status"]["properties"]["conditions"]
+    conditions = create_structural_schema(Gadget)["properties"]["status"]["properties"][
+        "conditions"
+    ]
     assert conditions["x-kubernetes-list-type"] == "map"
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
     description = "One observation about the object, for programs and for people."
     assert conditions["items"]["description"] == description
-    assert "description" not in structural_schema(LimitedKind)
+    assert "description" not in create_structural_schema(LimitedKind)
 
 
 def test_versions_of_a_kind_are_in_one_definition_and_others_are_refused() -> None:

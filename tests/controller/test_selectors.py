@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller import write_selector
-from controller.selectors import label_selector
+from controller.selectors import parse_label_selector
 
 EXPRESSIONS: list[dict[str, Any]] = [
     {"key": "tier", "operator": "In", "values": ["a", "b"]},
@@ -18,7 +18,7 @@ EXPRESSIONS: list[dict[str, Any]] = [
 def test_the_text_of_a_selector_selects_what_its_object_form_says() -> None:
     written = write_selector({"matchLabels": {"app": "web"}, "matchExpressions": EXPRESSIONS})
     assert written == "app=web,tier in (a,b),zone notin (x),app,!old"
-    selects = label_selector(written)
+    selects = parse_label_selector(written)
     assert selects({"app": "web", "tier": "b"})
     assert not selects({"app": "web", "tier": "b", "zone": "x"})
     assert not selects({"app": "web", "tier": "b", "old": ""})

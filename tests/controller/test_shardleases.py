@@ -278,7 +278,7 @@ async def test_a_metric_says_which_shards_are_held() -> None:
         a = room.start("a")
         room.start("b")
         await room.let_time_pass(30)
-        exposition, _ = a.manager.metrics.exposition()
+        exposition, _ = a.manager.metrics.render_exposition()
         for shard in range(SHARDS):
             sample = f'leader_election_master_status{{name="widgets-{SHARDS}-{shard}"}}'
             is_shown = f"{sample} {float(shard in a.held)}" in exposition.decode()
@@ -296,7 +296,7 @@ async def test_replicas_with_another_number_of_shards_share_no_lease() -> None:
 def test_shards_without_leader_election_are_refused() -> None:
     options = ManagerOptions(shards=2, lease_name="a", lease_namespace="b")
     with pytest.raises(ConfigurationError, match="need leader election"):
-        options.lease_settings()
+        options.create_lease_settings()
 
 
 async def test_the_record_of_a_shard_names_its_holder() -> None:
@@ -318,11 +318,11 @@ async def test_the_options_name_the_lease_whose_holder_works_on_a_key() -> None:
         await room.let_time_pass(5)
         for worker in (a, b):
             leases = {
-                worker.manager.options.lease_of(Key("default", name)) for name in worker.done
+                worker.manager.options.get_lease_key(Key("default", name)) for name in worker.done
             }
             assert {room.read_holders()[lease.name] for lease in leases} == {worker.name}
 
 
 def test_without_shards_one_lease_is_for_all_keys() -> None:
     options = ManagerOptions(lease_namespace="system", lease_name="widgets")
-    assert options.lease_of(Key("default", "any")) == Key("system", "widgets")
+    assert options.get_lease_key(Key("default", "any")) == Key("system", "widgets")

@@ -65,7 +65,7 @@ def test_a_key_may_belong_to_the_shard_of_another_key_or_to_none() -> None:
     shards, pool = Shards(4), KEYS[0]
     partition = Partition(shards, lambda key: pool if key.name == "known" else None)
     known, unknown = Key("system", "known"), Key("system", "unknown")
-    assert partition.shard(known) == shard_of(pool, 4)
+    assert partition.find_shard(known) == shard_of(pool, 4)
     assert not partition.owns(known)
     assert partition.owns(unknown)
 

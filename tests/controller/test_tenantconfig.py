@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import ConfigurationError, NoAnswer
-from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
+from controller.tenantconfig import TenantCredentials, create_tenant_transport, parse_kubeconfig
 from tests.controller.certs import Pair, create_authority_and_pair, create_encrypted_key
 
 
@@ -183,7 +183,7 @@ def test_a_key_that_does_not_work_is_refused_and_leaves_no_file(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     credentials = parse_kubeconfig(build_kubeconfig(user={"client-key-data": encode_base64(key)}))
     with pytest.raises(ConfigurationError, match="certificates or key"):
-        tenant_transport(credentials, max_bytes=1000, timeout=1)
+        create_tenant_transport(credentials, max_bytes=1000, timeout=1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -218,7 +218,7 @@ async def test_the_transport_authenticates_by_certificate_and_verifies_the_serve
     async with serve_tls(authority, pair, tmp_path) as server:
         for name, good in (("api.example.com", True), ("", True), ("other.example.com", False)):
             cluster = {"server": f"https://127.0.0.1:{server.port}", "tls-server-name": name}
-            transport = tenant_transport(
+            transport = create_tenant_transport(
                 parse_kubeconfig(build_kubeconfig(cluster)), max_bytes=1000, timeout=10
             )
             async with aclosing(transport):
@@ -241,6 +241,6 @@ async def test_authorities_without_key_identifiers_and_usages_are_trusted(tmp_pa
     async with serve_tls(authority, pair, tmp_path) as server:
         url = f"https://127.0.0.1:{server.port}".encode()
         credentials = parse_kubeconfig(document.replace(b"https://127.0.0.1:6443", url))
-        transport = tenant_transport(credentials, max_bytes=1000, timeout=10)
+        transport = create_tenant_transport(credentials, max_bytes=1000, timeout=10)
         async with aclosing(transport):
             assert await transport.request("GET", "/") == b'{"who": "admin"}'

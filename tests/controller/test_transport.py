@@ -330,7 +330,7 @@ class Renewed(Credentials):
         self.token = "old"
 
     @override
-    async def authorization(self) -> str:
+    async def get_authorization(self) -> str:
         return f"Bearer {self.token}"
 
     @override

@@ -50,13 +50,13 @@ async def test_requests_in_any_state_raise_no_answer_when_the_transport_is_close
         """Takes a turn of the event loop to return its token."""
 
         @override
-        def known_authorization(self) -> None:
+        def get_cached_authorization(self) -> None:
             return None
 
         @override
-        async def authorization(self) -> str:
+        async def get_authorization(self) -> str:
             await anyio.lowlevel.checkpoint()
-            return await super().authorization()
+            return await super().get_authorization()
 
     outcomes: list[BaseException] = []
 

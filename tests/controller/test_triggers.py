@@ -92,7 +92,7 @@ async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_change
     informer.cache.replace([build_widget("a", 1)], 5)
     queue = connect_queue(clock, Watch(informer, to_self))
     informer.cache.apply_own_write(build_widget("b", 6))
-    assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
+    assert queue.get_statistics().ready == {LOW_PRIORITY: 1, 0: 1}
     assert await queue.get() == Key("default", "b")
 
 
@@ -102,7 +102,7 @@ async def test_a_watch_may_enqueue_with_lower_priority_than_others() -> None:
     queue = connect_queue(clock, Watch(informer, to_self, priority=LOW_PRIORITY))
     Watch(informer, lambda _: [Key("default", "asked")]).connect(queue)
     informer.cache.apply_own_write(build_widget("a", 1))
-    assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
+    assert queue.get_statistics().ready == {LOW_PRIORITY: 1, 0: 1}
     assert await queue.get() == Key("default", "asked")
 
 
@@ -111,7 +111,7 @@ async def test_a_predicate_keeps_changes_from_the_queue() -> None:
     informer = Informer(WIDGETS, Scripted([]), clock)
     informer.cache.replace([build_widget("a", 1)], 5)
     queue = connect_queue(clock, Watch(informer, to_self, lambda _: False))
-    assert queue.statistics().ready == {}
+    assert queue.get_statistics().ready == {}
 
 
 async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_once() -> None:
@@ -128,11 +128,11 @@ async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_on
     for revision in (1, 2, 3):
         informer.cache.apply_own_write(build_widget("a", revision, color="red"))
         await clock.advance(2)
-    assert queue.statistics().ready == {0: 1}, "six seconds after the first of three changes"
+    assert queue.get_statistics().ready == {0: 1}, "six seconds after the first of three changes"
     assert await queue.get() == Key("default", "a")
     queue.done(Key("default", "a"))
     informer.cache.apply_own_write(build_widget("a", 4, color="red"))
-    assert queue.statistics().ready == {}
+    assert queue.get_statistics().ready == {}
     informer.cache.apply_own_write(build_widget("a", 5, color="blue"))
     assert await queue.get() == Key("default", "a")
 
@@ -143,9 +143,9 @@ async def test_a_delay_may_be_a_number() -> None:
     queue = connect_queue(clock, Watch(informer, to_self, delay=5))
     informer.cache.apply_own_write(build_widget("a", 1))
     await clock.advance(4)
-    assert queue.statistics().ready == {}
+    assert queue.get_statistics().ready == {}
     await clock.advance(1)
-    assert queue.statistics().ready == {0: 1}
+    assert queue.get_statistics().ready == {0: 1}
 
 
 async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
@@ -162,7 +162,7 @@ async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
     queue.done(Key("default", "a"))
     informer.cache.apply_own_write(at(2, 1))
     await clock.advance(0.09)
-    assert queue.statistics().ready == {}
+    assert queue.get_statistics().ready == {}
     await clock.advance(0.02)
     assert await queue.get() == Key("default", "a")
     queue.done(Key("default", "a"))
@@ -176,4 +176,4 @@ async def test_a_closed_watch_enqueues_nothing() -> None:
     queue = WorkQueue[Key](clock)
     Watch(informer, to_self).connect(queue).close()
     informer.cache.replace([build_widget("a", 1)], 5)
-    assert queue.statistics().ready == {}
+    assert queue.get_statistics().ready == {}

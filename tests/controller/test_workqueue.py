@@ -11,7 +11,7 @@ from tests.clock import VirtualClock, settle
 async def take(queue: WorkQueue[str]) -> list[str]:
     """Take everything that is ready now, without finishing any of it."""
     keys: list[str] = []
-    while queue.statistics().ready:
+    while queue.get_statistics().ready:
         keys.append(await queue.get())
     return keys
 
@@ -54,7 +54,7 @@ async def test_a_key_whose_priority_rises_has_still_waited_since_it_was_added() 
     queue.add("a", priority=-100)
     await clock.advance(3)
     queue.add("a")
-    assert queue.statistics().oldest_ready_seconds == 3
+    assert queue.get_statistics().oldest_ready_seconds == 3
 
 
 async def test_a_worker_that_never_waits_lets_other_tasks_run() -> None:
@@ -125,7 +125,7 @@ async def test_a_higher_priority_goes_first_and_a_raised_key_goes_to_the_end_of_
     queue.add("raised", priority=-100)
     queue.add("normal")
     queue.add("raised")
-    assert queue.statistics().ready == {-100: 1, 0: 2}
+    assert queue.get_statistics().ready == {-100: 1, 0: 2}
     assert await take(queue) == ["normal", "raised", "low"]
 
 
@@ -222,7 +222,7 @@ async def test_the_statistics_have_the_numbers_of_keys_and_durations() -> None:
     queue.add_after("later", 60)
     queue.add_rate_limited("failing")
     await clock.advance(1)
-    now = queue.statistics()
+    now = queue.get_statistics()
     assert now.ready == {0: 2}
     assert (now.delayed, now.processing, now.failing) == (1, 2, 1)
     assert now.oldest_ready_seconds == 3

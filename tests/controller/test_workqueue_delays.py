@@ -11,7 +11,7 @@ from tests.clock import VirtualClock, settle
 async def take(queue: WorkQueue[str]) -> list[str]:
     """Take everything that is ready now, without finishing any of it."""
     keys: list[str] = []
-    while queue.statistics().ready:
+    while queue.get_statistics().ready:
         keys.append(await queue.get())
     return keys
 
@@ -100,7 +100,7 @@ async def test_of_several_priorities_the_highest_counts_while_a_key_is_delayed()
         queue.add_after("b", 1, priority=first)
         queue.add("b", priority=second)
         await clock.advance(1)
-        assert queue.statistics().ready == {5: 2}
+        assert queue.get_statistics().ready == {5: 2}
 
 
 async def test_adding_a_delayed_key_makes_it_ready_at_once_and_ends_the_delay() -> None:
@@ -173,7 +173,7 @@ async def test_rate_limited_keys_wait_twice_as_long_each_time_until_forgotten() 
         await clock.advance(0.001)
         assert await take(queue) == ["a"]
         queue.done("a")
-    assert queue.failures("a") == 3
+    assert queue.count_failures("a") == 3
     queue.forget("a")
     queue.add_rate_limited("a")
     await clock.advance(0.005)

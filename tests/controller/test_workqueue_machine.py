@@ -99,7 +99,7 @@ class Queue(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_and_nothing_is_invented(self) -> None:
-        now = self.queue.statistics()
+        now = self.queue.get_statistics()
         assert sum(now.ready.values()) == len(self.ready())
         assert now.processing == len(self.in_work)
         assert now.failing == len(self.failures)

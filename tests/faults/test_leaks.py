@@ -59,7 +59,7 @@ class RepeatedController:
     async def reconcile(self, key: Key) -> Outcome:
         """Fail once for each key, so that the back-off has entries, then succeed."""
         self.pass_count += 1
-        if self.backoff.failures(key) == 0:
+        if self.backoff.count_failures(key) == 0:
             raise NoAnswer("the first time")
         return SETTLED
 
@@ -67,7 +67,7 @@ class RepeatedController:
         """Start a controller, let it reconcile each object, and stop it."""
         observer = self.metrics.queue("cycled")
         queue = WorkQueue[Key](self.clock, observer=observer, backoff=self.backoff)
-        observer.watch(queue.statistics)
+        observer.watch(queue.get_statistics)
         controller = Controller(
             "cycled", self.reconcile, queue=queue, metrics=self.metrics.controller("cycled", 1)
         )

@@ -277,7 +277,7 @@ class LeaderLoss:
         Raises:
             NotSeenYet: the lease does not exist.
         """
-        lease = view.replicas[0].options.lease_of(self._pool)
+        lease = view.replicas[0].options.get_lease_key(self._pool)
         return get_existing(view.leases, lease).spec.holderIdentity or ""
 
 

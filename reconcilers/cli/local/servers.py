@@ -23,7 +23,7 @@ from anyio.abc import TaskStatus
 
 from controller.client import Client
 from controller.codec import decode_json
-from controller.tenantconfig import parse_kubeconfig, tenant_transport
+from controller.tenantconfig import create_tenant_transport, parse_kubeconfig
 from controller.transport import Transport
 from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.problems import CommandProblem
@@ -124,7 +124,7 @@ class ApiServer:
 async def _connect(kubeconfig: str) -> AsyncIterator[Transport]:
     """Yield a transport by a kubeconfig; close it at the end, even if the task is cancelled."""
     config = parse_kubeconfig(kubeconfig.encode())
-    transport = tenant_transport(config, max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS)
+    transport = create_tenant_transport(config, max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS)
     try:
         yield transport
     finally:

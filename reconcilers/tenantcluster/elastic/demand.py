@@ -24,7 +24,7 @@ from datetime import datetime
 from anyio.lowlevel import checkpoint
 
 from allocator import AddressRange, Family
-from controller.slices import batches
+from controller.slices import split_into_batches
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -280,7 +280,7 @@ async def read_addresses(service: Service, turns: ReadingTurns) -> Sequence[Addr
     """
     await turns.count(WORK_OF_SERVICE)
     addresses: list[AddressRange] = []
-    for batch in batches(service.status.loadBalancer.ingress):
+    for batch in split_into_batches(service.status.loadBalancer.ingress):
         addresses += addresstexts.parse_addresses(ingress.ip for ingress in batch)
         await turns.count(len(batch))
     return addresses

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.shards import lease_name
+from controller.shards import build_lease_name
 from envtest import ControlPlane
 from reconcilers.cli.managerflags import LEASE_NAME
 from tests.contract.conftest import administrator
@@ -59,7 +59,7 @@ async def list_holders(lab: Metal3Lab) -> set[str]:
     answer = await lab.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases")
     assert answer.status_code == 200, answer.text
     leases = {lease["metadata"]["name"]: lease["spec"] for lease in answer.json()["items"]}
-    names = (lease_name(LEASE_NAME, 2, shard) for shard in range(2))
+    names = (build_lease_name(LEASE_NAME, 2, shard) for shard in range(2))
     holders = {leases.get(name, {}).get("holderIdentity") or "" for name in names}
     return set() if "" in holders else holders
 

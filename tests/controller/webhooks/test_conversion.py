@@ -173,8 +173,8 @@ def with_meta(**changes: Any) -> Callable[[Json], Json]:
         (with_meta(labels={"a": 1}), "metadata.labels[a] is 1, but must be a string"),
         (with_meta(annotations=["a"]), "metadata.annotations is ['a'], but must be an object"),
         (lambda obj: {"spec": obj["spec"]}, "metadata is missing: return the object with its"),
-        (lambda _: None, "<lambda> returned None, which is no dict"),
-        (lambda obj: [obj], "which is no dict"),
+        (lambda _: None, "<lambda> returned None, which is not of type dict"),
+        (lambda obj: [obj], "which is not of type dict"),
         (lambda obj: {**obj, "spec": object()}, "TypeError: a object cannot be sent as JSON"),
     ],
 )
@@ -252,10 +252,14 @@ async def test_an_object_that_does_not_fit_its_type_fails_with_the_field_and_is_
 @pytest.mark.parametrize(
     ("changes", "desired", "message_part"),
     [
-        ({}, "v9", "not Gizmo of example.com/v1 to example.com/v9"),
-        ({"apiVersion": "example.com/v7"}, "v2", "not Gizmo of example.com/v7 to example.com/v2"),
-        ({"kind": "Gadget"}, "v2", "not Gadget of example.com/v1 to example.com/v2"),
-        ({"apiVersion": None}, "v2", "not Gizmo of None to example.com/v2"),
+        ({}, "v9", "convert Gizmo of example.com/v1 to example.com/v9"),
+        (
+            {"apiVersion": "example.com/v7"},
+            "v2",
+            "convert Gizmo of example.com/v7 to example.com/v2",
+        ),
+        ({"kind": "Gadget"}, "v2", "convert Gadget of example.com/v1 to example.com/v2"),
+        ({"apiVersion": None}, "v2", "convert Gizmo of None to example.com/v2"),
     ],
 )
 async def test_an_unknown_version_or_kind_fails_with_the_known_versions(
@@ -366,11 +370,11 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
     spoke = Spoke("v1", dict, to_hub=return_unchanged, from_hub=return_unchanged)
     with pytest.raises(ValueError, match="slash"):
         Conversion("convert", GIZMOS, dict, spoke)
-    with pytest.raises(ValueError, match=r"several versions, and not v2$"):
+    with pytest.raises(ValueError, match=r"several different versions, but got v2$"):
         Conversion("/convert", GIZMOS, dict)
-    with pytest.raises(ValueError, match="several versions, and not v2, v1, v1"):
+    with pytest.raises(ValueError, match="several different versions, but got v2, v1, v1"):
         Conversion("/convert", GIZMOS, dict, spoke, spoke)
-    with pytest.raises(ValueError, match="several versions, and not v2, v2"):
+    with pytest.raises(ValueError, match="several different versions, but got v2, v2"):
         Conversion(
             "/convert",
             GIZMOS,
@@ -390,5 +394,5 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
     untyped: Spoke[Any, Any] = Spoke(
         "v1", Untyped, to_hub=return_unchanged, from_hub=return_unchanged
     )
-    with pytest.raises(ValueError, match="Untyped is not converted: use dict"):
+    with pytest.raises(ValueError, match="cannot have the type Untyped: use dict"):
         Conversion("/convert", GIZMOS, Untyped, untyped)

@@ -52,7 +52,7 @@ class Replica:
     @property
     def problem(self) -> Failing | None:
         """What its readiness check says."""
-        return self.holder.check().run()
+        return self.holder.create_check().run()
 
 
 class Harness:
@@ -206,10 +206,10 @@ async def test_a_crd_that_may_not_be_written_is_named_by_readiness() -> None:
     async with run_harness(harness):
         await harness.clock.advance(10)
         problem = "cannot patch customresourcedefinitions gizmos.example.com"
-        assert leader.injector.check().run() == Failing(problem, "403 Forbidden: no")
+        assert leader.injector.create_check().run() == Failing(problem, "403 Forbidden: no")
         leader.transport.refused.clear()
         await harness.clock.advance(5)
-        assert leader.injector.check().run() is None
+        assert leader.injector.create_check().run() is None
 
 
 async def test_a_removed_bundle_is_written_again_at_once() -> None:
@@ -261,12 +261,12 @@ async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
         await harness.clock.advance(10)
         assert harness.bundle() == b""
         problem = "cannot patch validatingwebhookconfigurations rules"
-        assert leader.injector.check().run() == Failing(problem, "403 Forbidden: no")
-        assert standby.injector.check().run() is None
+        assert leader.injector.create_check().run() == Failing(problem, "403 Forbidden: no")
+        assert standby.injector.create_check().run() is None
         leader.transport.refused.clear()
         await harness.clock.advance(5)
         assert harness.bundle() == harness.secret("ca.crt")
-        assert leader.injector.check().run() is None
+        assert leader.injector.create_check().run() is None
 
 
 async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> None:
@@ -277,13 +277,13 @@ async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> N
     leader.transport.forbidden[plural] = Forbidden(403, "Forbidden", "not yours")
     async with run_harness(harness):
         await harness.clock.advance(10)
-        problem = leader.injector.check().run()
+        problem = leader.injector.create_check().run()
         assert problem is not None
         assert problem.problem == f"cannot watch {plural} rules"
         assert "not yours" in problem.why
         leader.transport.forbidden.clear()
         await harness.clock.advance(120)
-        assert leader.injector.check().run() is None
+        assert leader.injector.create_check().run() is None
         assert harness.bundle() == harness.secret("ca.crt")
 
 

@@ -75,7 +75,7 @@ class Harness:
         return names.value.get_values_for_type(x509.DNSName)[0]
 
     def count(self, series: str) -> float:
-        lines = self.metrics.exposition()[0].decode().splitlines()
+        lines = self.metrics.render_exposition()[0].decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(series))
 
 
@@ -89,7 +89,7 @@ async def serve_webhook(tmp_path: Path, webhook: Served | None = None) -> AsyncI
         Bind("127.0.0.1", 0), harness.holder, clock=harness.clock, families=families
     )
     webhooks = [webhook or Webhook("/judge", allow, Widget)]
-    async with server.serving(webhooks) as port, anyio.create_task_group() as group:
+    async with server.serve(webhooks) as port, anyio.create_task_group() as group:
         group.start_soon(harness.files.run)
         harness.port = port
         yield harness
@@ -325,7 +325,7 @@ async def test_a_manager_whose_certificate_is_missing_does_not_start(tmp_path: P
 async def test_before_there_is_a_certificate_connections_and_readiness_fail() -> None:
     metrics = Metrics()
     holder = ServingCertificate("webhook", CertificateMetrics(metrics.registry))
-    failing = holder.check().run()
+    failing = holder.create_check().run()
     assert failing is not None
     assert (failing.problem, failing.why) == (
         "the webhook server has no certificate",
@@ -333,7 +333,7 @@ async def test_before_there_is_a_certificate_connections_and_readiness_fail() ->
     )
     families = WebhookFamilies(metrics.registry)
     server = WebhookServer(Bind("127.0.0.1", 0), holder, clock=VirtualClock(), families=families)
-    async with server.serving([Webhook("/judge", allow, Widget)]) as port:
+    async with server.serve([Webhook("/judge", allow, Widget)]) as port:
         authority = Authority.create()
         trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))
         url = f"https://127.0.0.1:{port}/judge"
@@ -343,7 +343,7 @@ async def test_before_there_is_a_certificate_connections_and_readiness_fail() ->
             pair = authority.sign_server("127.0.0.1")
             assert holder.replace(pair.certificate, pair.key)
             assert (await client.post(url, content=build_review(), headers=JSON)).is_success
-    assert holder.check().run() is None
+    assert holder.create_check().run() is None
 
 
 async def test_a_self_signed_certificate_is_renewed_before_it_expires() -> None:
@@ -352,10 +352,10 @@ async def test_a_self_signed_certificate_is_renewed_before_it_expires() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(SelfSignedCertificate(holder, clock, ("localhost",)).run)
         await clock.advance(0)
-        assert holder.check().run() is None
+        assert holder.create_check().run() is None
         for renewals in range(1, 20):
             await clock.advance(SERVING_LIFETIME.total_seconds())
-            exposition = metrics.exposition()[0].decode()
+            exposition = metrics.render_exposition()[0].decode()
             match = re.search(
                 r"^certwatcher_read_certificate_total (\S+)", exposition, re.MULTILINE
             )

@@ -7,7 +7,13 @@ and empty metadata, sets defaults, and writes the status only through its subres
 import copy
 from typing import Any
 
-from controller.managedfields import FieldModel, PatchError, apply, same_except_times, track_update
+from controller.managedfields import (
+    FieldModel,
+    PatchError,
+    apply,
+    are_equal_except_times,
+    track_update,
+)
 from envtest.patching import apply_json_patch, apply_merge_patch
 
 JSON_PATCH = "application/json-patch+json"
@@ -150,7 +156,7 @@ class Shelf:
         meta = new["metadata"]
         if live is None:
             meta |= {"uid": "u", "creationTimestamp": self.now, "resourceVersion": "0"}
-        elif same_except_times(live, new):
+        elif are_equal_except_times(live, new):
             return live
         self._serial += 1
         meta["resourceVersion"] = str(self._serial)

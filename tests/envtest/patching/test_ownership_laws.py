@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.managedfields import ApplyConflict, FieldModel, apply, same_except_times
+from controller.managedfields import ApplyConflict, FieldModel, apply, are_equal_except_times
 from controller.managedfields import fieldset as fs
 from controller.managedfields.compare import compare, list_claims
 from controller.managedfields.fieldset import Fields
@@ -31,7 +31,7 @@ def _set(paths: frozenset[Path]) -> Fields:
 
 
 def _list_paths(fields: Fields) -> frozenset[Path]:
-    return frozenset(fs.paths(fields))
+    return frozenset(fs.list_paths(fields))
 
 
 @LAW
@@ -159,7 +159,7 @@ def test_applying_the_same_twice_changes_nothing_the_second_time(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     once = _apply(_apply(None, first, "a"), second, "b")
-    assert same_except_times(once, _apply(once, second, "b", force=False))
+    assert are_equal_except_times(once, _apply(once, second, "b", force=False))
 
 
 @LAW
@@ -194,12 +194,12 @@ def test_a_conflict_names_exactly_the_fields_that_force_would_take(
     forced = _apply(created, second, "b")
     difference = fs.difference(_get_fields(created, "a"), _get_fields(forced, "a"))
     if not difference:
-        assert same_except_times(forced, _apply(created, second, "b", force=False))
+        assert are_equal_except_times(forced, _apply(created, second, "b", force=False))
         return
     with pytest.raises(ApplyConflict) as refused:
         _apply(created, second, "b", force=False)
     fields = [cause.field for cause in refused.value.causes]
-    assert fields == [fs.display_path(path) for path in fs.paths(difference)]
+    assert fields == [fs.display_path(path) for path in fs.list_paths(difference)]
 
 
 @LAW

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.managedfields import default_manager, track_update
+from controller.managedfields import get_default_manager, track_update
 from controller.managedfields.entries import (
     check_manager,
     find_decoding_error,
@@ -254,7 +254,7 @@ def test_an_object_that_cannot_be_taken_apart_has_no_owners_at_all() -> None:
 def test_a_manager_without_a_name_is_called_by_its_user_agent(
     user_agent: str, manager: str
 ) -> None:
-    assert default_manager(user_agent) == manager
+    assert get_default_manager(user_agent) == manager
 
 
 def test_a_manager_without_any_name_is_unknown() -> None:

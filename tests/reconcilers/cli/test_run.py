@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from controller.errors import ApiError, Conflict, ServerFailure
 from controller.leases import LEASES, Lease
 from controller.meta import Key, Version
-from controller.shards import lease_name
+from controller.shards import build_lease_name
 from controller.webhooks.kinds import VALIDATING
 from envtest import ControlPlane
 from reconcilers.api.crd import crds
@@ -269,7 +269,7 @@ async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> 
 
 async def _wait_for_shard_holders(server: ApiServer, count: int) -> set[str]:
     """Wait until `count` processes hold all four shards; return the holders."""
-    names = [Key(LEASE.namespace, lease_name(LEASE.name, 4, shard)) for shard in range(4)]
+    names = [Key(LEASE.namespace, build_lease_name(LEASE.name, 4, shard)) for shard in range(4)]
     with anyio.fail_after(SECONDS):
         while True:
             page = await server.client.list(LEASES, namespace=LEASE.namespace)

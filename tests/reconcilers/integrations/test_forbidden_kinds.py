@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from controller.health import report
+from controller.health import run_checks
 from controller.meta import Key
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC
@@ -51,7 +51,7 @@ async def ready(home: Cluster) -> Any:
 
 def probe(replica: Replica) -> str:
     """Return the answer of /readyz?verbose."""
-    return report("readyz", replica.manager._list_readiness_checks(), verbose=True).body
+    return run_checks("readyz", replica.manager._list_readiness_checks(), verbose=True).body
 
 
 async def start(home: Cluster, *, hidden: str = "") -> Replica:

@@ -285,8 +285,8 @@ async def test_all_metrics_are_shown_in_openmetrics_to_those_who_ask_for_it() ->
     platform = _make_platform()
     async with platform.running() as manager:
         await platform.clock.advance(5)
-        exposition, _ = manager.metrics.exposition()
-        newer, _ = manager.metrics.exposition("application/openmetrics-text;version=1.0.0")
+        exposition, _ = manager.metrics.render_exposition()
+        newer, _ = manager.metrics.render_exposition("application/openmetrics-text;version=1.0.0")
     assert b"\n# TYPE butler_ip_allocation_processed counter\n" in newer
     assert newer.endswith(b"\n# EOF\n")
     assert _parse_series(newer) == _parse_series(exposition) != set()
@@ -297,7 +297,7 @@ async def test_a_scrape_costs_no_request() -> None:
     async with platform.running() as manager:
         await platform.clock.advance(5)
         platform.server.requests.clear()
-        assert b"butler_network_pool_total_ips{" in manager.metrics.exposition()[0]
+        assert b"butler_network_pool_total_ips{" in manager.metrics.render_exposition()[0]
         assert platform.server.requests == []
 
 

@@ -98,7 +98,7 @@ class _PoolCaches:
         self.cache.apply(Unreadable(odd.metadata.key, odd.metadata.revision, "odd"))
 
     def bookmark(self) -> None:
-        self.cache.bookmark(self.revision)
+        self.cache.apply_bookmark(self.revision)
 
     def unconfirm_history(self) -> None:
         self.cache.unconfirm_history()

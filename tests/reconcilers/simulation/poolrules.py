@@ -454,7 +454,7 @@ def show_deleted_objects_again(mp: Patch) -> None:
     def newer_wins(self: Cache[Any], obj: Object) -> bool:
         cached = self.get(obj.metadata.key)
         if cached is None or cached.metadata.revision < obj.metadata.revision:
-            self._set(obj.metadata.key, obj)
+            self._set_object(obj.metadata.key, obj)
             self._notify([Change(cached, obj)])
         return True
 

@@ -103,7 +103,7 @@ class Feed:
             return
         last = self.cache.get(event.key)
         if last is None:
-            self.cache.bookmark(event.revision)
+            self.cache.apply_bookmark(event.revision)
             return
         self.cache.apply(Deleted(_set_revision(last, event.revision)))
 

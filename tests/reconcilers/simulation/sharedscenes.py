@@ -311,7 +311,7 @@ async def address_made_by_hand_that_a_list_showed(stage: SharedStage) -> str | N
     await stage.drop_settled(stage.start_replica())
     for feed in (other.pools, other.allocations, other.addresses):
         feed.catch_up()
-        feed.cache.bookmark(stage.model.revision)
+        feed.cache.apply_bookmark(stage.model.revision)
     status = {"addressRef": {"name": "c"}}
     claim = {"metadata": {"name": "c"}, "spec": {"poolRef": REF}, "status": status}
     stage.model.create(CLAIMS, claim)
@@ -322,7 +322,7 @@ async def address_made_by_hand_that_a_list_showed(stage: SharedStage) -> str | N
         await stage.reconcile(other, POOL, "p")
         await stage.clock.advance(2)
     other.claims.catch_up()
-    other.claims.cache.bookmark(stage.model.revision)
+    other.claims.cache.apply_bookmark(stage.model.revision)
     other.pools.catch_up()
     for _ in range(2):  # d may be restored from a backup, so the pass waits for its IPAddress
         await stage.reconcile(other, POOL, "p")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import AllocatorError, InvalidPool, RequestRefused, Space
-from controller.scaffold.schemas import structural_schema
+from controller.scaffold.schemas import create_structural_schema
 from envtest.schema import CompiledSchema
 from reconcilers.addressing import familychoice, poolgeometry, rangetaking, requestedranges
 from reconcilers.api import names
@@ -40,7 +40,7 @@ from tests.reconcilers.specrules.specs import (
 )
 
 KINDS: tuple[type, ...] = (NetworkPool, IPAllocation, ProviderConfig, TenantCluster)
-SCHEMAS = {kind: CompiledSchema.compile(structural_schema(kind)) for kind in KINDS}
+SCHEMAS = {kind: CompiledSchema.compile(create_structural_schema(kind)) for kind in KINDS}
 LIMIT = 1 << 20
 LIMITS = st.sampled_from([48, LIMIT])
 """The largest IPv4 pool, in addresses; some of those that are drawn have 64."""

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from controller.scaffold.schemas import structural_schema
+from controller.scaffold.schemas import create_structural_schema
 from envtest.schema import CompiledSchema
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
@@ -18,7 +18,7 @@ from reconcilers.webhooks import networkpool
 from tests.reconcilers import make
 from tests.reconcilers.webhooks.test_properties import LIMIT, POOLS
 
-SCHEMA = CompiledSchema.compile(structural_schema(NetworkPool))
+SCHEMA = CompiledSchema.compile(create_structural_schema(NetworkPool))
 Json = dict[str, Any]
 
 
