@@ -34,8 +34,8 @@ from tests.reconcilers.loadbalancers.cilium.site import (
     OWNER,
     RANGES,
     NoNote,
+    parse_ranges_of,
     permit_own,
-    spans_of,
 )
 
 
@@ -106,7 +106,12 @@ class RealSite:
             return None
         mark = self.basis + 1
         withdrawal = Withdrawal(
-            allocation, spans_of(allocation), mark=mark, position=mark, owner=OWNER, note=NoNote()
+            allocation,
+            parse_ranges_of(allocation),
+            mark=mark,
+            position=mark,
+            owner=OWNER,
+            note=NoNote(),
         )
         try:
             return await balancer.prove_withdrawal(reading, withdrawal)
@@ -128,7 +133,7 @@ class RealSite:
 
     async def list_users(self, allocation: AllocationName = FIRST) -> list[str]:
         """Return the names of Services that show an address of a range."""
-        spans = spans_of(allocation)
+        spans = parse_ranges_of(allocation)
         return [
             service.metadata.name
             for service in (await self.client.list(SERVICE)).items

@@ -1,4 +1,4 @@
-"""A backend is named behind the port alone, so that another one has a place beside it."""
+"""MetalLB is named only behind the port of load balancers, so that others can be added."""
 
 from fnmatch import fnmatch
 from pathlib import Path
@@ -26,7 +26,8 @@ NAMED_IN = {
 """Where MetalLB may be named, and why."""
 
 
-def _naming_files() -> set[str]:
+def _list_files_that_name_metallb() -> set[str]:
+    """Return the shipped modules that name MetalLB, below the package."""
     return {
         path.relative_to(ROOT).as_posix()
         for path in ROOT.rglob("*.py")
@@ -35,11 +36,15 @@ def _naming_files() -> set[str]:
 
 
 def test_metallb_is_named_only_behind_the_port_and_where_users_know_the_word() -> None:
-    strangers = {name for name in _naming_files() if not any(fnmatch(name, p) for p in NAMED_IN)}
-    assert strangers == set(), "use the port of load balancers, or its kind's title"
+    unexpected = {
+        name
+        for name in _list_files_that_name_metallb()
+        if not any(fnmatch(name, p) for p in NAMED_IN)
+    }
+    assert unexpected == set(), "use the port of load balancers, or its kind's title"
 
 
-def test_every_exception_to_that_is_needed() -> None:
-    files = _naming_files()
-    idle = {pattern for pattern in NAMED_IN if not any(fnmatch(name, pattern) for name in files)}
-    assert idle == set()
+def test_each_listed_file_names_metallb() -> None:
+    files = _list_files_that_name_metallb()
+    unused = {pattern for pattern in NAMED_IN if not any(fnmatch(name, pattern) for name in files)}
+    assert unused == set()

@@ -1,1 +1,1 @@
-"""What the webhooks refuse, and what they warn of."""
+"""Tests of the admission webhooks: what they reject, and what they warn about."""

@@ -1,4 +1,7 @@
-"""Network and broadcast addresses of a pool: left out on request, warned of otherwise."""
+"""Network and broadcast addresses of a pool: excluded by a field, otherwise a warning.
+
+These addresses are the edges of a pool. The parameter `edges` is excludeNetworkAndBroadcast.
+"""
 
 import pytest
 from hypothesis import given
@@ -12,6 +15,7 @@ from reconcilers.webhooks import networkpool
 from tests.reconcilers import make
 
 LIMIT = 1 << 20
+"""The largest number of addresses that a pool may have."""
 SECOND = {"cidr": "fd00::/120"}
 HINT = (
     "; set spec.excludeNetworkAndBroadcast to true to leave such addresses out, or to false to"
@@ -19,36 +23,38 @@ HINT = (
 )
 
 
-def list_offered(**spec: object) -> list[str]:
+def list_handed_out(**spec: object) -> list[str]:
+    """Return the ranges that a pool of 10.0.0.0/24 hands out, without its edges by default."""
     pool = make.pool(cidr="10.0.0.0/24", **({"edges": True} | spec))  # type: ignore[arg-type]
     [offer] = make_offers(pool, LIMIT)
     return [f"{part.start_text}-{part.end_text}" for part in offer.ranges]
 
 
 def review_creation(cidr: str, **spec: object) -> Verdict:
+    """Return the verdict on a new pool that does not say whether edges are excluded."""
     pool = make.pool(cidr=cidr, **({"edges": None} | spec))  # type: ignore[arg-type]
     return networkpool.review_creation(pool, make.spaces(), LIMIT)
 
 
-def test_a_pool_that_excludes_them_offers_the_addresses_between() -> None:
-    assert list_offered() == ["10.0.0.1-10.0.0.254"]
-    assert list_offered(edges=False) == ["10.0.0.0-10.0.0.255"]
-    assert list_offered(edges=None) == ["10.0.0.0-10.0.0.255"]
+def test_a_pool_that_excludes_edges_hands_out_the_addresses_between() -> None:
+    assert list_handed_out() == ["10.0.0.1-10.0.0.254"]
+    assert list_handed_out(edges=False) == ["10.0.0.0-10.0.0.255"]
+    assert list_handed_out(edges=None) == ["10.0.0.0-10.0.0.255"]
 
 
-def test_the_first_address_of_a_block_of_ipv6_is_left_out_and_the_last_is_not() -> None:
-    assert list_offered(secondary=SECOND) == ["10.0.0.1-10.0.0.254", "fd00::1-fd00::ff"]
+def test_only_the_first_address_of_an_ipv6_cidr_is_excluded() -> None:
+    assert list_handed_out(secondary=SECOND) == ["10.0.0.1-10.0.0.254", "fd00::1-fd00::ff"]
 
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/31", "10.0.0.0/32", "fd00::/127", "fd00::/128"])
-def test_a_cidr_of_one_or_two_addresses_loses_none_and_is_not_warned_of(cidr: str) -> None:
+def test_a_cidr_of_one_or_two_addresses_has_no_edges_and_no_warning(cidr: str) -> None:
     pool = make.pool(cidr=cidr, edges=True)
     [layout] = poolgeometry.parse_layouts(pool.spec, LIMIT)
     assert layout.total == layout.cidr.size
     assert review_creation(cidr).warnings == ()
 
 
-def test_a_request_for_every_address_between_is_served_and_no_further_one() -> None:
+def test_all_addresses_between_the_edges_can_be_allocated_and_no_more() -> None:
     [layout] = poolgeometry.parse_layouts(make.pool(cidr="10.0.0.0/29", edges=True).spec, LIMIT)
     space = Space(layout, [])
     assert space.capacity().total == 6
@@ -56,7 +62,7 @@ def test_a_request_for_every_address_between_is_served_and_no_further_one() -> N
     assert space.capacity().available == 0
 
 
-def test_a_pool_that_does_not_say_is_warned_with_the_addresses_and_the_field() -> None:
+def test_a_pool_without_the_field_has_a_warning_that_names_addresses_and_field() -> None:
     both = "spec.cidr: the pool hands out 10.0.0.0 (network address) and 10.0.0.255 (broadcast"
     assert review_creation("10.0.0.0/24").warnings == (f"{both} address){HINT}",)
     tenant = {"ranges": [{"start": "10.0.0.16", "end": "10.0.0.255"}]}
@@ -69,7 +75,7 @@ def test_a_pool_that_does_not_say_is_warned_with_the_addresses_and_the_field() -
     assert kept.warnings == (f"{second}{HINT}",)
 
 
-def test_a_pool_that_says_so_is_not_warned_of() -> None:
+def test_a_pool_with_the_field_or_without_edges_in_its_ranges_has_no_warning() -> None:
     assert review_creation("10.0.0.0/24", edges=True).warnings == ()
     assert review_creation("10.0.0.0/24", edges=False).warnings == ()
     tenant = {"ranges": [{"start": "10.0.0.1", "end": "10.0.0.254"}]}
@@ -77,6 +83,7 @@ def test_a_pool_that_says_so_is_not_warned_of() -> None:
 
 
 def review_exclusion(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdict:
+    """Return the verdict on excluding the edges while an allocation holds `first` to `last`."""
     old, new = make.pool(cidr=cidr, edges=False), make.pool(cidr=cidr, edges=True)
     allocation = make.allocation(
         "a", status={"phase": "Allocated", "startAddress": first, "endAddress": last}
@@ -94,7 +101,7 @@ def review_exclusion(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdic
         ("10.0.0.248", "10.0.0.255", "10.0.0.255", "broadcast"),
     ],
 )
-def test_excluding_an_address_that_is_held_is_refused_by_name(
+def test_excluding_a_held_edge_is_rejected_with_the_allocation_and_the_address(
     first: str, last: str, address: str, name: str
 ) -> None:
     [cause] = review_exclusion(first, last).causes
@@ -105,7 +112,7 @@ def test_excluding_an_address_that_is_held_is_refused_by_name(
     )
 
 
-def test_excluding_addresses_that_nobody_holds_is_allowed() -> None:
+def test_excluding_edges_that_no_allocation_holds_is_allowed() -> None:
     assert review_exclusion("10.0.0.1", "10.0.0.254").allowed
 
 
@@ -124,24 +131,24 @@ def test_excluded_addresses_are_never_handed_out_and_the_figures_add_up(
     base: str, length: int, spans: list[int], sizes: list[int]
 ) -> None:
     bits = 128 if ":" in base else 32
-    whole = AddressRange.parse_cidr(f"{base}/{bits - length}")
-    inside = [whole.first + number for number in spans if number < whole.size]
+    cidr = AddressRange.parse_cidr(f"{base}/{bits - length}")
+    inside = [cidr.first + number for number in spans if number < cidr.size]
     pairs = zip(inside[::2], inside[1::2], strict=False)
     tenant = {
         "ranges": [
             {"start": part.start_text, "end": part.end_text}
-            for part in (AddressRange(first, last, whole.family) for first, last in pairs)
+            for part in (AddressRange(first, last, cidr.family) for first, last in pairs)
         ]
     }
     excluding, plain = (
         poolgeometry.parse_layout(
-            make.pool(cidr=whole.text, tenant=tenant, edges=edges).spec, LIMIT
+            make.pool(cidr=cidr.text, tenant=tenant, edges=edges).spec, LIMIT
         )
         for edges in (True, False)
     )
-    edges = name_edge_addresses(whole).values()
-    offered_edges = [edge for edge in edges if _offers(plain, edge)]
-    assert excluding.total == plain.total - len(offered_edges)
+    edges = name_edge_addresses(cidr).values()
+    lost_edges = [edge for edge in edges if _has_address(plain, edge)]
+    assert excluding.total == plain.total - len(lost_edges)
     space, ranges = Space(excluding, []), list[AddressRange]()
     for size in (*sizes, *[1] * excluding.total):
         try:
@@ -154,5 +161,6 @@ def test_excluded_addresses_are_never_handed_out_and_the_figures_add_up(
     assert (figures.total, figures.allocated, figures.available) == (excluding.total,) * 2 + (0,)
 
 
-def _offers(layout: Layout, address: AddressRange) -> bool:
+def _has_address(layout: Layout, address: AddressRange) -> bool:
+    """Return whether a layout hands out an address."""
     return any(part.contains(address) for part in layout.blocks)

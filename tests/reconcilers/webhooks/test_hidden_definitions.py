@@ -1,4 +1,4 @@
-"""Webhooks that read what claims hold where CustomResourceDefinitions may not be listed."""
+"""Webhooks that read ranges of claims, though they may not list CustomResourceDefinitions."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ class HiddenDefinitions(FakeApi):
         return await super().request(method, path, *args, **options)
 
 
-class Site:
-    """A server with the kinds of claims in some versions."""
+class ClaimServer:
+    """An API server that serves claims and IPAddresses in some versions, and a client of it."""
 
     def __init__(self, *versions: str) -> None:
         self.clock = VirtualClock()
@@ -42,40 +42,43 @@ class Site:
             fake.serve(api.addresses(version))
         self.client = Client(fake, absence_counter=AbsenceCounter(self.clock))
 
-    async def hold(self, version: str, kind: str, group: str) -> None:
-        """Create an IPAddress of pool p."""
+    async def create_address(self, version: str, kind: str, group: str) -> None:
+        """Create an IPAddress of pool p, which is of this kind."""
         ref = {"apiGroup": group, "kind": kind, "name": "p"}
         spec = {"poolRef": ref, "address": "10.0.0.10", "prefix": 24, "claimRef": {"name": "c"}}
         body = {"metadata": {"name": "c"}, "spec": spec}
         await self.client.create(api.addresses(version), "team", body)
 
 
-def pool(kind: Any, spec: Any) -> Any:
+def make_pool(kind: Any, spec: Any) -> Any:
+    """Return the pool p of a kind."""
     return msgspec.convert(
         {"metadata": {"name": "p", "namespace": "team"}, "spec": spec}, kind.type
     )
 
 
-async def test_an_older_version_that_is_served_suffices_to_know_what_claims_hold() -> None:
-    site = Site("v1beta1")
-    await site.hold("v1beta1", NETWORK_POOL.kind, NETWORK_POOL.group)
-    holdings = await list_holdings(site.client, pool(NETWORK_POOL, {"cidr": "10.0.0.0/24"}))
+async def test_ranges_of_claims_are_read_if_only_an_older_version_is_served() -> None:
+    server = ClaimServer("v1beta1")
+    await server.create_address("v1beta1", NETWORK_POOL.kind, NETWORK_POOL.group)
+    holdings = await list_holdings(server.client, make_pool(NETWORK_POOL, {"cidr": "10.0.0.0/24"}))
     assert [holding.holder for holding in holdings.ranges] == ["IPAddressClaim team/c"]
 
 
-async def test_an_older_version_that_is_served_suffices_to_refuse_a_deletion() -> None:
-    site = Site("v1beta1")
-    await site.hold("v1beta1", POOL.kind, POOL.group)
-    validator = ClusterApiPoolValidator(site.client, POOL, SpaceIndex())
-    assert not (await validator.review_deletion(pool(POOL, SPEC))).allowed
+async def test_the_deletion_of_a_used_pool_is_rejected_if_only_an_older_version_is_served() -> (
+    None
+):
+    server = ClaimServer("v1beta1")
+    await server.create_address("v1beta1", POOL.kind, POOL.group)
+    validator = ClusterApiPoolValidator(server.client, POOL, SpaceIndex())
+    assert not (await validator.review_deletion(make_pool(POOL, SPEC))).allowed
 
 
-async def test_a_first_answer_without_the_kinds_is_not_taken_for_none() -> None:
-    """All versions are asked for in each answer, so that absence is believed of all at once."""
-    site = Site()
-    validator = ClusterApiPoolValidator(site.client, POOL, SpaceIndex())
+async def test_kinds_count_as_absent_only_after_several_answers_without_them() -> None:
+    """Each review asks for all versions, so the absences of all versions are counted together."""
+    server = ClaimServer()
+    validator = ClusterApiPoolValidator(server.client, POOL, SpaceIndex())
     for _ in range(ABSENCES - 1):
         with pytest.raises(DiscoveryIncomplete):
-            await validator.review_deletion(pool(POOL, SPEC))
-        await site.clock.advance(ABSENCE_SECONDS)
-    assert (await validator.review_deletion(pool(POOL, SPEC))).allowed
+            await validator.review_deletion(make_pool(POOL, SPEC))
+        await server.clock.advance(ABSENCE_SECONDS)
+    assert (await validator.review_deletion(make_pool(POOL, SPEC))).allowed

@@ -1,4 +1,4 @@
-"""What the API server is told of the webhooks is what they are."""
+"""The ValidatingWebhookConfiguration in the manifests agrees with the code."""
 
 import click
 
@@ -10,18 +10,18 @@ from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, build_c
 from tests.yamls import read_yaml
 
 
-def test_the_manifest_is_what_the_code_says() -> None:
+def test_the_manifest_equals_the_configuration_that_the_code_builds() -> None:
     shipped = read_yaml(folder("webhook").joinpath("validating.yaml").read_text())
     assert shipped == build_configuration()
 
 
-def test_the_service_is_the_one_that_is_called() -> None:
+def test_the_manifest_of_the_service_has_the_name_in_the_configuration() -> None:
     service = read_yaml(folder("webhook").joinpath("service.yaml").read_text())
     meta = service["metadata"]
     assert (meta["namespace"], meta["name"]) == (names.DEFAULT_NAMESPACE, SERVICE)
 
 
-def test_the_flags_defaults_name_the_same_objects() -> None:
+def test_the_defaults_of_flags_name_the_objects_of_the_manifests() -> None:
     @click.command()
     @manager_options
     def command(**_: object) -> None:
@@ -32,7 +32,7 @@ def test_the_flags_defaults_name_the_same_objects() -> None:
     assert defaults["validating"] == [NAME]
 
 
-def test_every_kind_is_judged_at_butlers_path() -> None:
+def test_every_kind_has_the_webhook_path_that_butler_uses() -> None:
     assert {kind.kind for kind, _ in VALIDATED.values()} == {kind.kind for kind in crd.KINDS}
     for name, (kind, _) in VALIDATED.items():
         assert name == f"v{kind.kind.lower()}.kb.io"
@@ -44,13 +44,13 @@ def test_webhooks_are_not_called_for_statuses() -> None:
     assert not [name for rule in rules for name in rule["resources"] if "/" in name or "*" in name]
 
 
-def test_no_bundle_is_shipped_that_would_overwrite_the_injected_one() -> None:
+def test_no_ca_bundle_is_shipped_that_would_overwrite_the_injected_one() -> None:
     assert all(
         "caBundle" not in webhook["clientConfig"] for webhook in build_configuration()["webhooks"]
     )
 
 
-def test_only_the_warning_about_deletions_may_go_unanswered() -> None:
+def test_only_the_webhook_that_warns_about_deletions_has_the_failure_policy_ignore() -> None:
     policies = {
         webhook["name"]: webhook["failurePolicy"] for webhook in build_configuration()["webhooks"]
     }

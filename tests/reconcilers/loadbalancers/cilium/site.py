@@ -53,10 +53,15 @@ class NoNote(CreationNote):
 
 
 class Site:
-    """One tenant, its operator, and one process that projects into it and releases.
+    """A tenant with a stand-in for Cilium's operator, and our process, which projects there.
 
     Args:
-        served_kinds: the kinds that the tenant serves.
+        served_kinds: the kinds that the tenant serves; none for those that LB-IPAM needs.
+
+    Attributes:
+        memory: what our process remembers of projections.
+        releases: what our process remembers of each release.
+        basis: the basis of projections: the revision that they were computed from.
     """
 
     def __init__(self, *served_kinds: str) -> None:
@@ -69,11 +74,11 @@ class Site:
         self.basis = 100
 
     def balancer(self, memory: BalancerMemory | None = None) -> CiliumBalancer:
-        """Return the balancer with a memory; None for that of the projection."""
+        """Return the balancer with a memory; None for the memory of projections."""
         return self.kind.make_balancer(Client(self.tenant), memory or self.memory)
 
     def make_projection(self, *allocations: AllocationName, basis: int = 0) -> Projection:
-        """Return a projection of allocations."""
+        """Return a projection of allocations; basis 0 stands for the basis of the site."""
         ranges = tuple(ProjectedRanges(name, RANGES[name]) for name in allocations)
         return Projection(ranges, basis or self.basis, owner=OWNER)
 
@@ -85,7 +90,15 @@ class Site:
         confirmed: Sequence[AllocationName] | None = None,
         evicting: AllocationName | None = None,
     ) -> None:
-        """Project allocations; `confirmed` is what a live read shows, None for the same."""
+        """Project allocations.
+
+        Args:
+            allocations: the allocations as the caches show them.
+            basis: the basis of the projection; 0 for the basis of the site.
+            releasing: the uid of an allocation that is being released; empty for none.
+            confirmed: the allocations as a live read shows them; None for `allocations`.
+            evicting: a deleted allocation whose addresses Services lose; None for none.
+        """
         expected = self.make_projection(*allocations, basis=basis)
         evicted = () if evicting is None else (ProjectedRanges(evicting, RANGES[evicting]),)
         uids = frozenset(ranges.allocation.uid for ranges in evicted) | {releasing} - {""}
@@ -104,13 +117,19 @@ class Site:
         mark: int | None = None,
         release_note: str = "",
     ) -> WithdrawalAnswer:
-        """Ask once whether a range is out, by a memory of its own."""
+        """Ask the balancer once to withdraw a range, and to prove that no Service can get it.
+
+        Args:
+            allocation: the allocation that is released.
+            mark: the revision at which the release began; None for the one after the basis.
+            release_note: why the release needs more than the operator's acknowledgement.
+        """
         balancer = self.balancer(self.releases.setdefault(allocation, BalancerMemory()))
         reading = await balancer.read()
         at = self.basis + 1 if mark is None else mark
         withdrawal = Withdrawal(
             allocation,
-            spans_of(allocation),
+            parse_ranges_of(allocation),
             mark=at,
             position=at,
             owner=OWNER,
@@ -119,10 +138,10 @@ class Site:
         )
         return await balancer.prove_withdrawal(reading, withdrawal)
 
-    async def ask_often(
+    async def ask_six_times(
         self, allocation: AllocationName = FIRST, *, release_note: str = ""
     ) -> list[WithdrawalAnswer]:
-        """Ask six times, a second apart; return the answers."""
+        """Ask six times, a second apart, like `ask`; return the answers."""
         answers = []
         for _ in range(6):
             answers.append(await self.ask(allocation, release_note=release_note))
@@ -142,7 +161,7 @@ class Site:
         self.tenant.edit(POOLS, make_pool_name(allocation), patch, namespace="")
 
     def add_service(self, name: str = "web", key: str = "", **spec: object) -> None:
-        """Add a Service of type LoadBalancer; `key` is its sharing key."""
+        """Add a Service of type LoadBalancer; `key` is its sharing key, empty for none."""
         annotations = {"lbipam.cilium.io/sharing-key": key} if key else {}
         meta = {"name": name, "namespace": "default", "annotations": annotations}
         body = {"metadata": meta, "spec": {"type": "LoadBalancer", **spec}}
@@ -154,7 +173,7 @@ class Site:
         return [ingress["ip"] for ingress in status.get("loadBalancer", {}).get("ingress", ())]
 
 
-def spans_of(allocation: AllocationName) -> list[AddressRange]:
+def parse_ranges_of(allocation: AllocationName) -> list[AddressRange]:
     """Return the ranges of an allocation."""
     parsed = map(addresstexts.parse_cidr_or_span, RANGES[allocation])
     return [span for span in parsed if span is not None]

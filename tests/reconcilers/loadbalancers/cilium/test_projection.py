@@ -1,4 +1,4 @@
-"""What Cilium in a tenant is made to hold: a pool for each allocation, and nothing late."""
+"""Projection into Cilium: a pool in the tenant for each allocation, and no write of old state."""
 
 import pytest
 
@@ -35,7 +35,7 @@ async def test_services_get_addresses_of_all_pools_in_both_families() -> None:
     assert site.addresses() == ["10.40.0.0", "fd00::10"]
 
 
-async def test_nothing_is_written_where_nothing_differs() -> None:
+async def test_a_second_projection_of_the_same_ranges_writes_nothing() -> None:
     site = Site()
     await site.project(FIRST, SECOND)
     before = site.tenant.revision
@@ -56,7 +56,7 @@ async def test_a_pool_is_created_without_blocks_and_filled_after_a_live_read() -
     assert offered_entries(site.tenant) == list(RANGES[FIRST])
 
 
-async def test_an_older_view_refuses_where_a_newer_one_has_written() -> None:
+async def test_a_projection_with_an_older_basis_than_that_of_a_pool_is_blocked() -> None:
     site = Site()
     await site.project(FIRST, basis=200)
     with pytest.raises(BalancerBlocked, match="newer state"):
@@ -79,13 +79,13 @@ async def test_services_lose_the_addresses_of_a_deleted_allocation() -> None:
         await site.project(SECOND, evicting=FIRST)
     assert site.addresses() == ["10.40.0.8"]
     for _ in range(2):
-        await site.ask_often()
-    assert (await site.ask_often())[-1] == Proven()
+        await site.ask_six_times()
+    assert (await site.ask_six_times())[-1] == Proven()
 
 
 @pytest.mark.parametrize("is_disabled", [False, True], ids=["offered", "disabled"])
 @pytest.mark.parametrize("is_all", [True, False], ids=["instead of the ranges", "beside them"])
-async def test_an_unreadable_block_does_not_keep_the_addresses_of_a_deleted_allocation(
+async def test_services_lose_the_addresses_of_a_deleted_allocation_despite_an_unreadable_block(
     is_all: bool, is_disabled: bool
 ) -> None:
     site = Site()
@@ -112,7 +112,7 @@ async def test_a_service_with_a_sharing_key_keeps_its_address_of_a_deleted_alloc
     assert site.pool()["spec"]["blocks"] != []
 
 
-async def test_an_older_view_does_not_disable_the_pool_of_a_deleted_allocation() -> None:
+async def test_a_projection_with_an_older_basis_does_not_disable_a_pool() -> None:
     site = Site()
     await site.project(FIRST, SECOND, basis=200)
     site.add_service()
@@ -120,9 +120,7 @@ async def test_an_older_view_does_not_disable_the_pool_of_a_deleted_allocation()
     assert site.pool()["spec"]["disabled"] is False
 
 
-async def test_a_pool_without_an_allocation_is_emptied_and_deleted_when_that_is_acknowledged() -> (
-    None
-):
+async def test_a_pool_without_an_allocation_is_emptied_and_later_deleted() -> None:
     site = Site()
     await site.project(FIRST, SECOND)
     site.operator.paused = True
@@ -153,7 +151,7 @@ async def test_edits_by_hand_are_written_back_and_reported() -> None:
         assert field in correction.description
 
 
-async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> None:
+async def test_a_repeated_edit_by_hand_is_written_back_less_and_less_often() -> None:
     site = Site()
     await site.project(FIRST)
     for _ in range(8):
@@ -165,47 +163,46 @@ async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> Non
     assert site.kind.compute_check_delay(site.memory) is not None
 
 
-async def test_an_edit_of_the_pool_of_a_deleted_allocation_is_written_back_ever_less_often() -> (
-    None
-):
+async def test_an_edit_of_a_deleted_allocations_pool_is_written_back_less_and_less_often() -> None:
     site = Site()
     await site.project(FIRST, SECOND)
     site.add_service(key="shared")
     await site.project(SECOND, evicting=FIRST)
-    undone = 0
+    corrections = 0
     for _ in range(30):
         site.edit({"spec": {"disabled": False}})
         await site.project(SECOND, evicting=FIRST)
-        undone += site.pool()["spec"]["disabled"]
-    assert undone == 5
+        corrections += site.pool()["spec"]["disabled"]
+    assert corrections == 5
     health = await site.balancer().read_health(site.make_projection(SECOND))
     assert health.state is HealthState.CONTESTED
     assert len(site.kind.take_corrections(site.memory)) == 5
     assert site.kind.compute_check_delay(site.memory) is not None
 
 
-async def test_an_edit_that_was_undone_unseen_is_acknowledged_after_a_nonce() -> None:
+async def test_a_pool_whose_edits_the_operator_missed_is_acknowledged_after_a_nonce() -> None:
+    # The operator writes no status if it finds the spec as it was; a nonce changes the spec.
     site = Site()
     await site.project(FIRST)
     site.operator.paused = True
     site.edit({"spec": {"disabled": True}})
     await site.project(FIRST)
     site.operator.resume()
-    assert await _reason(site) == "CiliumNotRunning"
+    assert await _read_reason(site) == "CiliumNotRunning"
     for _ in range(8):
         await site.clock.advance(1)
         await site.project(FIRST)
-    assert await _reason(site) == ""
+    assert await _read_reason(site) == ""
     assert offered_entries(site.tenant) == list(RANGES[FIRST])
     assert site.kind.take_corrections(site.memory)[1:] == [], "a nonce is no edit by others"
 
 
-async def _reason(site: Site) -> str:
+async def _read_reason(site: Site) -> str:
     """Return why the first allocation is not served; empty if it is."""
     return (await site.balancer().read_health(site.make_projection(FIRST))).reason
 
 
-async def test_an_operator_that_stands_still_gets_a_nonce_ever_less_often() -> None:
+async def test_a_paused_operator_gets_nonces_less_and_less_often() -> None:
     site = Site()
     site.operator.paused = True
     await site.project(FIRST)
@@ -220,7 +217,7 @@ async def test_an_operator_that_stands_still_gets_a_nonce_ever_less_often() -> N
     assert max(generations) < 5
 
 
-async def test_a_lost_acknowledgement_keeps_neither_a_leftover_nor_a_deleted_allocation() -> None:
+async def test_pools_are_removed_even_if_an_acknowledgement_is_lost() -> None:
     site = Site()
     await site.project(FIRST, SECOND)
     site.add_service()
@@ -285,7 +282,7 @@ async def test_a_tenant_without_the_kind_is_reported() -> None:
     assert blocked.value.reason == "CiliumNotInstalled"
 
 
-async def test_what_a_lost_history_wrote_is_overwritten() -> None:
+async def test_pools_with_a_basis_of_a_lost_history_are_overwritten() -> None:
     site = Site()
     await site.project(FIRST, SECOND, basis=900)
 
@@ -299,7 +296,7 @@ async def test_what_a_lost_history_wrote_is_overwritten() -> None:
     assert await site.balancer().overwrite(site.make_projection(SECOND), 500, permit) is None
 
 
-async def test_health_tells_an_operator_that_stands_still_from_a_conflict() -> None:
+async def test_health_distinguishes_a_paused_operator_from_a_conflict_of_pools() -> None:
     site = Site()
     await site.project(FIRST)
     assert (
@@ -323,7 +320,7 @@ async def test_health_tells_an_operator_that_stands_still_from_a_conflict() -> N
 async def test_emptied_pools_are_removed_and_pools_with_blocks_are_not() -> None:
     site = Site()
     await site.project(FIRST, SECOND)
-    await site.ask_often()
+    await site.ask_six_times()
     await site.balancer().remove("", lambda _: False)
     assert not site.has_pool()
     assert site.has_pool(SECOND)

@@ -1,4 +1,4 @@
-"""The selector of a TenantCluster: in each pool as it is, merged with nothing of others."""
+"""The Service selector of a TenantCluster is written into each of its pools unchanged."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,19 +15,21 @@ from tests.reconcilers import make
 from tests.reconcilers.loadbalancers.cilium.site import FIRST, Site, permit_own
 
 PUBLIC: dict[str, Any] = {"matchLabels": {"public": "yes"}}
-INSIDE: dict[str, Any] = {
+SHOP: dict[str, Any] = {
     "matchLabels": {"io.kubernetes.service.namespace": "shop"},
     "matchExpressions": [{"key": "public", "operator": "DoesNotExist"}],
 }
+"""Selects Services of namespace shop that have no label `public`."""
 
 
-def selector_of(body: dict[str, Any]) -> ServiceSelector:
+def decode_selector(body: dict[str, Any]) -> ServiceSelector:
+    """Return the selector of a JSON document."""
     return msgspec.convert(body, ServiceSelector)
 
 
 async def project(site: Site, body: dict[str, Any]) -> None:
     """Project the first allocation with a selector; empty for none."""
-    selector = selector_of(body) if body else None
+    selector = decode_selector(body) if body else None
     projection = replace(site.make_projection(FIRST), selector=selector)
 
     async def confirm() -> Projection:
@@ -36,7 +38,7 @@ async def project(site: Site, body: dict[str, Any]) -> None:
     await site.balancer().project(projection, confirm, permit_own)
 
 
-async def test_a_pool_has_the_selector_and_services_that_it_leaves_out_get_nothing() -> None:
+async def test_services_that_the_selector_leaves_out_get_no_address() -> None:
     site = Site()
     await project(site, PUBLIC)
     assert site.pool()["spec"]["serviceSelector"] == PUBLIC
@@ -45,31 +47,33 @@ async def test_a_pool_has_the_selector_and_services_that_it_leaves_out_get_nothi
     labels = {"metadata": {"labels": {"public": "yes"}}}
     site.tenant.edit("services", "plain", labels, namespace="default")
     assert site.addresses("plain") == ["10.40.0.0"]
-    await project(site, INSIDE)
-    assert site.pool()["spec"]["serviceSelector"] == INSIDE, "no label of before is left"
+    await project(site, SHOP)
+    assert site.pool()["spec"]["serviceSelector"] == SHOP, (
+        "the labels of the earlier selector are removed"
+    )
     assert site.addresses("plain") == []
     await project(site, {})
     assert "serviceSelector" not in site.pool()["spec"]
     assert site.addresses("plain") == ["10.40.0.0"]
 
 
-async def test_nothing_is_written_where_the_selector_is_as_it_should_be() -> None:
+async def test_a_second_projection_of_the_same_selector_writes_nothing() -> None:
     site = Site()
-    await project(site, INSIDE)
+    await project(site, SHOP)
     before = site.tenant.revision
-    await project(site, INSIDE)
+    await project(site, SHOP)
     assert site.tenant.revision == before
     assert not site.kind.take_corrections(site.memory)
 
 
-async def test_a_change_of_the_selector_is_no_edit_by_others_and_an_edit_is_undone() -> None:
+async def test_only_an_edit_of_the_selector_by_others_is_reported_as_corrected() -> None:
     site = Site()
     await project(site, PUBLIC)
-    await project(site, INSIDE)
+    await project(site, SHOP)
     assert not site.kind.take_corrections(site.memory)
     site.edit({"spec": {"serviceSelector": {"matchLabels": {"other": "x"}}}})
-    await project(site, INSIDE)
-    assert site.pool()["spec"]["serviceSelector"] == INSIDE
+    await project(site, SHOP)
+    assert site.pool()["spec"]["serviceSelector"] == SHOP
     (correction,) = site.kind.take_corrections(site.memory)
     assert "serviceSelector" in correction.description
 
@@ -81,25 +85,25 @@ async def test_a_pool_with_a_selector_is_drained_before_it_is_emptied() -> None:
     assert isinstance(first, NotYet)
     assert site.pool()["spec"]["disabled"] is True
     assert site.pool()["spec"]["blocks"] != [], "the drain has to be acknowledged first"
-    answers = await site.ask_often()
+    answers = await site.ask_six_times()
     assert isinstance(answers[-1], Proven)
     assert "serviceSelector" not in site.pool()["spec"]
 
 
-@pytest.mark.parametrize("stored", [{}, PUBLIC, INSIDE, {"matchLabels": {"a": "b", "c": "d"}}])
-@pytest.mark.parametrize("body", [{}, PUBLIC, INSIDE])
-async def test_the_patch_leads_from_any_selector_to_any_other(
+@pytest.mark.parametrize("stored", [{}, PUBLIC, SHOP, {"matchLabels": {"a": "b", "c": "d"}}])
+@pytest.mark.parametrize("body", [{}, PUBLIC, SHOP])
+async def test_a_selector_patch_replaces_any_selector_by_any_other(
     stored: dict[str, Any], body: dict[str, Any]
 ) -> None:
     site = Site()
     await project(site, stored)
-    patch = make_selector_patch(stored, selector_of(body) if body else None)
+    patch = make_selector_patch(stored, decode_selector(body) if body else None)
     site.edit({"spec": patch})
     assert site.pool()["spec"].get("serviceSelector", {}) == body
 
 
 def build_unlabeled_service() -> Service:
-    """Return a Service of namespace shop that INSIDE selects and PUBLIC leaves out."""
+    """Return a Service of namespace shop that SHOP selects and PUBLIC leaves out."""
     return msgspec.convert(
         {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"type": "LoadBalancer"}},
         Service,
@@ -108,20 +112,20 @@ def build_unlabeled_service() -> Service:
 
 def test_only_a_service_that_the_selector_leaves_out_has_the_obstacle_not_selected() -> None:
     service = build_unlabeled_service()
-    obstacle = view_service(service, selector_of(PUBLIC)).obstacle
+    obstacle = view_service(service, decode_selector(PUBLIC)).obstacle
     assert obstacle is not None
     assert obstacle.reason == NOT_SELECTED
     assert "spec.addons.loadBalancer.cilium.serviceSelector" in obstacle.asks
-    assert view_service(service, selector_of(INSIDE)).obstacle is None
+    assert view_service(service, decode_selector(SHOP)).obstacle is None
 
 
 def test_a_service_that_the_selector_leaves_out_keeps_its_range_from_release() -> None:
-    assert view_service(build_unlabeled_service(), selector_of(PUBLIC)).keeps_range
+    assert view_service(build_unlabeled_service(), decode_selector(PUBLIC)).keeps_range
 
 
-def test_the_selector_counts_with_cilium_alone_and_without_terms_it_selects_all() -> None:
+def test_a_selector_without_terms_or_for_metallb_counts_as_none() -> None:
     settings = {"serviceSelector": PUBLIC}
-    for provider, selector in (("cilium", selector_of(PUBLIC)), ("metallb", None)):
+    for provider, selector in (("cilium", decode_selector(PUBLIC)), ("metallb", None)):
         addon = {"version": "1", "provider": provider, "cilium": settings}
         tenant = make.tenant(spec={"addons": {"loadBalancer": addon}})
         assert tenant.service_selector == selector

@@ -1,4 +1,4 @@
-"""The clock of a tenant need not agree with ours."""
+"""The clock of a tenant may be slower than ours."""
 
 from datetime import timedelta
 
@@ -11,12 +11,14 @@ from tests.reconcilers.loadbalancers.cilium.test_takeover import _edit_lease, _e
 async def test_a_takeover_counts_by_the_clock_of_the_tenant_alone() -> None:
     site = Site("services", "namespaces", POOLS, "leases")
     await site.project(FIRST)
-    slow = site.clock.now() - timedelta(seconds=60)
-    renewed = slow + timedelta(seconds=2)
+    acquired = site.clock.now() - timedelta(seconds=60)
+    renewed = acquired + timedelta(seconds=2)
     _edit_lease(
         site,
-        acquireTime=slow.isoformat(),
+        acquireTime=acquired.isoformat(),
         renewTime=renewed.isoformat(),
         leaseTransitions=1,
     )
-    assert isinstance(await _empty_pool(site), Unprovable), "it has led for two seconds"
+    assert isinstance(await _empty_pool(site), Unprovable), (
+        "by the clock of the tenant, the operator has led for two seconds"
+    )

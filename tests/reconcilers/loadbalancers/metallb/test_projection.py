@@ -1,4 +1,4 @@
-"""No late write brings a released range back, whichever replica freezes before which write."""
+"""Projection into MetalLB: a late write of a frozen replica never brings a released range back."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -17,12 +17,17 @@ from tests.reconcilers.server import Json, Server
 
 METALLB = "metallb-system"
 BASIS = names.ANNOTATION_PROJECTION_BASIS
-HELD = ("10.40.0.0", "10.40.0.7")
-OTHER = ("10.40.0.8", "10.40.0.15")
+FIRST_RANGE = ("10.40.0.0", "10.40.0.7")
+SECOND_RANGE = ("10.40.0.8", "10.40.0.15")
 
 
-class Frozen(Transport):
-    """The way of one replica into the tenant, which freezes before its nth write."""
+class FreezingTransport(Transport):
+    """A replica's connection to the tenant, which freezes before the write `before_write`.
+
+    Attributes:
+        froze: set when the connection freezes.
+        thaw: to be set by the test, after which the write is sent.
+    """
 
     def __init__(self, tenant: Server, before_write: int) -> None:
         self.tenant = tenant
@@ -63,18 +68,19 @@ class Frozen(Transport):
 
 
 def _lab(*held_ranges: tuple[str, str]) -> tuple[Lab, Server]:
+    """Return a lab with TenantCluster team/a and an allocation of each range, and its tenant."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    for number, held_range in enumerate(held_ranges or (HELD,)):
+    for number, held_range in enumerate(held_ranges or (FIRST_RANGE,)):
         name = f"team-a-lb-{number}" if number else "team-a-lb"
         lab.server.add("ipallocations", make.allocation(name, held_range=held_range))
     return lab, lab.tenant_server("a")
 
 
-async def _give_back(replica: Replica, lab: Lab, name: str) -> None:
-    """Delete an allocation and let another leader give its range back."""
+async def _release(replica: Replica, lab: Lab, name: str) -> None:
+    """Delete an allocation, and run passes of a replica until its range is released."""
     uid = lab.server.see("ipallocations", name)["metadata"]["uid"]
     lab.server.delete("ipallocations", name)
     replica.gate.real = replica.tenant_gate
@@ -90,22 +96,24 @@ async def _give_back(replica: Replica, lab: Lab, name: str) -> None:
 
 @pytest.mark.parametrize("write", [1, 2])
 @pytest.mark.parametrize(
-    "held_ranges", [(HELD,), (HELD, OTHER)], ids=["the only one", "one of two"]
+    "held_ranges",
+    [(FIRST_RANGE,), (FIRST_RANGE, SECOND_RANGE)],
+    ids=["the only range", "one of two ranges"],
 )
 async def test_a_leader_that_freezes_while_it_creates_the_pool_brings_no_range_back(
     write: int, held_ranges: tuple[tuple[str, str], ...]
 ) -> None:
     lab, tenant = _lab(*held_ranges)
-    ways: list[Transport] = [Frozen(tenant, write), tenant]
-    frozen = ways[0]
-    assert isinstance(frozen, Frozen)
-    lab.open_tenant = lambda kubeconfig: ways.pop(0)  # type: ignore[method-assign]
+    transports: list[Transport] = [FreezingTransport(tenant, write), tenant]
+    frozen = transports[0]
+    assert isinstance(frozen, FreezingTransport)
+    lab.open_tenant = lambda kubeconfig: transports.pop(0)  # type: ignore[method-assign]
     first = lab.another()
     other = lab.another()
     async with anyio.create_task_group() as group:
         group.start_soon(first.clusters.reconcile, make.key("a", "team"))
         await frozen.froze.wait()
-        await _give_back(other, lab, "team-a-lb")
+        await _release(other, lab, "team-a-lb")
         frozen.thaw.set()
     assert "10.40.0.0-10.40.0.7" not in pool_entries(tenant)
     for _ in range(3):
@@ -113,7 +121,9 @@ async def test_a_leader_that_freezes_while_it_creates_the_pool_brings_no_range_b
     assert "10.40.0.0-10.40.0.7" not in pool_entries(tenant)
 
 
-async def test_a_pool_is_first_made_in_a_form_without_effect() -> None:
+async def test_a_pool_is_created_with_an_address_that_no_service_gets_and_filled_afterwards() -> (
+    None
+):
     lab, tenant = _lab()
     await lab.cluster()
     first, second = [h.object for h in tenant.history if h.plural == "ipaddresspools"][:2]
@@ -121,7 +131,7 @@ async def test_a_pool_is_first_made_in_a_form_without_effect() -> None:
     assert second["spec"] == {"addresses": ["10.40.0.0-10.40.0.7"]}
 
 
-async def test_a_pool_left_without_effect_is_filled_by_the_next_pass() -> None:
+async def test_a_pool_whose_creation_was_not_answered_is_filled_by_a_later_pass() -> None:
     lab, tenant = _lab()
     tenant.lose_answers(verb="post", plural="ipaddresspools")
     await lab.cluster()
@@ -133,9 +143,7 @@ async def test_a_pool_left_without_effect_is_filled_by_the_next_pass() -> None:
     }
 
 
-async def test_a_pool_of_others_is_touched_before_a_range_that_could_come_into_it_is_free() -> (
-    None
-):
+async def test_a_pool_of_others_gets_a_new_version_before_the_cluster_is_released() -> None:
     lab, tenant = _lab()
     begun = {"annotations": {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}}
     lab.server.edit("tenantclusters", "a", {"metadata": begun}, namespace="team")
@@ -149,7 +157,8 @@ async def test_a_pool_of_others_is_touched_before_a_range_that_could_come_into_i
     assert remaining["metadata"]["resourceVersion"] != balancer_pool["metadata"]["resourceVersion"]
 
 
-def _of_another_history(tenant: Server, basis: str = "999999") -> None:
+def _restore_pool(tenant: Server, basis: str = "999999") -> None:
+    """Replace our pool by one with another range, and with a basis of another history."""
     patch: Json = {
         "metadata": {"annotations": {BASIS: basis}},
         "spec": {"addresses": ["10.1.1.1-10.1.1.1"]},
@@ -157,34 +166,32 @@ def _of_another_history(tenant: Server, basis: str = "999999") -> None:
     tenant.edit("ipaddresspools", "default-pool", patch, namespace=METALLB)
 
 
-async def test_a_pool_of_a_lost_history_is_written_anew_after_a_list_shows_that_it_is_lost() -> (
-    None
-):
+async def test_a_pool_of_a_lost_history_is_overwritten_after_a_list_confirms_the_loss() -> None:
     lab, tenant = _lab()
     await lab.cluster()
-    _of_another_history(tenant)
+    _restore_pool(tenant)
     for _ in range(5):
         assert await lab.cluster() == Again(1.0)
         await lab.clock.advance(1)
-    assert pool_entries(tenant) == ["10.1.1.1-10.1.1.1"], "it may be we who lag behind"
+    assert pool_entries(tenant) == ["10.1.1.1-10.1.1.1"], "our caches may lag behind"
     await lab.cluster()
     assert pool_entries(tenant) == ["10.40.0.0-10.40.0.7"]
     assert await lab.cluster() == Again(60.0)
     assert lab.server.count(verb="list", plural="ipallocations") == 1
 
 
-async def test_a_replica_that_only_lags_does_not_write_over_a_newer_state() -> None:
+async def test_a_replica_that_lags_does_not_overwrite_a_newer_pool() -> None:
     lab, tenant = _lab()
     await lab.cluster()
     lab.hold("ipallocations")
-    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=OTHER))
+    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=SECOND_RANGE))
     newer = str(lab.server.revision)
-    _of_another_history(tenant, newer)
+    _restore_pool(tenant, newer)
     for _ in range(120):
         await lab.cluster()
         await lab.clock.advance(1)
     assert pool_entries(tenant) == ["10.1.1.1-10.1.1.1"]
-    assert lab.server.count(verb="list", plural="ipallocations") <= 6, "ever less often"
+    assert lab.server.count(verb="list", plural="ipallocations") <= 6, "less and less often"
     lab.flow()
     await lab.cluster()
     assert pool_entries(tenant) == ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]

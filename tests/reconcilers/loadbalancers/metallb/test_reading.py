@@ -1,4 +1,4 @@
-"""Whether MetalLB has read our pool, where the watch of it shows an older state."""
+"""The check whether MetalLB has read our pool, by a watch that may show an older state."""
 
 from typing import Any
 
@@ -21,68 +21,72 @@ from tests.clock import VirtualClock
 from tests.reconcilers.lab import TENANT_KINDS
 from tests.reconcilers.server import Json, Server
 
-HELD = "10.40.0.0-10.40.0.7"
-
-
+RANGE = "10.40.0.0-10.40.0.7"
 HUGE = ("fd00::/64", "fd00:1::/120")
 LARGEST = 2**63 - 1
+"""The largest number that MetalLB can count."""
 
 
 def _make_projection(*entries: str) -> Projection:
+    """Return the projection of one allocation with these entries."""
     return Projection((ProjectedRanges(AllocationName("team-a-lb", "uid"), entries),), 1)
 
 
-def _pool(status: Json | None, *entries: str) -> Json:
+def _make_pool(status: Json | None, *entries: str) -> Json:
+    """Return our IPAddressPool with a status, None for none; without entries it has RANGE."""
     meta = {"name": "default-pool", "namespace": "metallb-system", "resourceVersion": "1"}
-    pool = {"metadata": meta, "spec": {"addresses": list(entries or (HELD,))}}
+    pool = {"metadata": meta, "spec": {"addresses": list(entries or (RANGE,))}}
     return pool if status is None else pool | {"status": status}
 
 
-class Watched:
-    """A watch that shows what is in a cache."""
+class CacheWatch:
+    """A watch that shows the objects in a cache."""
 
     def __init__(self, cache: Cache[Any]) -> None:
         self._cache = cache
 
     def open(self) -> None:
-        """It is open."""
+        """Do nothing: the watch is always open."""
 
     def get(self, resource: Any, key: Key) -> Any:
         """Return the cached object."""
         return self._cache.get(key)
 
 
-def _reading(server: Server, clock: VirtualClock, cache: Cache[IPAddressPool]) -> ProjectionCheck:
+def _make_check(
+    server: Server, clock: VirtualClock, cache: Cache[IPAddressPool]
+) -> ProjectionCheck:
+    """Return the check of a tenant's MetalLB, whose watch shows a cache."""
     memory = ProjectionCheckMemory()
     return ProjectionCheck(
-        Client(server), "metallb-system", watched=Watched(cache), clock=clock, memory=memory
+        Client(server), "metallb-system", watched=CacheWatch(cache), clock=clock, memory=memory
     )
 
 
 @pytest.mark.parametrize(
     "shown_status", [None, {"availableIPv4": 4}], ids=["nothing", "an old count"]
 )
-async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
+async def test_metallb_is_healthy_if_the_server_has_newer_counts_than_the_watch(
     shown_status: Json | None,
 ) -> None:
     clock = VirtualClock()
     server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
-    server.add("ipaddresspools", _pool({"assignedIPv4": 3, "availableIPv4": 5}))
+    server.add("ipaddresspools", _make_pool({"assignedIPv4": 3, "availableIPv4": 5}))
     cache = Cache(IP_ADDRESS_POOL)
-    cache.replace([msgspec.convert(_pool(shown_status), IPAddressPool)], 1)
-    reading = _reading(server, clock, cache)
+    cache.replace([msgspec.convert(_make_pool(shown_status), IPAddressPool)], 1)
+    check = _make_check(server, clock, cache)
     for _ in range(2):
-        assert await reading.read_health(_make_projection(HELD)) == Health()
+        assert await check.read_health(_make_projection(RANGE)) == Health()
         await clock.advance(READING_GRACE_SECONDS)
 
 
-async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
+async def test_no_request_is_sent_if_the_watch_shows_that_the_pool_was_read() -> None:
     clock = VirtualClock()
     server = Server(clock, TENANT_KINDS)
     cache = Cache(IP_ADDRESS_POOL)
-    cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
-    reading = _reading(server, clock, cache)
-    assert await reading.read_health(_make_projection(HELD)) == Health()
+    cache.replace([msgspec.convert(_make_pool({"availableIPv4": 8}), IPAddressPool)], 1)
+    check = _make_check(server, clock, cache)
+    assert await check.read_health(_make_projection(RANGE)) == Health()
     assert server.requests == []
 
 
@@ -91,9 +95,11 @@ async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     [(LARGEST, True), (LARGEST + 256 - 2**64, True), (256, False)],
     ids=["0.16.2 and newer", "older", "another pool"],
 )
-async def test_a_pool_larger_than_metallb_can_count_is_read(count: int, is_read: bool) -> None:
+async def test_a_pool_larger_than_metallb_can_count_is_read_if_the_count_is_that_of_a_release(
+    count: int, is_read: bool
+) -> None:
     clock = VirtualClock()
     server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
-    server.add("ipaddresspools", _pool({"availableIPv6": count}, *HUGE))
-    reading = _reading(server, clock, Cache(IP_ADDRESS_POOL))
-    assert (await reading.read_health(_make_projection(*HUGE)) == Health()) is is_read
+    server.add("ipaddresspools", _make_pool({"availableIPv6": count}, *HUGE))
+    check = _make_check(server, clock, Cache(IP_ADDRESS_POOL))
+    assert (await check.read_health(_make_projection(*HUGE)) == Health()) is is_read

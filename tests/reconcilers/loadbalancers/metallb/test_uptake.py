@@ -1,4 +1,9 @@
-"""A range is free once MetalLB has read that it is out of its pool, and not before."""
+"""A range is released once MetalLB has read that its pool lacks the range, and not before.
+
+A MetalLB that counts addresses shows that by the count of a *marker*. The marker is an
+IPAddressPool of ours that no Service uses; it is changed after the range was removed. An older
+MetalLB gets a fixed time.
+"""
 
 from typing import Any
 
@@ -36,7 +41,7 @@ MARKER_SIZE = 5
 MARKER_ENTRY = f"192.0.2.1-192.0.2.{MARKER_SIZE}"
 """An entry as our code writes it for the marker."""
 COUNTING = (*TENANT_KINDS, "servicebgpstatuses")
-BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
+PROJECTION_BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
 
 
 def build_address_pool(
@@ -78,6 +83,7 @@ def find_step(marker: IPAddressPool | None, **others: IPAddressPool) -> UptakeSt
 
 
 MOST = 2**63 - 1
+"""The largest number that MetalLB can count."""
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ MOST = 2**63 - 1
         (["fd00::-fd00::ffff:ffff:ffff:fffe"], MOST, MOST + 2**62 - 1 - 2**64),
     ],
 )
-def test_a_pool_of_any_size_is_counted_as_metallb_does(
+def test_pools_are_counted_like_by_newer_and_older_releases_of_metallb(
     entries: list[str], newer: int, older: int
 ) -> None:
     spans = [span for entry in entries if (span := addresstexts.parse_cidr_or_span(entry))]
@@ -101,7 +107,7 @@ def test_a_pool_of_any_size_is_counted_as_metallb_does(
 
 
 class TestTheNextStep:
-    """What comes next follows from the pools alone."""
+    """The next step of a release follows from the pools alone."""
 
     def test_a_missing_marker_is_created(self) -> None:
         assert find_step(None) is UptakeStep.MARK
@@ -186,7 +192,7 @@ class TestTheNextStep:
 
 
 class TestTheMarkersAddresses:
-    """They differ each time, and are in no other pool."""
+    """The addresses of the marker differ each time, and are in no other pool."""
 
     def test_the_number_of_marker_addresses_differs_from_the_last_and_from_metallbs_count(
         self,
@@ -205,8 +211,8 @@ class TestTheMarkersAddresses:
         )
 
 
-class TestWhatMetalLBCannotUse:
-    """It goes by the last configuration that it could use, so the sentence says what is wrong."""
+class TestPoolsThatMetalLBCannotUse:
+    """MetalLB keeps its last valid configuration; the message says what is invalid."""
 
     def test_pools_that_overlap_are_named(self) -> None:
         pools = {
@@ -239,21 +245,23 @@ class TestWhatMetalLBCannotUse:
 
 
 async def _lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
+    """Return a lab with an allocation, and the tenant, whose pool lacks its range."""
     lab = Lab(Settings(**settings))
-    lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
-    lab.server.add("ipallocations", _allocation())
+    lab.server.add("tenantclusters", make.tenant(annotations=PROJECTION_BEGUN))
+    lab.server.add("ipallocations", _make_allocation())
     tenant = lab.tenant_server("a", served_kinds)
-    _store(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=RELEASE_MARK)
+    _add_pool(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=RELEASE_MARK)
     return lab, tenant
 
 
-def _store(tenant: Server, name: str, *entries: str, basis: int = 0) -> None:
+def _add_pool(tenant: Server, name: str, *entries: str, basis: int = 0) -> None:
+    """Add an IPAddressPool to a tenant."""
     meta: Json = {"name": name, "namespace": METALLB}
     meta["annotations"] = {names.ANNOTATION_PROJECTION_BASIS: str(basis)}
     tenant.add("ipaddresspools", {"metadata": meta, "spec": {"addresses": list(entries)}})
 
 
-def _count(tenant: Server) -> None:
+def _count_marker(tenant: Server) -> None:
     """Let MetalLB count the marker's addresses."""
     pool = tenant.see("ipaddresspools", MARKER, namespace=METALLB)
     size = int(pool["spec"]["addresses"][0].rpartition(".")[2])
@@ -261,103 +269,109 @@ def _count(tenant: Server) -> None:
     tenant.edit("ipaddresspools", MARKER, status, namespace=METALLB)
 
 
-def _allocation() -> IPAllocation:
+def _make_allocation() -> IPAllocation:
+    """Return the allocation that is being released."""
     return make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"), uid="uid-lb")
 
 
-async def _ask(lab: Lab) -> Released | InUse:
-    return await lab.tenant_gate.check(_allocation(), RELEASE_MARK)
+async def _check_release(lab: Lab) -> Released | InUse:
+    """Run the release check of the allocation once."""
+    return await lab.tenant_gate.check(_make_allocation(), RELEASE_MARK)
 
 
-async def test_a_metallb_that_counts_is_waited_for_however_long_it_takes() -> None:
+async def test_a_release_waits_without_limit_for_a_metallb_that_counts_addresses() -> None:
     lab, tenant = await _lab(COUNTING)
     for _ in range(3):
-        answer = await _ask(lab)
+        answer = await _check_release(lab)
         assert isinstance(answer, InUse)
         assert "has not read its pools" in answer.why
         await lab.clock.advance(3_600)
     marker = tenant.see("ipaddresspools", MARKER, namespace=METALLB)
     assert marker["spec"]["autoAssign"] is False
     assert tenant.count(verb="post", plural="ipaddresspools") == 1
-    _count(tenant)
-    assert isinstance(await _ask(lab), InUse), "it was only just made"
-    _count(tenant)
-    assert isinstance(await _ask(lab), Released)
+    _count_marker(tenant)
+    assert isinstance(await _check_release(lab), InUse), (
+        "the marker was created, but not changed yet"
+    )
+    _count_marker(tenant)
+    assert isinstance(await _check_release(lab), Released)
 
 
-async def test_what_keeps_metallb_from_reading_is_said() -> None:
+async def test_the_reason_names_pools_that_keep_metallb_from_reading() -> None:
     lab, tenant = await _lab(COUNTING)
-    _store(tenant, "theirs", "10.40.0.8/32")
-    answer = await _ask(lab)
+    _add_pool(tenant, "theirs", "10.40.0.8/32")
+    answer = await _check_release(lab)
     assert isinstance(answer, InUse)
     assert answer.why.endswith("IPAddressPools default-pool and theirs overlap")
 
 
-async def test_metallbs_own_complaint_is_in_the_message() -> None:
+async def test_the_reason_includes_the_error_that_metallb_reports() -> None:
     lab, tenant = await _lab((*COUNTING, "configurationstates"))
     meta = {"name": "controller", "namespace": METALLB}
     status = {"result": "Invalid", "errorSummary": "community x is not valid"}
     tenant.add("configurationstates", {"metadata": meta, "status": status})
-    answer = await _ask(lab)
+    answer = await _check_release(lab)
     assert isinstance(answer, InUse)
     assert answer.why.endswith(": community x is not valid")
 
 
-async def test_a_complaint_of_a_speaker_is_no_reason_why_the_controller_has_not_read() -> None:
+async def test_the_reason_does_not_include_the_error_of_a_speaker() -> None:
     lab, tenant = await _lab((*COUNTING, "configurationstates"))
     status = {"result": "Invalid", "errorSummary": "peer p has a wrong ASN"}
     meta = {"name": "speaker-node-1", "namespace": METALLB}
     tenant.add("configurationstates", {"metadata": meta, "status": status})
-    answer = await _ask(lab)
+    answer = await _check_release(lab)
     assert isinstance(answer, InUse)
     assert "peer p" not in answer.why
     meta = {"name": "controller", "namespace": METALLB}
     tenant.add("configurationstates", {"metadata": meta, "status": {"result": "Valid"}})
-    answer = await _ask(lab)
+    answer = await _check_release(lab)
     assert isinstance(answer, InUse)
     assert "peer p" not in answer.why
 
 
-async def test_an_older_metallb_is_waited_for_for_a_fixed_time() -> None:
+async def test_a_release_waits_a_fixed_time_for_an_older_metallb() -> None:
     lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
-    answer = await _ask(lab)
+    answer = await _check_release(lab)
     assert isinstance(answer, InUse)
     assert "giving MetalLB 30 s" in answer.why
     await lab.clock.advance(29)
-    assert isinstance(await _ask(lab), InUse)
+    assert isinstance(await _check_release(lab), InUse)
     await lab.clock.advance(1)
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check_release(lab), Released)
     assert not tenant.has("ipaddresspools", MARKER, namespace=METALLB)
 
 
-async def test_the_wait_for_an_older_metallb_begins_anew_when_a_range_came_back() -> None:
+async def test_the_wait_for_an_older_metallb_starts_over_if_the_range_was_in_the_pool_again() -> (
+    None
+):
     lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
-    await _ask(lab)
+    await _check_release(lab)
     await lab.clock.advance(20)
     for entries in (["10.40.0.0-10.40.0.15"], ["10.40.0.8-10.40.0.15"]):
         change: Json = {"spec": {"addresses": entries}}
         tenant.edit("ipaddresspools", "default-pool", change, namespace=METALLB)
     await lab.clock.advance(10)
-    assert isinstance(await _ask(lab), InUse)
+    assert isinstance(await _check_release(lab), InUse)
     await lab.clock.advance(30)
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check_release(lab), Released)
 
 
-async def test_the_wait_for_an_older_metallb_begins_once_it_can_use_its_pools() -> None:
+async def test_the_wait_for_an_older_metallb_starts_once_its_pools_are_valid() -> None:
     lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
-    _store(tenant, "theirs", "10.40.0.8/32")
+    _add_pool(tenant, "theirs", "10.40.0.8/32")
     for _ in range(5):
-        assert isinstance(await _ask(lab), InUse)
+        assert isinstance(await _check_release(lab), InUse)
         await lab.clock.advance(30)
     tenant.vanish("ipaddresspools", "theirs", namespace=METALLB)
-    await _ask(lab)
+    await _check_release(lab)
     await lab.clock.advance(29)
-    assert isinstance(await _ask(lab), InUse)
+    assert isinstance(await _check_release(lab), InUse)
     await lab.clock.advance(2)
-    assert isinstance(await _ask(lab), Released)
+    assert isinstance(await _check_release(lab), Released)
 
 
-async def test_the_marker_leaves_with_the_cluster() -> None:
+async def test_the_marker_is_deleted_with_the_cluster() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
@@ -368,7 +382,7 @@ async def test_the_marker_leaves_with_the_cluster() -> None:
     await lab.run_until_at_rest()
     assert lab.server.has("tenantclusters", "a", namespace="team")
     for _ in range(2):
-        _count(tenant)
+        _count_marker(tenant)
         await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert tenant.all("ipaddresspools") == []
