@@ -130,13 +130,13 @@ class ServingCertificate:
     def create_check(self) -> Check:
         """Return a readiness check that passes once there is a certificate."""
 
-        def run() -> Failing | None:
+        def find_failure() -> Failing | None:
             """Return a failure until there is a certificate."""
             if self._current is not None:
                 return None
             return Failing(f"the {self._server} server has no certificate", self._failure)
 
-        return Check(f"{self._server}-certificate", run)
+        return Check(f"{self._server}-certificate", find_failure)
 
     def _switch_context(
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext

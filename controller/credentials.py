@@ -125,9 +125,9 @@ class LoadedCredentials(Credentials):
         Raises:
             ConfigurationError: the token cannot be sent in a header.
         """
-        known = self.get_cached_authorization()
-        if known is not None:
-            return known
+        cached_authorization = self.get_cached_authorization()
+        if cached_authorization is not None:
+            return cached_authorization
         self._read_at = anyio.current_time()
         if await run_sync(read_file_state, self._files) != self._state:
             await self._join_load()

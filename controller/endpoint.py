@@ -143,7 +143,7 @@ def parse_host_url(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
-        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        is_usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    return parts if usable else None
+    return parts if is_usable else None

@@ -121,7 +121,7 @@ class _Series:
 
     @property
     def due(self) -> float:
-        """When to look at the series again, in monotonic seconds.
+        """When to check the series again, in monotonic seconds.
 
         If the server has the count, the series ends then. Otherwise the count is to be written.
         """
@@ -215,9 +215,9 @@ class Recorder:
         self._queue: deque[_QueuedEvent] = deque()
         self._work_added = anyio.Event()  # set when an event is queued
         self._series: dict[SeriesKey, _Series] = {}
-        self._looks: Delays[SeriesKey] = Delays()
-        """When to look whether a series is due. A repetition or a write only postpones that time,
-        because QUIET_SECONDS is at most REFRESH_SECONDS: a look may be too early, never too late.
+        self._series_checks: Delays[SeriesKey] = Delays()
+        """When to check whether a series is due. A repetition or a write only postpones that time,
+        because QUIET_SECONDS is at most REFRESH_SECONDS: a check may be too early, never too late.
         """
         self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
         self._stamp = 0  # the last stamp
@@ -292,8 +292,8 @@ class Recorder:
                     await self._write_count(key, series)
 
     async def _wait_for_work(self) -> None:
-        """Wait until an event is recorded, or until it is time to look at a series again."""
-        due = self._looks.earliest
+        """Wait until an event is recorded, or until it is time to check a series again."""
+        due = self._series_checks.earliest
         if due is None:  # there is no series
             await self._work_added.wait()
             return
@@ -356,13 +356,13 @@ class Recorder:
                 written_at=now,
             )
             self._series[key] = series
-            self._looks.put(key, series.due, priority=0)
+            self._series_checks.put(key, series.due, priority=0)
 
     async def _write_due_counts(self) -> None:
         """Write the counts that are due, and remove the series that have ended."""
         now = self._clock.monotonic()
-        while (look := self._looks.pop_due(now)) is not None:
-            key, _, _ = look
+        while (due_check := self._series_checks.pop_due(now)) is not None:
+            key, _, _ = due_check
             series = self._series[key]
             try:
                 if series.due <= now:
@@ -370,9 +370,9 @@ class Recorder:
                 if series.counted_at + QUIET_SECONDS <= now:
                     self._series.pop(key, None)
             finally:
-                # Also if the write raises: nothing else writes or ends a series without a look.
+                # Also if the write raises: nothing else writes or ends a series without a check.
                 if key in self._series:
-                    self._looks.put(key, series.due, priority=0)
+                    self._series_checks.put(key, series.due, priority=0)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
         """Write how often an event happened into its series, unless the server has that count.
@@ -388,7 +388,7 @@ class Recorder:
             # The Event object was deleted (the server keeps it for an hour) or changed, or the
             # server did not answer. If the event happens again, it becomes a new object.
             del self._series[key]
-            self._looks.discard(key)
+            self._series_checks.discard(key)
             return
         series.event = event
         series.written_count, series.written_at = series.count, self._clock.monotonic()

@@ -197,7 +197,7 @@ class Informer(Generic[T]):
         """Return a readiness check that fails until the first list, and while list/watch fails."""
         kind = self.resource.full_name
 
-        def run() -> Failing | None:
+        def find_failure() -> Failing | None:
             """Return the first failure: an error, no list yet, or a handler that keeps raising."""
             error = self.last_error
             if error is not None:
@@ -209,7 +209,7 @@ class Informer(Generic[T]):
 
         scope = self._scope
         parts = ("informer", kind, scope.namespace, scope.labels, scope.fields)
-        return Check("/".join(part for part in parts if part), run)
+        return Check("/".join(part for part in parts if part), find_failure)
 
     def apply_own_write(self, obj: T) -> None:
         """Show `obj`, the response to a write of ours, until the watch delivers it."""

@@ -37,10 +37,12 @@ from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
 from controller.supervisor import call_guarded
 
-MARGIN = 1.2
+DEADLINE_RETRY_PERIODS = 1.2
 """The renew deadline is longer than so many retry periods; the value is client-go's."""
-SOONEST, SPREAD = 0.4, 0.4
-"""A candidate tries again after a share of the retry period: SOONEST, plus up to SPREAD.
+LEAST_RETRY_SHARE, RETRY_SPREAD_SHARE = 0.4, 0.4
+"""A candidate tries again after a share of the retry period: at least the first share, plus up to
+the second.
+
 
 So a lease that is released is held again within the period. client-go's candidates wait for one to
 2.2 periods, while no replica works; one small request in a second is not worth that.
@@ -105,7 +107,12 @@ class LeaseSettings:
     def __post_init__(self) -> None:
         if not self.identity:
             raise ValueError("leader election needs an identity")
-        if not self.lease_duration > self.renew_deadline > MARGIN * self.retry_period > 0:
+        if (
+            not self.lease_duration
+            > self.renew_deadline
+            > DEADLINE_RETRY_PERIODS * self.retry_period
+            > 0
+        ):
             raise ValueError(
                 "leader election needs lease duration > renew deadline > 1.2 x retry period > 0,"
                 f" not {self.lease_duration} > {self.renew_deadline} > 1.2 x {self.retry_period}"
@@ -267,7 +274,9 @@ class Elector:
         self._holder_known_at = self._clock.monotonic()
         try:
             while not await self._attempt():
-                await self._clock.sleep(period * (SOONEST + SPREAD * self._jitter()))
+                await self._clock.sleep(
+                    period * (LEAST_RETRY_SHARE + RETRY_SPREAD_SHARE * self._jitter())
+                )
         finally:
             self._holder_known_at = None
         self.leading = self._working = True
@@ -354,14 +363,14 @@ class Elector:
     def create_check(self) -> Check:
         """Return a liveness check that fails when the work continues after the lease expired."""
 
-        def run() -> Failing | None:
+        def find_failure() -> Failing | None:
             """Return a failure if the work goes on for too long after the lease expired."""
             overdue = self.overdue_seconds
             if overdue <= OVERDUE_SECONDS:
                 return None
             return Failing("work continues after the lease expired", f"for {overdue:.0f} s")
 
-        return Check("leader-election", run)
+        return Check("leader-election", find_failure)
 
     async def _renew(self) -> None:
         """Renew the lease after a retry period; repeat failed attempts until cancelled.

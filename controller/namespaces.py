@@ -38,8 +38,8 @@ log = get_logger(__name__)
 class NamespaceChanges:
     """The names of changed namespaces, until one reader takes them.
 
-    The reader then looks only at these names. There may be thousands of namespaces, which are
-    listed at different times; to look at all names at each change would keep the event loop busy.
+    The reader then processes only these names. There may be thousands of namespaces, which are
+    listed at different times; to process all names at each change would keep the event loop busy.
 
     Args:
         names: the first names for the reader.

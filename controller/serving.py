@@ -139,12 +139,12 @@ class Serving:
         """
         from controller.httpserver import serve  # noqa: PLC0415 - see above
 
-        def page(request: PageRequest) -> PageResponse:
+        def render_metrics(request: PageRequest) -> PageResponse:
             """Return all metrics in the format that the request accepts."""
             body, content_type = self._metrics.render_exposition(request.accept)
             return PageResponse(body, content_type=content_type)
 
-        pages = {"/metrics": page}
+        pages = {"/metrics": render_metrics}
         if not self._options.metrics_secure:
             async with serve(bind, pages, "metrics") as port:
                 yield port
@@ -236,7 +236,7 @@ def create_health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page
         checks: returns the checks, called at each request.
     """
 
-    def page(request: PageRequest) -> PageResponse:
+    def run_requested_checks(request: PageRequest) -> PageResponse:
         """Run the requested checks; return 200, 503 if one fails, or 404 for an unknown check."""
         chosen = [check for check in checks() if request.tail in ("", check.name)]
         if not chosen:
@@ -245,4 +245,4 @@ def create_health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page
         result = run_checks(name, chosen, verbose="verbose" in request.query, exclude=exclude)
         return PageResponse(result.body.encode(), status=200 if result.healthy else 503)
 
-    return page
+    return run_requested_checks

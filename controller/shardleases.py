@@ -146,14 +146,14 @@ class ShardLeases:
     def create_check(self) -> Check:
         """Return a liveness check that fails when work continues after a shard's lease expired."""
 
-        def run() -> Failing | None:
+        def find_failure() -> Failing | None:
             """Return a failure if work for a shard goes on after its lease expired, else None."""
             overdue = max(elector.overdue_seconds for elector in self._electors.values())
             if overdue <= OVERDUE_SECONDS:
                 return None
             return Failing("the lease has passed and the work goes on", f"for {overdue:.0f} s")
 
-        return Check("leader-election", run)
+        return Check("leader-election", find_failure)
 
     def create_reading_check(self) -> Check:
         """Return a readiness check that fails when this replica cannot get its shards.
@@ -163,7 +163,7 @@ class ShardLeases:
         worker.
         """
 
-        def run() -> Failing | None:
+        def find_failure() -> Failing | None:
             """Return a failure if the Leases were not read for too long, or one cannot be held.
 
             None otherwise.
@@ -176,7 +176,7 @@ class ShardLeases:
             why = self._failed_reads.problem or (failures[0].why if failures[0] else "")
             return Failing("the leases of the shards cannot be read", why)
 
-        return Check("shards", run)
+        return Check("shards", find_failure)
 
     async def run(self) -> None:
         """Acquire, hold and give back shards until cancelled; call `release` after it.

@@ -179,11 +179,11 @@ class Supervisor:
     def create_check(self) -> Check:
         """Return a check that fails when a part has ended by itself."""
 
-        def run() -> Failing | None:
+        def find_failure() -> Failing | None:
             """Return a failure that names the part that has ended; None if no part has ended."""
             return Failing(self._ended) if self._ended else None
 
-        return Check("running", run)
+        return Check("running", find_failure)
 
     def create_restarting_task(self, name: str, run: Part) -> Task:
         """Return a task that runs a part, and runs it again after a delay whenever it raises.

@@ -37,7 +37,7 @@ SLACK = timedelta(minutes=5)
 _COMMON_NAME_LENGTH = 64
 """The most characters of a common name (RFC 5280, ub-common-name)."""
 _LEAST_SECONDS = 60.0
-"""The shortest delay before material is looked at again, so that no loop is busy."""
+"""The shortest delay before material is checked again, so that no loop is busy."""
 
 
 def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: datetime) -> KeyMaterial:

@@ -238,7 +238,7 @@ class CABundleInjector:
         be read either. In replicas that do not lead, the check passes.
         """
 
-        def run() -> Failing | None:
+        def find_failure() -> Failing | None:
             """Return the failures to read or write configurations; None if there are none."""
             failures = dict(self._failures)
             for (kind, name), informer in self._informers.items():
@@ -248,7 +248,7 @@ class CABundleInjector:
                 return None
             return Failing(f"cannot {', '.join(failures)}", "; ".join(failures.values()))
 
-        return Check("webhook-ca-bundle", run)
+        return Check("webhook-ca-bundle", find_failure)
 
     async def run(self) -> None:
         """Keep the configurations up to date until cancelled."""

@@ -87,7 +87,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     Args:
         view: the requests of the pool.
         geometry: what it may hand out of each family, its first one first.
-        batch: the most to hand out; with 0, no request is looked at.
+        batch: the most to hand out; with 0, no request is considered.
         observed: the ranges that another allocator gave.
         limits: which requests may get a range.
         journal: of the pool; None if it has not been read yet.

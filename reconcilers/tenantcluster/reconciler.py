@@ -896,7 +896,7 @@ class TenantClusterReconciler:
         reasons = {finding.reason for finding in findings if finding is not None}
         if self._installer.installing_reason not in reasons:
             return None
-        # The memory may have no attempt to repeat. Then the next pass looks again soon.
+        # The memory may have no attempt to repeat. Then the next pass checks again soon.
         return self._installer.compute_check_delay(this_pass.record.installation) or SOON
 
     def _choose_requeue(self, tenant: TenantCluster) -> float:

@@ -1,6 +1,6 @@
 """Checks of the two promises that the controllers make to users.
 
-1. No two allocations of a pool ever hold the same address. `OverlapWatch` looks at every change
+1. No two allocations of a pool ever hold the same address. `OverlapWatch` checks every change
    that the API server sends, and not only at the ends of steps.
 2. A range is free only after its tenant stopped using it. Watches of two API servers do not tell
    which change came first. So `ReleaseWatch` reads the tenant when an allocation becomes Released.
@@ -116,7 +116,7 @@ class ReleaseWatch:
             self._arrived = anyio.Event()
             while self._released:
                 await self._check_tenant(self._released.popleft())
-                # Checks that wait for `checked` look again.
+                # Those who wait for `checked` test their condition again.
                 self._view.wake()
 
     async def _check_tenant(self, allocation: IPAllocation) -> None:

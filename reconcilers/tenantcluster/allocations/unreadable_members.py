@@ -42,7 +42,7 @@ def list_unreadable_members(
     index, value = TENANT_INDEX, str(tenant)
     # By the reference, where it can be read.
     keys = set(unreadable.by_index(index, value))
-    # An allocation whose reference cannot be read is not in the index: look at each of them.
+    # An allocation whose reference cannot be read is not in the index: check each of them.
     keys.update(
         key
         for key in unreadable.list_unplaced(index)

@@ -204,7 +204,7 @@ class TenantReleaseCheck(ReleaseCheck):
         )
         if successor_key is None:
             return False
-        # Checked second, because this looks at all allocations of the pool.
+        # Checked second, because this goes through all allocations of the pool.
         if not self._is_servable(deleted):
             return False
         try:
