@@ -128,7 +128,7 @@ def test_a_cidr_is_read_with_its_host_bits_masked(content: str, start: str, end:
         ("fd00::/129", '"fd00::/129" needs a prefix length from 0 to 128'),
     ],
 )
-def test_what_is_no_cidr_is_refused_with_a_sentence(content: str, message: str) -> None:
+def test_an_invalid_cidr_is_rejected_with_a_message(content: str, message: str) -> None:
     with pytest.raises(InvalidCIDR) as caught:
         AddressRange.parse_cidr(content)
     assert str(caught.value).startswith("invalid CIDR notation: ")
@@ -171,7 +171,7 @@ def test_only_canonical_dotted_quads_and_ipv6_texts_are_addresses(content: str) 
         ("10.0.0.1", 'a"b\n', 'invalid IP range: "a\\"b\\n" is not an IP address'),
     ],
 )
-def test_what_is_no_range_is_refused_with_a_sentence(start: str, end: str, message: str) -> None:
+def test_an_invalid_range_is_rejected_with_a_message(start: str, end: str, message: str) -> None:
     assert read_range(start, end) == message
     with pytest.raises(InvalidRange) as caught:
         AddressRange.parse(start, end)
@@ -189,7 +189,7 @@ def test_what_is_no_range_is_refused_with_a_sentence(start: str, end: str, messa
         (0, 4, 5, "family must be 4 or 6, not 5"),
     ],
 )
-def test_numbers_that_are_no_range_are_refused(
+def test_integers_that_are_no_range_are_rejected(
     first: int, last: int, family: int, message: str
 ) -> None:
     with pytest.raises(InvalidRange) as caught:
@@ -197,7 +197,7 @@ def test_numbers_that_are_no_range_are_refused(
     assert str(caught.value) == f"invalid IP range: {message}"
 
 
-def test_a_range_cannot_be_changed_and_equals_its_like() -> None:
+def test_a_range_is_immutable_and_equals_a_range_with_the_same_ends_and_family() -> None:
     span = AddressRange.parse("10.0.0.1", "10.0.0.4")
     with pytest.raises(dataclasses.FrozenInstanceError):
         span.first = 3  # type: ignore[misc]

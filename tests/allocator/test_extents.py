@@ -1,4 +1,4 @@
-"""The sorted set behaves like a sorted list, also where blocks split and vanish."""
+"""SortedInts behaves like a sorted list, for all sizes of its internal blocks."""
 
 from bisect import bisect_left
 
@@ -13,13 +13,15 @@ VALUES = st.integers(0, 60)
 
 
 @pytest.fixture(params=[1, 2, 3, 512], autouse=True, scope="module")
-def block(request: pytest.FixtureRequest) -> object:
+def block_size(request: pytest.FixtureRequest) -> object:
+    """Set the size of SortedInts' blocks, so that blocks split and vanish at different times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extents, "_BLOCK", request.param)
         yield
 
 
 def check(ints: SortedInts, model: list[int], bound: int) -> None:
+    """Check that `ints` has the members of a sorted list, and answers about `bound` like it."""
     assert list(ints) == model
     assert ints.find_greatest() == (model[-1] if model else None)
     place = bisect_left(model, bound)
@@ -28,7 +30,7 @@ def check(ints: SortedInts, model: list[int], bound: int) -> None:
     assert ints.find_at_least(bound) == above
     assert ints.find_neighbors(bound) == (below, above)
     assert ints.count_at_least(bound) == len(model) - place
-    # what makes it fast: no block is long, none is empty
+    # Its speed depends on this: no block is too long or empty.
     assert all(0 < len(block) <= 2 * extents._BLOCK for block in ints._blocks)
 
 
@@ -65,19 +67,19 @@ def test_a_member_is_replaced_in_its_place(start: set[int], data: st.DataObject)
 
 
 @pytest.mark.parametrize("members", [[], [1], [1, 3, 5, 7]])
-@pytest.mark.parametrize("stranger", [0, 2, 9])
-def test_what_is_no_member_cannot_be_removed_or_replaced(
-    members: list[int], stranger: int
+@pytest.mark.parametrize("non_member", [0, 2, 9])
+def test_an_integer_that_is_no_member_cannot_be_removed_or_replaced(
+    members: list[int], non_member: int
 ) -> None:
     ints = SortedInts(members)
     with pytest.raises(KeyError):
-        ints.remove(stranger)
+        ints.remove(non_member)
     with pytest.raises(KeyError):
-        ints.replace(stranger, 4)
+        ints.replace(non_member, 4)
     assert list(ints) == members
 
 
-def test_a_run_that_is_long_enough_and_lies_across_a_boundary_has_no_aligned_block() -> None:
+def test_a_free_block_that_crosses_an_alignment_boundary_may_have_no_aligned_block() -> None:
     free = FreeExtents([(1, 6), (9, 14)], bits=32)
     assert free.take_aligned(4) is None
     assert list(free) == [(1, 6), (9, 14)]
@@ -85,7 +87,7 @@ def test_a_run_that_is_long_enough_and_lies_across_a_boundary_has_no_aligned_blo
     assert list(free) == [(1, 1), (4, 6), (9, 14)]
 
 
-def test_nothing_is_taken_of_a_space_without_a_free_address() -> None:
+def test_take_first_takes_at_most_the_free_addresses() -> None:
     free = FreeExtents([(10, 12)], 32)
     assert free.take_first(5) == (10, 12)
     assert free.take_first(1) is None

@@ -1,4 +1,4 @@
-"""The package stands on the standard library alone, and its public names are complete."""
+"""The package imports only the standard library, and exports all its errors."""
 
 import ast
 import inspect
@@ -11,10 +11,11 @@ import allocator
 from allocator import errors
 
 MODULES = sorted(Path(allocator.__file__).parent.glob("*.py"))
-DOING_THINGS = {"asyncio", "datetime", "logging", "os", "pathlib", "random", "threading", "time"}
+IMPURE_MODULES = {"asyncio", "datetime", "logging", "os", "pathlib", "random", "threading", "time"}
 
 
 def list_imports(module: Path) -> set[str]:
+    """Return the top-level packages that a module imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
@@ -34,7 +35,7 @@ def test_a_module_imports_nothing_but_the_standard_library_and_its_neighbours(
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_modules_read_no_clock_no_random_numbers_and_no_input(module: Path) -> None:
-    assert not list_imports(module) & DOING_THINGS
+    assert not list_imports(module) & IMPURE_MODULES
 
 
 def test_the_public_names_are_sorted_and_hold_every_error() -> None:

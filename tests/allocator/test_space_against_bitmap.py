@@ -24,9 +24,9 @@ from allocator import (
     PoolExhausted,
     Space,
 )
-from tests.allocator.pools import POOL, Pool, pools
+from tests.allocator.pools import POOL_SIZE, DrawnPool, draw_pools
 
-COUNTS = st.one_of(st.integers(1, 24), st.integers(1, POOL))
+COUNTS = st.one_of(st.integers(1, 24), st.integers(1, POOL_SIZE))
 
 
 class SpaceMachine(RuleBasedStateMachine):
@@ -34,8 +34,8 @@ class SpaceMachine(RuleBasedStateMachine):
 
     held_ranges = Bundle("held")
 
-    @initialize(target=held_ranges, pool=pools(), data=st.data())
-    def others_were_here(self, pool: Pool, data: st.DataObject) -> object:
+    @initialize(target=held_ranges, pool=draw_pools(), data=st.data())
+    def start_with_foreign_ranges(self, pool: DrawnPool, data: st.DataObject) -> object:
         self.pool = pool
         self.bitmap = pool.bitmap
         held_ranges = [pool.draw_range(data) for _ in range(data.draw(st.integers(0, 6)))]
@@ -50,9 +50,9 @@ class SpaceMachine(RuleBasedStateMachine):
 
     @rule(target=held_ranges, count=COUNTS)
     def allocate(self, count: int) -> object:
-        expected = self.bitmap.best_fit(count)
+        expected = self.bitmap.find_best_fit(count)
         assert self.space.fits(count) == (expected is not None)
-        sizes = [last - first + 1 for first, last in self.bitmap.blocks()]
+        sizes = [last - first + 1 for first, last in self.bitmap.list_free_blocks()]
         shortest = min((size for size in sizes if size >= count), default=0)
         assert self.space.shortest_free(count) == shortest
         if expected is None:
@@ -60,57 +60,57 @@ class SpaceMachine(RuleBasedStateMachine):
                 self.space.allocate(count)
             return multiple()
         assert self.space.could_ever(count)
-        given_out = self.space.allocate(count)
+        allocated = self.space.allocate(count)
         fitting = sum(size >= count for size in sizes)
-        assert self.space.origin(given_out) == Origin(shortest, fitting)
-        assert (given_out.first, given_out.last) == expected
-        return self._took(given_out)
+        assert self.space.origin(allocated) == Origin(shortest, fitting)
+        assert (allocated.first, allocated.last) == expected
+        return self._record_held(allocated)
 
     @rule(target=held_ranges, shorter=st.integers(0, 9))
     def allocate_block(self, shorter: int) -> object:
         layout, count = self.pool.layout, 1 << shorter
         prefix = (32 if layout.family == 4 else 128) - shorter
-        expected = self.bitmap.best_block(count)
-        blocks = list(self.bitmap.blocks())
+        expected = self.bitmap.find_best_aligned_block(count)
+        blocks = list(self.bitmap.list_free_blocks())
         if expected is None:
             with pytest.raises(PoolExhausted) as caught:
                 self.space.allocate_block(prefix)
             assert ("never" in str(caught.value)) == (count > layout.largest_aligned)
             return multiple()
         assert count <= layout.largest_aligned
-        given_out = self.space.allocate_block(prefix)
-        assert (given_out.first, given_out.last) == expected
-        assert given_out.text == f"{given_out.start_text}/{prefix}"
-        [block] = [ends for ends in blocks if ends[0] <= given_out.first <= ends[1]]
-        assert self.space.origin(given_out).block == block[1] - block[0] + 1
-        return self._took(given_out)
+        allocated = self.space.allocate_block(prefix)
+        assert (allocated.first, allocated.last) == expected
+        assert allocated.text == f"{allocated.start_text}/{prefix}"
+        [block] = [ends for ends in blocks if ends[0] <= allocated.first <= ends[1]]
+        assert self.space.origin(allocated).block == block[1] - block[0] + 1
+        return self._record_held(allocated)
 
     @rule(target=held_ranges, data=st.data())
     def pin(self, data: st.DataObject) -> object:
         pinned = self.pool.draw_range(data)
-        if not self.bitmap.within_one_range(pinned.first, pinned.last):
+        if not self.bitmap.is_within_one_range(pinned.first, pinned.last):
             assert not self.space.could_ever_pin(pinned)
             with pytest.raises(OutOfRange):
                 self.space.pin(pinned)
             return multiple()
-        obstacle = self.bitmap.first_conflict(pinned.first, pinned.last)
+        obstacle = self.bitmap.find_first_conflict(pinned.first, pinned.last)
         if obstacle is not None:
             with pytest.raises(PinnedRangeConflict) as caught:
                 self.space.pin(pinned)
-            assert caught.value.address == self.pool.range(obstacle, obstacle).start_text
+            assert caught.value.address == self.pool.make_range(obstacle, obstacle).start_text
             return multiple()
         assert self.space.could_ever_pin(pinned)
         assert self.space.pin(pinned) == pinned
-        return self._took(pinned)
+        return self._record_held(pinned)
 
     @rule(target=held_ranges, data=st.data())
-    def others_make_one(self, data: st.DataObject) -> object:
+    def hold_foreign_range(self, data: st.DataObject) -> object:
         drawn = self.pool.draw_range(data)
         self.space.hold(drawn)
-        return self._took(drawn)
+        return self._record_held(drawn)
 
     @rule(data=st.data(), counts=st.lists(COUNTS, max_size=4))
-    def try_some(self, data: st.DataObject, counts: list[int]) -> None:
+    def allocate_in_trial(self, data: st.DataObject, counts: list[int]) -> None:
         with self.space.trial():
             self.space.hold(self.pool.draw_range(data))
             for count in counts:
@@ -120,26 +120,28 @@ class SpaceMachine(RuleBasedStateMachine):
     @rule(address_range=consumes(held_ranges))
     def release(self, address_range: AddressRange) -> None:
         self.space.release(address_range)
-        self.bitmap.mark_free(address_range.first, address_range.last)
+        self.bitmap.release(address_range.first, address_range.last)
         self.holding.remove(address_range)
 
     @rule(data=st.data())
-    def release_what_is_not_held(self, data: st.DataObject) -> None:
-        stranger = self.pool.draw_range(data)
-        if stranger not in self.holding:
+    def release_unheld_range(self, data: st.DataObject) -> None:
+        unheld_range = self.pool.draw_range(data)
+        if unheld_range not in self.holding:
             with pytest.raises(NotHeld):
-                self.space.release(stranger)
+                self.space.release(unheld_range)
 
     @invariant()
     def both_agree(self) -> None:
         blocks = [(free.first, free.last) for free in self.space.free_extents()]
-        assert blocks == self.bitmap.blocks()
+        assert blocks == self.bitmap.list_free_blocks()
         capacity = self.space.capacity()
-        assert capacity.total == self.space.total == self.bitmap.total()
+        assert capacity.total == self.space.total == self.bitmap.count_total()
         assert capacity.allocated == self.space.used == self.bitmap.count_used()
-        assert capacity.available == self.space.free == self.bitmap.free()
-        assert capacity.largest_free == self.space.largest_free == self.bitmap.largest()
-        assert capacity.fragmentation_percent == self.bitmap.fragmentation()
+        assert capacity.available == self.space.free == self.bitmap.count_free()
+        assert (
+            capacity.largest_free == self.space.largest_free == self.bitmap.compute_largest_block()
+        )
+        assert capacity.fragmentation_percent == self.bitmap.compute_fragmentation()
         assert self.space.free + self.space.used == self.space.total
 
     @invariant()
@@ -148,7 +150,7 @@ class SpaceMachine(RuleBasedStateMachine):
         assert list(anew.free_extents()) == list(self.space.free_extents())
         assert anew.state() == self.space.state()
 
-    def _took(self, span: AddressRange) -> AddressRange:
+    def _record_held(self, span: AddressRange) -> AddressRange:
         self.bitmap.hold(span.first, span.last)
         self.holding.append(span)
         return span
@@ -158,10 +160,10 @@ SpaceMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=2
 TestSpaceAgainstBitmap = pytest.mark.slow(SpaceMachine.TestCase)
 
 
-@given(pool=pools(), counts=st.lists(st.integers(1, 30), max_size=30), data=st.data())
+@given(pool=draw_pools(), counts=st.lists(st.integers(1, 30), max_size=30), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_releasing_everything_restores_the_empty_pool(
-    pool: Pool, counts: list[int], data: st.DataObject
+    pool: DrawnPool, counts: list[int], data: st.DataObject
 ) -> None:
     others = [pool.draw_range(data) for _ in range(data.draw(st.integers(0, 4)))]
     space = Space(pool.layout, others)
@@ -172,22 +174,22 @@ def test_releasing_everything_restores_the_empty_pool(
     for span in data.draw(st.permutations(others + allocated)):
         space.release(span)
     assert list(space.free_extents()) == list(Space(pool.layout).free_extents())
-    assert space.free == space.total == pool.bitmap.total()
+    assert space.free == space.total == pool.bitmap.count_total()
 
 
-@given(pool=pools(), counts=st.lists(st.integers(1, 30), max_size=30))
+@given(pool=draw_pools(), counts=st.lists(st.integers(1, 30), max_size=30))
 @settings(max_examples=60, deadline=None)
 def test_allocated_ranges_never_overlap_and_are_never_reserved(
-    pool: Pool, counts: list[int]
+    pool: DrawnPool, counts: list[int]
 ) -> None:
     space = Space(pool.layout)
     seen: set[int] = set()
     for count in counts:
         with contextlib.suppress(PoolExhausted):
-            given_out = space.allocate(count)
-            members = set(range(given_out.first, given_out.last + 1))
-            assert len(members) == given_out.size == count
+            allocated = space.allocate(count)
+            members = set(range(allocated.first, allocated.last + 1))
+            assert len(members) == allocated.size == count
             assert not members & seen
-            assert not any(given_out.overlaps(reserved) for reserved in pool.layout.reserved)
+            assert not any(allocated.overlaps(reserved) for reserved in pool.layout.reserved)
             seen |= members
     assert space.used == len(seen)

@@ -1,4 +1,4 @@
-"""The permissions of the shipped roles, and objects with which test_roles.py uses all of them."""
+"""The permissions of the shipped roles, and the objects of the flow that uses all of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """One permission of a role: a verb on a resource, perhaps only for objects of some names."""
+    """One permission of a role: a verb on a resource.
+
+    Args:
+        role: the name of the role.
+        namespace: the namespace of a Role; empty for a ClusterRole.
+        names: the names of the objects that it is limited to; empty for no limit.
+    """
 
     role: str
     namespace: str
@@ -26,7 +32,7 @@ class Rule:
     names: tuple[str, ...]
 
     def covers(self, call: Call) -> bool:
-        """Return whether a request needed this permission."""
+        """Return whether this permission allows a request."""
         requested = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
         if (call.verb, call.group, requested) != (self.verb, self.group, self.resource):
             return False
@@ -50,28 +56,36 @@ def list_manifests(name: str) -> Iterator[Json]:
 
 def list_rules(component: str = "rbac") -> Iterator[Rule]:
     """Yield every permission of the controllers' roles in a component of manifests/."""
-    bound = {
+    bound_roles = {
         document["roleRef"]["name"]
         for document in list_manifests(component)
         if document["kind"].endswith("Binding")
     }
     for role in list_manifests(component):
-        if role["kind"] not in {"Role", "ClusterRole"} or role["metadata"]["name"] not in bound:
+        if (
+            role["kind"] not in {"Role", "ClusterRole"}
+            or role["metadata"]["name"] not in bound_roles
+        ):
             continue
-        where = role["metadata"].get("namespace", "")
+        namespace = role["metadata"].get("namespace", "")
         for rule in role["rules"]:
             for group in rule["apiGroups"]:
                 for resource in rule["resources"]:
                     for verb in rule["verbs"]:
-                        only = tuple(rule.get("resourceNames", ()))
+                        object_names = tuple(rule.get("resourceNames", ()))
                         name = role["metadata"]["name"]
                         yield Rule(
-                            name, where, verb=verb, group=group, resource=resource, names=only
+                            name,
+                            namespace,
+                            verb=verb,
+                            group=group,
+                            resource=resource,
+                            names=object_names,
                         )
 
 
-def ours(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: Any) -> Json:
-    """Return an object of our kinds."""
+def make_object(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: Any) -> Json:
+    """Return an object of one of our kinds; `metadata` has further fields of its metadata."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": kind,
@@ -80,15 +94,15 @@ def ours(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: An
     }
 
 
-def plain(kind: str, name: str, namespace: str | None, **body: Any) -> Json:
-    """Return an object of the core API."""
-    where = {"namespace": namespace} if namespace else {}
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where}, **body}
+def make_core_object(kind: str, name: str, namespace: str | None, **body: Any) -> Json:
+    """Return an object of the core API; None is the namespace of a cluster-scoped object."""
+    within = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **within}, **body}
 
 
-def provider(name: str, **spec: Any) -> Json:
+def make_provider(name: str, **spec: Any) -> Json:
     """Return a ProviderConfig with the pool `lab` and elastic load-balancer addresses."""
-    return ours(
+    return make_object(
         "ProviderConfig",
         name,
         {
@@ -109,10 +123,10 @@ def provider(name: str, **spec: Any) -> Json:
     )
 
 
-def cluster(name: str, **spec: Any) -> Json:
+def make_cluster(name: str, **spec: Any) -> Json:
     """Return a TenantCluster in namespace `team`."""
     body = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}, **spec}
-    return ours("TenantCluster", name, spec=body, namespace="team")
+    return make_object("TenantCluster", name, spec=body, namespace="team")
 
 
 def make_orphan() -> Json:
@@ -123,7 +137,9 @@ def make_orphan() -> Json:
         "type": "nodes",
         "count": 2,
     }
-    return ours("IPAllocation", "left", spec, annotations={names.ANNOTATION_TENANT_UID: "unknown"})
+    return make_object(
+        "IPAllocation", "left", spec, annotations={names.ANNOTATION_TENANT_UID: "unknown"}
+    )
 
 
 def make_too_large_request(name: str) -> Json:
@@ -134,7 +150,7 @@ def make_too_large_request(name: str) -> Json:
         "type": "nodes",
         "count": 64,
     }
-    return ours("IPAllocation", name, spec)
+    return make_object("IPAllocation", name, spec)
 
 
 def make_early_request() -> Json:
@@ -145,7 +161,7 @@ def make_early_request() -> Json:
         "type": "nodes",
         "count": 1,
     }
-    return ours("IPAllocation", "early", spec)
+    return make_object("IPAllocation", "early", spec)
 
 
 def is_projection_begun(tenant: TenantCluster) -> bool:

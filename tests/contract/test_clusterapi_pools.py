@@ -1,4 +1,4 @@
-"""What an API server refuses of pools for Cluster API, by our definitions and by our webhooks."""
+"""An API server rejects invalid pools of Cluster API by our definitions and by our webhooks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,8 +31,8 @@ from tests.contract.clusterapi_pool_cases import (
     REFUSED,
     REFUSED_BY_WEBHOOK,
     Json,
-    ips,
-    prefixes,
+    make_address_spec,
+    make_prefix_spec,
 )
 from tests.contract.conftest import administrator
 from tests.contract.test_crd_rules import has_message, list_fields
@@ -49,8 +49,13 @@ HOST = "127.0.0.1"
 ADDRESS = address_kind("v1beta2")
 
 
-class Pools:
-    """The pools of a server, as people write them."""
+class PoolClient:
+    """Writes pools and IPAddresses in namespace `default`, and returns the server's answers.
+
+    Args:
+        http: the administrator's client.
+        transport: the connection of the webhooks' manager.
+    """
 
     def __init__(self, http: httpx.AsyncClient, transport: Transport) -> None:
         self.http = http
@@ -59,6 +64,7 @@ class Pools:
     async def create(
         self, kind: str, spec: Json, name: str = "x", *, dry: bool = False
     ) -> httpx.Response:
+        """Create a pool, by a dry run if `dry`."""
         body = {
             "apiVersion": f"{GROUP}/{POOL_VERSION}",
             "kind": kind,
@@ -69,15 +75,17 @@ class Pools:
         return await self.http.post(where, json=body, params={"dryRun": "All"} if dry else {})
 
     async def patch(self, kind: str, change: Json, name: str = "x") -> httpx.Response:
+        """Apply a merge patch to a pool."""
         headers = {"Content-Type": "application/merge-patch+json"}
         path = f"{RESOURCES[kind].collection('default')}/{name}"
         return await self.http.patch(path, json=change, headers=headers)
 
     async def delete(self, kind: str, name: str = "x") -> httpx.Response:
+        """Delete a pool."""
         return await self.http.delete(f"{RESOURCES[kind].collection('default')}/{name}")
 
-    async def use(self, kind: str, pool: str, address: str, name: str) -> None:
-        """Make an IPAddress of a pool."""
+    async def create_address(self, kind: str, pool: str, address: str, name: str) -> None:
+        """Create an IPAddress of a pool, whose claim has the same name."""
         body = {
             "apiVersion": ADDRESS.api_version,
             "kind": "IPAddress",
@@ -94,7 +102,7 @@ class Pools:
 
     @asynccontextmanager
     async def serve_webhooks(self) -> AsyncIterator[None]:
-        """Serve the webhooks, which are in force inside the context."""
+        """Serve the webhooks, which the API server calls during the context."""
         options = ManagerOptions(
             webhook_bind=f"{HOST}:0",
             webhook_self_signed=SelfSigned(
@@ -113,6 +121,8 @@ class Pools:
             manager.stop()
 
     async def _configure(self, port: int | None) -> None:
+        """Register the webhooks at a port of this machine, and wait until they are called."""
+
         def make_client_config(webhook: str) -> Json:
             kind, _ = INTEGRATIONS[CLUSTER_API][webhook]
             return {"url": f"https://{HOST}:{port}{build_path(kind)}"}
@@ -125,69 +135,77 @@ class Pools:
         }
         configuration = await self.http.post(CONFIGURATIONS, json=body)
         assert configuration.status_code == 201, configuration.text
-        # Nothing tells when a server holds a configuration; each try is a round trip.
+        # No field reports that the server uses a configuration, so this retries an invalid create.
         with anyio.fail_after(SECONDS):
-            in_force = False
-            while not in_force:
-                tried = await self.create(IP, ips("10.0.0.9-10.0.0.1"), dry=True)
-                in_force = tried.status_code == 422
+            is_called = False
+            while not is_called:
+                answer = await self.create(IP, make_address_spec("10.0.0.9-10.0.0.1"), dry=True)
+                is_called = answer.status_code == 422
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=SERVERS)
-async def pools(
+async def pool_client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Pools]:
-    """The pools of a server with our definitions, one for the module and version."""
+) -> AsyncIterator[PoolClient]:
+    """A client of pools on a server with our definitions, on the newest and the oldest one."""
     async with running(request.param) as started, administrator(started) as client:
         await started.install_crds([*crds(), *yaml.safe_load_all(KINDS.read_text())])
         kubeconfig = started.write_kubeconfig(tmp_path_factory.mktemp("plane") / "kubeconfig")
         transport = await connect(kubeconfig)
-        yield Pools(client, transport)
+        yield PoolClient(client, transport)
         await transport.aclose()
 
 
-async def test_an_invalid_pool_is_refused_at_the_field_at_fault(pools: Pools) -> None:
+async def test_an_invalid_pool_is_refused_at_the_field_at_fault(pool_client: PoolClient) -> None:
     for case, (kind, spec, field, message) in REFUSED.items():
-        answer = await pools.create(kind, spec)
+        answer = await pool_client.create(kind, spec)
         assert field in list_fields(answer), (case, answer.text)
         assert has_message(answer, message), (case, answer.text)
 
 
-async def test_valid_pools_are_accepted(pools: Pools) -> None:
+async def test_valid_pools_are_accepted(pool_client: PoolClient) -> None:
     for number, (case, (kind, spec)) in enumerate(ACCEPTED.items()):
-        answer = await pools.create(kind, spec, name=f"sound-{number}")
+        answer = await pool_client.create(kind, spec, name=f"sound-{number}")
         assert answer.status_code == 201, (case, answer.text)
 
 
-async def test_a_pool_with_as_many_entries_as_there_may_be_is_accepted(pools: Pools) -> None:
+async def test_a_pool_with_the_largest_number_of_entries_is_accepted(
+    pool_client: PoolClient,
+) -> None:
     many = [f"2001:db8::{number:x}-2001:db8::{number + 1:x}" for number in range(1024)]
-    answer = await pools.create(IP, ips(*many, prefix=64, excludedAddresses=many), "many")
+    answer = await pool_client.create(
+        IP, make_address_spec(*many, prefix=64, excludedAddresses=many), "many"
+    )
     assert answer.status_code == 201, answer.text
     listed = [f"2001:db8:{number:x}::/48" for number in range(1024)]
-    answer = await pools.create(PREFIX, prefixes(*listed), "many")
+    answer = await pool_client.create(PREFIX, make_prefix_spec(*listed), "many")
     assert answer.status_code == 201, answer.text
 
 
-async def test_the_length_of_handed_out_prefixes_cannot_be_changed(pools: Pools) -> None:
-    created = await pools.create(PREFIX, prefixes("2001:db8::/48"), "fixed")
+async def test_the_length_of_handed_out_prefixes_cannot_be_changed(
+    pool_client: PoolClient,
+) -> None:
+    created = await pool_client.create(PREFIX, make_prefix_spec("2001:db8::/48"), "fixed")
     assert created.json()["spec"]["allocationPrefixLength"] == 64
-    answer = await pools.patch(PREFIX, {"spec": {"allocationPrefixLength": 60}}, "fixed")
+    answer = await pool_client.patch(PREFIX, {"spec": {"allocationPrefixLength": 60}}, "fixed")
     assert list_fields(answer) == {"spec.allocationPrefixLength"}
     assert has_message(answer, "spec.allocationPrefixLength is immutable")
 
 
-async def test_what_is_left_out_of_a_pool_is_not_filled_in(pools: Pools) -> None:
-    created = await pools.create(IP, ips("10.0.0.1"), "bare")
-    assert created.json()["spec"] == ips("10.0.0.1")
+async def test_optional_fields_of_a_pool_get_no_defaults(pool_client: PoolClient) -> None:
+    created = await pool_client.create(IP, make_address_spec("10.0.0.1"), "bare")
+    assert created.json()["spec"] == make_address_spec("10.0.0.1")
 
 
-async def test_what_takes_more_than_the_schema_is_refused_by_the_webhook(pools: Pools) -> None:
-    async with pools.serve_webhooks():
+async def test_the_webhook_rejects_specs_that_the_schema_cannot_check(
+    pool_client: PoolClient,
+) -> None:
+    async with pool_client.serve_webhooks():
         for case, (kind, spec, field, message) in REFUSED_BY_WEBHOOK.items():
-            answer = await pools.create(kind, spec)
+            answer = await pool_client.create(kind, spec)
             assert field in list_fields(answer), (case, answer.text)
             assert has_message(answer, message), (case, answer.text)
-        answer = await pools.create(IP, ips("10.0.0.9-10.0.0.1"), "backwards")
+        answer = await pool_client.create(IP, make_address_spec("10.0.0.9-10.0.0.1"), "backwards")
         assert answer.json()["message"] == (
             'admission webhook "validation.inclusterippool.ipam.cluster.x-k8s.io" denied the'
             ' request: InClusterIPPool.ipam.cluster.x-k8s.io "backwards" is invalid:'
@@ -196,29 +214,37 @@ async def test_what_takes_more_than_the_schema_is_refused_by_the_webhook(pools: 
         )
 
 
-async def test_a_pool_keeps_what_is_in_use_and_is_kept_while_anything_is(pools: Pools) -> None:
-    async with pools.serve_webhooks():
+async def test_a_pool_with_used_addresses_cannot_exclude_them_and_cannot_be_deleted(
+    pool_client: PoolClient,
+) -> None:
+    async with pool_client.serve_webhooks():
         for kind, name in ((IP, "used"), (GLOBAL_IP, "used-globally")):
             webhook = f"validation.{kind.lower()}.{GROUP}"
-            assert (await pools.create(kind, ips("10.0.0.1-10.0.0.9"), name)).is_success
-            await pools.use(kind, name, address="10.0.0.5", name=name)
-            await pools.use(kind, name, address="10.0.0.50", name=f"{name}-outside")
-            narrowed = await pools.patch(kind, {"spec": {"excludedAddresses": ["10.0.0.5"]}}, name)
-            assert narrowed.status_code == 400
-            assert narrowed.json()["message"] == (
+            assert (
+                await pool_client.create(kind, make_address_spec("10.0.0.1-10.0.0.9"), name)
+            ).is_success
+            await pool_client.create_address(kind, name, address="10.0.0.5", name=name)
+            await pool_client.create_address(
+                kind, name, address="10.0.0.50", name=f"{name}-outside"
+            )
+            rejected_patch = await pool_client.patch(
+                kind, {"spec": {"excludedAddresses": ["10.0.0.5"]}}, name
+            )
+            assert rejected_patch.status_code == 400
+            assert rejected_patch.json()["message"] == (
                 f'admission webhook "{webhook}" denied the request:'
                 " pool addresses do not contain allocated addresses: [10.0.0.5-10.0.0.5]"
             )
-            labelled = {"metadata": {"labels": {"a": "b"}}}
-            assert (await pools.patch(kind, labelled, name)).is_success
-            wider = {"spec": {"addresses": ["10.0.0.4-10.0.0.20"]}}
-            assert (await pools.patch(kind, wider, name)).is_success
-            kept = await pools.delete(kind, name)
-            assert kept.status_code == 400
-            assert kept.json()["message"] == (
+            label_patch = {"metadata": {"labels": {"a": "b"}}}
+            assert (await pool_client.patch(kind, label_patch, name)).is_success
+            wider_patch = {"spec": {"addresses": ["10.0.0.4-10.0.0.20"]}}
+            assert (await pool_client.patch(kind, wider_patch, name)).is_success
+            rejected_deletion = await pool_client.delete(kind, name)
+            assert rejected_deletion.status_code == 400
+            assert rejected_deletion.json()["message"] == (
                 f'admission webhook "{webhook}" denied the request: Pool has IPAddresses'
                 " allocated. Cannot delete Pool until all IPAddresses have been removed."
             )
-            skip = {"metadata": {"annotations": {SKIP_DELETE_CHECK: ""}}}
-            assert (await pools.patch(kind, skip, name)).is_success
-            assert (await pools.delete(kind, name)).is_success
+            skip_patch = {"metadata": {"annotations": {SKIP_DELETE_CHECK: ""}}}
+            assert (await pool_client.patch(kind, skip_patch, name)).is_success
+            assert (await pool_client.delete(kind, name)).is_success

@@ -1,6 +1,6 @@
-"""Conversion webhooks on real API servers, the newest and the oldest; the embedded one calls none.
+"""Conversion webhooks on the newest and the oldest API server; the embedded server calls none.
 
-A kind is stored in one version, read and written in the other, and then stored in the other.
+A kind is stored as v1 and is read and written as v2. Then it is stored as v2.
 """
 
 import json
@@ -48,10 +48,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def crd(storage: str, port: int) -> dict[str, Any]:
-    """Return the CRD, without the authority that the manager has to add."""
+def build_gizmo_crd(storage: str, port: int) -> dict[str, Any]:
+    """Return the definition of gizmos, without the CA bundle that the manager has to write.
+
+    Args:
+        storage: the version that is stored.
+        port: where the conversion webhook is served.
+    """
     sizes = {"v1": {"size": {"type": "string"}}, "v2": {"centimetres": {"type": "integer"}}}
-    both = {"color": {"type": "string"}, "unnamed": {"type": "string"}}
+    common_fields = {"color": {"type": "string"}, "unnamed": {"type": "string"}}
     client = {"url": f"https://127.0.0.1:{port}/convert-gizmo"}
     versions = [
         {
@@ -61,7 +66,9 @@ def crd(storage: str, port: int) -> dict[str, Any]:
             "schema": {
                 "openAPIV3Schema": {
                     "type": "object",
-                    "properties": {"spec": {"type": "object", "properties": {**size, **both}}},
+                    "properties": {
+                        "spec": {"type": "object", "properties": {**size, **common_fields}}
+                    },
                 }
             },
         }
@@ -85,7 +92,7 @@ def crd(storage: str, port: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def converting(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
+async def run_conversion_manager(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
     """Run a manager that converts gizmos."""
     transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
     manager = Manager(transport, options=OPTIONS)
@@ -103,20 +110,20 @@ async def converting(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
 
 
 def make_object(version: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return an object to be created."""
+    """Return a gizmo of a version, with a label."""
     return {**build_gizmo(version, spec), "metadata": {"name": name, "labels": {"a": "b"}}}
 
 
-async def read(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
-    """Return an object once the server converts it: it learns of the authority after a moment."""
+async def read_converted(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
+    """Return an object once the server converts it, which it does a moment after the CA bundle."""
     while not (answer := await ask(admin, "GET", path)).is_success:
         assert "conversion webhook for example.com/" in answer.text, answer.text
     body: dict[str, Any] = answer.json()
     return body
 
 
-async def kubectl(folder: Path, *words: str) -> str:
-    """Return kubectl's error message of a command that fails."""
+async def run_failing_kubectl(folder: Path, *words: str) -> str:
+    """Run a kubectl command that must fail; return its error message."""
     command = [program("kubectl"), f"--kubeconfig={folder / 'kubeconfig'}", *words]
     env = {**os.environ, "HOME": str(folder)}
     done = await anyio.run_process(command, env=env, check=False, stderr=subprocess.STDOUT)
@@ -131,50 +138,56 @@ async def test_objects_are_served_in_both_versions_wherever_they_are_stored(
     async with (
         running(server) as plane,
         administrator(plane) as admin,
-        converting(plane, tmp_path) as manager,
+        run_conversion_manager(plane, tmp_path) as manager,
     ):
         port = manager.webhook_port or 0
-        await plane.install_crds([crd("v1", port)])
+        await plane.install_crds([build_gizmo_crd("v1", port)])
         spec = {"size": "12cm", "color": "red", "unnamed": "kept"}
         response = await ask(admin, "POST", V1, json=make_object("v1", "one", spec))
         assert response.status_code == 201, response.text
 
-        new = await read(admin, f"{V2}/one")
-        assert new["spec"] == {"centimetres": 12, "color": "red", "unnamed": "kept"}
+        v2_gizmo = await read_converted(admin, f"{V2}/one")
+        assert v2_gizmo["spec"] == {"centimetres": 12, "color": "red", "unnamed": "kept"}
         uid = response.json()["metadata"]["uid"]
-        assert (new["metadata"]["uid"], new["metadata"]["labels"]) == (uid, {"a": "b"})
-        raised = await ask(
+        assert (v2_gizmo["metadata"]["uid"], v2_gizmo["metadata"]["labels"]) == (uid, {"a": "b"})
+        patched = await ask(
             admin, "PATCH", f"{V2}/one", json={"spec": {"centimetres": 13}}, headers=MERGE
         )
-        assert raised.is_success, raised.text
-        assert (await read(admin, f"{V1}/one"))["spec"] == {**spec, "size": "13cm"}
+        assert patched.is_success, patched.text
+        assert (await read_converted(admin, f"{V1}/one"))["spec"] == {**spec, "size": "13cm"}
 
-        moved = [
+        versions_stored_as_v2 = [
             {**version, "storage": version["name"] == "v2"}
-            for version in crd("v1", port)["spec"]["versions"]
+            for version in build_gizmo_crd("v1", port)["spec"]["versions"]
         ]
         changed = await ask(
-            admin, "PATCH", DEFINITION, json={"spec": {"versions": moved}}, headers=MERGE
+            admin,
+            "PATCH",
+            DEFINITION,
+            json={"spec": {"versions": versions_stored_as_v2}},
+            headers=MERGE,
         )
         assert changed.json()["status"]["storedVersions"] == ["v1", "v2"]
         response = await ask(admin, "POST", V2, json=make_object("v2", "two", {"centimetres": 2}))
         assert response.status_code == 201, response.text
         for name, size in {"one": "13cm", "two": "2cm"}.items():
-            assert (await read(admin, f"{V1}/{name}"))["spec"]["size"] == size
+            assert (await read_converted(admin, f"{V1}/{name}"))["spec"]["size"] == size
             rewritten = await ask(
-                admin, "PUT", f"{V2}/{name}", json=await read(admin, f"{V2}/{name}")
+                admin, "PUT", f"{V2}/{name}", json=await read_converted(admin, f"{V2}/{name}")
             )
             assert rewritten.is_success, rewritten.text
-        listed = (await read(admin, V1))["items"]
+        listed = (await read_converted(admin, V1))["items"]
         assert [shelf["spec"]["size"] for shelf in listed] == ["13cm", "2cm"]
 
         wide = make_object("v1", "wide", {"size": "wide"})
         while (
             refused := await ask(admin, "POST", V1, params={"dryRun": "All"}, json=wide)
         ).is_success:
-            pass  # not yet converted: the server learns of its new storage version after a moment
+            pass  # The server uses its new storage version, and so the conversion, after a moment.
         assert (refused.status_code, "Gizmo default/wide cannot be" in refused.text) == (500, True)
-        failure = await kubectl(tmp_path, "create", "--validate=false", "-f", file(tmp_path, wide))
+        failure = await run_failing_kubectl(
+            tmp_path, "create", "--validate=false", "-f", write_object_file(tmp_path, wide)
+        )
         assert (
             "conversion webhook for example.com/v1, Kind=Gizmo failed: Gizmo default/wide"
             in failure
@@ -185,8 +198,8 @@ async def test_objects_are_served_in_both_versions_wherever_they_are_stored(
         )
 
 
-def file(folder: Path, body: dict[str, Any]) -> str:
-    """Write an object to a file for kubectl, and return its name."""
+def write_object_file(folder: Path, body: dict[str, Any]) -> str:
+    """Write an object to a file for kubectl; return the path."""
     path = folder / "object.json"
     path.write_text(json.dumps(body))
     return str(path)

@@ -1,4 +1,4 @@
-"""What the API server refuses by the CRDs alone, so that a cluster without webhooks is safe."""
+"""The CRDs' rules reject invalid objects without webhooks, and accept valid ones."""
 
 import anyio
 import httpx
@@ -15,10 +15,10 @@ from tests.contract.crd_rule_cases import (
     ACCEPTED,
     REFUSED,
     Json,
-    cluster,
-    pool,
-    ranges,
-    request,
+    make_cluster,
+    make_pool,
+    make_ranges,
+    make_request,
     without_rules,
 )
 from tests.polling import SECONDS
@@ -26,8 +26,11 @@ from tests.servers import SERVERS, Server, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PLURALS = {kind.kind: kind.plural for kind in crd.KINDS}
-JUDGES_WHAT_CHANGED = 33
-"""The minor version from which a status can be written beside an older, invalid spec."""
+FIRST_RATCHETING_MINOR = 33
+"""The first minor version of Kubernetes that validates changed fields only (CRD ratcheting).
+
+From it on, a status can be written although the stored spec is invalid.
+"""
 
 
 class KindsClient:
@@ -62,8 +65,8 @@ class KindsClient:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shelf(shared_admin: httpx.AsyncClient) -> KindsClient:
-    """Our kinds in a namespace of their own."""
+async def kinds_client(shared_admin: httpx.AsyncClient) -> KindsClient:
+    """A client of our kinds in a new namespace."""
     body = {"metadata": {"generateName": "rules-"}}
     namespace = (await shared_admin.post("/api/v1/namespaces", json=body)).json()
     return KindsClient(shared_admin, namespace["metadata"]["name"])
@@ -78,7 +81,7 @@ def list_causes(response: httpx.Response) -> list[tuple[str, str]]:
 
 
 def list_fields(response: httpx.Response) -> set[str]:
-    """Return the fields at fault."""
+    """Return the fields of the causes of a rejection."""
     return {field for field, _ in list_causes(response)}
 
 
@@ -87,104 +90,120 @@ def has_message(response: httpx.Response, content: str) -> bool:
     return any(content in message for _, message in list_causes(response))
 
 
-async def test_an_invalid_object_is_refused_at_the_field_at_fault(shelf: KindsClient) -> None:
+async def test_an_invalid_object_is_refused_at_the_field_at_fault(
+    kinds_client: KindsClient,
+) -> None:
     for case, (kind, spec, field, message) in {**REFUSED, **family_rule_cases.REFUSED}.items():
-        answer = await shelf.create(kind, spec)
+        answer = await kinds_client.create(kind, spec)
         assert field in list_fields(answer), (case, answer.text)
         assert has_message(answer, message), (case, answer.text)
 
 
-async def test_valid_objects_are_accepted(shelf: KindsClient) -> None:
+async def test_valid_objects_are_accepted(kinds_client: KindsClient) -> None:
     accepted = {**ACCEPTED, **family_rule_cases.ACCEPTED}
     for number, (case, (kind, spec)) in enumerate(accepted.items()):
-        answer = await shelf.create(kind, spec, name=f"sound-{number}")
+        answer = await kinds_client.create(kind, spec, name=f"sound-{number}")
         assert answer.status_code == 201, (case, answer.text)
 
 
-async def test_every_sample_is_accepted(shelf: KindsClient) -> None:
+async def test_every_sample_is_accepted(kinds_client: KindsClient) -> None:
     for path in folder("samples").iterdir():
         for document in yaml.safe_load_all(path.read_text()):
             if document["kind"] in PLURALS:
                 meta = document["metadata"]
-                answer = await shelf.create(document["kind"], document["spec"], meta["name"])
+                answer = await kinds_client.create(
+                    document["kind"], document["spec"], meta["name"]
+                )
                 assert answer.status_code == 201, answer.text
 
 
-async def test_a_pools_cidr_only_grows(shelf: KindsClient) -> None:
-    await shelf.create("NetworkPool", pool("10.0.0.0/24"))
-    for cidr, passes in (
+async def test_the_cidr_of_a_pool_can_only_be_replaced_by_a_larger_cidr_that_contains_it(
+    kinds_client: KindsClient,
+) -> None:
+    await kinds_client.create("NetworkPool", make_pool("10.0.0.0/24"))
+    for cidr, is_accepted in (
         ("10.0.0.0/25", False),
         ("10.0.1.0/24", False),
         ("10.0.0.0/23", True),
-        # It begins before the one that it contains, and has host bits.
+        # This CIDR begins before the stored CIDR, and has host bits.
         ("9.255.255.9/6", True),
     ):
-        answer = await shelf.patch("NetworkPool", {"spec": {"cidr": cidr}})
-        assert answer.is_success is passes, answer.text
-        assert passes or list_fields(answer) == {"spec.cidr"}
+        answer = await kinds_client.patch("NetworkPool", {"spec": {"cidr": cidr}})
+        assert answer.is_success is is_accepted, answer.text
+        assert is_accepted or list_fields(answer) == {"spec.cidr"}
 
 
-async def test_a_request_cannot_be_changed(shelf: KindsClient) -> None:
-    await shelf.create("IPAllocation", request(count=4))
-    answer = await shelf.patch("IPAllocation", {"spec": {"count": 5}})
+async def test_the_spec_of_an_allocation_is_immutable_and_its_labels_are_not(
+    kinds_client: KindsClient,
+) -> None:
+    await kinds_client.create("IPAllocation", make_request(count=4))
+    answer = await kinds_client.patch("IPAllocation", {"spec": {"count": 5}})
     assert list_fields(answer) == {"spec"}
-    labelled = await shelf.patch("IPAllocation", {"metadata": {"labels": {"a": "b"}}})
+    labelled = await kinds_client.patch("IPAllocation", {"metadata": {"labels": {"a": "b"}}})
     assert labelled.is_success
 
 
-async def test_a_provider_cannot_be_changed_once_addresses_were_given(shelf: KindsClient) -> None:
+async def test_the_provider_of_a_cluster_is_immutable_once_the_cluster_has_an_allocation(
+    kinds_client: KindsClient,
+) -> None:
     reference = {"name": "onprem", "namespace": "butler-system"}
-    await shelf.create("TenantCluster", cluster() | {"providerConfigRef": reference})
+    await kinds_client.create("TenantCluster", make_cluster() | {"providerConfigRef": reference})
 
     def move_reference(**change: str) -> Json:
         return {"spec": {"providerConfigRef": reference | change}}
 
-    assert (await shelf.patch("TenantCluster", move_reference(name="other"))).is_success
-    assert (await shelf.patch("TenantCluster", move_reference())).is_success
+    assert (await kinds_client.patch("TenantCluster", move_reference(name="other"))).is_success
+    assert (await kinds_client.patch("TenantCluster", move_reference())).is_success
     status = {"status": {"lbAllocationRef": {"name": "team-a-lb"}}}
-    assert (await shelf.patch("TenantCluster", status, subresource="status")).is_success
+    assert (await kinds_client.patch("TenantCluster", status, subresource="status")).is_success
     for change in ({"name": "other"}, {"namespace": "elsewhere"}):
-        answer = await shelf.patch("TenantCluster", move_reference(**change))
+        answer = await kinds_client.patch("TenantCluster", move_reference(**change))
         assert list_fields(answer) == {"spec.providerConfigRef"}
-    assert (await shelf.patch("TenantCluster", {"spec": {"timeServers": ["a"]}})).is_success
+    assert (await kinds_client.patch("TenantCluster", {"spec": {"timeServers": ["a"]}})).is_success
 
 
 @pytest.mark.parametrize("server", SERVERS)
-async def test_objects_older_than_the_rules_can_be_updated_and_deleted(
+async def test_an_invalid_pool_that_is_older_than_the_rules_can_be_updated_and_deleted(
     server: Server,
 ) -> None:
     async with running(server) as plane, administrator(plane) as admin:
         await plane.install_crds([without_rules(definition) for definition in crd.crds()])
-        shelf = KindsClient(admin, "default")
-        await _update_and_delete_invalid_pool(plane, shelf, await _read_minor_version(admin))
+        kinds_client = KindsClient(admin, "default")
+        await _update_and_delete_invalid_pool(
+            plane, kinds_client, await _read_minor_version(admin)
+        )
 
 
-async def _update_and_delete_invalid_pool(plane: Plane, shelf: KindsClient, minor: int) -> None:
+async def _update_and_delete_invalid_pool(
+    plane: Plane, kinds_client: KindsClient, minor: int
+) -> None:
     """Create an invalid pool, install the rules, and update and delete the pool."""
-    broken = pool("10.0.0.0/33") | ranges(("10.9.0.9", "10.0.0.3"))
-    assert (await shelf.create("NetworkPool", broken)).is_success
+    invalid_pool = make_pool("10.0.0.0/33") | make_ranges(("10.9.0.9", "10.0.0.3"))
+    assert (await kinds_client.create("NetworkPool", invalid_pool)).is_success
     await plane.install_crds(crd.crds())
-    await _wait_until_rules_in_force(shelf)
+    await _wait_until_rules_in_force(kinds_client)
 
-    mark = {"metadata": {"finalizers": [names.FINALIZER_POOL], "labels": {"a": "b"}}}
-    answer = await shelf.patch("NetworkPool", mark)
+    finalizer_patch = {"metadata": {"finalizers": [names.FINALIZER_POOL], "labels": {"a": "b"}}}
+    answer = await kinds_client.patch("NetworkPool", finalizer_patch)
     assert answer.is_success, answer.text
-    reported = {"status": {"totalIPs": 0, "observedGeneration": 1}}
-    answer = await shelf.patch("NetworkPool", reported, subresource="status")
-    assert answer.is_success is (minor >= JUDGES_WHAT_CHANGED), answer.text
-    assert (await shelf.delete("NetworkPool")).is_success
-    gone = await shelf.patch("NetworkPool", {"metadata": {"finalizers": None}})
+    status_patch = {"status": {"totalIPs": 0, "observedGeneration": 1}}
+    answer = await kinds_client.patch("NetworkPool", status_patch, subresource="status")
+    assert answer.is_success is (minor >= FIRST_RATCHETING_MINOR), answer.text
+    assert (await kinds_client.delete("NetworkPool")).is_success
+    gone = await kinds_client.patch("NetworkPool", {"metadata": {"finalizers": None}})
     assert gone.is_success, gone.text
-    assert (await shelf.delete("NetworkPool")).status_code == 404
+    assert (await kinds_client.delete("NetworkPool")).status_code == 404
 
 
 async def _read_minor_version(admin: httpx.AsyncClient) -> int:
     return int((await admin.get("/version")).json()["minor"])
 
 
-async def _wait_until_rules_in_force(shelf: KindsClient) -> None:
-    """Wait until the server enforces the rules; a real one does a moment after it stored them."""
+async def _wait_until_rules_in_force(kinds_client: KindsClient) -> None:
+    """Wait until the server enforces the rules, which it does a moment after it stored them."""
     with anyio.fail_after(SECONDS):
         number = 0
-        while (await shelf.create("NetworkPool", pool("10.0.0.0/33"), f"try-{number}")).is_success:
+        while (
+            await kinds_client.create("NetworkPool", make_pool("10.0.0.0/33"), f"try-{number}")
+        ).is_success:
             number += 1

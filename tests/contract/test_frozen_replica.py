@@ -1,7 +1,4 @@
-"""Two live processes, one of them frozen and resumed: no address is ever assigned twice.
-
-The processes are real, the freezing is SIGSTOP, the server is the one the environment asks for.
-"""
+"""Two replicas, one of which is frozen by SIGSTOP and resumed, never allocate an address twice."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +26,7 @@ from tests.polling import SECONDS
 from tests.reconcilers.cli.commands import Running, start
 
 HOME = names.DEFAULT_NAMESPACE
-QUICK_LEASE = (
+SHORT_LEASE = (
     "--leader-elect=true",
     "--leader-elect-lease-duration=6s",
     "--leader-elect-renew-deadline=5s",
@@ -37,47 +34,59 @@ QUICK_LEASE = (
 )
 
 
-class Witness:
-    """Watches every allocation from the first to the last, and remembers who held what."""
+class OverlapWitness:
+    """Watches all allocations, and records each overlap of the ranges that they hold.
+
+    Args:
+        plane_client: the client that creates allocations.
+        informer: the watch of allocations.
+    """
 
     def __init__(self, plane_client: Client, informer: Informer[IPAllocation]) -> None:
         self.client = plane_client
         self.cache: Cache[IPAllocation] = informer.cache
-        self.clashes: list[str] = []
+        self.overlaps: list[str] = []
         self._changed = anyio.Event()
-        informer.add_handler(self._see)
+        informer.add_handler(self._handle_change)
 
-    def _see(self, change: Change[IPAllocation]) -> None:
+    def _handle_change(self, change: Change[IPAllocation]) -> None:
         if change.new is not None and statusranges.find_held_range(change.new) is not None:
             self._compare(change.new)
         self._changed.set()
 
     def _compare(self, allocation: IPAllocation) -> None:
-        its = statusranges.find_held_range(allocation)
+        own_range = statusranges.find_held_range(allocation)
         for other in self.cache:
-            others = statusranges.find_held_range(other)
-            if other.metadata.uid == allocation.metadata.uid or its is None or others is None:
+            other_range = statusranges.find_held_range(other)
+            if (
+                other.metadata.uid == allocation.metadata.uid
+                or own_range is None
+                or other_range is None
+            ):
                 continue
-            if its.overlaps(others):
-                self.clashes.append(
-                    f"{allocation.metadata.name} and {other.metadata.name}: {its.text}"
+            if own_range.overlaps(other_range):
+                self.overlaps.append(
+                    f"{allocation.metadata.name} and {other.metadata.name}: {own_range.text}"
                 )
 
-    async def ask(self, first: int, last: int) -> None:
-        """Create allocations, one after the other, so that they meet every moment of a pass."""
+    async def create_allocations(self, first: int, last: int) -> None:
+        """Create the allocations a`first` to a`last - 1` one after another."""
         for number in range(first, last):
-            await self._ask(number)
+            await self._create_allocation(number)
 
     @asynccontextmanager
-    async def burst(self, first: int, last: int) -> AsyncIterator[None]:
-        """Create allocations all at once; go on when the first of them are served."""
+    async def create_burst(self, first: int, last: int) -> AsyncIterator[None]:
+        """Create the allocations a`first` to a`last - 1` at once.
+
+        The context begins when `first + 5` allocations are served, and ends when all exist.
+        """
         async with anyio.create_task_group() as group:
             for number in range(first, last):
-                group.start_soon(self._ask, number)
+                group.start_soon(self._create_allocation, number)
             await self.wait_until_served(first + 5)
             yield
 
-    async def _ask(self, number: int) -> None:
+    async def _create_allocation(self, number: int) -> None:
         body: dict[str, Any] = {
             "metadata": {"name": f"a{number}", "finalizers": [names.FINALIZER_ALLOCATION]},
             "spec": {
@@ -98,10 +107,10 @@ class Witness:
 
 
 @asynccontextmanager
-async def _witness(path: Path) -> AsyncIterator[Witness]:
+async def _run_witness(path: Path) -> AsyncIterator[OverlapWitness]:
     transport = await connect(path)
     informer = Informer(IP_ALLOCATION, transport, SystemClock())
-    witness = Witness(Client(transport), informer)
+    witness = OverlapWitness(Client(transport), informer)
     async with anyio.create_task_group() as group:
         group.start_soon(informer.run)
         await informer.wait_synced()
@@ -112,7 +121,7 @@ async def _witness(path: Path) -> AsyncIterator[Witness]:
 
 @pytest.fixture
 async def kubeconfig(plane: Plane, tmp_path: Path) -> Path:
-    """A cluster with our kinds and a pool in it."""
+    """The kubeconfig of a cluster with our kinds and the pool `lab`."""
     await plane.install_crds(crds())
     path = plane.write_kubeconfig(tmp_path / "kubeconfig")
     transport = await connect(path)
@@ -124,7 +133,7 @@ async def kubeconfig(plane: Plane, tmp_path: Path) -> Path:
     return path
 
 
-def _run(path: Path, *flags: str) -> Any:
+def _run_controllers(path: Path, *flags: str) -> Any:
     return start(
         "run",
         f"--kubeconfig={path}",
@@ -135,37 +144,41 @@ def _run(path: Path, *flags: str) -> Any:
     )
 
 
-def _freeze(running: Running) -> None:
+def _freeze_process(running: Running) -> None:
     freeze(running.process.pid)
 
 
-def _resume(running: Running) -> None:
+def _resume_process(running: Running) -> None:
     thaw(running.process.pid)
 
 
 @pytest.mark.slow
-async def test_two_that_both_lead_never_assign_one_address_twice_though_one_is_frozen(
+async def test_two_replicas_that_both_lead_never_allocate_an_address_twice_if_frozen_in_turn(
     kubeconfig: Path,
 ) -> None:
     async with (
-        _run(kubeconfig) as first,
-        _run(kubeconfig) as other,
-        _witness(kubeconfig) as witness,
+        _run_controllers(kubeconfig) as first,
+        _run_controllers(kubeconfig) as other,
+        _run_witness(kubeconfig) as witness,
     ):
         await first.until("Starting workers")
         await other.until("Starting workers")
-        async with witness.burst(0, 60):
-            _freeze(first)  # wherever it is: between choosing, promising, and writing
-        await witness.ask(60, 90)
+        async with witness.create_burst(0, 60):
+            _freeze_process(
+                first
+            )  # at any point between choosing ranges, promising and writing them
+        await witness.create_allocations(60, 90)
         await witness.wait_until_served(90)
-        async with witness.burst(90, 140):
-            _freeze(other)  # in the middle of its writes, too
-            _resume(first)  # with all that it had decided before the others were served
+        async with witness.create_burst(90, 140):
+            _freeze_process(other)  # also in the middle of its writes
+            _resume_process(
+                first
+            )  # with decisions from before the other replica served allocations
         await witness.wait_until_served(140)
-        _resume(other)
-        await witness.ask(140, 160)
+        _resume_process(other)
+        await witness.create_allocations(140, 160)
         await witness.wait_until_served(160)
-        assert witness.clashes == []
+        assert witness.overlaps == []
         assert (first.process.returncode, other.process.returncode) == (None, None)
         cache = [
             span for a in witness.cache if (span := statusranges.find_held_range(a)) is not None
@@ -175,26 +188,26 @@ async def test_two_that_both_lead_never_assign_one_address_twice_though_one_is_f
 
 @pytest.mark.long
 @pytest.mark.slow
-async def test_a_leader_frozen_beyond_its_lease_ends_when_it_wakes_and_no_ranges_overlap(
+async def test_a_leader_frozen_beyond_its_lease_exits_when_it_resumes_and_no_ranges_overlap(
     kubeconfig: Path,
 ) -> None:
     async with (
-        _run(kubeconfig, *QUICK_LEASE) as leader,
-        _witness(kubeconfig) as witness,
+        _run_controllers(kubeconfig, *SHORT_LEASE) as leader,
+        _run_witness(kubeconfig) as witness,
     ):
         await leader.until("Starting workers")
-        async with _run(kubeconfig, *QUICK_LEASE) as heir:
-            async with witness.burst(0, 60):
-                _freeze(leader)
-            await heir.until("Starting workers")
+        async with _run_controllers(kubeconfig, *SHORT_LEASE) as successor:
+            async with witness.create_burst(0, 60):
+                _freeze_process(leader)
+            await successor.until("Starting workers")
             await witness.wait_until_served(60)
-            await witness.ask(60, 80)
+            await witness.create_allocations(60, 80)
             await witness.wait_until_served(80)
-            _resume(leader)
+            _resume_process(leader)
             with anyio.fail_after(SECONDS):
                 assert await leader.process.wait() != 0, (
-                    "who lost the lease says so by its exit code"
+                    "a replica that lost its lease exits with an error"
                 )
-            await witness.ask(80, 90)
+            await witness.create_allocations(80, 90)
             await witness.wait_until_served(90)
-        assert witness.clashes == []
+        assert witness.overlaps == []

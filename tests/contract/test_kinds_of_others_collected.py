@@ -1,4 +1,4 @@
-"""What goes with its owner, of kinds of other platforms, where objects are garbage-collected."""
+"""The garbage collector deletes allocations of KKP and vitistack with their owners."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.mark.slow
-async def test_allocations_go_with_their_owners_and_their_addresses_are_free(
+async def test_allocations_are_collected_with_their_owners_and_their_addresses_are_free(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -29,11 +29,12 @@ async def test_allocations_go_with_their_owners_and_their_addresses_are_free(
             await plane.install_crds(DATA / platform / "crds.yaml")
         kubeconfig = plane.write_kubeconfig(tmp_path / "kubeconfig")
         with product("kubermatic", kubeconfig, tmp_path / "log", "--integration=vitistack"):
-            await _pools_of_kkp(KubermaticLab(admin, "t"))
-            await _configurations_of_vitistack(VitistackLab(admin, "default"))
+            await _check_kkp_allocations(KubermaticLab(admin, "t"))
+            await _check_vitistack_allocations(VitistackLab(admin, "default"))
 
 
-async def _pools_of_kkp(lab: KubermaticLab) -> None:
+async def _check_kkp_allocations(lab: KubermaticLab) -> None:
+    """Delete an IPAMPool with two allocations, and create it again with other addresses."""
     await lab.create_pool("p", dc=ranges("10.0.0.0/29", 4))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
@@ -47,7 +48,8 @@ async def _pools_of_kkp(lab: KubermaticLab) -> None:
     await lab.wait_for_ranges("b", "p", "10.1.0.4-10.1.0.7")
 
 
-async def _configurations_of_vitistack(lab: VitistackLab) -> None:
+async def _check_vitistack_allocations(lab: VitistackLab) -> None:
+    """Delete a NetworkConfiguration with two IPAllocations, one of them made by hand."""
     await lab.create_network()
     await lab.create_allocation("by-hand", interfaceName="eth1")
     await lab.create_configuration("vm", "eth0", "eth1")

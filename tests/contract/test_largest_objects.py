@@ -1,7 +1,7 @@
-"""The largest objects that the CRDs allow: within what rules may cost, and what etcd takes.
+"""The largest objects that the CRDs allow fit the cost limits of CEL rules and etcd's size limit.
 
-A real API server bounds the cost of a rule twice: estimated, when a definition is written, and
-counted, each time a rule runs. Both bounds have to leave room for the longest list of everything.
+kube-apiserver limits the cost of a rule twice: it estimates the cost when a definition is written,
+and counts the cost each time the rule runs. The largest objects must stay below both limits.
 """
 
 import json
@@ -21,22 +21,27 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
 BASE = f"/apis/{names.API_VERSION}/namespaces/default"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-FIRST: Mapping[Family, IPv4Address | IPv6Address] = {
+FIRST_ADDRESS: Mapping[Family, IPv4Address | IPv6Address] = {
     4: IPv4Address("200.100.0.0"),
     6: IPv6Address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:0"),
 }
-FAMILIES = pytest.mark.parametrize("family", list(FIRST))
+FAMILIES = pytest.mark.parametrize("family", list(FIRST_ADDRESS))
 LONGEST_NAME = 253
 COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
 NOW = "2026-01-01T00:00:00Z"
-REQUEST_TO_ETCD = 3 * 512 * 1024
-"""The most bytes of one request to etcd, by default (1.5 MiB): a whole object is in it."""
-ROOM = 64 * 1024
-"""For what servers and people add: managed fields, annotations, the request around it."""
+ETCD_REQUEST_LIMIT = 3 * 512 * 1024
+"""etcd's default limit of a request in bytes (1.5 MiB); a request has a whole object."""
+RESERVE = 64 * 1024
+"""Bytes for managed fields, annotations and the rest of the request."""
 
 
-def most(plural: str, *path: str) -> int:
-    """Return how many items a list has at most, by the CRD."""
+def read_max_items(plural: str, *path: str) -> int:
+    """Return the maxItems of a list in a CRD.
+
+    Args:
+        plural: the kind.
+        path: the names of the fields that lead to the list.
+    """
     [definition] = [
         candidate for candidate in crd.crds() if candidate["spec"]["names"]["plural"] == plural
     ]
@@ -46,27 +51,29 @@ def most(plural: str, *path: str) -> int:
     return int(schema["maxItems"])
 
 
-def text(offset: int, family: Family) -> str:
-    return (FIRST[family] + offset).exploded.upper()
+def format_address(offset: int, family: Family) -> str:
+    """Return the longest text of an address, counted from FIRST_ADDRESS of the family."""
+    return (FIRST_ADDRESS[family] + offset).exploded.upper()
 
 
-def largest_pool(family: Family) -> Json:
-    """Return the spec of a pool with as many ranges and reservations as there may be."""
+def build_largest_pool_spec(family: Family) -> Json:
+    """Return the spec of a pool with the largest number of ranges and reservations."""
     bits = 32 if family == 4 else 128
-    reserved = most("networkpools", "spec", "reserved")
-    ranges = most("networkpools", "spec", "tenantAllocation", "ranges")
+    reserved = read_max_items("networkpools", "spec", "reserved")
+    ranges = read_max_items("networkpools", "spec", "tenantAllocation", "ranges")
     return {
-        "cidr": f"{text(0, family)}/{bits - 16}",
+        "cidr": f"{format_address(0, family)}/{bits - 16}",
         "reserved": [
-            {"cidr": f"{text(number * 32, family)}/{bits - 4}"} for number in range(reserved)
+            {"cidr": f"{format_address(number * 32, family)}/{bits - 4}"}
+            for number in range(reserved)
         ],
         "tenantAllocation": {
-            "start": text(0, family),
-            "end": text(65_535, family),
+            "start": format_address(0, family),
+            "end": format_address(65_535, family),
             "ranges": [
                 {
-                    "start": text(number * 4_000, family),
-                    "end": text(number * 4_000 + 3_999, family),
+                    "start": format_address(number * 4_000, family),
+                    "end": format_address(number * 4_000 + 3_999, family),
                 }
                 for number in range(ranges)
             ],
@@ -79,23 +86,24 @@ JOURNAL: Json = {
     "journalOf": "12345678-1234-1234-1234-123456789012/0123456789abcdef",
     "revisions": {f"{CLAIMS}{number}": "9" * 19 for number in range(MAX_KINDS)},
 }
-"""The fields of a pool's journal beside its promises."""
+"""The fields of a pool's journal except its promises (`assignments`)."""
 
 
-def assignments(family: Family) -> Iterator[Json]:
-    """Yield as many promises as a pool may hold, each with the longest texts."""
-    for number in range(most("networkpools", "status", "assignments")):
+def build_assignments(family: Family) -> Iterator[Json]:
+    """Yield the largest number of promises that a pool can have, each with the longest texts."""
+    for number in range(read_max_items("networkpools", "status", "assignments")):
         yield {
             "name": f"{number:0{LONGEST_NAME}}",
             "uid": "12345678-1234-1234-1234-123456789012",
             "resourceVersion": "9" * 19,
-            "startAddress": text(number * 100, family),
-            "endAddress": text(number * 100 + 99, family),
+            "startAddress": format_address(number * 100, family),
+            "endAddress": format_address(number * 100 + 99, family),
             "kind": CLAIMS,
         }
 
 
-def conditions(message: str) -> list[Json]:
+def build_conditions(message: str) -> list[Json]:
+    """Return all conditions of a pool, each with a message and a long reason."""
     kinds = ("Ready", "Overlapping", "RangesOverlap", "ForeignManager", "Reconciling", "Stalled")
     reported = {
         "status": "True",
@@ -106,7 +114,9 @@ def conditions(message: str) -> list[Json]:
     return [{"type": kind, **reported} for kind in kinds]
 
 
-async def create(http: httpx.AsyncClient, plural: str, kind: str, spec: Json, name: str) -> None:
+async def create_object(
+    http: httpx.AsyncClient, plural: str, kind: str, spec: Json, name: str
+) -> None:
     body = {
         "apiVersion": names.API_VERSION,
         "kind": kind,
@@ -117,7 +127,8 @@ async def create(http: httpx.AsyncClient, plural: str, kind: str, spec: Json, na
     assert answer.status_code == 201, answer.text
 
 
-async def change(http: httpx.AsyncClient, path: str, body: Json) -> Json:
+async def patch_object(http: httpx.AsyncClient, path: str, body: Json) -> Json:
+    """Apply a merge patch without warnings; return the object."""
     answer = await http.patch(f"{BASE}/{path}", json=body, headers=MERGE)
     assert answer.status_code == 200, answer.text
     assert "Warning" not in answer.headers
@@ -129,55 +140,59 @@ async def change(http: httpx.AsyncClient, path: str, body: Json) -> Json:
 async def test_the_largest_pool_can_be_created_and_changed_and_its_status_written(
     shared_admin: httpx.AsyncClient, family: Family
 ) -> None:
-    name, spec = f"largest-{family}", largest_pool(family)
-    await create(shared_admin, "networkpools", kind="NetworkPool", spec=spec, name=name)
+    name, spec = f"largest-{family}", build_largest_pool_spec(family)
+    await create_object(shared_admin, "networkpools", kind="NetworkPool", spec=spec, name=name)
     status = {
-        "assignments": list(assignments(family)),
-        "conditions": conditions("m" * 32_768),
+        "assignments": list(build_assignments(family)),
+        "conditions": build_conditions("m" * 32_768),
         **JOURNAL,
     }
-    reported = await change(shared_admin, f"networkpools/{name}/status", {"status": status})
+    reported = await patch_object(shared_admin, f"networkpools/{name}/status", {"status": status})
     assert reported["status"] == status
-    cidr = f"{text(0, family)}/{15 if family == 4 else 111}"
-    wider = await change(shared_admin, f"networkpools/{name}", {"spec": {"cidr": cidr}})
+    cidr = f"{format_address(0, family)}/{15 if family == 4 else 111}"
+    wider = await patch_object(shared_admin, f"networkpools/{name}", {"spec": {"cidr": cidr}})
     assert wider["status"] == status
 
 
-def both(parts: Mapping[Family, Json]) -> Json:
-    """Return the spec of a pool of both families, of those of one each."""
+def merge_families(parts: Mapping[Family, Json]) -> Json:
+    """Return the spec of a pool of both families, merged from a spec for each family."""
     second = {name: parts[6][name] for name in ("cidr", "reserved")}
     ranges = {"ranges": parts[6]["tenantAllocation"]["ranges"]}
     return parts[4] | {"secondary": second | {"tenantAllocation": ranges}}
 
 
-async def test_the_largest_pool_of_both_families_is_far_from_what_etcd_takes(
+async def test_the_largest_pool_of_both_families_stays_below_the_size_limit_of_etcd(
     shared_admin: httpx.AsyncClient, record_property: Note
 ) -> None:
-    spec = both({family: largest_pool(family) for family in FIRST})
-    await create(shared_admin, "networkpools", kind="NetworkPool", spec=spec, name="largest-both")
+    spec = merge_families({family: build_largest_pool_spec(family) for family in FIRST_ADDRESS})
+    await create_object(
+        shared_admin, "networkpools", kind="NetworkPool", spec=spec, name="largest-both"
+    )
     promises = [
         {
             **four,
             "secondaryStartAddress": six["startAddress"],
             "secondaryEndAddress": six["endAddress"],
         }
-        for four, six in zip(assignments(4), assignments(6), strict=True)
+        for four, six in zip(build_assignments(4), build_assignments(6), strict=True)
     ]
     texts = dict.fromkeys(COUNTS, "9" * 39)
     counts = dict.fromkeys(COUNTS, 2**31 - 1) | {"exactCounts": texts}
     status = counts | {
         "secondary": counts,
         "assignments": promises,
-        "conditions": conditions("m" * 32_768),
+        "conditions": build_conditions("m" * 32_768),
         **JOURNAL,
     }
     path = "networkpools/largest-both"
-    reported = await change(shared_admin, f"{path}/status", {"status": status})
+    reported = await patch_object(shared_admin, f"{path}/status", {"status": status})
     assert reported["status"] == status
     size = len(json.dumps(reported, separators=(",", ":")))
     record_property("bytes", size)
-    assert size + ROOM < REQUEST_TO_ETCD
-    wider = await change(shared_admin, path, {"spec": {"cidr": f"{text(0, 4)}/15"}})
+    assert size + RESERVE < ETCD_REQUEST_LIMIT
+    wider = await patch_object(
+        shared_admin, path, {"spec": {"cidr": f"{format_address(0, 4)}/15"}}
+    )
     assert wider["status"] == status
 
 
@@ -186,34 +201,38 @@ async def test_the_largest_allocation_of_both_families_lists_its_addresses(
 ) -> None:
     reference = {"name": "n" * LONGEST_NAME, "namespace": "n" * 63}
     spec = {"poolRef": {"name": "lab"}, "tenantClusterRef": reference, "type": "nodes"}
-    name, asks = "largest-both", {"ipFamilyPolicy": "RequireDualStack", "count": 2**31 - 1}
-    await create(shared_admin, "ipallocations", kind="IPAllocation", spec=spec | asks, name=name)
+    name, family_spec = "largest-both", {"ipFamilyPolicy": "RequireDualStack", "count": 2**31 - 1}
+    await create_object(
+        shared_admin, "ipallocations", kind="IPAllocation", spec=spec | family_spec, name=name
+    )
     orders: tuple[tuple[Family, Family], ...] = ((4, 6), (6, 4))
     for first, second in orders:
         listed = LISTED_ADDRESSES[first]
         status = {
             "phase": "Allocated",
-            "startAddress": text(0, first),
-            "endAddress": text(listed - 1, first),
-            "addresses": [text(number, first) for number in range(listed)],
+            "startAddress": format_address(0, first),
+            "endAddress": format_address(listed - 1, first),
+            "addresses": [format_address(number, first) for number in range(listed)],
             "families": [
                 {
                     "family": f"IPv{family}",
-                    "cidr": f"{text(0, family)}-{text(65_535, family)}",
-                    "startAddress": text(0, family),
-                    "endAddress": text(65_535, family),
+                    "cidr": f"{format_address(0, family)}-{format_address(65_535, family)}",
+                    "startAddress": format_address(0, family),
+                    "endAddress": format_address(65_535, family),
                     "allocatedCount": 2**31 - 1,
                     "exactCount": "9" * 39,
                 }
                 for family in (first, second)
             ],
-            "conditions": conditions("m" * 1_000),
+            "conditions": build_conditions("m" * 1_000),
         }
-        reported = await change(shared_admin, f"ipallocations/{name}/status", {"status": status})
+        reported = await patch_object(
+            shared_admin, f"ipallocations/{name}/status", {"status": status}
+        )
         assert reported["status"] == status
         size = len(json.dumps(reported, separators=(",", ":")))
         record_property(f"bytes, IPv{first} first", size)
-        assert size + ROOM < REQUEST_TO_ETCD
+        assert size + RESERVE < ETCD_REQUEST_LIMIT
 
 
 @FAMILIES
@@ -222,18 +241,22 @@ async def test_the_largest_allocation_lists_its_addresses(
 ) -> None:
     reference = {"name": "n" * LONGEST_NAME, "namespace": "n" * 63}
     spec = {"poolRef": {"name": "lab"}, "tenantClusterRef": reference, "type": "nodes"}
-    name, most = f"largest-{family}", LISTED_ADDRESSES[family]
-    await create(
-        shared_admin, "ipallocations", kind="IPAllocation", spec=spec | {"count": most}, name=name
+    name, listed = f"largest-{family}", LISTED_ADDRESSES[family]
+    await create_object(
+        shared_admin,
+        "ipallocations",
+        kind="IPAllocation",
+        spec=spec | {"count": listed},
+        name=name,
     )
     status = {
         "phase": "Allocated",
-        "startAddress": text(0, family),
-        "endAddress": text(most - 1, family),
-        "addresses": [text(number, family) for number in range(most)],
-        "conditions": conditions("m" * 1_000),
+        "startAddress": format_address(0, family),
+        "endAddress": format_address(listed - 1, family),
+        "addresses": [format_address(number, family) for number in range(listed)],
+        "conditions": build_conditions("m" * 1_000),
     }
-    reported = await change(shared_admin, f"ipallocations/{name}/status", {"status": status})
+    reported = await patch_object(shared_admin, f"ipallocations/{name}/status", {"status": status})
     assert reported["status"] == status
     marked = {"metadata": {"finalizers": [names.FINALIZER_ALLOCATION], "labels": {"a": "b"}}}
-    assert (await change(shared_admin, f"ipallocations/{name}", marked))["status"] == status
+    assert (await patch_object(shared_admin, f"ipallocations/{name}", marked))["status"] == status

@@ -18,22 +18,22 @@ from tests.contract.test_controllers import wait_until_gone
 from tests.contract.test_examples import (
     DEPLOYMENTS,
     MAPS,
-    SITES,
-    create,
-    install,
-    kopf,
-    ours,
-    patch,
-    routes,
-    website,
+    WEBSITES,
+    create_object,
+    install_example_kinds,
+    make_website,
+    patch_object,
+    read_routes,
+    run_kopf,
+    run_manager,
 )
 from tests.contract.test_readme import wait_for_object
 
 PAGE = Path(__file__).parents[2] / "docs/migrate-from-kopf.md"
 
 
-async def names_of_the_page(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run the page's blocks; return what they define."""
+async def run_page_blocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run the Python blocks of the page; return their global names."""
     module = types.ModuleType("page_migrating")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names: dict[str, Any] = module.__dict__
@@ -49,16 +49,16 @@ async def names_of_the_page(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await install(plane, "kopf")
-    names = await names_of_the_page(monkeypatch)
-    async with kopf(plane, tmp_path, "websites"):
-        await create(admin, SITES, website("blog"))
+    await install_example_kinds(plane, "kopf")
+    names = await run_page_blocks(monkeypatch)
+    async with run_kopf(plane, tmp_path, "websites"):
+        await create_object(admin, WEBSITES, make_website("blog"))
         child = await wait_for_object(admin, DEPLOYMENTS, name="blog", holds=lambda _: True)
         site = await wait_for_object(
-            admin, SITES, name="blog", holds=lambda site: bool(site.get("status"))
+            admin, WEBSITES, name="blog", holds=lambda site: bool(site.get("status"))
         )
         marked = await wait_for_object(
-            admin, SITES, name="blog", holds=lambda site: "annotations" in site["metadata"]
+            admin, WEBSITES, name="blog", holds=lambda site: "annotations" in site["metadata"]
         )
     assert names["KOPF_FINALIZER"] in marked["metadata"]["finalizers"]
     assert any(name.startswith(names["KOPF_PREFIX"]) for name in marked["metadata"]["annotations"])
@@ -68,10 +68,10 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
         websites.Websites(manager, SystemClock())
         names["add_cleanup"](manager, websites.WEBSITES)
 
-    async with ours(plane, tmp_path, add):
+    async with run_manager(plane, tmp_path, add):
         clean = await wait_for_object(
             admin,
-            SITES,
+            WEBSITES,
             name="blog",
             holds=lambda site: (
                 site["metadata"].get("finalizers") == [websites.FINALIZER]
@@ -79,7 +79,7 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
             ),
         )
         assert clean["metadata"]["uid"] == site["metadata"]["uid"]
-        await patch(admin, f"{SITES}/blog", {"spec": {"replicas": 3}})
+        await patch_object(admin, f"{WEBSITES}/blog", {"spec": {"replicas": 3}})
         same = await wait_for_object(
             admin,
             DEPLOYMENTS,
@@ -87,8 +87,8 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
             holds=lambda deployment: deployment["spec"]["replicas"] == 3,
         )
         assert same["metadata"]["uid"] == child["metadata"]["uid"]
-        assert (await admin.delete(f"{SITES}/blog")).is_success
-        await wait_until_gone(admin, f"{SITES}/blog")
+        assert (await admin.delete(f"{WEBSITES}/blog")).is_success
+        await wait_until_gone(admin, f"{WEBSITES}/blog")
         await wait_for_object(
-            admin, MAPS, name="routes", holds=lambda config_map: routes(config_map) == {}
+            admin, MAPS, name="routes", holds=lambda config_map: read_routes(config_map) == {}
         )

@@ -1,4 +1,4 @@
-"""An operator with roles in single namespaces, which come and go, on an API server with RBAC."""
+"""An operator that has roles in single namespaces, to which namespaces are added and removed."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -25,7 +25,13 @@ from controller.scaffold import Writes, define, grant
 from envtest.plane import RunningControlPlane as Plane
 from tests.contract.conftest import ask
 from tests.contract.test_readme import wait_for_object
-from tests.contract.test_scaffold import CONFIG_MAPS, HOME, OPTIONS, create, kubeconfig_of
+from tests.contract.test_scaffold import (
+    CONFIG_MAPS,
+    HOME,
+    OPTIONS,
+    create_object,
+    write_operator_kubeconfig,
+)
 from tests.controller.test_scaffold import GADGETS, KIND
 from tests.polling import SECONDS, until
 
@@ -33,8 +39,8 @@ WRITES = [Writes(GADGETS, owner=True), Writes.children(CONFIG_MAPS)]
 Json = dict[str, Any]
 
 
-class Operator:
-    """Keeps a ConfigMap for each gadget in the namespaces of a set."""
+class NamespacedOperator:
+    """An operator that keeps a ConfigMap for each gadget in the namespaces of a set."""
 
     def __init__(self, manager: Manager, spaces: NamespaceSet) -> None:
         self._manager = manager
@@ -58,7 +64,7 @@ class Operator:
         return SETTLED
 
 
-def roles_in(objects: list[Json], namespace: str) -> list[Json]:
+def filter_roles(objects: list[Json], namespace: str) -> list[Json]:
     """Return the Role and the RoleBinding of a namespace."""
     kinds = {"Role", "RoleBinding"}
     return [
@@ -81,15 +87,15 @@ async def add_gadget(admin: httpx.AsyncClient, namespace: str, name: str = "a") 
     assert answer.status_code == 201, answer.text
 
 
-async def child_is_there(admin: httpx.AsyncClient, namespace: str, name: str = "a") -> None:
-    """Return once the ConfigMap of a gadget exists."""
+async def wait_for_child(admin: httpx.AsyncClient, namespace: str, name: str = "a") -> None:
+    """Wait until the ConfigMap of a gadget exists."""
     await wait_for_object(
         admin, f"/api/v1/namespaces/{namespace}/configmaps", name=name, holds=lambda _: True
     )
 
 
-async def event_is_there(admin: httpx.AsyncClient, namespace: str) -> None:
-    """Return once an event was written in a namespace."""
+async def wait_for_event(admin: httpx.AsyncClient, namespace: str) -> None:
+    """Wait until the operator has written an Event in a namespace."""
 
     async def list_events() -> list[Mapping[str, Any]]:
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
@@ -99,58 +105,60 @@ async def event_is_there(admin: httpx.AsyncClient, namespace: str) -> None:
     await until(list_events, bool)
 
 
-async def test_namespaces_are_served_as_roles_and_the_set_allow_it(
+async def test_gadgets_are_reconciled_in_namespaces_that_are_in_the_set_and_have_the_roles(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await plane.install_crds([define(KIND)])
     for name in (HOME, "blue", "green", "red"):
         answer = await admin.post("/api/v1/namespaces", json={"metadata": {"name": name}})
         assert answer.status_code == 201, answer.text
-    described = Manager(await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS)
-    Operator(described, NamespaceSet(["blue", "green"]))
-    objects = grant(described, "gadgets", namespace=HOME, writes=WRITES, watched=["red"])
-    await described.aclose()
+    offline_manager = Manager(
+        await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS
+    )
+    NamespacedOperator(offline_manager, NamespaceSet(["blue", "green"]))
+    objects = grant(offline_manager, "gadgets", namespace=HOME, writes=WRITES, watched=["red"])
+    await offline_manager.aclose()
     assert not [manifest for manifest in objects if manifest["kind"].startswith("Cluster")]
     for manifest in objects:
         if manifest["metadata"].get("namespace") in {HOME, "blue"}:
-            await create(admin, manifest)
+            await create_object(admin, manifest)
     for namespace in ("blue", "green", "red"):
         await add_gadget(admin, namespace)
 
-    transport = await connect(await kubeconfig_of(admin, plane, tmp_path))
+    transport = await connect(await write_operator_kubeconfig(admin, plane, tmp_path))
     async with aclosing(transport):
         manager = Manager(transport, options=OPTIONS)
-        operator = Operator(manager, NamespaceSet(["blue", "green"]))
+        operator = NamespacedOperator(manager, NamespaceSet(["blue", "green"]))
         gadgets = operator.gadgets
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
             with anyio.fail_after(SECONDS):
-                await child_is_there(admin, "blue")
-                await event_is_there(admin, "blue")
+                await wait_for_child(admin, "blue")
+                await wait_for_event(admin, "blue")
                 assert gadgets.failures.keys() == {"green"}
                 assert "403" in str(gadgets.failures["green"])
                 assert gadgets.create_check().run() is None, (
-                    "a refused namespace keeps nobody unready"
+                    "a forbidden namespace does not make the informer unready"
                 )
 
-                for manifest in roles_in(objects, "green"):
-                    await create(admin, manifest)
-                await child_is_there(admin, "green")
-                for manifest in roles_in(objects, "red"):
-                    await create(admin, manifest)
+                for manifest in filter_roles(objects, "green"):
+                    await create_object(admin, manifest)
+                await wait_for_child(admin, "green")
+                for manifest in filter_roles(objects, "red"):
+                    await create_object(admin, manifest)
                 operator.spaces.add("red")
-                await child_is_there(admin, "red")
+                await wait_for_child(admin, "red")
                 assert dict(gadgets.failures) == {}
 
                 operator.spaces.remove("blue")
                 await until(lambda: _count_in(operator, "blue"), lambda count: count == 0)
                 await add_gadget(admin, "blue", "b")
                 await add_gadget(admin, "red", "b")
-                await child_is_there(admin, "red", "b")
+                await wait_for_child(admin, "red", "b")
                 path = "/api/v1/namespaces/blue/configmaps/b"
                 assert (await ask(admin, "GET", path)).status_code == 404
                 operator.spaces.add("blue")
-                await child_is_there(admin, "blue", "b")
+                await wait_for_child(admin, "blue", "b")
             manager.stop()
         failed = manager.metrics.registry.get_sample_value(
             "controller_runtime_reconcile_errors_total", {"controller": "gadgets"}
@@ -158,6 +166,6 @@ async def test_namespaces_are_served_as_roles_and_the_set_allow_it(
         assert failed == 0
 
 
-async def _count_in(operator: Operator, namespace: str) -> int:
-    """Return how many gadgets of a namespace are in the cache."""
+async def _count_in(operator: NamespacedOperator, namespace: str) -> int:
+    """Return the number of gadgets of a namespace in the cache."""
     return sum(g.metadata.namespace == namespace for g in operator.gadgets.cache)

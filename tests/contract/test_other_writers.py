@@ -1,4 +1,4 @@
-"""What a server's managedFields tell of who wrote a status, and what they stop telling."""
+"""A server's managedFields name the writers of a status, but not all former writers."""
 
 import httpx
 import pytest
@@ -9,10 +9,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 POOLS = f"/apis/{names.API_VERSION}/namespaces/default/networkpools"
 
 
-async def test_a_writer_vanishes_once_another_one_has_written_all_of_its_fields(
+async def test_a_field_manager_vanishes_once_another_manager_has_written_all_its_fields(
     shared_admin: httpx.AsyncClient,
 ) -> None:
-    """So a controller that has to remember a foreign writer cannot go by managedFields alone."""
+    """So a controller that must remember a foreign writer cannot rely on managedFields alone."""
     body = {
         "apiVersion": names.API_VERSION,
         "kind": "NetworkPool",
@@ -22,13 +22,25 @@ async def test_a_writer_vanishes_once_another_one_has_written_all_of_its_fields(
     created = (await shared_admin.post(POOLS, json=body)).raise_for_status().json()
     path = f"{POOLS}/{created['metadata']['name']}/status"
     ours = names.FIELD_MANAGER
-    assert await writers(shared_admin, path, manager=ours, ready="True") == {ours}
-    assert await writers(shared_admin, path, manager="manager", ready="False") == {ours, "manager"}
-    assert await writers(shared_admin, path, manager=ours, ready="True") == {ours}
+    assert await write_ready_condition(shared_admin, path, manager=ours, ready="True") == {ours}
+    assert await write_ready_condition(shared_admin, path, manager="manager", ready="False") == {
+        ours,
+        "manager",
+    }
+    assert await write_ready_condition(shared_admin, path, manager=ours, ready="True") == {ours}
 
 
-async def writers(admin: httpx.AsyncClient, path: str, manager: str, ready: str) -> set[str]:
-    """Write the Ready condition as a manager; return who has written by the server's account."""
+async def write_ready_condition(
+    admin: httpx.AsyncClient, path: str, manager: str, ready: str
+) -> set[str]:
+    """Write the Ready condition as a field manager; return all managers of the status.
+
+    Args:
+        admin: the administrator's client.
+        path: the path of the status.
+        manager: the field manager.
+        ready: the status of the condition.
+    """
     condition = {
         "type": "Ready",
         "status": ready,

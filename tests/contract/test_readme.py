@@ -1,4 +1,4 @@
-"""The controllers in the framework's README, run as they stand there."""
+"""The example controllers in the framework's README, run unchanged."""
 
 import json
 import os
@@ -22,16 +22,17 @@ from tests.streams import unwind_on_exit
 README = Path(controller.__file__).with_name("README.md")
 MAPS = "/api/v1/namespaces/default/configmaps"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-LONGEST = 25
+MAX_LINES = 25
 
 
-def examples() -> list[str]:
+def read_examples() -> list[str]:
+    """Return the Python blocks of the README."""
     return re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @asynccontextmanager
-async def running(example: str, plane: Plane, folder: Path) -> AsyncIterator[None]:
-    """Run an example in a process of its own; it must end well on SIGTERM."""
+async def run_example(example: str, plane: Plane, folder: Path) -> AsyncIterator[None]:
+    """Run an example as a process; at the end it must exit with status 0 after SIGTERM."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     env["KUBECONFIG"] = str(plane.write_kubeconfig(folder / "kubeconfig"))
     async with await anyio.open_process(
@@ -44,7 +45,7 @@ async def running(example: str, plane: Plane, folder: Path) -> AsyncIterator[Non
 
 
 def test_the_first_example_is_short() -> None:
-    assert len([line for line in examples()[0].splitlines() if line.strip()]) <= LONGEST
+    assert len([line for line in read_examples()[0].splitlines() if line.strip()]) <= MAX_LINES
 
 
 async def test_the_first_example_labels_config_maps_with_their_number_of_entries(
@@ -52,13 +53,13 @@ async def test_the_first_example_labels_config_maps_with_their_number_of_entries
 ) -> None:
     created = await admin.post(MAPS, json={"metadata": {"name": "a"}, "data": {"x": "1"}})
     assert created.status_code == 201
-    async with running(examples()[0], plane, tmp_path):
+    async with run_example(read_examples()[0], plane, tmp_path):
         await wait_for_object(
-            admin, MAPS, name="a", holds=lambda a: labels(a).get("entries") == "1"
+            admin, MAPS, name="a", holds=lambda a: get_labels(a).get("entries") == "1"
         )
         await admin.patch(f"{MAPS}/a", json={"data": {"y": "2"}}, headers=MERGE)
         await wait_for_object(
-            admin, MAPS, name="a", holds=lambda a: labels(a).get("entries") == "2"
+            admin, MAPS, name="a", holds=lambda a: get_labels(a).get("entries") == "2"
         )
 
 
@@ -70,7 +71,7 @@ async def test_the_second_example_keeps_an_owned_config_map_in_labelled_namespac
     assert created.status_code == 201
     owner = created.json()["metadata"]["uid"]
     maps = "/api/v1/namespaces/blue/configmaps"
-    async with running(examples()[1], plane, tmp_path):
+    async with run_example(read_examples()[1], plane, tmp_path):
         first = await wait_for_object(
             admin, maps, name="team", holds=lambda team: team["data"] == {"team": "net"}
         )
@@ -87,7 +88,8 @@ async def test_the_second_example_keeps_an_owned_config_map_in_labelled_namespac
         )
 
 
-def labels(obj: dict[str, Any]) -> dict[str, str]:
+def get_labels(obj: dict[str, Any]) -> dict[str, str]:
+    """Return the labels of an object."""
     return obj["metadata"].get("labels") or {}
 
 
@@ -97,7 +99,14 @@ async def wait_for_object(
     name: str,
     holds: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any]:
-    """Return the object as soon as the condition holds for it."""
+    """Watch an object until it exists and meets a condition; return it.
+
+    Args:
+        admin: the administrator's client.
+        collection: the path of the collection.
+        name: the name of the object.
+        holds: returns whether the object meets the condition.
+    """
     query = {"watch": "1", "fieldSelector": f"metadata.name={name}", "resourceVersion": "0"}
     async with (
         admin.stream("GET", collection, params=query) as events,

@@ -1,4 +1,4 @@
-"""The shipped roles: the whole flow runs under exactly them, and every rule of them is needed."""
+"""The shipped roles suffice for the whole flow, and the flow needs each of their rules."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -44,22 +44,22 @@ from tests.contract.roles import (
     HOME,
     Json,
     Rule,
-    cluster,
     is_projection_begun,
     list_manifests,
     list_rules,
+    make_cluster,
+    make_core_object,
     make_early_request,
+    make_object,
     make_orphan,
+    make_provider,
     make_too_large_request,
-    ours,
-    plain,
-    provider,
 )
 from tests.polling import SECONDS
 
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
 CONFIGURATIONS = "validatingwebhookconfigurations"
-FAILURES = MOST_SINGLE_PER_MINUTE + 3
+FAILURE_COUNT = MOST_SINGLE_PER_MINUTE + 3
 SETTINGS = Settings(
     pool=PoolSettings(resync=1.0, requeue_after_work=0.2, quiet_period=1.0),
     allocation=AllocationSettings(requeue_releasing=0.1),
@@ -91,50 +91,60 @@ OPTIONS = ManagerOptions(
 )
 
 
-class Stage:
-    """The platform's API server, as an administrator writes to it, and a tenant's."""
+class FlowLab:
+    """The API servers of the platform and of a tenant, with watches of our kinds on the platform.
 
-    def __init__(self, http: httpx.AsyncClient, tenant: httpx.AsyncClient, own: Transport) -> None:
+    Args:
+        http: the administrator's client of the platform.
+        tenant: the administrator's client of the tenant.
+        transport: the connection of the watches.
+    """
+
+    def __init__(
+        self, http: httpx.AsyncClient, tenant: httpx.AsyncClient, transport: Transport
+    ) -> None:
         self._http = http
         self._tenant = tenant
         self._changed = anyio.Event()
         self.watched: list[Informer[Any]] = [
-            Informer(kind, own, SystemClock()) for kind in OWN_KINDS.values()
+            Informer(kind, transport, SystemClock()) for kind in OWN_KINDS.values()
         ]
         for informer in self.watched:
             informer.add_handler(lambda _: self._changed.set())
 
-    async def create(self, body: Json, *, inside: bool = False) -> Json:
+    async def create(self, body: Json, *, in_tenant: bool = False) -> Json:
         """Create an object on the platform, or inside the tenant."""
-        http = self._tenant if inside else self._http
-        response = await http.post(_collection(body), json=body)
+        http = self._tenant if in_tenant else self._http
+        response = await http.post(_make_collection_path(body), json=body)
         assert response.status_code == 201, response.text
         created: Json = response.json()
         return created
 
     async def send(
-        self, method: str, where: str, body: Json | None = None, *, inside: bool = False
+        self, method: str, path: str, body: Json | None = None, *, in_tenant: bool = False
     ) -> httpx.Response:
-        http = self._tenant if inside else self._http
+        """Send a request to the platform or to the tenant; fail unless it succeeds."""
+        http = self._tenant if in_tenant else self._http
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
-        answer = await http.request(method, where, json=body, headers=headers)
+        answer = await http.request(method, path, json=body, headers=headers)
         assert answer.status_code < 300, answer.text
         return answer
 
-    async def until(self, holds: Callable[["Stage"], bool]) -> None:
-        """Wait until the watches have shown that something holds."""
+    async def until(self, holds: Callable[["FlowLab"], bool]) -> None:
+        """Wait until a predicate is true; it is checked after each event of the watches."""
         with anyio.fail_after(SECONDS):
             while not holds(self):
                 self._changed = anyio.Event()
                 await self._changed.wait()
 
-    def objects(self, kind: str) -> dict[str, Any]:
-        """Return the objects of a kind of ours, by name."""
+    def get_objects(self, kind: str) -> dict[str, Any]:
+        """Return the objects of one of our kinds in the cache, by name."""
         [cache] = [informer.cache for informer in self.watched if informer.resource.kind == kind]
         return {obj.metadata.name: obj for obj in cache}
 
     def list_allocated(self) -> set[str]:
-        allocations = self.objects("IPAllocation")
+        """Return the names of the allocations in phase Allocated."""
+        allocations = self.get_objects("IPAllocation")
         return {name for name, obj in allocations.items() if obj.status.phase == "Allocated"}
 
 
@@ -143,7 +153,8 @@ PLURALS = {"ServiceAccount": "serviceaccounts", "Secret": "secrets", "Service": 
 }
 
 
-def _collection(body: Json) -> str:
+def _make_collection_path(body: Json) -> str:
+    """Return the path at which an object is created."""
     version, kind = body["apiVersion"], body["kind"]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     plural = PLURALS.get(kind) or f"{kind.lower()}s"
@@ -151,12 +162,14 @@ def _collection(body: Json) -> str:
     return f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"
 
 
-def _path(kind: str, name: str, namespace: str = HOME) -> str:
+def _make_path(kind: str, name: str, namespace: str = HOME) -> str:
+    """Return the path of an object of one of our kinds."""
     return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}"
 
 
 @asynccontextmanager
-async def client(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
+async def open_admin_client(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
+    """Open a client of the administrator of a control plane."""
     async with httpx.AsyncClient(
         base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
     ) as http:
@@ -164,7 +177,7 @@ async def client(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @asynccontextmanager
-async def stand_in(tenant: Plane, folder: Path) -> AsyncIterator[None]:
+async def run_metallb_stand_in(tenant: Plane, folder: Path) -> AsyncIterator[None]:
     """Run the stand-in for MetalLB in the tenant."""
     transport = await connect(tenant.write_kubeconfig(folder / "tenant-admin"))
     manager = Manager(transport)
@@ -174,10 +187,10 @@ async def stand_in(tenant: Plane, folder: Path) -> AsyncIterator[None]:
     await transport.aclose()
 
 
-async def scrape(stage: Stage, manager: Manager) -> str:
-    """Read the metrics as Prometheus would: by the token of an account that may."""
-    await stage.create(plain("ServiceAccount", "prometheus", HOME))
-    await stage.create(
+async def scrape_metrics(lab: FlowLab, manager: Manager) -> str:
+    """Return the metrics, read by a ServiceAccount with the role butler-ipam-metrics-reader."""
+    await lab.create(make_core_object("ServiceAccount", "prometheus", HOME))
+    await lab.create(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
@@ -191,7 +204,7 @@ async def scrape(stage: Stage, manager: Manager) -> str:
         }
     )
     account = f"/api/v1/namespaces/{HOME}/serviceaccounts/prometheus/token"
-    token = (await stage.send("POST", account, {"spec": {}})).json()["status"]["token"]
+    token = (await lab.send("POST", account, {"spec": {}})).json()["status"]["token"]
     async with httpx.AsyncClient(verify=False) as http:
         answer = await http.get(
             f"https://127.0.0.1:{manager.metrics_port}/metrics",
@@ -201,105 +214,118 @@ async def scrape(stage: Stage, manager: Manager) -> str:
     return answer.text
 
 
-async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
+async def create_prerequisites(lab: FlowLab, tenant_kubeconfig: str) -> None:
+    """Create namespaces, the shipped roles, kubeconfigs of two tenants, and other Secrets.
+
+    The kubeconfig of the tenant `away` leads to a port that nothing listens on.
+    """
     for name in (HOME, "team"):
-        await stage.create(plain("Namespace", name, None))
+        await lab.create(make_core_object("Namespace", name, None))
     for body in list_manifests("rbac"):
-        await stage.create(body)
+        await lab.create(body)
     for name, kubeconfig in (
         ("shop", tenant_kubeconfig),
         ("away", re.sub(r"(server: https://[^:]+):\d+", r"\1:1", tenant_kubeconfig)),
     ):
-        await stage.create(dict(build_kubeconfig_secret(Key("team", name), kubeconfig)))
-    # An unusable certificate: it is replaced.
-    nonsense = {"tls.crt": "eA==", "tls.key": "eA=="}
-    unusable = plain("Secret", CERTIFICATES, HOME, type="kubernetes.io/tls", data=nonsense)
-    await stage.create(unusable)
-    manifests = yaml.safe_dump_all(
-        [*standin.read_metallb_crds(), plain("Namespace", "metallb-system", None)]
+        await lab.create(dict(build_kubeconfig_secret(Key("team", name), kubeconfig)))
+    # The controller has to replace this invalid certificate.
+    invalid_data = {"tls.crt": "eA==", "tls.key": "eA=="}
+    unusable = make_core_object(
+        "Secret", CERTIFICATES, HOME, type="kubernetes.io/tls", data=invalid_data
     )
-    await stage.create(plain("ConfigMap", "metallb-bundle", HOME, data={"all.yaml": manifests}))
+    await lab.create(unusable)
+    manifests = yaml.safe_dump_all(
+        [*standin.read_metallb_crds(), make_core_object("Namespace", "metallb-system", None)]
+    )
+    await lab.create(
+        make_core_object("ConfigMap", "metallb-bundle", HOME, data={"all.yaml": manifests})
+    )
     password = {"username": "dQ==", "password": "cA=="}
-    await stage.create(plain("Secret", "credentials", HOME, data=password))
+    await lab.create(make_core_object("Secret", "credentials", HOME, data=password))
 
 
-async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
-    """Let the API server ask the webhooks, and wait until it has been told whom to trust."""
+async def register_webhooks(lab: FlowLab, proxy: Proxy, port: int | None) -> None:
+    """Register the webhooks, and wait until the controller has written its CA bundle to them.
+
+    Then delete the certificate, and wait until the controller writes the bundle of a new one.
+    """
 
     def make_client_config(webhook: str) -> Json:
         return {"url": f"https://127.0.0.1:{port}{find_path(webhook)}"}
 
-    await stage.create(build_configuration(make_client_config))
+    await lab.create(build_configuration(make_client_config))
     with anyio.fail_after(SECONDS):
         await proxy.done.wait(
             1, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
         )
-    # Lost, it is made anew.
-    await stage.send("DELETE", f"/api/v1/namespaces/{HOME}/secrets/{CERTIFICATES}")
+    await lab.send("DELETE", f"/api/v1/namespaces/{HOME}/secrets/{CERTIFICATES}")
     with anyio.fail_after(SECONDS):
         await proxy.done.wait(
             2, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
         )
 
 
-async def play(stage: Stage, proxy: Proxy) -> None:
-    """Cause everything that the controllers do, one after another."""
-    await stage.create(ours("NetworkPool", "lab", {"cidr": "10.40.0.0/26"}))
-    await stage.create(provider("default"))
-    scoped = provider("scoped", scope={"type": "team", "teamRef": {"name": "one"}})
-    await stage.create(scoped)
-    await stage.create(cluster("shop"))  # names no ProviderConfig: the platform may have a default
-    await stage.create(cluster("lost"))  # has no kubeconfig
-    await stage.create(cluster("away"))  # does not answer
-    await stage.create(cluster("early", providerConfigRef={"name": "later"}))
-    await stage.create(make_early_request())
-    await stage.create(make_orphan())
-    await stage.until(lambda s: {"team-shop-lb", "team-shop-nodes"} <= s.list_allocated())
+async def play_flow(lab: FlowLab, proxy: Proxy) -> None:
+    """Cause all kinds of requests of the controllers, one after another."""
+    await lab.create(make_object("NetworkPool", "lab", {"cidr": "10.40.0.0/26"}))
+    await lab.create(make_provider("default"))
+    scoped = make_provider("scoped", scope={"type": "team", "teamRef": {"name": "one"}})
+    await lab.create(scoped)
+    # This one names no ProviderConfig, so that the platform's default is read.
+    await lab.create(make_cluster("shop"))
+    await lab.create(make_cluster("lost"))  # has no kubeconfig
+    await lab.create(make_cluster("away"))  # does not answer
+    await lab.create(make_cluster("early", providerConfigRef={"name": "later"}))
+    await lab.create(make_early_request())
+    await lab.create(make_orphan())
+    await lab.until(lambda lab: {"team-shop-lb", "team-shop-nodes"} <= lab.list_allocated())
     ready = {"status": {"phase": "Ready"}}
-    await stage.send("PATCH", f"{_path('TenantCluster', 'shop', 'team')}/status", ready)
-    away = {"status": {"tenantNamespace": "team", "phase": "Ready"}}
-    await stage.send("PATCH", f"{_path('TenantCluster', 'away', 'team')}/status", away)
-    await stage.until(lambda s: "left" not in s.objects("IPAllocation"))
+    await lab.send("PATCH", f"{_make_path('TenantCluster', 'shop', 'team')}/status", ready)
+    away_status = {"status": {"tenantNamespace": "team", "phase": "Ready"}}
+    await lab.send("PATCH", f"{_make_path('TenantCluster', 'away', 'team')}/status", away_status)
+    await lab.until(lambda lab: "left" not in lab.get_objects("IPAllocation"))
 
-    # Two Services where one has an address: the tenant grows, and shrinks when one is gone.
+    # The tenant has one address, so two Services make it grow; then their deletion shrinks it.
     for name in ("one", "two"):
         spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-        await stage.create(plain("Service", name, "default", spec=spec), inside=True)
-    await stage.until(lambda s: "team-shop-lb-1" in s.list_allocated())
+        await lab.create(make_core_object("Service", name, "default", spec=spec), in_tenant=True)
+    await lab.until(lambda lab: "team-shop-lb-1" in lab.list_allocated())
     for name in ("one", "two"):
-        await stage.send("DELETE", f"/api/v1/namespaces/default/services/{name}", inside=True)
-    await stage.until(lambda s: "team-shop-lb-1" not in s.objects("IPAllocation"))
+        await lab.send("DELETE", f"/api/v1/namespaces/default/services/{name}", in_tenant=True)
+    await lab.until(lambda lab: "team-shop-lb-1" not in lab.get_objects("IPAllocation"))
 
-    # More failures than get an event each: the shared one becomes a series.
-    failed = {f"large-{number}" for number in range(FAILURES)}
+    # These failures exceed the limit of single events, so the shared event becomes a series.
+    failed = {f"large-{number}" for number in range(FAILURE_COUNT)}
     for name in sorted(failed):
-        await stage.create(make_too_large_request(name))
-    await stage.until(
-        lambda s: (
+        await lab.create(make_too_large_request(name))
+    await lab.until(
+        lambda lab: (
             failed
             <= {
                 n
-                for n, allocation in s.objects("IPAllocation").items()
+                for n, allocation in lab.get_objects("IPAllocation").items()
                 if allocation.status.phase == "Failed"
             }
         )
     )
     for name in sorted(failed):
-        await stage.send("DELETE", _path("IPAllocation", name))
+        await lab.send("DELETE", _make_path("IPAllocation", name))
 
-    await stage.until(lambda s: is_projection_begun(s.objects("TenantCluster")["away"]))
-    await stage.send("DELETE", "/api/v1/namespaces/team/secrets/away-admin-kubeconfig")
-    given_up = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
-    await stage.send("PATCH", _path("TenantCluster", "lost", "team"), given_up)
-    await stage.send("DELETE", _path("IPAllocation", "early"))
+    await lab.until(lambda lab: is_projection_begun(lab.get_objects("TenantCluster")["away"]))
+    await lab.send("DELETE", "/api/v1/namespaces/team/secrets/away-admin-kubeconfig")
+    release_anyway = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
+    await lab.send("PATCH", _make_path("TenantCluster", "lost", "team"), release_anyway)
+    await lab.send("DELETE", _make_path("IPAllocation", "early"))
     for name in ("shop", "lost", "away", "early"):
-        await stage.send("DELETE", _path("TenantCluster", name, "team"))
-    await stage.until(lambda s: not s.objects("TenantCluster"))
-    await stage.until(lambda s: not s.objects("IPAllocation"))
+        await lab.send("DELETE", _make_path("TenantCluster", name, "team"))
+    await lab.until(lambda lab: not lab.get_objects("TenantCluster"))
+    await lab.until(lambda lab: not lab.get_objects("IPAllocation"))
     for name in ("default", "scoped"):
-        await stage.send("DELETE", _path("ProviderConfig", name))
-    await stage.send("DELETE", _path("NetworkPool", "lab"))
-    await stage.until(lambda s: not s.objects("ProviderConfig") and not s.objects("NetworkPool"))
+        await lab.send("DELETE", _make_path("ProviderConfig", name))
+    await lab.send("DELETE", _make_path("NetworkPool", "lab"))
+    await lab.until(
+        lambda lab: not lab.get_objects("ProviderConfig") and not lab.get_objects("NetworkPool")
+    )
     with anyio.fail_after(SECONDS):
         await proxy.done.wait(1, lambda call: (call.verb, call.resource) == ("patch", "events"))
 
@@ -313,15 +339,18 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         tenant = await enter(ControlPlane.start())
         proxy = await enter(Proxy.before(plane))
         await plane.install_crds(crd.crds())
-        http, inside = await enter(client(plane)), await enter(client(tenant))
+        http = await enter(open_admin_client(plane))
+        tenant_http = await enter(open_admin_client(tenant))
         await tenant.install_crds(standin.read_metallb_crds())
-        await inside.post("/api/v1/namespaces", json=plain("Namespace", "metallb-system", None))
-        await enter(stand_in(tenant, tmp_path))
+        await tenant_http.post(
+            "/api/v1/namespaces", json=make_core_object("Namespace", "metallb-system", None)
+        )
+        await enter(run_metallb_stand_in(tenant, tmp_path))
         watching = await connect(plane.write_kubeconfig(tmp_path / "admin"))
         stack.push_async_callback(watching.aclose)
-        stage = Stage(http, inside, watching)
-        await enter(run_in_background([informer.run for informer in stage.watched]))
-        await prepare(stage, tenant.kubeconfig())
+        lab = FlowLab(http, tenant_http, watching)
+        await enter(run_in_background([informer.run for informer in lab.watched]))
+        await create_prerequisites(lab, tenant.kubeconfig())
 
         await plane.add_user(
             ACCOUNT,
@@ -330,13 +359,13 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         transport = await connect(proxy.write_kubeconfig(tmp_path / "own", ACCOUNT))
         stack.push_async_callback(transport.aclose)
         manager = Manager(transport, options=OPTIONS)
-        ways = assemble(manager, SystemClock(), SETTINGS)
-        stack.push_async_callback(ways.aclose)
+        tenants = assemble(manager, SystemClock(), SETTINGS)
+        stack.push_async_callback(tenants.aclose)
         await enter(run_in_background([manager.run]))
         await manager.wait_serving()
-        await call_webhooks(stage, proxy, manager.webhook_port)
-        await play(stage, proxy)
-        metrics = await scrape(stage, manager)
+        await register_webhooks(lab, proxy, manager.webhook_port)
+        await play_flow(lab, proxy)
+        metrics = await scrape_metrics(lab, manager)
 
     refused = [line for line in metrics.splitlines() if 'code="403"' in line]
     assert refused == [], "the shipped roles do not suffice"
@@ -345,7 +374,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
     assert not unused, "rules that nothing needed:\n" + "\n".join(unused)
 
 
-def test_what_roles_allow_is_distinguished_by_name() -> None:
+def test_a_rule_with_names_covers_only_requests_for_these_names() -> None:
     role: Mapping[str, Any] = {"verb": "get", "group": "", "resource": "secrets"}
     rule = Rule("r", HOME, **role, names=("a",))
     call = Call("GET", "/", {}, verb="get", resource="secrets", namespace=HOME, name="a")

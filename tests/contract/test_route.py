@@ -1,12 +1,12 @@
-"""The route of one event: which of our modules run from a watch's bytes to the status write.
+"""The route of one event: our modules that run from a watch's bytes to the status write.
 
-ARCHITECTURE.md walks that route. The event is the creation of a request without our finalizer, as
-`kubectl create` makes one: an IPAllocation, a claim on a NetworkPool, or a claim on an in-cluster
-pool. A profiler notes each function of ours that is called until the API server has answered the
-write of the range to the request.
+ARCHITECTURE.md describes that route. The event is the creation of a request without our
+finalizer: an IPAllocation, a claim on a NetworkPool, or a claim on an in-cluster pool. A
+profiler records each function of ours that is called until the API server has answered the write
+of the range to the request.
 
-All controllers run, wired as `butler-ipam run` wires them. Other modules hear of the event, too,
-and note something; they are named here, and are not on the way to the write.
+All controllers run, wired as `butler-ipam run` wires them. The modules in LISTENERS also process
+the event, but are not on the route to the write.
 """
 
 import json
@@ -49,16 +49,16 @@ LISTENERS = {
     "reconcilers/tenantcluster/allocations/poolchoice.py": "what pools have promised to clusters",
     "reconcilers/tenantcluster/allocations/requests.py": "which requests are under way",
 }
-"""What else hears of the event, and what each keeps of it."""
+"""Modules that also process the event, and the information that each keeps."""
 NAMESPACE = names.DEFAULT_NAMESPACE
 HOME = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}"
 CLAIMS = f"/apis/ipam.cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/ipaddressclaims"
 IP_POOLS = f"/apis/ipam.cluster.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/inclusterippools"
-CREATED = b'"name":"one"'
+EVENT_MARK = b'"name":"one"'
 
 Json = dict[str, Any]
-RESUMED = 3
-"""The bits of the operand of RESUME that are set when a coroutine or a generator goes on."""
+RESUME_BITS = 3
+"""A mask of the operand of RESUME: not zero if a coroutine or a generator resumes."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ NETWORK_POOL = {
 }
 
 
-def claim_on(group: str, kind: str) -> Json:
-    """Return a claim on a pool."""
+def make_claim(group: str, kind: str) -> Json:
+    """Return the claim `one` on the pool `lab` of a kind."""
     return {
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
         "kind": "IPAddressClaim",
@@ -122,7 +122,7 @@ ALLOCATION_ROUTE = Request(
 CLAIM_ROUTE = Request(
     "A claim on a NetworkPool",
     CLAIMS,
-    body=claim_on(names.GROUP, "NetworkPool"),
+    body=make_claim(names.GROUP, "NetworkPool"),
     pool_collection=f"{HOME}/networkpools",
     pool=NETWORK_POOL,
     is_served=lambda claim: "addressRef" in claim["status"],
@@ -131,7 +131,7 @@ CLAIM_ROUTE = Request(
 IN_CLUSTER_ROUTE = replace(
     CLAIM_ROUTE,
     section="A claim on an in-cluster pool",
-    body=claim_on("ipam.cluster.x-k8s.io", "InClusterIPPool"),
+    body=make_claim("ipam.cluster.x-k8s.io", "InClusterIPPool"),
     pool_collection=IP_POOLS,
     pool={
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2",
@@ -143,22 +143,22 @@ IN_CLUSTER_ROUTE = replace(
 
 
 class Reached:
-    """What of ours was reached after the event's bytes arrived."""
+    """The modules and functions of ours that ran after the event's bytes arrived."""
 
     def __init__(self) -> None:
         self.modules: list[str] = []
-        """As often as they were reached, in order."""
+        """The module of each call, in order, with repetitions."""
         self.functions: dict[str, dict[str, None]] = defaultdict(dict)
-        """By module; modules and functions in the order in which they were first reached."""
+        """The functions of each module, both in the order of their first calls."""
 
     def add(self, module: str, function: str) -> None:
-        """Note that a function was reached."""
+        """Record that a function of a module ran."""
         self.modules.append(module)
         self.functions[module].setdefault(function)
 
 
-class Observed(Transport):
-    """A transport that calls `written` when a request was served by a write of its status."""
+class ServedNotifier(Transport):
+    """A transport that calls `written` once a status write has served the request `one`."""
 
     def __init__(self, inner: Transport, request: Request) -> None:
         self._inner = inner
@@ -185,40 +185,40 @@ class Observed(Transport):
 
 
 @contextmanager
-def profile_route(reached: Reached, sent: bytes) -> Iterator[None]:
-    """Note each function of ours that is reached, by module, once the event's bytes arrived.
+def profile_route(reached: Reached, event_mark: bytes) -> Iterator[None]:
+    """Record each function of ours that runs after the event's bytes arrived.
 
-    A function that starts is reached when it is called. A coroutine or a generator that waited
-    until then is reached when it hands something on, as those that wait for it are resumed first.
+    A function that starts is recorded when it is called. A coroutine or a generator that was
+    suspended is recorded when it returns or yields, because its callers are resumed before it.
 
     Args:
-        reached: is filled.
-        sent: bytes that are in the event, and in nothing that arrives before it.
+        reached: where the functions are recorded.
+        event_mark: bytes that are in the event, and in nothing that arrives before it.
     """
-    waited: set[FrameType] = set()
+    resumed_frames: set[FrameType] = set()
 
-    def note(frame: FrameType, event: str, value: object) -> None:
+    def record_frame(frame: FrameType, event: str, value: object) -> None:
         code = frame.f_code
         path = Path(code.co_filename)
         if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
             return
-        if event == "call" and code.co_code[frame.f_lasti + 1] & RESUMED:
-            waited.add(frame)
-        elif event == "call" or (event == "return" and frame in waited):
-            waited.discard(frame)
-            if reached.modules or (isinstance(value, bytes) and sent in value):
+        if event == "call" and code.co_code[frame.f_lasti + 1] & RESUME_BITS:
+            resumed_frames.add(frame)
+        elif event == "call" or (event == "return" and frame in resumed_frames):
+            resumed_frames.discard(frame)
+            if reached.modules or (isinstance(value, bytes) and event_mark in value):
                 reached.add(str(path.relative_to(ROOT)), code.co_qualname)
 
-    before = sys.getprofile()
-    sys.setprofile(note)
+    previous_profiler = sys.getprofile()
+    sys.setprofile(record_frame)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.setprofile(previous_profiler)
 
 
 @asynccontextmanager
-async def all_controllers(transport: Transport, settings: Settings) -> AsyncIterator[None]:
+async def run_all_controllers(transport: Transport, settings: Settings) -> AsyncIterator[None]:
     """Run the controllers as `butler-ipam run` does."""
     clock = SystemClock()
     manager = Manager(transport, clock=clock, options=ManagerOptions())
@@ -230,16 +230,16 @@ async def all_controllers(transport: Transport, settings: Settings) -> AsyncIter
     await tenants.aclose()
 
 
-async def create(admin: httpx.AsyncClient, collection: str, body: Json) -> None:
+async def create_object(admin: httpx.AsyncClient, collection: str, body: Json) -> None:
     """Create an object."""
     answer = await admin.post(collection, json=body)
     assert answer.status_code == 201, answer.text
 
 
-async def serve_once(admin: httpx.AsyncClient, request: Request) -> None:
-    """Wait until the pool has served another request: what it does but once is no part of it."""
-    first = request.body | {"metadata": {"name": "first"}}
-    await create(admin, request.collection, first)
+async def serve_another_request(admin: httpx.AsyncClient, request: Request) -> None:
+    """Serve another request first, so that the pool's initial work is not recorded."""
+    another_request = request.body | {"metadata": {"name": "first"}}
+    await create_object(admin, request.collection, another_request)
     with anyio.fail_after(SECONDS):
         while True:
             body = (await admin.get(f"{request.collection}/first")).json()
@@ -252,48 +252,48 @@ async def serve_once(admin: httpx.AsyncClient, request: Request) -> None:
     [ALLOCATION_ROUTE, CLAIM_ROUTE, IN_CLUSTER_ROUTE],
     ids=["allocation", "claim", "in-cluster"],
 )
-async def test_an_event_passes_the_modules_that_the_document_names_in_their_order(
+async def test_an_event_passes_the_modules_in_architecture_md_in_that_order(
     request_: Request, plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await install_kinds(plane, "clusterapi", clusterapi_crds())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
-    await create(admin, request_.pool_collection, request_.pool)
-    connected = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
-    transport, reached = Observed(connected, request_), Reached()
-    async with all_controllers(transport, Settings(integration=request_.integration)):
-        await serve_once(admin, request_)
+    await create_object(admin, request_.pool_collection, request_.pool)
+    inner_transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    transport, reached = ServedNotifier(inner_transport, request_), Reached()
+    async with run_all_controllers(transport, Settings(integration=request_.integration)):
+        await serve_another_request(admin, request_)
         written = anyio.Event()
-        with profile_route(reached, CREATED), anyio.fail_after(SECONDS):
+        with profile_route(reached, EVENT_MARK), anyio.fail_after(SECONDS):
 
-            def stop() -> None:
+            def stop_profiling() -> None:
                 sys.setprofile(None)
                 written.set()
 
-            transport.written = stop
-            await create(admin, request_.collection, request_.body)
+            transport.written = stop_profiling
+            await create_object(admin, request_.collection, request_.body)
             await written.wait()
     await transport.aclose()
     sys.stdout.write("\n".join([*describe_route(reached), ""]))
-    assert missing(list_described_modules(request_.section), reached.modules) == []
+    assert find_missing_modules(list_described_modules(request_.section), reached.modules) == []
 
 
 def describe_route(reached: Reached) -> list[str]:
-    """Return each module and function on the route, then the modules beside it."""
+    """Return lines for people: the modules and functions on the route, then the listeners."""
     on_route = {
         module: called for module, called in reached.functions.items() if module not in LISTENERS
     }
-    beside = [
-        f"beside it {module}: {LISTENERS[module]}"
+    listeners = [
+        f"listener {module}: {LISTENERS[module]}"
         for module in sorted({*reached.functions} & {*LISTENERS})
     ]
     counts = f"{len(on_route)} modules, {sum(map(len, on_route.values()))} functions"
     route = [f"{module}: {', '.join(functions)}" for module, functions in on_route.items()]
-    return [counts, *route, *beside]
+    return [counts, *route, *listeners]
 
 
-def missing(expected: Sequence[str], reached: Iterable[str]) -> list[str]:
-    """Return the rest of the wanted modules from the first that was not reached after the last."""
+def find_missing_modules(expected: Sequence[str], reached: Iterable[str]) -> list[str]:
+    """Return the expected modules from the first one that is not reached in order."""
     later = iter(reached)
     for number, module in enumerate(expected):
         if module not in later:
@@ -305,7 +305,8 @@ def list_described_modules(heading: str) -> list[str]:
     """Return the modules that ARCHITECTURE.md names on the route, for one kind of request.
 
     Args:
-        heading: of the part about that kind; the part before the first heading is for all kinds.
+        heading: the heading of the part about that kind; the part above the first heading is
+            about all kinds.
     """
     content = (ROOT / "ARCHITECTURE.md").read_text()
     section = content.partition("## The route of one event")[2].partition("\n## ")[0]

@@ -1,4 +1,4 @@
-"""Manifests made of types and a manager, on an API server: an operator works under its roles."""
+"""Manifests that the scaffold generates from types and a manager: an operator works with them."""
 
 import json
 from contextlib import aclosing
@@ -89,7 +89,7 @@ class Gadgets:
             await self._manager.client.patch_status(GADGETS, gadget, status)
 
 
-async def create(admin: httpx.AsyncClient, manifest: dict[str, Any]) -> None:
+async def create_object(admin: httpx.AsyncClient, manifest: dict[str, Any]) -> None:
     """Create an object of the API server's own kinds."""
     version = manifest["apiVersion"]
     root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
@@ -99,7 +99,7 @@ async def create(admin: httpx.AsyncClient, manifest: dict[str, Any]) -> None:
     assert answer.status_code == 201, answer.text
 
 
-async def kubeconfig_of(admin: httpx.AsyncClient, plane: Plane, folder: Path) -> Path:
+async def write_operator_kubeconfig(admin: httpx.AsyncClient, plane: Plane, folder: Path) -> Path:
     """Return a kubeconfig with the token of the operator's ServiceAccount."""
     account = f"/api/v1/namespaces/{HOME}/serviceaccounts/gadgets/token"
     answer = await admin.post(account, json={"spec": {}})
@@ -110,29 +110,31 @@ async def kubeconfig_of(admin: httpx.AsyncClient, plane: Plane, folder: Path) ->
     return path
 
 
-async def test_an_operator_works_under_the_roles_that_are_made_of_its_manager(
+async def test_an_operator_works_under_the_roles_that_are_generated_from_its_manager(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await plane.install_crds([define(KIND)])
     assert (
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
     ).status_code == 201
-    described = Manager(await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS)
-    Gadgets(described)
-    for manifest in grant(described, "gadgets", namespace=HOME, writes=WRITES):
-        await create(admin, manifest)
-    await described.aclose()
+    offline_manager = Manager(
+        await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS
+    )
+    Gadgets(offline_manager)
+    for manifest in grant(offline_manager, "gadgets", namespace=HOME, writes=WRITES):
+        await create_object(admin, manifest)
+    await offline_manager.aclose()
     serving_options = replace(OPTIONS, health_bind=":8081")
-    await create(admin, deploy(Deploying("gadgets", HOME, "image"), serving_options))
+    await create_object(admin, deploy(Deploying("gadgets", HOME, "image"), serving_options))
 
-    transport = await connect(await kubeconfig_of(admin, plane, tmp_path))
+    transport = await connect(await write_operator_kubeconfig(admin, plane, tmp_path))
     async with aclosing(transport):
         manager = Manager(transport, options=OPTIONS)
         Gadgets(manager)
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
             with anyio.fail_after(SECONDS):
-                await the_gadget_is_kept(admin)
+                await check_gadget_is_reconciled(admin)
             manager.stop()
         failed = manager.metrics.registry.get_sample_value(
             "controller_runtime_reconcile_errors_total", {"controller": "gadgets"}
@@ -140,8 +142,8 @@ async def test_an_operator_works_under_the_roles_that_are_made_of_its_manager(
         assert failed == 0
 
 
-async def the_gadget_is_kept(admin: httpx.AsyncClient) -> None:
-    """Create, scale and delete a gadget, and compare what its operator makes of that."""
+async def check_gadget_is_reconciled(admin: httpx.AsyncClient) -> None:
+    """Create, scale and delete a gadget, and check its child, its status and its validation."""
     body = {
         "apiVersion": "example.com/v1",
         "kind": "Gadget",

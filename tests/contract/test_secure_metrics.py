@@ -1,4 +1,4 @@
-"""/metrics over HTTPS, for those whom the API server lets get it."""
+"""/metrics over HTTPS, for users whom the API server authorizes to get it."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OPTIONS = ManagerOptions(metrics_bind="127.0.0.1:0", metrics_secure=True)
 
 
-async def let_read_metrics(admin: httpx.AsyncClient, account: str) -> None:
+async def bind_metrics_reader(admin: httpx.AsyncClient, account: str) -> None:
+    """Allow a ServiceAccount of namespace `default` to get /metrics."""
     role: dict[str, Any] = {
         "metadata": {"name": "metrics-reader"},
         "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
@@ -33,7 +34,8 @@ async def let_read_metrics(admin: httpx.AsyncClient, account: str) -> None:
         assert created.status_code == 201, created.text
 
 
-async def token(admin: httpx.AsyncClient, account: str) -> str:
+async def create_token(admin: httpx.AsyncClient, account: str) -> str:
+    """Create a ServiceAccount in namespace `default`; return a token of it."""
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     await admin.post(accounts, json={"metadata": {"name": account}})
     response = await admin.post(f"{accounts}/{account}/token", json={"spec": {}})
@@ -44,8 +46,11 @@ async def token(admin: httpx.AsyncClient, account: str) -> str:
 async def test_metrics_are_served_to_users_that_rbac_allows_to_get_them(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    allowed, other = await token(admin, "scraper"), await token(admin, "other")
-    await let_read_metrics(admin, "scraper")
+    allowed_token, other_token = (
+        await create_token(admin, "scraper"),
+        await create_token(admin, "other"),
+    )
+    await bind_metrics_reader(admin, "scraper")
     config = plane.write_kubeconfig(tmp_path / "kubeconfig")
     transport = await connect(config)
     manager = Manager(transport, options=OPTIONS)
@@ -58,14 +63,14 @@ async def test_metrics_are_served_to_users_that_rbac_allows_to_get_them(
                 (
                     await client.get(url, headers={"Authorization": f"Bearer {token_text}"})
                 ).status_code
-                for token_text in (allowed, other, "nonsense")
+                for token_text in (allowed_token, other_token, "nonsense")
             ]
             codes.append((await client.get(url)).status_code)
-            headers = {"Authorization": f"Bearer {allowed}"}
+            headers = {"Authorization": f"Bearer {allowed_token}"}
             exposition = (await client.get(url, headers=headers)).text
         manager.stop()
     await transport.aclose()
     host = yaml.safe_load(config.read_text())["clusters"][0]["cluster"]["server"]
     assert codes == [200, 403, 401, 401]
-    counted = f'host="{host.partition("://")[2]}",method="POST"'
-    assert f'rest_client_requests_total{{code="201",{counted}}}' in exposition
+    labels = f'host="{host.partition("://")[2]}",method="POST"'
+    assert f'rest_client_requests_total{{code="201",{labels}}}' in exposition

@@ -1,6 +1,6 @@
-"""A kubeconfig that leads to the management cluster, or to another TenantCluster's tenant.
+"""Kubeconfigs that lead to the management cluster, or to the tenant of another TenantCluster.
 
-That TenantCluster may be one of another management cluster, too.
+The other TenantCluster is in the same management cluster or in another management cluster.
 """
 
 import base64
@@ -29,22 +29,22 @@ from tests.contract.test_static_flow import (
     HOME,
     PROJECTED,
     SETTINGS,
-    Site,
-    _cluster,
-    site,
-    site_on,
+    ManagementCluster,
+    make_cluster_body,
+    management,
+    run_management_cluster,
 )
 from tests.polling import until
 
-__all__ = ["site"]
+__all__ = ["management"]
 
 QUICK = replace(SETTINGS, tenant=replace(SETTINGS.tenant, requeue_not_ready=0.2))
-THEIRS = "10.250.0.0-10.250.0.9"
+FOREIGN_RANGE = "10.250.0.0-10.250.0.9"
 
 
 @pytest.fixture
 async def tenant(tmp_path: Path) -> AsyncIterator[tuple[Plane, Client]]:
-    """Another cluster, with MetalLB's kinds, and a client of it."""
+    """The control plane of a tenant with MetalLB's kinds, and a client of the tenant."""
     async with ControlPlane.start() as plane:
         await plane.install_crds([*read_metallb_crds()])
         transport = await connect(plane.write_kubeconfig(tmp_path / "tenant"))
@@ -54,48 +54,52 @@ async def tenant(tmp_path: Path) -> AsyncIterator[tuple[Plane, Client]]:
         await transport.aclose()
 
 
-async def _pools(site: Site, cidr: str = "10.40.0.0/24") -> None:
-    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": cidr})
+async def _create_platform(management: ManagementCluster, cidr: str = "10.40.0.0/24") -> None:
+    """Create the NetworkPool `lab` and the ProviderConfig `default` that uses it."""
+    await management.create(NETWORK_POOL, HOME, "lab", spec={"cidr": cidr})
     network = {"mode": "ipam", "poolRefs": [{"name": "lab"}]}
-    await site.create(
+    await management.create(
         PROVIDER_CONFIG, HOME, "default", spec={"provider": "local", "network": network}
     )
 
 
-def _says(site: Site, name: str, reason: str) -> Callable[[], bool]:
-    """Return a function that asks whether a cluster's LoadBalancerReady has a reason."""
+def _has_reason(management: ManagementCluster, name: str, reason: str) -> Callable[[], bool]:
+    """Return a predicate: the condition LoadBalancerReady of a TenantCluster has this reason."""
 
-    def says() -> bool:
-        cluster = site.caches["tenantclusters"].get(Key("team", name))
-        said = (
+    def has_reason() -> bool:
+        cluster = management.caches["tenantclusters"].get(Key("team", name))
+        condition = (
             find(cluster.status.conditions, "LoadBalancerReady") if cluster is not None else None
         )
-        return said is not None and said.reason == reason
+        return condition is not None and condition.reason == reason
 
-    return says
-
-
-async def _delete(site: Site, name: str) -> None:
-    await delete(site.client, TENANT_CLUSTER, Key("team", name))
-    await site.until(lambda: site.phase("tenantclusters", name, "team") is None)
+    return has_reason
 
 
-async def test_the_management_clusters_own_metallb_is_left_alone(site: Site) -> None:
-    await _pools(site)
-    await site.create(
-        IP_ADDRESS_POOL, "metallb-system", "default-pool", spec={"addresses": [THEIRS]}
+async def _delete_cluster(management: ManagementCluster, name: str) -> None:
+    """Delete a TenantCluster, and wait until it is gone."""
+    await delete(management.client, TENANT_CLUSTER, Key("team", name))
+    await management.until(lambda: management.get_phase("tenantclusters", name, "team") is None)
+
+
+async def test_the_management_clusters_own_metallb_is_left_alone(
+    management: ManagementCluster,
+) -> None:
+    await _create_platform(management)
+    await management.create(
+        IP_ADDRESS_POOL, "metallb-system", "default-pool", spec={"addresses": [FOREIGN_RANGE]}
     )
-    before = await site.client.get(IP_ADDRESS_POOL, PROJECTED)
-    async with site.controllers(hidden=False):
-        await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
-        await site.until(_says(site, "a", "TenantIsManagementCluster"))
-        await _delete(site, "a")
-    assert await site.client.get(IP_ADDRESS_POOL, PROJECTED) == before
-    assert (await site.client.list(L2_ADVERTISEMENT)).items == ()
+    before = await management.client.get(IP_ADDRESS_POOL, PROJECTED)
+    async with management.run_controllers(hidden=False):
+        await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
+        await management.until(_has_reason(management, "a", "TenantIsManagementCluster"))
+        await _delete_cluster(management, "a")
+    assert await management.client.get(IP_ADDRESS_POOL, PROJECTED) == before
+    assert (await management.client.list(L2_ADVERTISEMENT)).items == ()
 
 
 async def _wait_for_pool(client: Client, prefix: str = "10.40.") -> IPAddressPool:
-    """Return the tenant's pool once it has its ranges."""
+    """Return the tenant's IPAddressPool once its first range begins with a prefix."""
 
     async def look() -> IPAddressPool | None:
         try:
@@ -111,49 +115,49 @@ async def _wait_for_pool(client: Client, prefix: str = "10.40.") -> IPAddressPoo
 
 
 async def test_of_two_clusters_in_one_tenant_the_second_waits_until_the_first_is_gone(
-    site: Site, tenant: tuple[Plane, Client]
+    management: ManagementCluster, tenant: tuple[Plane, Client]
 ) -> None:
-    plane, inside = tenant
-    await _pools(site)
+    plane, tenant_client = tenant
+    await _create_platform(management)
     encoded = base64.b64encode(plane.kubeconfig().encode()).decode()
     for name in ("one", "two"):
         data = {"admin.conf": encoded}
-        await site.create(SECRET, "team", f"{name}-admin-kubeconfig", data=data)
-    async with site.controllers(2, QUICK, hidden=False):
-        await site.create(TENANT_CLUSTER, "team", "one", **_cluster())
-        first = await _wait_for_pool(inside)
-        await site.create(TENANT_CLUSTER, "team", "two", **_cluster())
-        await site.until(_says(site, "two", "TenantShared"))
-        await _delete(site, "two")
-        assert await inside.get(IP_ADDRESS_POOL, PROJECTED) == first
-        await site.create(TENANT_CLUSTER, "team", "two", **_cluster())
-        await site.until(_says(site, "two", "TenantShared"))
-        await _delete(site, "one")
-        later = await _wait_for_pool(inside)
+        await management.create(SECRET, "team", f"{name}-admin-kubeconfig", data=data)
+    async with management.run_controllers(2, QUICK, hidden=False):
+        await management.create(TENANT_CLUSTER, "team", "one", **make_cluster_body())
+        first = await _wait_for_pool(tenant_client)
+        await management.create(TENANT_CLUSTER, "team", "two", **make_cluster_body())
+        await management.until(_has_reason(management, "two", "TenantShared"))
+        await _delete_cluster(management, "two")
+        assert await tenant_client.get(IP_ADDRESS_POOL, PROJECTED) == first
+        await management.create(TENANT_CLUSTER, "team", "two", **make_cluster_body())
+        await management.until(_has_reason(management, "two", "TenantShared"))
+        await _delete_cluster(management, "one")
+        later = await _wait_for_pool(tenant_client)
         assert later.metadata.uid != first.metadata.uid
 
 
 async def test_of_two_management_clusters_over_one_tenant_the_second_waits_for_the_first(
-    site: Site, tenant: tuple[Plane, Client], tmp_path: Path
+    management: ManagementCluster, tenant: tuple[Plane, Client], tmp_path: Path
 ) -> None:
-    plane, inside = tenant
+    plane, tenant_client = tenant
     data = {"admin.conf": base64.b64encode(plane.kubeconfig().encode()).decode()}
     async with (
         ControlPlane.start() as other,
-        site_on(other, tmp_path / "other") as second,
-        site.controllers(1, QUICK, hidden=False),
-        second.controllers(1, QUICK, hidden=False),
+        run_management_cluster(other, tmp_path / "other") as second,
+        management.run_controllers(1, QUICK, hidden=False),
+        second.run_controllers(1, QUICK, hidden=False),
     ):
-        for here, cidr in ((site, "10.40.0.0/24"), (second, "10.41.0.0/24")):
-            await _pools(here, cidr)
-            await here.create(SECRET, "team", "shared-admin-kubeconfig", data=data)
-        await site.create(TENANT_CLUSTER, "team", "shared", **_cluster())
-        first = await _wait_for_pool(inside)
-        await second.create(TENANT_CLUSTER, "team", "shared", **_cluster())
-        await second.until(_says(second, "shared", "TenantShared"))
-        await _delete(second, "shared")
-        assert await inside.get(IP_ADDRESS_POOL, PROJECTED) == first
-        await second.create(TENANT_CLUSTER, "team", "shared", **_cluster())
-        await second.until(_says(second, "shared", "TenantShared"))
-        await _delete(site, "shared")
-        await _wait_for_pool(inside, "10.41.")
+        for platform, cidr in ((management, "10.40.0.0/24"), (second, "10.41.0.0/24")):
+            await _create_platform(platform, cidr)
+            await platform.create(SECRET, "team", "shared-admin-kubeconfig", data=data)
+        await management.create(TENANT_CLUSTER, "team", "shared", **make_cluster_body())
+        first = await _wait_for_pool(tenant_client)
+        await second.create(TENANT_CLUSTER, "team", "shared", **make_cluster_body())
+        await second.until(_has_reason(second, "shared", "TenantShared"))
+        await _delete_cluster(second, "shared")
+        assert await tenant_client.get(IP_ADDRESS_POOL, PROJECTED) == first
+        await second.create(TENANT_CLUSTER, "team", "shared", **make_cluster_body())
+        await second.until(_has_reason(second, "shared", "TenantShared"))
+        await _delete_cluster(management, "shared")
+        await _wait_for_pool(tenant_client, "10.41.")

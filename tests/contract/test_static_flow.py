@@ -1,6 +1,7 @@
-"""The static flow on a real HTTP server: asked for, handed out, projected, given back.
+"""A static tenant on an API server: its addresses are allocated, projected and released.
 
-The control plane is its own tenant here: one server less to start, and the same requests.
+The API server is the management cluster and also the tenant of the TenantCluster, so that tests
+start one server only.
 """
 
 import base64
@@ -63,8 +64,11 @@ SETTINGS = Settings(
 )
 
 
-class Site:
-    """A cluster with our kinds in it, watched, and controllers at work on it."""
+class ManagementCluster:
+    """A management cluster with our kinds and MetalLB's: a client, watches, and our controllers.
+
+    The watches and their caches are filled while `run_controllers` runs.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -80,25 +84,26 @@ class Site:
         self._changed.set()
 
     async def create(self, resource: Any, namespace: str, name: str, **body: Any) -> None:
+        """Create an object; `body` has its fields beside metadata."""
         await self.client.create(resource, namespace, {"metadata": {"name": name}} | body)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until the watches have shown that something holds."""
+        """Wait until a predicate is true; it is checked after each event of the watches."""
         with anyio.fail_after(SECONDS):
             while not holds():
                 self._changed = anyio.Event()
                 await self._changed.wait()
 
     @asynccontextmanager
-    async def controllers(
+    async def run_controllers(
         self, managers: int = 1, settings: Settings = SETTINGS, *, hidden: bool = True
     ) -> AsyncIterator[None]:
-        """Run managers that do not ask whether they lead.
+        """Run the watches, and managers without leader election.
 
         Args:
-            managers: how many.
-            settings: theirs.
-            hidden: whether tenants do not say which cluster they are.
+            settings: the settings of the managers.
+            hidden: whether the identity of tenants is hidden. Otherwise a tenant that is the
+                management cluster is rejected.
         """
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(anyio.create_task_group())
@@ -107,99 +112,124 @@ class Site:
             for _ in range(managers):
                 clock = SystemClock()
                 manager = Manager(self.transport, clock=clock, options=ManagerOptions())
-                way = make_hidden_opener(settings.tenant) if hidden else None
+                opener = make_hidden_opener(settings.tenant) if hidden else None
                 stack.push_async_callback(
-                    assemble(manager, clock, settings=settings, open_tenant=way).aclose
+                    assemble(manager, clock, settings=settings, open_tenant=opener).aclose
                 )
                 group.start_soon(manager.run)
             yield
             group.cancel_scope.cancel()
 
-    def phase(self, plural: str, name: str, namespace: str = HOME) -> str | None:
+    def get_phase(self, plural: str, name: str, namespace: str = HOME) -> str | None:
+        """Return the phase of an object in a cache; None if the object is not in the cache."""
         cache = self.caches[plural].get(Key(namespace, name))
         return cache.status.phase if cache is not None else None
 
 
 @pytest.fixture
-async def site(plane: Plane, tmp_path: Path) -> AsyncIterator[Site]:
-    """A control plane with our kinds, MetalLB's, and the namespaces."""
-    async with site_on(plane, tmp_path / "kubeconfig") as here:
-        yield here
+async def management(plane: Plane, tmp_path: Path) -> AsyncIterator[ManagementCluster]:
+    """A management cluster on the test's control plane, without running controllers."""
+    async with run_management_cluster(plane, tmp_path / "kubeconfig") as cluster:
+        yield cluster
 
 
 @asynccontextmanager
-async def site_on(plane: Plane, kubeconfig: Path) -> AsyncIterator[Site]:
-    """Make a control plane a site, with our kinds, MetalLB's, and the namespaces."""
+async def run_management_cluster(
+    plane: Plane, kubeconfig: Path
+) -> AsyncIterator[ManagementCluster]:
+    """Install our kinds, MetalLB's kinds, namespaces, and the kubeconfig of TenantCluster team/a.
+
+    The kubeconfig leads to the control plane itself.
+
+    Args:
+        plane: the control plane.
+        kubeconfig: where the kubeconfig of the client is written.
+    """
     await plane.install_crds([*crds(), *read_metallb_crds()])
     transport = await connect(plane.write_kubeconfig(kubeconfig))
-    here = Site(transport)
+    cluster = ManagementCluster(transport)
     for namespace in (HOME, "team", "metallb-system"):
-        await here.create(NAMESPACE, "", namespace)
+        await cluster.create(NAMESPACE, "", namespace)
     secret = base64.b64encode(plane.kubeconfig().encode()).decode()
-    await here.create(SECRET, "team", "a-admin-kubeconfig", data={"admin.conf": secret})
-    yield here
+    await cluster.create(SECRET, "team", "a-admin-kubeconfig", data={"admin.conf": secret})
+    yield cluster
     await transport.aclose()
 
 
-def _cluster() -> dict[str, Any]:
+def make_cluster_body() -> dict[str, Any]:
+    """Return the fields of a TenantCluster beside its metadata."""
     return {"spec": {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}}
 
 
-async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> None:
-    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
+async def test_the_ranges_of_a_tenant_are_allocated_projected_and_released(
+    management: ManagementCluster,
+) -> None:
+    await management.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
     network = {"mode": "ipam", "poolRefs": [{"name": "lab"}]}
     spec = {"provider": "local", "network": network}
-    await site.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
-    async with site.controllers():
-        await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
-        await site.until(lambda: site.phase("tenantclusters", "a", "team") == "Ready")
-        assert site.phase("ipallocations", "team-a-lb") == "Allocated"
-        assert site.phase("ipallocations", "team-a-nodes") == "Allocated"
-        await site.until(lambda: _find_projected(site) == ("10.40.0.0-10.40.0.7",))
+    await management.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
+    async with management.run_controllers():
+        await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
+        await management.until(
+            lambda: management.get_phase("tenantclusters", "a", "team") == "Ready"
+        )
+        assert management.get_phase("ipallocations", "team-a-lb") == "Allocated"
+        assert management.get_phase("ipallocations", "team-a-nodes") == "Allocated"
+        await management.until(lambda: _find_projected(management) == ("10.40.0.0-10.40.0.7",))
 
         spec = {"addresses": ["10.99.0.0/24"]}
-        drifted = await edit(site.client, IP_ADDRESS_POOL, key=PROJECTED, change={"spec": spec})
+        drifted = await edit(
+            management.client, IP_ADDRESS_POOL, key=PROJECTED, change={"spec": spec}
+        )
         drift = drifted.metadata.revision
-        await site.until(lambda: _find_projected(site, after=drift) == ("10.40.0.0-10.40.0.7",))
+        await management.until(
+            lambda: _find_projected(management, after=drift) == ("10.40.0.0-10.40.0.7",)
+        )
 
-        await delete(site.client, TENANT_CLUSTER, Key("team", "a"))
-        await site.until(lambda: site.phase("tenantclusters", "a", "team") is None)
-        await site.until(lambda: _available(site) == 256)
-        assert (await site.client.list(IP_ALLOCATION)).items == ()
-        assert (await site.client.list(IP_ADDRESS_POOL)).items == ()
+        await delete(management.client, TENANT_CLUSTER, Key("team", "a"))
+        await management.until(lambda: management.get_phase("tenantclusters", "a", "team") is None)
+        await management.until(lambda: _count_available(management) == 256)
+        assert (await management.client.list(IP_ALLOCATION)).items == ()
+        assert (await management.client.list(IP_ADDRESS_POOL)).items == ()
 
-        await delete(site.client, NETWORK_POOL, Key(HOME, "lab"))
-        await site.until(lambda: Key(HOME, "lab") not in site.caches["networkpools"])
+        await delete(management.client, NETWORK_POOL, Key(HOME, "lab"))
+        await management.until(lambda: Key(HOME, "lab") not in management.caches["networkpools"])
 
 
-def _find_projected(site: Site, after: int = 0) -> tuple[str, ...] | None:
-    """Return the entries of the tenant's pool, if the watch has shown a later revision."""
-    pool = site.caches["ipaddresspools"].get(PROJECTED)
+def _find_projected(management: ManagementCluster, after: int = 0) -> tuple[str, ...] | None:
+    """Return the addresses of the tenant's IPAddressPool.
+
+    Args:
+        management: the cluster, which is its own tenant.
+        after: a revision; None is returned while the cache has no later revision of the pool.
+    """
+    pool = management.caches["ipaddresspools"].get(PROJECTED)
     if pool is None or pool.metadata.revision <= after:
         return None
     addresses: tuple[str, ...] = pool.spec.addresses
     return addresses
 
 
-def _available(site: Site) -> int:
-    pool = site.caches["networkpools"].get(Key(HOME, "lab"))
+def _count_available(management: ManagementCluster) -> int:
+    """Return the number of available addresses in the pool's status; -1 without the pool."""
+    pool = management.caches["networkpools"].get(Key(HOME, "lab"))
     return pool.status.availableIPs if pool is not None else -1
 
 
-def _foreign(site: Site) -> str | None:
-    """Return the pool's condition about other controllers; None if it has none."""
-    pool = site.caches["networkpools"].get(Key(HOME, "lab"))
+def _get_foreign_status(management: ManagementCluster) -> str | None:
+    """Return the status of the pool's condition ForeignManager; None if it has none."""
+    pool = management.caches["networkpools"].get(Key(HOME, "lab"))
     foreign = find(pool.status.conditions, FOREIGN_MANAGER) if pool is not None else None
     return foreign.status if foreign is not None else None
 
 
-async def _meddle(site: Site) -> None:
-    """Write the pool's status as another controller would."""
+async def _write_as_foreign_manager(management: ManagementCluster) -> None:
+    """Write the pool's status with the field manager of another controller."""
     while True:
-        pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
+        pool = await management.client.get(NETWORK_POOL, Key(HOME, "lab"))
         status = {"status": {"allocatedIPs": pool.status.allocatedIPs + 1}}
         try:
-            await site.client.with_field_manager("manager").patch(
+            await management.client.with_field_manager("manager").patch(
                 NETWORK_POOL, Version.from_object(pool), status, subresource="status"
             )
         except Conflict:
@@ -207,30 +237,42 @@ async def _meddle(site: Site) -> None:
         return
 
 
-async def test_another_controllers_writes_stop_a_pool_until_it_is_silent(site: Site) -> None:
-    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
+async def test_a_pool_allocates_nothing_after_a_foreign_write_until_the_writer_is_silent(
+    management: ManagementCluster,
+) -> None:
+    await management.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
     settings = replace(SETTINGS, pool=PoolSettings(foreign_silence=2.0))
     spec = {
         "poolRef": {"name": "lab"},
         "tenantClusterRef": {"name": "a", "namespace": "team"},
         "type": "nodes",
     }
-    async with site.controllers(settings=settings):
-        await site.create(IP_ALLOCATION, HOME, "early", spec=spec)
-        await site.until(lambda: site.phase("ipallocations", "early") == "Allocated")
-        assert _foreign(site) is None, "our own writes are known again"
-        while _foreign(site) != "True":  # a slow machine may look only after the silence
-            await _meddle(site)
+    async with management.run_controllers(settings=settings):
+        await management.create(IP_ALLOCATION, HOME, "early", spec=spec)
+        await management.until(
+            lambda: management.get_phase("ipallocations", "early") == "Allocated"
+        )
+        assert _get_foreign_status(management) is None, (
+            "our own writes are not those of a foreign manager"
+        )
+        while (
+            _get_foreign_status(management) != "True"
+        ):  # a slow machine may notice the write only after the silence
+            await _write_as_foreign_manager(management)
             with anyio.move_on_after(1.0):
-                await site.until(lambda: _foreign(site) == "True")
-        await site.create(IP_ALLOCATION, HOME, "late", spec=spec)
-        await site.until(lambda: _foreign(site) == "False")
-        await site.until(lambda: site.phase("ipallocations", "late") == "Allocated")
+                await management.until(lambda: _get_foreign_status(management) == "True")
+        await management.create(IP_ALLOCATION, HOME, "late", spec=spec)
+        await management.until(lambda: _get_foreign_status(management) == "False")
+        await management.until(
+            lambda: management.get_phase("ipallocations", "late") == "Allocated"
+        )
 
 
-async def test_two_managers_that_both_lead_never_overlap(site: Site) -> None:
-    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/22"})
-    async with site.controllers(managers=2), anyio.create_task_group() as group:
+async def test_two_managers_without_leader_election_allocate_no_overlapping_ranges(
+    management: ManagementCluster,
+) -> None:
+    await management.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/22"})
+    async with management.run_controllers(managers=2), anyio.create_task_group() as group:
         for number in range(100):
             spec = {
                 "poolRef": {"name": "lab"},
@@ -239,22 +281,26 @@ async def test_two_managers_that_both_lead_never_overlap(site: Site) -> None:
                 "count": 1 + number % 7,
             }
             body = {"spec": spec}
-            group.start_soon(_create, site, f"a{number:03}", body)
-        await site.until(lambda: _count_allocated(site) == 100)
+            group.start_soon(_create_allocation, management, f"a{number:03}", body)
+        await management.until(lambda: _count_allocated(management) == 100)
     held_ranges = [
         statusranges.find_held_range(allocation)
-        for allocation in (await site.client.list(IP_ALLOCATION)).items
+        for allocation in (await management.client.list(IP_ALLOCATION)).items
     ]
     spans = [span for span in held_ranges if isinstance(span, AddressRange)]
     assert len(spans) == 100
     assert not [pair for pair in combinations(spans, 2) if pair[0].overlaps(pair[1])]
 
 
-async def _create(site: Site, name: str, body: dict[str, Any]) -> None:
-    await site.create(IP_ALLOCATION, HOME, name, **body)
+async def _create_allocation(
+    management: ManagementCluster, name: str, body: dict[str, Any]
+) -> None:
+    """Create an IPAllocation; positional parameters only, for start_soon."""
+    await management.create(IP_ALLOCATION, HOME, name, **body)
 
 
-def _count_allocated(site: Site) -> int:
+def _count_allocated(management: ManagementCluster) -> int:
+    """Return the number of allocations in phase Allocated."""
     return sum(
-        allocation.status.phase == "Allocated" for allocation in site.caches["ipallocations"]
+        allocation.status.phase == "Allocated" for allocation in management.caches["ipallocations"]
     )

@@ -1,4 +1,4 @@
-"""What a user sees who may read the TenantClusters of one namespace, and nothing else."""
+"""The output of commands for a user who may only read the TenantClusters of one namespace."""
 
 import json
 import signal
@@ -15,26 +15,26 @@ from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
 from reconcilers.clusteraccess.tenantfailures import UNREACHABLE
 from reconcilers.health.controllers import READER_ROLE
 from tests.contract.roles import list_manifests
-from tests.contract.test_incidents import _ask, _platform, _team_kubeconfig
-from tests.contract.test_release_command import RANGE, user_of
-from tests.contract.test_static_flow import HOME, Site, _cluster, site
+from tests.contract.test_incidents import create_platform, run_json_command, write_team_kubeconfig
+from tests.contract.test_release_command import RANGE, write_user_kubeconfig
+from tests.contract.test_static_flow import HOME, ManagementCluster, make_cluster_body, management
 from tests.polling import until
 from tests.reconcilers.cli.commandline import run_beside
 from tests.reconcilers.cli.commands import start
 from tests.reconcilers.cli.test_ui import read_first_message
 
-__all__ = ["site"]
+__all__ = ["management"]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BUTLER_CONFIGS = BUTLER_CONFIG.collection()
 
 
-async def test_the_live_page_of_a_namespace_shows_its_clusters_and_says_what_is_not_read(
-    site: Site, plane: Plane, tmp_path: Path
+async def test_the_live_page_of_a_namespace_shows_its_clusters_and_names_the_kinds_it_may_not_read(
+    management: ManagementCluster, plane: Plane, tmp_path: Path
 ) -> None:
-    await _platform(site, "10.40.0.0/28")
-    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
-    team = await _team_kubeconfig(plane, site, tmp_path)
+    await create_platform(management, "10.40.0.0/28")
+    await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
+    team = await write_team_kubeconfig(plane, management, tmp_path)
     arguments = ("ui", f"--kubeconfig={team}", "-n", "team", "--listen=127.0.0.1:0")
     async with start(*arguments) as running:
         match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
@@ -45,11 +45,11 @@ async def test_the_live_page_of_a_namespace_shows_its_clusters_and_says_what_is_
     assert "you may not read ipallocations.butler.butlerlabs.dev" in message["failures"][0]
 
 
-async def test_a_followed_status_of_a_namespace_needs_the_right_to_read_its_clusters_alone(
-    site: Site, plane: Plane, tmp_path: Path
+async def test_status_and_tenants_with_watch_only_need_to_read_the_clusters_of_the_namespace(
+    management: ManagementCluster, plane: Plane, tmp_path: Path
 ) -> None:
-    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
-    team = await _team_kubeconfig(plane, site, tmp_path)
+    await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
+    team = await write_team_kubeconfig(plane, management, tmp_path)
     for command in ("status", "tenants"):
         arguments = (command, f"--kubeconfig={team}", "-n", "team", "-w")
         async with start(*arguments) as running:
@@ -57,15 +57,15 @@ async def test_a_followed_status_of_a_namespace_needs_the_right_to_read_its_clus
             await running.stop(signal.SIGINT)
 
 
-async def test_the_explanation_of_a_cluster_names_its_ranges_and_what_may_not_be_read(
-    site: Site, plane: Plane, tmp_path: Path
+async def test_explain_lists_the_ranges_of_a_cluster_and_the_objects_that_it_may_not_read(
+    management: ManagementCluster, plane: Plane, tmp_path: Path
 ) -> None:
-    await _platform(site, "10.40.0.0/28")
-    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
-    created = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
+    await create_platform(management, "10.40.0.0/28")
+    await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
+    created = await management.client.get(TENANT_CLUSTER, Key("team", "a"))
     network = {"network": {"ranges": [RANGE]}}
-    await site.client.patch_status(TENANT_CLUSTER, created, network)
-    team = await _team_kubeconfig(plane, site, tmp_path)
+    await management.client.patch_status(TENANT_CLUSTER, created, network)
+    team = await write_team_kubeconfig(plane, management, tmp_path)
     for name in ("team/a", "tenantcluster.butler.butlerlabs.dev/team/a"):
         explained = await run_beside("explain", name, f"--kubeconfig={team}")
         assert explained.code == 0, explained.err
@@ -76,7 +76,7 @@ async def test_the_explanation_of_a_cluster_names_its_ranges_and_what_may_not_be
 
 
 async def _serve_butler_configs(admin: httpx.AsyncClient) -> None:
-    """Define ButlerConfigs, and wait until they are served."""
+    """Create the definition of ButlerConfigs, and wait until they are served."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": BUTLER_CONFIG.version,
@@ -105,16 +105,16 @@ async def _serve_butler_configs(admin: httpx.AsyncClient) -> None:
     await until(list_status, lambda code: code == 200)
 
 
-async def test_the_explanation_of_a_cluster_follows_butlerconfig_or_says_that_it_is_not_read(
-    site: Site, plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+async def test_explain_uses_the_provider_in_butlerconfig_or_reports_that_it_may_not_read_it(
+    management: ManagementCluster, plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await _platform(site, "10.40.0.0/28")
+    await create_platform(management, "10.40.0.0/28")
     network = {"mode": "ipam", "poolRefs": [{"name": "lab"}]}
     spec = {"provider": "local", "network": network}
-    await site.create(PROVIDER_CONFIG, HOME, "platform", spec=spec)
-    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+    await management.create(PROVIDER_CONFIG, HOME, "platform", spec=spec)
+    await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
     operator = plane.write_kubeconfig(tmp_path / "operator")
-    team = await _team_kubeconfig(plane, site, tmp_path)
+    team = await write_team_kubeconfig(plane, management, tmp_path)
     before = await run_beside("explain", "team/a", f"--kubeconfig={operator}")
     assert f"ProviderConfig {HOME}/default, mode static" in before.out
 
@@ -137,12 +137,12 @@ async def test_the_explanation_of_a_cluster_follows_butlerconfig_or_says_that_it
     )
 
 
-async def test_the_check_of_a_namespace_needs_the_right_to_read_its_clusters_and_names_the_rest(
-    site: Site, plane: Plane, tmp_path: Path
+async def test_check_of_a_namespace_only_needs_to_read_its_clusters_and_names_what_it_left_out(
+    management: ManagementCluster, plane: Plane, tmp_path: Path
 ) -> None:
-    await _platform(site, "10.40.0.0/28")
-    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
-    team = await _team_kubeconfig(plane, site, tmp_path)
+    await create_platform(management, "10.40.0.0/28")
+    await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
+    team = await write_team_kubeconfig(plane, management, tmp_path)
     arguments = ("check", f"--kubeconfig={team}", "-n", "team")
     for option in ((), ("--tenants",)):
         checked = await run_beside(*arguments, *option)
@@ -157,7 +157,7 @@ async def test_the_check_of_a_namespace_needs_the_right_to_read_its_clusters_and
         assert ("; load balancers of tenants" in checked.err) == bool(option)
     assert (await run_beside(*arguments, "--strict")).code == 1
 
-    created = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
+    created = await management.client.get(TENANT_CLUSTER, Key("team", "a"))
     unreachable = {
         "type": LOAD_BALANCER_READY,
         "status": "False",
@@ -165,7 +165,7 @@ async def test_the_check_of_a_namespace_needs_the_right_to_read_its_clusters_and
         "message": "no answer",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    await site.client.patch_status(TENANT_CLUSTER, created, {"conditions": [unreachable]})
+    await management.client.patch_status(TENANT_CLUSTER, created, {"conditions": [unreachable]})
     checked = await run_beside(*arguments, "-o", "json")
     report = json.loads(checked.out)
     assert [finding["kind"] for finding in report["findings"]] == ["TenantUnreachable"]
@@ -179,10 +179,10 @@ async def test_the_check_of_a_namespace_needs_the_right_to_read_its_clusters_and
     assert "you may not read what this command needs" in repaired.errors[0]
 
 
-async def _bind_everywhere(admin: httpx.AsyncClient, *roles: str) -> None:
-    """Create shipped ClusterRoles, each bound in the whole cluster to a group of its name."""
+async def _bind_roles_cluster_wide(admin: httpx.AsyncClient, *roles: str) -> None:
+    """Create shipped ClusterRoles, and bind each in the whole cluster to the group of its name."""
     group = "rbac.authorization.k8s.io"
-    where = f"/apis/{group}/v1"
+    rbac_path = f"/apis/{group}/v1"
     for role in list_manifests("rbac"):
         name = role["metadata"]["name"]
         if name in roles:
@@ -194,23 +194,23 @@ async def _bind_everywhere(admin: httpx.AsyncClient, *roles: str) -> None:
                 "subjects": [{"apiGroup": group, "kind": "Group", "name": name}],
             }
             for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
-                answer = await admin.post(f"{where}/{plural}", json=body)
+                answer = await admin.post(f"{rbac_path}/{plural}", json=body)
                 assert answer.status_code == 201, answer.text
 
 
-async def _controllers(kubeconfig: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    """Return the exit code of `status`, and its area of the controllers."""
-    code, document, _ = await _ask("status", kubeconfig, *options)
+async def _run_controllers_status(kubeconfig: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """Run `status`; return its exit code, and its area `controllers`."""
+    code, document, _ = await run_json_command("status", kubeconfig, *options)
     (area,) = [area for area in document["areas"] if area["area"] == "controllers"]
     return code, area
 
 
-async def test_the_status_of_a_namespace_says_in_a_sentence_what_of_the_controllers_is_not_read(
-    site: Site, plane: Plane, tmp_path: Path
+async def test_status_of_a_namespace_names_the_kinds_of_the_controllers_that_it_may_not_read(
+    management: ManagementCluster, plane: Plane, tmp_path: Path
 ) -> None:
-    await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
-    team = await _team_kubeconfig(plane, site, tmp_path)
-    _, area = await _controllers(team, "-n", "team")
+    await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
+    team = await write_team_kubeconfig(plane, management, tmp_path)
+    _, area = await _run_controllers_status(team, "-n", "team")
     assert area == {
         "area": "controllers",
         "state": "unknown",
@@ -220,16 +220,16 @@ async def test_the_status_of_a_namespace_says_in_a_sentence_what_of_the_controll
     }
 
 
-@pytest.mark.usefixtures("site")
-async def test_who_may_read_all_but_the_controllers_is_warned_until_the_shipped_role_is_bound(
+@pytest.mark.usefixtures("management")
+async def test_status_exits_with_3_for_a_viewer_without_the_shipped_role_for_the_controllers(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     viewer = "butler-ipam-viewer"
-    await _bind_everywhere(admin, viewer, READER_ROLE)
-    without = await user_of(plane, tmp_path, "vera", viewer)
-    granted = await user_of(plane, tmp_path, "olga", viewer, READER_ROLE)
-    code, area = await _controllers(without)
+    await _bind_roles_cluster_wide(admin, viewer, READER_ROLE)
+    without = await write_user_kubeconfig(plane, tmp_path, "vera", viewer)
+    granted = await write_user_kubeconfig(plane, tmp_path, "olga", viewer, READER_ROLE)
+    code, area = await _run_controllers_status(without)
     assert (code, area["state"]) == (3, "unknown")
-    _, area = await _controllers(granted)
+    _, area = await _run_controllers_status(granted)
     assert area["state"] != "unknown", area
     assert "you may not read" not in area["summary"]

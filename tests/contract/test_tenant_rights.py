@@ -1,4 +1,4 @@
-"""The rights of a tenant's kubeconfig that the page about Cilium lists: enough, and all needed."""
+"""The permissions in a tenant that the page about Cilium lists suffice, and all are needed."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -31,13 +31,13 @@ from reconcilers.configuration.settings import AllocationSettings, Settings, Ten
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL
 from reconcilers.wiring import assemble
-from tests.contract.roles import HOME, Rule, cluster, ours, provider
+from tests.contract.roles import HOME, Rule, make_cluster, make_object, make_provider
 from tests.docs.text import list_fenced_blocks
 from tests.polling import until
 from tests.yamls import read_yaml
 
 USER = "tenant-of-butler"
-WEB = Key("team", "web")
+TENANT = Key("team", "web")
 SETTINGS = Settings(
     allocation=AllocationSettings(requeue_releasing=0.1),
     tenant=TenantSettings(
@@ -51,7 +51,8 @@ SETTINGS = Settings(
 )
 
 
-def _role() -> Manifest:
+def _read_role() -> Manifest:
+    """Return the ClusterRole in the page about Cilium."""
     [role] = [
         block
         for block in list_fenced_blocks("docs/operating/cilium.md", "yaml")
@@ -60,8 +61,8 @@ def _role() -> Manifest:
     return dict(read_yaml(role))
 
 
-def _rules() -> list[Rule]:
-    """Return every single thing that the role of the page allows."""
+def _list_rules() -> list[Rule]:
+    """Return each permission of the role in the page: one verb on one resource."""
     return [
         Rule(
             "tenant",
@@ -71,29 +72,34 @@ def _rules() -> list[Rule]:
             resource=resource,
             names=tuple(rule.get("resourceNames", ())),
         )
-        for rule in _role()["rules"]
+        for rule in _read_role()["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
 
 
-async def _allow(transport: Transport) -> None:
-    """Give the user of the tenant's kubeconfig the rights of the page."""
-    await apply(transport, _role())
+async def _bind_role(transport: Transport) -> None:
+    """Create the role of the page, and bind it to the user of the tenant's kubeconfig."""
+    await apply(transport, _read_role())
     group = "rbac.authorization.k8s.io"
     binding = {
         "apiVersion": f"{group}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": USER},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": _role()["metadata"]["name"]},
+        "roleRef": {
+            "apiGroup": group,
+            "kind": "ClusterRole",
+            "name": _read_role()["metadata"]["name"],
+        },
         "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
     }
     await apply(transport, binding)
 
 
 @asynccontextmanager
-async def _connect(plane: Plane, path: Path) -> AsyncIterator[Transport]:
+async def _open_transport(plane: Plane, path: Path) -> AsyncIterator[Transport]:
+    """Open a connection of the administrator; `path` is where its kubeconfig is written."""
     transport = await connect(plane.write_kubeconfig(path))
     try:
         yield transport
@@ -102,12 +108,12 @@ async def _connect(plane: Plane, path: Path) -> AsyncIterator[Transport]:
 
 
 @asynccontextmanager
-async def _operator(tenant: Plane, path: Path) -> AsyncIterator[None]:
-    """Run the stand-in for LB-IPAM, which holds the Lease of the operator."""
+async def _run_operator_stand_in(tenant: Plane, path: Path) -> AsyncIterator[None]:
+    """Run the stand-in for Cilium's LB-IPAM, which also holds the operator's Lease."""
     options = ManagerOptions(
         leader_elect=True, lease_namespace="kube-system", lease_name=LEASE_NAME, retry_period=0.2
     )
-    async with _connect(tenant, path) as transport:
+    async with _open_transport(tenant, path) as transport:
         manager = Manager(transport, options=options)
         LbIpamStandIn(manager, SystemClock())
         async with run_in_background([manager.run]):
@@ -115,7 +121,7 @@ async def _operator(tenant: Plane, path: Path) -> AsyncIterator[None]:
 
 
 @pytest.mark.slow
-async def test_the_page_about_cilium_lists_every_right_in_a_tenant_and_no_other(
+async def test_the_page_about_cilium_lists_exactly_the_permissions_that_a_tenant_needs(
     plane: Plane, tmp_path: Path
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -124,71 +130,81 @@ async def test_the_page_about_cilium_lists_every_right_in_a_tenant_and_no_other(
         proxy = await enter(Proxy.before(tenant))
         await plane.install_crds(crd.crds())
         await tenant.install_crds([*read_cilium_crds(), *metallb.read_metallb_crds()])
-        platform = await enter(_connect(plane, tmp_path / "admin"))
-        inside = await enter(_connect(tenant, tmp_path / "inside"))
-        await _allow(inside)
+        platform = await enter(_open_transport(plane, tmp_path / "admin"))
+        tenant_transport = await enter(_open_transport(tenant, tmp_path / "inside"))
+        await _bind_role(tenant_transport)
         kubeconfig = await proxy.add_user(USER, ["system:authenticated"])
-        await make_namespaces(platform, [HOME, WEB.namespace])
-        await apply(platform, build_kubeconfig_secret(WEB, kubeconfig))
-        manager = Manager(await enter(_connect(plane, tmp_path / "own")))
-        ways = assemble(manager, SystemClock(), SETTINGS)
-        stack.push_async_callback(ways.aclose)
+        await make_namespaces(platform, [HOME, TENANT.namespace])
+        await apply(platform, build_kubeconfig_secret(TENANT, kubeconfig))
+        manager = Manager(await enter(_open_transport(plane, tmp_path / "own")))
+        tenants = assemble(manager, SystemClock(), SETTINGS)
+        stack.push_async_callback(tenants.aclose)
         await enter(run_in_background([manager.run]))
-        await apply(platform, ours("NetworkPool", "lab", {"cidr": "10.40.0.0/26"}))
-        await apply(platform, provider("default"))
-        await _play(platform, inside, tenant=tenant, folder=tmp_path)
+        await apply(platform, make_object("NetworkPool", "lab", {"cidr": "10.40.0.0/26"}))
+        await apply(platform, make_provider("default"))
+        await _play_flow(platform, tenant_transport, tenant=tenant, folder=tmp_path)
     calls = [call for call in proxy.calls if call.resource]
-    rules = _rules()
-    refused = {_describe(call) for call in calls if not any(rule.covers(call) for rule in rules)}
-    assert refused == set(), "the rights of the page do not suffice"
+    rules = _list_rules()
+    refused = {
+        _describe_call(call) for call in calls if not any(rule.covers(call) for rule in rules)
+    }
+    assert refused == set(), "the permissions of the page do not suffice"
     unused = [str(rule) for rule in rules if not any(rule.covers(call) for call in calls)]
-    assert not unused, "rights that nothing needed:\n" + "\n".join(unused)
+    assert not unused, "permissions that nothing needed:\n" + "\n".join(unused)
 
 
-async def _play(platform: Transport, inside: Transport, tenant: Plane, folder: Path) -> None:
-    """Have a cluster served, grown, and deleted, with a Service that shares its address."""
+async def _play_flow(
+    platform: Transport, tenant_transport: Transport, tenant: Plane, folder: Path
+) -> None:
+    """Serve a cluster, let it grow for a second Service, and delete it.
+
+    One of the Services has a sharing key.
+    """
     addons = {"loadBalancer": {"provider": "cilium", "version": "1"}}
-    management, services = Client(platform), Client(inside)
+    management, tenant_client = Client(platform), Client(tenant_transport)
 
     async def find_cluster() -> TenantCluster | None:
-        return await management.find(TENANT_CLUSTER, WEB)
+        return await management.find(TENANT_CLUSTER, TENANT)
 
     async def is_noted() -> bool:
         allocations = (await management.list(IP_ALLOCATION)).items
         return any(names.ANNOTATION_RELEASE_NOTE in a.metadata.annotations for a in allocations)
 
     async def is_emptied() -> bool:
-        pools = (await services.list(CILIUM_POOL)).items
+        pools = (await tenant_client.list(CILIUM_POOL)).items
         noted = [p for p in pools if names.ANNOTATION_EMPTIED_UNDER in p.metadata.annotations]
         return any(not pool.blocks for pool in noted)
 
-    await make_namespaces(inside, [metallb.NAMESPACE])
-    async with _operator(tenant, folder / "first"):
-        body = cluster("web", addons=addons, providerConfigRef={"name": "default"})
+    await make_namespaces(tenant_transport, [metallb.NAMESPACE])
+    async with _run_operator_stand_in(tenant, folder / "first"):
+        body = make_cluster("web", addons=addons, providerConfigRef={"name": "default"})
         await apply(platform, body)
-        await _add_service(services, "web", {"lbipam.cilium.io/sharing-key": "k"})
-        await _add_service(services, "second", {})
+        await _add_service(tenant_client, "web", {"lbipam.cilium.io/sharing-key": "k"})
+        await _add_service(tenant_client, "second", {})
         for name in ("web", "second"):
-            await until(partial(_read_service_addresses, services, name), bool)
+            await until(partial(_read_service_addresses, tenant_client, name), bool)
         await until(is_noted, bool)
         for name in ("web", "second"):
-            await delete(services, SERVICE, Key("default", name))
-        await delete(management, TENANT_CLUSTER, WEB)
+            await delete(tenant_client, SERVICE, Key("default", name))
+        await delete(management, TENANT_CLUSTER, TENANT)
         await until(is_emptied, bool)
-    # Another operator: a range of a Service with a sharing key waits for it.
-    async with _operator(tenant, folder / "second"):
-        await until(find_cluster, lambda find_cluster: find_cluster is None)
+    # The range of a Service with a sharing key is released once another operator leads.
+    async with _run_operator_stand_in(tenant, folder / "second"):
+        await until(find_cluster, lambda tenant_cluster: tenant_cluster is None)
 
 
 async def _add_service(client: Client, name: str, annotations: dict[str, str]) -> None:
+    """Create a Service of type LoadBalancer in the tenant."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
     meta = {"name": name, "annotations": annotations}
     await client.create(SERVICE, "default", {"metadata": meta, "spec": spec})
 
 
 async def _read_service_addresses(client: Client, name: str) -> tuple[str, ...]:
+    """Return the addresses in the status of a Service."""
     return read_status_addresses(await client.get(SERVICE, Key("default", name)))
 
 
-def _describe(call: Call) -> str:
+def _describe_call(call: Call) -> str:
+    """Return verb, resource and name of a request as text."""
     return f"{call.verb} {call.resource}.{call.group}/{call.name}"

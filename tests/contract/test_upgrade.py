@@ -1,8 +1,8 @@
-"""From the version before pools of two families to this one and back, with its CRDs and objects.
+"""Upgrade from the version before pools of two families, and downgrade, with its CRDs and objects.
 
-tests/data/before_families has the CRDs of that version, and all that its controller had made of
-the samples on a real API server (without what a server adds to objects). There is no release yet:
-this is the last version whose schema knows one family only.
+tests/data/before_families has the CRDs of that version, and the objects that its controller
+created from the samples on a real API server, without fields that a server adds. It is the last
+version whose schema has one family only; there is no release yet.
 """
 
 import json
@@ -44,11 +44,11 @@ PLURALS = {
     "IPAllocation": "ipallocations",
     "NetworkPool": "networkpools",
 }
-"""Of the recorded objects, in the order in which one names another by uid or resourceVersion."""
+"""The plurals of the recorded kinds; objects refer by uid or resourceVersion to earlier kinds."""
 API = f"/apis/{names.API_VERSION}"
-OURS = {"fieldManager": names.FIELD_MANAGER}
+AS_CONTROLLER = {"fieldManager": names.FIELD_MANAGER}
 MERGE = {"Content-Type": "application/merge-patch+json"}
-OFTEN = Settings(
+SHORT_INTERVALS = Settings(
     pool=PoolSettings(resync=0.5, requeue_after_work=0.5),
     tenant=TenantSettings(
         requeue_waiting=0.5, requeue_not_ready=0.5, requeue_young=0.5, requeue_grown=0.5
@@ -56,7 +56,7 @@ OFTEN = Settings(
     provider=ProviderSettings(resync=0.5, requeue_invalid=0.5),
     orphans=OrphanSettings(resync=0.5),
 )
-"""Each object is looked at twice a second, not when it has changed only."""
+"""Each object is reconciled twice a second, also if it has not changed."""
 REWORDED = {
     "no other pool hands out these addresses": "no other NetworkPool hands out these addresses",
     "(1 allocations)": "(1 allocation)",
@@ -66,20 +66,20 @@ REWORDED = {
     "3% (26/959 IPs)": "2% (26/959 IPs)",
     "3% (7/240 IPs)": "2% (7/240 IPs)",
 }
-"""Messages of that version, and what this version says instead: it writes them once."""
-LEFT_ALONE = {"Secret", "IPAllocation"}
-"""Kinds of which no object is looked at by itself: the allocations are served, their pools are."""
-PASSES = 3
-"""Over each object, on the average, until nothing is expected to be written any more."""
+"""Messages of that version, and their wording in this version, which would write them once."""
+KINDS_WITHOUT_PASSES = {"Secret", "IPAllocation"}
+"""Kinds whose objects have no passes: allocations are served by the passes of their pools."""
+MIN_PASSES = 3
+"""The average number of passes over each object after which nothing more should be written."""
 
 
 def _read_recorded_objects() -> list[Json]:
-    """Return the objects, those first that others name."""
+    """Return the recorded objects, each after the objects that it refers to."""
     document: list[Json] = json.loads((BEFORE / "objects.json").read_text(encoding="utf-8"))
     return sorted(document, key=lambda obj: list(PLURALS).index(obj["kind"]))
 
 
-def _path(obj: Json) -> str:
+def _make_collection_path(obj: Json) -> str:
     api = "/api/v1" if obj["kind"] == "Secret" else API
     return f"{api}/namespaces/{obj['metadata']['namespace']}/{PLURALS[obj['kind']]}"
 
@@ -103,7 +103,7 @@ async def _recreate_recorded_objects(http: httpx.AsyncClient) -> None:
             body_text = body_text.replace(old, new)
         body = json.loads(body_text)
         uid = body["metadata"].pop("uid", None)
-        answer = await http.post(_path(obj), params=OURS, json=body)
+        answer = await http.post(_make_collection_path(obj), params=AS_CONTROLLER, json=body)
         assert answer.status_code == 201, answer.text
         created = answer.json()
         if uid is not None:
@@ -112,23 +112,23 @@ async def _recreate_recorded_objects(http: httpx.AsyncClient) -> None:
             continue
         if body["status"].get("allocationsRevision"):
             body["status"]["allocationsRevision"] = last_allocation_revision
-        status_path = f"{_path(obj)}/{obj['metadata']['name']}/status"
+        status_path = f"{_make_collection_path(obj)}/{obj['metadata']['name']}/status"
         answer = await http.put(
-            status_path, params=OURS, json=created | {"status": body["status"]}
+            status_path, params=AS_CONTROLLER, json=created | {"status": body["status"]}
         )
         assert answer.status_code == 200, answer.text
         if obj["kind"] == "IPAllocation":
             last_allocation_revision = answer.json()["metadata"]["resourceVersion"]
 
 
-async def _read(http: httpx.AsyncClient) -> dict[str, str]:
-    """Return all objects, as the texts that the server answers with."""
+async def _read_stored_objects(http: httpx.AsyncClient) -> dict[str, str]:
+    """Return the server's JSON text of each recorded object, by path, without NEW_FIELDS."""
     objects = {}
     for obj in _read_recorded_objects():
-        where = f"{_path(obj)}/{obj['metadata']['name']}"
-        answer = await http.get(where)
+        path = f"{_make_collection_path(obj)}/{obj['metadata']['name']}"
+        answer = await http.get(path)
         assert answer.status_code == 200, answer.text
-        objects[where] = _without_new_fields(answer.text)
+        objects[path] = _drop_new_fields(answer.text)
     return objects
 
 
@@ -136,13 +136,13 @@ NEW_FIELDS = {
     "TenantCluster": {"network"},
     "NetworkPool": {"allocationsRevision", "assignments", "revisions", "journalOf"},
 }
-"""By kind: what this version adds to statuses, and what it no longer keeps there.
+"""The fields of each kind's status that this version adds or removes.
 
 A NetworkPool has another journal, so it is fenced once.
 """
 
 
-def _without_new_fields(content: str) -> str:
+def _drop_new_fields(content: str) -> str:
     """Return an object without the fields that this version adds to a status.
 
     Kinds without such fields come back as the very text that the server answered with.
@@ -157,10 +157,12 @@ def _without_new_fields(content: str) -> str:
     return json.dumps(body)
 
 
-def _passes(manager: Manager) -> Iterator[float]:
-    """Yield how often each controller at work has looked at an object, for each of its kind."""
+def _count_passes_per_object(manager: Manager) -> Iterator[float]:
+    """Yield the number of passes of each controller, divided by the objects of its kind."""
     kinds = [
-        obj["kind"].lower() for obj in _read_recorded_objects() if obj["kind"] not in LEFT_ALONE
+        obj["kind"].lower()
+        for obj in _read_recorded_objects()
+        if obj["kind"] not in KINDS_WITHOUT_PASSES
     ]
     for kind in sorted(set(kinds)):
         total = sum(
@@ -173,12 +175,12 @@ def _passes(manager: Manager) -> Iterator[float]:
 
 
 @asynccontextmanager
-async def _controllers(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
+async def _run_controllers(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
     """Run the controllers of this version."""
     transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
     clock = SystemClock()
     manager = Manager(transport, clock=clock, options=ManagerOptions())
-    clients = assemble(manager, clock, OFTEN)
+    clients = assemble(manager, clock, SHORT_INTERVALS)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         yield manager
@@ -187,22 +189,25 @@ async def _controllers(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
     await transport.aclose()
 
 
-async def test_objects_without_second_family_are_untouched_by_an_upgrade_and_the_way_back(
+async def test_an_upgrade_and_a_downgrade_write_no_object_without_a_second_family(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await plane.install_crds(read_crds(BEFORE))
     await _recreate_recorded_objects(admin)
-    before = await _read(admin)
+    before = await _read_stored_objects(admin)
     assert len(before) == len(_read_recorded_objects())
     await plane.install_crds(crds())
-    async with _controllers(plane, tmp_path) as manager:
-        await until(make_awaitable(lambda: min(_passes(manager))), lambda least: least >= PASSES)
-    assert await _read(admin) == before
+    async with _run_controllers(plane, tmp_path) as manager:
+        await until(
+            make_awaitable(lambda: min(_count_passes_per_object(manager))),
+            lambda fewest_passes: fewest_passes >= MIN_PASSES,
+        )
+    assert await _read_stored_objects(admin) == before
     await plane.install_crds(read_crds(BEFORE))
-    assert await _read(admin) == before
+    assert await _read_stored_objects(admin) == before
 
 
-BOTH: Json = {
+DUAL_STACK_STATUS: Json = {
     "phase": "Allocated",
     "startAddress": "10.40.0.0",
     "endAddress": "10.40.0.1",
@@ -213,8 +218,8 @@ BOTH: Json = {
 }
 
 
-async def _hold_both(http: httpx.AsyncClient) -> str:
-    """Make an allocation that holds a range of each family; return its path."""
+async def _create_dual_stack_allocation(http: httpx.AsyncClient) -> str:
+    """Create an allocation that holds a range of each family; return its path."""
     spec = {
         "poolRef": {"name": "lab"},
         "tenantClusterRef": {"name": "a", "namespace": "team"},
@@ -222,59 +227,57 @@ async def _hold_both(http: httpx.AsyncClient) -> str:
         "ipFamilyPolicy": "RequireDualStack",
     }
     body = {"apiVersion": names.API_VERSION, "kind": "IPAllocation", "spec": spec}
-    where = f"{API}/namespaces/default/ipallocations"
-    answer = await http.post(where, json=body | {"metadata": {"name": "both"}})
+    path = f"{API}/namespaces/default/ipallocations"
+    answer = await http.post(path, json=body | {"metadata": {"name": "both"}})
     assert answer.status_code == 201, answer.text
-    where = f"{where}/both"
-    answer = await http.patch(f"{where}/status", headers=MERGE, json={"status": BOTH})
+    path = f"{path}/both"
+    answer = await http.patch(f"{path}/status", headers=MERGE, json={"status": DUAL_STACK_STATUS})
     assert answer.status_code == 200, answer.text
-    return where
+    return path
 
 
-async def test_second_ranges_are_there_again_when_the_crds_come_back_before_any_write(
+async def test_second_ranges_reappear_if_no_object_is_written_between_downgrade_and_upgrade(
     plane: Plane, admin: httpx.AsyncClient
 ) -> None:
     if not os.environ.get(ASSETS):
         pytest.skip(
-            f"needs {ASSETS}: the embedded server converts what is stored, not what is read"
+            f"needs {ASSETS}: the embedded server prunes stored objects, not objects that are read"
         )
     await plane.install_crds(crds())
-    where = await _hold_both(admin)
-    stored = await _text(admin, where)
+    path = await _create_dual_stack_allocation(admin)
+    stored = await _read_text(admin, path)
     assert "fd00::1" in stored
     await plane.install_crds(read_crds(BEFORE))
-    spec_text = await until(lambda: _text(admin, where), lambda output: "fd00" not in output)
+    spec_text = await until(lambda: _read_text(admin, path), lambda output: "fd00" not in output)
     assert "10.40.0.1" in spec_text
     await plane.install_crds(crds())
-    await until(lambda: _text(admin, where), lambda output: output == stored)
+    await until(lambda: _read_text(admin, path), lambda output: output == stored)
 
 
 async def test_a_write_under_the_older_crds_loses_the_second_range(
     plane: Plane, admin: httpx.AsyncClient
 ) -> None:
     await plane.install_crds(crds())
-    where = await _hold_both(admin)
+    path = await _create_dual_stack_allocation(admin)
     await plane.install_crds(read_crds(BEFORE))
-    await until(lambda: _text(admin, where), lambda output: "fd00" not in output)
+    await until(lambda: _read_text(admin, path), lambda output: "fd00" not in output)
     note = {"metadata": {"annotations": {"note": "written under the older schema"}}}
-    answer = await admin.patch(where, headers=MERGE, json=note)
+    answer = await admin.patch(path, headers=MERGE, json=note)
     assert answer.status_code == 200, answer.text
     await plane.install_crds(crds())
-    await until(lambda: _would_be(admin, where), lambda output: "fd00" in output)
-    assert "fd00" not in await _text(admin, where)
+    await until(lambda: _dry_run_status_write(admin, path), lambda output: "fd00" in output)
+    assert "fd00" not in await _read_text(admin, path)
 
 
-async def _text(http: httpx.AsyncClient, where: str) -> str:
-    answer = await http.get(where)
+async def _read_text(http: httpx.AsyncClient, path: str) -> str:
+    answer = await http.get(path)
     assert answer.status_code == 200, answer.text
     return answer.text
 
 
-async def _would_be(http: httpx.AsyncClient, where: str) -> str:
-    """Return an allocation as it would be if its second range were written once more."""
-    body = {"status": BOTH}
-    answer = await http.patch(
-        f"{where}/status", params={"dryRun": "All"}, headers=MERGE, json=body
-    )
+async def _dry_run_status_write(http: httpx.AsyncClient, path: str) -> str:
+    """Return the server's answer to a dry run that writes both ranges again."""
+    body = {"status": DUAL_STACK_STATUS}
+    answer = await http.patch(f"{path}/status", params={"dryRun": "All"}, headers=MERGE, json=body)
     assert answer.status_code == 200, answer.text
     return answer.text

@@ -1,4 +1,4 @@
-"""Webhooks end to end: an API server asks them, and trusts a certificate of our own making."""
+"""Webhooks end to end: an API server calls them and trusts the manager's own certificate."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,15 +31,15 @@ OPTIONS = ManagerOptions(webhook_bind="127.0.0.1:0", webhook_self_signed=SETTING
 
 class GaugeSpec(msgspec.Struct):
     count: int = 0
-    place: str = ""
+    set_place: str = ""
 
 
 class Gauge(msgspec.Struct):
     spec: GaugeSpec = msgspec.field(default_factory=GaugeSpec)
 
 
-async def judge(request: AdmissionRequest[Gauge]) -> Answer:
-    """Refuse to count down; warn of big numbers."""
+async def validate_gauge(request: AdmissionRequest[Gauge]) -> Answer:
+    """Reject an update that lowers the count; warn about a new gauge."""
     if request.object is None or request.oldObject is None:
         return Allowed(["this gauge is new"])
     if request.object.spec.count < request.oldObject.spec.count:
@@ -48,14 +48,14 @@ async def judge(request: AdmissionRequest[Gauge]) -> Answer:
     return Allowed()
 
 
-async def place(request: AdmissionRequest[Gauge]) -> Answer:
-    """Give gauges a place."""
+async def set_place(request: AdmissionRequest[Gauge]) -> Answer:
+    """Set the default of the field `place`."""
     before = msgspec.json.decode(request.objectBytes)
     after = {**before, "spec": {"place": "hall", **before.get("spec", {})}}
     return Patched.between(before, after)
 
 
-def configuration(kind: str, name: str, url: str, operations: list[str]) -> dict[str, Any]:
+def build_configuration(kind: str, name: str, url: str, operations: list[str]) -> dict[str, Any]:
     rule = {"apiGroups": [GROUP], "apiVersions": ["v1"], "resources": ["gauges"]}
     hook = {
         "name": f"{name}.{GROUP}",
@@ -74,12 +74,12 @@ def configuration(kind: str, name: str, url: str, operations: list[str]) -> dict
 
 
 @asynccontextmanager
-async def serving(plane: Plane, tmp_path: Path) -> AsyncIterator[Manager]:
+async def run_webhook_manager(plane: Plane, tmp_path: Path) -> AsyncIterator[Manager]:
     """Run a manager with both webhooks."""
     transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
     manager = Manager(transport, options=OPTIONS)
-    manager.add_webhook(Webhook("/judge", judge, Gauge))
-    manager.add_webhook(Webhook("/place", place, Gauge, mutating=True))
+    manager.add_webhook(Webhook("/judge", validate_gauge, Gauge))
+    manager.add_webhook(Webhook("/place", set_place, Gauge, mutating=True))
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
@@ -106,13 +106,13 @@ async def test_an_api_server_trusts_our_webhooks_and_enforces_their_answers(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await plane.install_crds([build_gauge_definition()])
-    async with serving(plane, tmp_path) as manager:
+    async with run_webhook_manager(plane, tmp_path) as manager:
         url = f"https://127.0.0.1:{manager.webhook_port}"
         for kind, name, path, operations in (
             ("ValidatingWebhookConfiguration", "rules", "/judge", ["CREATE", "UPDATE"]),
             ("MutatingWebhookConfiguration", "defaults", "/place", ["CREATE"]),
         ):
-            body = configuration(kind, name, url=url + path, operations=operations)
+            body = build_configuration(kind, name, url=url + path, operations=operations)
             created = await admin.post(f"{ADMISSION}/{kind.lower()}s", json=body)
             assert created.status_code == 201, created.text
 

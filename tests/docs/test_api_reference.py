@@ -1,4 +1,4 @@
-"""API.md is what the models and the controllers say: generated, and complete in its words."""
+"""API.md is up to date and documents every reason, event, label and field of the code."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ from tests.docs.text import slug
 from tests.reconcilers.cli.commandline import run
 
 ROOT = Path(__file__).parents[2]
-PLACE_OF_REASON = {
+REASON_POSITIONS = {
     "ConditionFinding": 2,
     "network": 1,
     "network_condition": 1,
@@ -28,63 +28,69 @@ PLACE_OF_REASON = {
     "TenantUnavailable": 0,
     "Unavailable": 0,
 }
-"""At which place the calls that make a condition take its reason."""
-PLACE_OF_EVENT = 3
+"""The position of the argument `reason` in calls of functions that make a condition."""
+EVENT_REASON_POSITION = 3
 READ_IN_ADDONS = ("spec.addons.loadBalancer.provider", "spec.addons.ingress.enabled")
-"""What our controllers read of the addons of a TenantCluster."""
+"""The fields of a TenantCluster's addons that our controllers read."""
 
 
-def sources() -> Iterator[tuple[ModuleType, ast.Module]]:
+def parse_reconcilers() -> Iterator[tuple[ModuleType, ast.Module]]:
+    """Yield each module of the reconcilers, except the command line, with its syntax tree."""
     for path in sorted((ROOT / "reconcilers").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if "cli" not in parts and parts[-1] != "__init__":
             yield import_module(".".join(parts)), ast.parse(path.read_text(encoding="utf-8"))
 
 
-def spoken(module: ModuleType, node: ast.expr) -> Iterator[str]:
-    """Yield the words that an expression can be, as far as it says so itself."""
+def list_possible_words(module: ModuleType, node: ast.expr) -> Iterator[str]:
+    """Yield the string values of an expression that are constants, names of the module or either.
+
+    Args:
+        module: the module that defines the names.
+        node: the expression.
+    """
     match node:
         case ast.Constant(value=str(word)):
             yield word
         case ast.Name(id=name) if isinstance(getattr(module, name, None), str):
             yield getattr(module, name)
         case ast.IfExp(body=one, orelse=other):
-            yield from spoken(module, one)
-            yield from spoken(module, other)
+            yield from list_possible_words(module, one)
+            yield from list_possible_words(module, other)
         case _:
             return
 
 
-def spoken_at(module: ModuleType, call: ast.Call, place: int) -> Iterator[str]:
-    """Yield the reasons that a call gives, at a place or by name."""
+def list_reasons_of_call(module: ModuleType, call: ast.Call, place: int) -> Iterator[str]:
+    """Yield the reasons that a call passes, at a position or as the keyword `reason`."""
     by_name = [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
     for node in (*call.args[place : place + 1], *by_name):
-        yield from spoken(module, node)
+        yield from list_possible_words(module, node)
 
 
 @cache
 def list_written_reasons() -> tuple[frozenset[str], frozenset[str]]:
     """Return the reasons of conditions and of events that the controllers write."""
     reasons, events = set[str](), set[str]()
-    for module, tree in sources():
+    for module, tree in parse_reconcilers():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
             called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            place = PLACE_OF_REASON.get(called)
+            place = REASON_POSITIONS.get(called)
             if place is not None:
-                reasons.update(spoken_at(module, node, place))
-            if called == "record" and len(node.args) > PLACE_OF_EVENT:
-                events.update(spoken(module, node.args[PLACE_OF_EVENT]))
+                reasons.update(list_reasons_of_call(module, node, place))
+            if called == "record" and len(node.args) > EVENT_REASON_POSITION:
+                events.update(list_possible_words(module, node.args[EVENT_REASON_POSITION]))
     return frozenset(reasons), frozenset(events)
 
 
 @cache
-def literals() -> frozenset[str]:
-    """Return every text that stands in the reconcilers."""
+def collect_string_literals() -> frozenset[str]:
+    """Return every string literal in the reconcilers."""
     return frozenset(
         node.value
-        for _, tree in sources()
+        for _, tree in parse_reconcilers()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
@@ -98,7 +104,10 @@ def test_the_page_is_what_the_command_prints() -> None:
 
 def test_every_reason_that_a_condition_can_have_is_documented() -> None:
     reported = {
-        r for words in WORDS.values() for condition in words.conditions for r in condition.reasons
+        reason
+        for words in WORDS.values()
+        for condition in words.conditions
+        for reason in condition.reasons
     }
     reasons, _ = list_written_reasons()
     assert len(reasons) > 30
@@ -115,12 +124,12 @@ def test_every_event_that_is_recorded_is_documented() -> None:
 def test_every_documented_word_is_used_by_the_code() -> None:
     tiers = {"CapacityWarning", "CapacityCritical", "CapacityExhausted"}
     composed = {f"Pool{tier}" for tier in tiers}
-    assert tiers <= literals()
+    assert tiers <= collect_string_literals()
     for kind, words in WORDS.items():
         reported = {condition.type for condition in words.conditions}
         reported |= {reason for condition in words.conditions for reason in condition.reasons}
         reported |= {event.reason for event in words.events}
-        assert reported - composed - literals() == set(), kind
+        assert reported - composed - collect_string_literals() == set(), kind
 
 
 def test_every_label_annotation_and_finalizer_is_documented() -> None:
@@ -172,7 +181,9 @@ def test_objects_that_only_other_controllers_read_have_one_line() -> None:
         (("-d", "x", "-o", "json"), "--directory always writes YAML"),
     ],
 )
-def test_what_cannot_be_printed_is_refused(arguments: tuple[str, ...], sentence: str) -> None:
+def test_contradicting_arguments_of_the_command_crds_are_rejected(
+    arguments: tuple[str, ...], sentence: str
+) -> None:
     outcome = run("crds", *arguments)
     assert outcome.code == 2
     assert sentence in outcome.errors[0]

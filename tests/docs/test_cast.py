@@ -1,4 +1,4 @@
-"""The recording of the demo in the documents is of the demo as it is."""
+"""The recording of the demo in the documents shows the present demo."""
 
 import json
 import re
@@ -9,20 +9,21 @@ from reconcilers.cli.demo.story import read_story
 from tests.docs.text import ROOT
 
 LINES = (ROOT / "docs" / "demo.cast").read_text(encoding="utf-8").splitlines()
-HEAD, *EVENTS = (json.loads(line) for line in LINES)
-RENEW = "the recording is an old one: `make cast`"
+HEADER, *EVENTS = (json.loads(line) for line in LINES)
+OUTDATED = "the recording is outdated: run `make cast`"
 
 
-def words(content: str) -> str:
+def normalize(content: str) -> str:
     """Return a text without colours, on one line."""
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", content).split())
 
 
 def read_screen() -> str:
-    return words("".join(data for _, _, data in EVENTS))
+    """Return all output of the recording on one line."""
+    return normalize("".join(data for _, _, data in EVENTS))
 
 
-def test_it_has_every_step_of_the_story_in_order_to_its_end() -> None:
+def test_the_recording_has_every_step_of_the_story_in_order() -> None:
     screen, at = read_screen(), 0
     story: dict[str, Any] = dict(read_story())
     parts = [story["introduction"]]
@@ -30,17 +31,17 @@ def test_it_has_every_step_of_the_story_in_order_to_its_end() -> None:
         parts += [f"{number} {step['title']}", step["text"]]
     parts += [f"All {len(story['steps'])} steps happened", story["end"]]
     for part in parts:
-        assert words(part) in screen[at:], f"{part!r} does not follow; {RENEW}"
-        at = screen.index(words(part), at)
+        assert normalize(part) in screen[at:], f"{part!r} does not follow; {OUTDATED}"
+        at = screen.index(normalize(part), at)
 
 
-def test_it_plays_in_the_time_that_reading_takes() -> None:
-    assert (HEAD["version"], HEAD["width"], HEAD["height"]) == (2, 100, 32)
+def test_the_recording_has_the_expected_size_and_ascending_times() -> None:
+    assert (HEADER["version"], HEADER["width"], HEADER["height"]) == (2, 100, 32)
     times = [at for at, _, _ in EVENTS]
     assert all(time < other for time, other in pairwise(times))
     assert {kind for _, kind, _ in EVENTS} == {"o"}
 
 
-def test_it_tells_nothing_of_the_machine_that_it_was_made_on() -> None:
-    assert set(HEAD) == {"version", "width", "height", "title"}
+def test_the_recording_has_no_paths_of_the_machine_that_made_it() -> None:
+    assert set(HEADER) == {"version", "width", "height", "title"}
     assert re.findall(r"(?:/home|/root|/tmp|/work)/\S*", read_screen()) == []

@@ -1,10 +1,10 @@
-"""The page about Cilium, typed from its first line to its last at `up` with a tenant of Cilium."""
+"""All lines of the page about Cilium work on `butler-ipam up` with a tenant of Cilium."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.docs.test_on_a_cluster import CILIUM_PAGE, READY, exit_code
+from tests.docs.test_on_a_cluster import CILIUM_PAGE, READY, run_command
 from tests.docs.text import ROOT, commands, list_fenced_blocks
 from tests.reconcilers.cli.commands import environment, start
 
@@ -28,7 +28,7 @@ async def test_every_line_of_the_page_about_cilium_works_on_up(
         await up.until(READY)
         for command in commands(CILIUM_PAGE):
             if command.block:
-                code, complaint = await exit_code(command, desk, variables)
+                code, error_output = await run_command(command, desk, variables)
                 if code:
-                    failed.append(f"{command.place}: {command.line_text}: {code}: {complaint}")
+                    failed.append(f"{command.place}: {command.line_text}: {code}: {error_output}")
     assert failed == []

@@ -23,8 +23,8 @@ from tests.docs.text import (
     ROOT,
     Command,
     commands,
+    list_butler_ipam_calls,
     list_fenced_blocks,
-    ours,
     read,
 )
 from tests.reconcilers.cli.commandline import run
@@ -35,7 +35,7 @@ CALLS = [
     (call, command)
     for document in GUIDES
     for command in commands(document)
-    for call in ours(command)
+    for call in list_butler_ipam_calls(command)
     if call
 ]
 COPIED = [(call, command) for call, command in CALLS if command.block]
@@ -47,18 +47,20 @@ OFFLINE = [
 
 
 def list_reported_names(calls: Sequence[tuple[list[str], Command]]) -> list[str]:
-    """Return the names of subjects that tests are named after."""
+    """Return the ids of test cases: the place and the arguments of each call."""
     return [f"{command.place}: {' '.join(call)}" for call, command in calls]
 
 
-def make_command(name: str) -> click.Command:
+def get_command(name: str) -> click.Command:
+    """Return a command of butler-ipam; fail if it does not exist."""
     command = cli.get_command(click.Context(cli), name)
     assert command is not None, f"there is no command {name}"
     return command
 
 
-def flags(name: str) -> set[str]:
-    options = (param for param in make_command(name).params if isinstance(param, click.Option))
+def list_flags(name: str) -> set[str]:
+    """Return the flags of a command of butler-ipam."""
+    options = (param for param in get_command(name).params if isinstance(param, click.Option))
     return {flag for option in options for flag in (*option.opts, *option.secondary_opts)} | {
         "-h",
         "--help",
@@ -66,16 +68,18 @@ def flags(name: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def backups() -> Mapping[str, str]:
-    """What was made of the samples, by the form that it is saved in."""
+def backup_by_format() -> Mapping[str, str]:
+    """The output of `plan` for the samples, as a backup, by its format."""
     return {form: run("plan", "-f", SAMPLES, "-o", form).out for form in ("yaml", "json")}
 
 
 @pytest.fixture
-def desk(backups: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder like the reader's: the manifests, and a backup of what was made of the samples."""
+def desk(
+    backup_by_format: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """The working directory with the manifests and backups of the samples' allocations."""
     (tmp_path / "manifests").symlink_to(ROOT / "manifests")
-    for form, saved in backups.items():
+    for form, saved in backup_by_format.items():
         (tmp_path / f"ipam-backup.{form}").write_text(saved, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -93,7 +97,7 @@ def test_commands_are_found_in_the_documents() -> None:
 def test_every_call_of_butler_ipam_names_a_command_and_flags_that_exist(
     call: Sequence[str], command: Command
 ) -> None:
-    known = flags(call[0])
+    known = list_flags(call[0])
     used_flags = {
         word.partition("=")[0] for word in call[1:] if word.startswith("-") and word != "-"
     }
@@ -105,7 +109,7 @@ def test_every_line_that_can_be_copied_parses_as_it_is(
     call: Sequence[str], command: Command, desk: Path
 ) -> None:
     (desk / "report.yaml").write_text("")
-    make_command(call[0]).make_context(call[0], list(call[1:]), resilient_parsing="--help" in call)
+    get_command(call[0]).make_context(call[0], list(call[1:]), resilient_parsing="--help" in call)
 
 
 @pytest.mark.parametrize(("call", "command"), OFFLINE, ids=list_reported_names(OFFLINE))
@@ -123,8 +127,8 @@ def test_the_picture_in_the_readme_is_what_the_command_draws(desk: Path) -> None
         for candidate in list_fenced_blocks("README.md", "")
         if candidate.startswith("NetworkPool ")
     ]
-    drawn = run("map", "brownfield-pool", "-f", desk / "ipam-backup.json").out
-    assert block.splitlines() == [line.rstrip() for line in drawn.splitlines()]
+    printed = run("map", "brownfield-pool", "-f", desk / "ipam-backup.json").out
+    assert block.splitlines() == [line.rstrip() for line in printed.splitlines()]
 
 
 def test_a_backup_of_files_is_restored_with_every_range_where_it_was(desk: Path) -> None:
@@ -157,7 +161,8 @@ def test_a_backup_of_files_is_restored_with_every_range_where_it_was(desk: Path)
     assert list_held_ranges(outcome.out) == before
 
 
-def targets() -> set[str]:
+def list_make_targets() -> set[str]:
+    """Return the targets of the Makefile."""
     return set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
 
 
@@ -170,14 +175,14 @@ def test_every_make_target_exists(document: str) -> None:
         for word in command.words[1:]
         if re.fullmatch(r"[a-z-]+", word) and not word.startswith("-")
     }
-    assert known_commands - targets() == set()
+    assert known_commands - list_make_targets() == set()
 
 
 def test_make_help_lists_every_target_that_people_need() -> None:
     reported = set(re.findall(r"^([a-z-]+):.*##", read("Makefile"), re.MULTILINE))
-    assert targets() - reported <= {"help"}
+    assert list_make_targets() - reported <= {"help"}
     phony = read("Makefile").partition(".PHONY: ")[2].split()
-    assert set(phony) == targets()
+    assert set(phony) == list_make_targets()
 
 
 def test_every_script_and_module_that_is_run_exists() -> None:
@@ -200,9 +205,10 @@ def test_the_completion_line_of_the_readme_is_a_script_for_bash() -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash on this machine; the line that switches completion on is not run")
-    called = f'butler-ipam() {{ "{sys.executable}" -c "{_CALL}" "$@"; }}; {command.line_text}'
+    function = f'butler-ipam() {{ "{sys.executable}" -c "{_RUN_BUTLER_IPAM}" "$@"; }}'
+    script = f"{function}; {command.line_text}"
     done = subprocess.run(
-        [bash, "-c", f"{called}; complete -p butler-ipam"],
+        [bash, "-c", f"{script}; complete -p butler-ipam"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -214,7 +220,9 @@ def test_the_completion_line_of_the_readme_is_a_script_for_bash() -> None:
     assert "-F _butler_ipam_completion" in done.stdout
 
 
-_CALL = "import sys; sys.argv[0] = 'butler-ipam'; from reconcilers.cli.main import main; main()"
+_RUN_BUTLER_IPAM = (
+    "import sys; sys.argv[0] = 'butler-ipam'; from reconcilers.cli.main import main; main()"
+)
 
 
 def test_commands_that_select_the_allocations_of_a_cluster_select_its_team_too() -> None:

@@ -43,19 +43,19 @@ PACKAGES = (
     *("allocator", "controller", "envtest", "manifests", "reconcilers", "tests"),
     ".ci",
 )
-FOREIGN = {
+FOREIGN_WORDS = {
     *("LoadBalancer", "IPAddressPool", "IPAddressPools", "L2Advertisement", "ConfigMap"),
     *("ValidatingWebhookConfiguration", "ServiceMonitor", "NodePort", "PostgreSQL"),
 }
 """Words in CamelCase that are others': kinds of Kubernetes and of MetalLB."""
-OTHERS = (
+FOREIGN_FLAGS = (
     *("--set", "--take-ownership", "--prefix", "--replicas", "--switches", "--lb-class"),
     "--watched",
 )
 """Flags of Helm, kubectl, the simulation, MetalLB and the scaffold that sentences name."""
 
 
-def paths(document: str) -> list[str]:
+def list_quoted_paths(document: str) -> list[str]:
     """Return the files and folders that a document names in backticks."""
     folders = "|".join(re.escape(package) for package in PACKAGES)
     return [
@@ -73,7 +73,7 @@ def test_every_file_exists(document: str) -> None:
     made_by_readers = {"restore.json", "ipam-backup.json"}
     missing = [
         name
-        for name in paths(document)
+        for name in list_quoted_paths(document)
         if not (ROOT / name).exists()
         and not (base / name).exists()
         and name not in made_by_readers
@@ -102,7 +102,7 @@ def test_every_url_of_the_project_is_that_of_a_file_or_page_of_its_repository() 
 
 
 @cache
-def options() -> dict[str, set[str]]:
+def list_flags_and_variables() -> dict[str, set[str]]:
     """Return the flags and variables of every command."""
     names_by_subject: dict[str, set[str]] = {"flags": {"--help", "--version"}, "variables": set()}
     for name in COMMANDS:
@@ -122,20 +122,20 @@ def test_every_flag_is_one_of_some_command(document: str) -> None:
     groups = {
         match.group(0)
         for word in list_quoted(document)
-        if (match := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith(OTHERS)
+        if (match := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith(FOREIGN_FLAGS)
     }
-    assert groups - options()["flags"] == set()
+    assert groups - list_flags_and_variables()["flags"] == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_environment_variable_is_read_by_the_code(document: str) -> None:
     matches = set(re.findall(r"\bBUTLER_IPAM_[A-Z_]*[A-Z]\b", read(document)))
     tests = {"BUTLER_IPAM_TEST_SEEDS", "BUTLER_IPAM_TEST_ROUNDS", OLDEST_ASSETS}
-    assert matches - options()["variables"] - tests == set()
+    assert matches - list_flags_and_variables()["variables"] - tests == set()
 
 
 @cache
-def metrics() -> set[str]:
+def list_metrics() -> set[str]:
     """Return the metrics that the sources register, by the names that Prometheus shows."""
     metric_names = {f"butler_network_pool_{name}" for name, *_ in (*POOL_GAUGES, OPEN_PROMISES)}
     for prefix in (kubermatic.METRICS, vitistack.METRICS):
@@ -156,13 +156,13 @@ def test_every_metric_is_exposed_by_the_code(document: str) -> None:
     for word in list_quoted(document):
         for name in re.findall(rf"^({prefixes}[a-z_]+)(\*?)(?:\{{.*)?$", word):
             if name[1]:
-                assert any(metric.startswith(name[0]) for metric in metrics()), word
+                assert any(metric.startswith(name[0]) for metric in list_metrics()), word
             else:
-                assert name[0] in metrics(), word
+                assert name[0] in list_metrics(), word
 
 
 @cache
-def words() -> set[str]:
+def list_known_words() -> set[str]:
     """Return every CamelCase word that our objects, alerts and reports say."""
     kinds = {kind.kind for kind in crd.KINDS} | {f"{kind.kind}s" for kind in crd.KINDS}
     kinds |= {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
@@ -177,10 +177,10 @@ def words() -> set[str]:
     }
     assert {"Overlap", "Orphan", "ServicesWait", "ReleaseWaits"} <= findings
     kinds |= findings | {pools.POOL_OVERLAPPING}
-    return kinds | {alert["alert"] for alert in alerts()}
+    return kinds | {alert["alert"] for alert in read_alerts()}
 
 
-def alerts() -> list[dict[str, str]]:
+def read_alerts() -> list[dict[str, str]]:
     [rule] = yaml.safe_load_all((ROOT / "manifests/prometheus/alerts.yaml").read_text("utf-8"))
     return [
         alert_rule
@@ -197,7 +197,7 @@ def test_every_condition_reason_and_event_is_one_that_is_written(document: str) 
         for word in list_quoted(document)
         if re.fullmatch(r"(?:[A-Z][a-z]+|IP|LB|MetalLB|GC){2,}", word)
     }
-    assert quoted_words - words() - FOREIGN == set()
+    assert quoted_words - list_known_words() - FOREIGN_WORDS == set()
 
 
 def test_conditions_in_queries_of_the_guide_exist() -> None:
@@ -234,7 +234,7 @@ def test_every_symptom_of_the_guide_is_a_chapter() -> None:
 def test_every_runbook_is_of_an_alert_and_the_other_way_round() -> None:
     runbooks = prose("docs/operating/runbooks.md")
     titles = re.findall(r"^### (.+)$", runbooks, re.MULTILINE)
-    assert sorted(titles) == sorted(alert["alert"] for alert in alerts())
+    assert sorted(titles) == sorted(alert["alert"] for alert in read_alerts())
 
 
 def test_log_lines_that_the_guide_greps_for_are_logged() -> None:
@@ -260,7 +260,7 @@ PROTOCOLS = {"controller.httptransport": "controller.transport"}
 """Modules that others call by a protocol, and the module of the protocol."""
 
 
-def route() -> list[str]:
+def list_route_modules() -> list[str]:
     """Return the modules on the route of one event, in the order in which it passes them."""
     chapter = prose("ARCHITECTURE.md").partition("## The route of one event\n")[2]
     steps = chapter.partition("\nThere is no waiting")[0]
@@ -286,19 +286,21 @@ def source(module: str) -> str:
 
 def test_the_route_of_one_event_is_one_along_which_modules_import_each_other() -> None:
     graph = grimp.build_graph("allocator", "controller", "reconcilers", cache_dir=None)
-    passed = route()
-    assert passed[0] == "controller.httptransport"
-    assert len(passed) >= 12
-    for place, module in enumerate(passed):
+    route_modules = list_route_modules()
+    assert route_modules[0] == "controller.httptransport"
+    assert len(route_modules) >= 12
+    for place, module in enumerate(route_modules):
         assert module in graph.modules, module
-        before, behind = passed[:place], passed[place + 1 :]
-        down = set(before) & list_imports(graph, module)
+        before, following = route_modules[:place], route_modules[place + 1 :]
+        earlier_imports = set(before) & list_imports(graph, module)
         called_as = PROTOCOLS.get(module, module)
-        up = [module for module in behind if called_as in list_imports(graph, module)]
-        assert down or up, f"{module} stands where nothing leads"
+        later_importers = [
+            module for module in following if called_as in list_imports(graph, module)
+        ]
+        assert earlier_imports or later_importers, f"{module} stands where nothing leads"
         # The framework never reaches for what is built on it.
         if module.startswith("controller."):
-            later = [module for module in behind if module.startswith("reconcilers.")]
+            later = [module for module in following if module.startswith("reconcilers.")]
             assert not set(later) & graph.find_modules_directly_imported_by(module)
 
 
@@ -332,4 +334,4 @@ def test_links_to_a_section_of_the_index_lead_to_the_page_that_has_it() -> None:
     content = read("OPERATIONS.md")
     anchors = re.findall(r'<a id="([^"]+)"></a>(?=[^|]*?\]\(docs/operating/)', content)
     assert len(anchors) == len(set(anchors)) == 70
-    assert set(anchors) >= {alert["alert"].lower() for alert in alerts()}
+    assert set(anchors) >= {alert["alert"].lower() for alert in read_alerts()}

@@ -1,4 +1,4 @@
-"""What the documents tell people to type at a cluster, typed at `butler-ipam up`."""
+"""The lines of the documents that read a cluster work on `butler-ipam up`."""
 
 import shutil
 from collections.abc import Mapping
@@ -8,7 +8,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.docs.text import GUIDES, ROOT, Command, commands, list_fenced_blocks, ours
+from tests.docs.text import (
+    GUIDES,
+    ROOT,
+    Command,
+    commands,
+    list_butler_ipam_calls,
+    list_fenced_blocks,
+)
 from tests.reconcilers.cli.commandline import run
 from tests.reconcilers.cli.commands import Kubectl, environment, start
 
@@ -17,9 +24,9 @@ HOW_DO_I = "docs/operating/how-do-i.md"
 """The page whose lines change objects; a test of its own types all of them, in order."""
 CILIUM_PAGE = "docs/operating/cilium.md"
 """The page whose lines need a tenant of Cilium; a test of its own types all of them."""
-LOOKS = {"get", "describe", "wait", "apply"}
-LOOKING = {"pools", "map", "whois", "tenants", "check"}
-ELSEWHERE = (
+KUBECTL_READS = {"get", "describe", "wait", "apply"}
+BUTLER_IPAM_READS = {"pools", "map", "whois", "tenants", "check"}
+PARTS_OF_OTHER_LINES = (
     *("-k ", "kubectl kustomize", "install.yaml", "get lease", "restore.json", "crds |"),
     *(
         "ipaddressclaims",
@@ -31,32 +38,38 @@ ELSEWHERE = (
     *("ipampools", "ipamallocations", "networknamespaces", "networkconfigurations"),
     "ipallocations.vitistack.io",
 )
-"""What needs an installation on a cluster with pods, a file of another section, or other kinds."""
-FINDS = ("check --tenants --strict",)
-"""What exits 1 here: most of the samples' tenants are not there, and a strict check says so."""
+"""Texts of lines that need an installation with pods, another section's file, or other kinds."""
+LINES_WITH_FINDINGS = ("check --tenants --strict",)
+"""Endings of lines that exit with 1: a strict check reports the samples' missing tenants."""
 
 
 def list_typed_commands() -> list[Command]:
-    """Return the lines that look at a cluster with the samples, in the order of the documents."""
+    """Return the lines that read a cluster with the samples, in the order of the documents."""
     found_commands = []
     for document in GUIDES:
         if document in {HOW_DO_I, CILIUM_PAGE}:
             continue
         for command in commands(document):
-            if not command.block or any(part in command.line_text for part in ELSEWHERE):
+            if not command.block or any(
+                part in command.line_text for part in PARTS_OF_OTHER_LINES
+            ):
                 continue
             words = command.words
-            looks = words[0] == "kubectl" and LOOKS & set(words)
-            if looks or any(call and call[0] in LOOKING for call in ours(command)):
+            is_kubectl_read = words[0] == "kubectl" and KUBECTL_READS & set(words)
+            if is_kubectl_read or any(
+                call and call[0] in BUTLER_IPAM_READS for call in list_butler_ipam_calls(command)
+            ):
                 found_commands.append(command)
-    once = {command.line_text: command for command in found_commands}
-    # The back-up is told after the migration that begins with one.
-    return sorted(once.values(), key=lambda command: "> ipam-backup" not in command.line_text)
+    command_by_text = {command.line_text: command for command in found_commands}
+    # The migration's backup line comes first, because its other lines read that backup.
+    return sorted(
+        command_by_text.values(), key=lambda command: "> ipam-backup" not in command.line_text
+    )
 
 
-async def exit_code(command: Command, desk: Path, environ: Mapping[str, str]) -> tuple[int, str]:
-    """Type a line; return its exit code, and what it complained about."""
-    if calls := ours(command):
+async def run_command(command: Command, desk: Path, environ: Mapping[str, str]) -> tuple[int, str]:
+    """Run a line in a folder; return its exit code and its standard error."""
+    if calls := list_butler_ipam_calls(command):
         [call] = calls
         outcome = await anyio.to_thread.run_sync(partial(run, *call))
         return outcome.code, outcome.err
@@ -66,7 +79,7 @@ async def exit_code(command: Command, desk: Path, environ: Mapping[str, str]) ->
     return done.returncode, done.stderr.decode()
 
 
-async def test_every_line_that_looks_at_a_cluster_and_every_object_works_on_up(
+async def test_every_line_that_reads_a_cluster_and_every_object_in_the_guides_works_on_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "config"
@@ -82,10 +95,10 @@ async def test_every_line_that_looks_at_a_cluster_and_every_object_works_on_up(
     async with start("up", f"--kubeconfig={config}") as up:
         await up.until(READY)
         for command in lines:
-            code, complaint = await exit_code(command, desk, variables)
-            if code != command.line_text.endswith(FINDS):
+            code, error_output = await run_command(command, desk, variables)
+            if code != command.line_text.endswith(LINES_WITH_FINDINGS):
                 failed.append(
-                    f"{command.place}: {command.line_text}: exit code {code}\n{complaint}"
+                    f"{command.place}: {command.line_text}: exit code {code}\n{error_output}"
                 )
         documents = [document for document in GUIDES if document != CILIUM_PAGE]
         files = [block for document in documents for block in list_fenced_blocks(document, "yaml")]
@@ -117,10 +130,10 @@ async def test_every_line_of_the_page_about_tasks_works_on_up(
         await up.until(READY)
         for command in commands(HOW_DO_I):
             if command.block:
-                code, complaint = await exit_code(command, desk, variables)
-                # No Lease is there, which is a warning of `status`: exit code 3.
+                code, error_output = await run_command(command, desk, variables)
+                # There is no Lease, which `status` reports as a warning by exit code 3.
                 assert code == (3 if command.line_text == "butler-ipam status" else 0), (
-                    f"{command.place}: {command.line_text}: {complaint}"
+                    f"{command.place}: {command.line_text}: {error_output}"
                 )
         columns = "custom-columns=N:.metadata.name,R:.status.cidr"
         listed = await kubectl.run("get", "ipallocations", "-A", "--no-headers", "-o", columns)

@@ -1,4 +1,4 @@
-"""Which sentences `split_sentences` finds in a document, and how it counts their words."""
+"""`split_sentences` finds the sentences of a document, and `count_words` counts their words."""
 
 import pytest
 
@@ -47,7 +47,7 @@ to writers -->
 """
 
 
-def test_prose_alone_has_sentences() -> None:
+def test_paragraphs_items_and_cells_have_sentences_and_code_has_none() -> None:
     assert split_sentences(PAGE) == [
         "A paragraph has code and a second line.",
         "(So has this one.)",
@@ -79,6 +79,6 @@ def test_words_joined_by_hyphen_slash_or_apostrophe_are_one(sentence: str, words
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_document_has_sentences(document: str) -> None:
-    """A document without sentences would keep each rule about them."""
+    """A document in which no sentence is found would pass all rules about sentences."""
     ends = sum(line.rstrip().endswith(".") for line in read(document).splitlines())
     assert len(sentences(document)) >= ends / 2

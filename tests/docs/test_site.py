@@ -16,8 +16,8 @@ from tests.docs.text import DESIGN, DOCUMENTS, OPERATING, PAGES, ROOT
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site."""
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built once."""
     if find_spec("mkdocstrings") is None:
         pytest.skip("mkdocstrings is not installed: requirements-dev.txt is newer than .venv")
     folder = tmp_path_factory.mktemp("site")
@@ -27,9 +27,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_every_document_is_a_page_of_the_site(site: Path) -> None:
+def test_every_document_is_a_page_of_the_site(built_site: Path) -> None:
     built_pages = {
-        path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")
+        path.relative_to(built_site).with_suffix("").as_posix()
+        for path in built_site.rglob("*.html")
     }
     own = {
         Path(page).relative_to("docs").with_suffix("").as_posix()
@@ -39,8 +40,8 @@ def test_every_document_is_a_page_of_the_site(site: Path) -> None:
     assert built_pages == own | top | {"index", "controller", "reference", "404"}
 
 
-def test_the_reference_has_every_name_that_the_framework_exports(site: Path) -> None:
-    page = (site / "reference.html").read_text(encoding="utf-8")
+def test_the_reference_has_every_name_that_the_framework_exports(built_site: Path) -> None:
+    page = (built_site / "reference.html").read_text(encoding="utf-8")
     anchors = set(re.findall(r'id="controller\.\w+\.(\w+)"', page))
     assert set(controller.__all__) <= anchors
     anchors = set(re.findall(r'id="(controller\.[\w.]+)"', page))
@@ -50,36 +51,38 @@ def test_the_reference_has_every_name_that_the_framework_exports(site: Path) -> 
     assert "controller.markers.FieldSchema" in anchors
 
 
-def test_the_search_finds_pages_of_the_guide_and_of_the_reference(site: Path) -> None:
-    index = (site / "search.json").read_text(encoding="utf-8")
+def test_the_search_finds_pages_of_the_guide_and_of_the_reference(built_site: Path) -> None:
+    index = (built_site / "search.json").read_text(encoding="utf-8")
     for location in ("operating/how-do-i.html", "operating/runbooks.html", "reference.html"):
         assert location in index
 
 
-def test_every_picture_and_recording_that_a_page_shows_is_in_the_site(site: Path) -> None:
+def test_every_picture_and_recording_that_a_page_shows_is_in_the_site(built_site: Path) -> None:
     linked_pages = set()
-    for page in site.rglob("*.html"):
+    for page in built_site.rglob("*.html"):
         content = page.read_text(encoding="utf-8")
         matches = re.findall(r'(?:src|href)="([^":#]+\.(?:png|cast))"', content)
         linked_pages |= {
-            name[1:] if name.startswith("/") else relpath(page.parent / name, site)
+            name[1:] if name.startswith("/") else relpath(page.parent / name, built_site)
             for name in matches
         }
     assert {"demo.cast", "images/map.png", "images/page.png", "images/pools.png"} <= linked_pages
-    assert [name for name in linked_pages if not (site / name).is_file()] == []
+    assert [name for name in linked_pages if not (built_site / name).is_file()] == []
 
 
-def test_a_broken_link_fails_the_build(site: Path) -> None:
-    page = site.parent / "docs" / "leases.md"
+def test_a_broken_link_fails_the_build(built_site: Path) -> None:
+    page = built_site.parent / "docs" / "leases.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](queue.md#nowhere)\n")
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict"]
-    done = subprocess.run(command, cwd=site.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=built_site.parent, capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert "anchor does not exist" in done.stdout + done.stderr
 
 
-def test_the_site_asks_no_other_server_for_anything(site: Path) -> None:
+def test_the_site_asks_no_other_server_for_anything(built_site: Path) -> None:
     loaded = r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"'
-    for page in site.rglob("*.html"):
+    for page in built_site.rglob("*.html"):
         matches = re.findall(loaded, page.read_text(encoding="utf-8"))
         assert [url for url in matches if "example" not in url] == [], page.name

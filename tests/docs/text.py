@@ -1,4 +1,4 @@
-"""What a Markdown document holds: blocks, commands, links, headings, words in backticks."""
+"""Blocks, commands, links, headings, sentences and quoted words of a Markdown document."""
 
 import re
 import shlex
@@ -26,7 +26,7 @@ DOCUMENTS = (
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
 """The pages about the framework, one for each concept."""
 GUIDES = ("README.md", "OPERATIONS.md", *OPERATING, "ARCHITECTURE.md")
-"""Those that tell people what to type."""
+"""The documents with commands that readers type."""
 INDENT = 4
 URLS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
     "urls"
@@ -72,6 +72,7 @@ class Command:
 
 
 def read(document: str) -> str:
+    """Return the text of a document."""
     return (ROOT / document).read_text(encoding="utf-8")
 
 
@@ -84,7 +85,7 @@ def list_fenced_blocks(document: str, language: str) -> list[str]:
 
 
 def prose(document: str) -> str:
-    """Return a document with the lines of blocks between ``` left empty."""
+    """Return a document in which the lines of fenced blocks are empty."""
     return _without_blocks(read(document))
 
 
@@ -140,7 +141,7 @@ def commands(document: str, heading: str = "") -> Iterator[Command]:
 
 
 def _sentences(content: str, *, fences: bool) -> str:
-    """Return a text with the lines to copy left empty."""
+    """Return a text in which the lines to copy are empty."""
     return "\n".join(
         "" if not fences and line.startswith(" " * INDENT) else line
         for line in _without_blocks(content).splitlines()
@@ -148,7 +149,7 @@ def _sentences(content: str, *, fences: bool) -> str:
 
 
 def _is_open(content: str) -> bool:
-    """Whether the next line belongs to this one."""
+    """Return whether a shell line continues on the next line."""
     if content.endswith("\\"):
         return True
     try:
@@ -158,7 +159,7 @@ def _is_open(content: str) -> bool:
     return False
 
 
-def ours(command: Command) -> list[list[str]]:
+def list_butler_ipam_calls(command: Command) -> list[list[str]]:
     """Return the arguments of each call of `butler-ipam` in a line."""
     calls = []
     for part in re.split(r"[|;&()]|\$\(|>", command.line_text.split("  #")[0]):
@@ -169,6 +170,7 @@ def ours(command: Command) -> list[list[str]]:
 
 
 def headings(document: str) -> list[str]:
+    """Return the headings of a document, without their `#`."""
     return re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
 
 
@@ -179,7 +181,7 @@ def slug(heading: str) -> str:
 
 
 def links(document: str) -> list[str]:
-    """Return where the links of a document lead; a pattern in backticks is none."""
+    """Return the targets of a document's links; text in backticks has no links."""
     patterns = re.compile(r"`[^`\n]*\]\([^`\n]*`")
     return re.findall(r"\]\(([^)\s]+)\)", patterns.sub("code", prose(document)))
 
@@ -191,7 +193,7 @@ def list_quoted(document: str) -> list[str]:
 
 
 def sentences(document: str) -> list[str]:
-    """Return the sentences of a document: `split_sentences` says which."""
+    """Return the sentences of a document, as `split_sentences` defines them."""
     return split_sentences(read(document))
 
 
@@ -220,11 +222,12 @@ def split_sentences(content: str) -> list[str]:
 
 
 def count_words(sentence: str) -> int:
+    """Return the number of words; words joined by a hyphen, slash or apostrophe are one."""
     return len(re.findall(r"\w[\w'/-]*", sentence))
 
 
 def _drop_indented_code(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, those of indented blocks of code empty.
+    """Yield lines; the lines of indented code blocks are empty.
 
     Such a block follows an empty line, four columns to the right of the text around it. In an
     item of a list that is the text of the item.

@@ -1,7 +1,7 @@
 """Butler's own definitions of the four kinds, and objects that have every field of them.
 
-Both are made of `tests/data/butler-fields.yaml`. The definitions say types and nothing else: what
-they refuse beyond that is not needed to see what is kept.
+Both are built from `tests/data/butler-fields.yaml`. The definitions have the types of fields only:
+tests look at which fields a server keeps, and no further validation is needed for that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 HOME = "butler-system"
 TEAM = "team-platform"
 VARIANTS = 7
-"""As many as the longest list of alternatives has."""
+"""The length of the longest list of alternatives of a field in `butler-fields.yaml`."""
 _FIELDS: Mapping[str, Json] = read_yaml((ROOT / "tests/data/butler-fields.yaml").read_text())
 _NUMBERS = ("int32", "int64", "integer")
 _TIME = "2026-01-31T12:00:00Z"
@@ -29,8 +29,8 @@ _CONDITION = {
         "observedGeneration": {"type": "integer", "format": "int64"},
     },
 }
-_FREE = {"a": {"b": [1, "two", {"c": True}]}, "d": 0.5}
-_THEIRS = {
+_FREE_FORM_VALUE = {"a": {"b": [1, "two", {"c": True}]}, "d": 0.5}
+_OTHER_CONDITION = {
     **dict.fromkeys(("type", "reason", "message"), "Theirs"),
     "status": "True",
     "lastTransitionTime": _TIME,
@@ -54,12 +54,12 @@ _SCHEMAS: Mapping[str, Json] = {
 }
 
 
-def definitions() -> list[Json]:
+def build_definitions() -> list[Json]:
     """Return the definitions of the four kinds as Butler has them."""
-    objects = []
+    definitions = []
     for ours in crd.crds():
         [version] = ours["spec"]["versions"]
-        schema = _schema(_FIELDS[ours["spec"]["names"]["kind"]])
+        schema = _build_schema(_FIELDS[ours["spec"]["names"]["kind"]])
         theirs = {name: version[name] for name in ("name", "served", "storage", "subresources")}
         theirs["schema"] = {"openAPIV3Schema": schema}
         spec = {name: ours["spec"][name] for name in ("group", "scope")}
@@ -67,7 +67,7 @@ def definitions() -> list[Json]:
             name: word for name, word in ours["spec"]["names"].items() if name != "categories"
         }
         spec["versions"] = [theirs]
-        objects.append(
+        definitions.append(
             {
                 "apiVersion": ours["apiVersion"],
                 "kind": ours["kind"],
@@ -75,44 +75,62 @@ def definitions() -> list[Json]:
                 "spec": spec,
             }
         )
-    return objects
+    return definitions
 
 
-def _schema(part: Any) -> Json:
+def _build_schema(part: Any) -> Json:
+    """Return the OpenAPI schema of a part of `butler-fields.yaml`: a mapping, list or field."""
     if isinstance(part, Mapping):
-        inner = {name: _schema(value) for name, value in part.items()}
+        inner = {name: _build_schema(value) for name, value in part.items()}
         return {"type": "object", "properties": inner}
     if isinstance(part, list):
-        return {"type": "array", "items": _schema(part[0])}
+        return {"type": "array", "items": _build_schema(part[0])}
     return _SCHEMAS[part.partition(" ")[0]]
 
 
-def objects(variant: int) -> Iterator[Json]:
-    """Yield one object of each kind with every field, the alternatives of a variant in it."""
+def build_objects(variant: int) -> Iterator[Json]:
+    """Yield one object of each kind with all its fields.
+
+    Args:
+        variant: 0 to VARIANTS - 1; which of its alternatives each field has.
+    """
     for kind, fields in _FIELDS.items():
         where = TEAM if kind == "TenantCluster" else HOME
         yield {
             "apiVersion": names.API_VERSION,
             "kind": kind,
             "metadata": {"name": f"fields-{variant + 1}", "namespace": where},
-            **_value(fields, "", variant),
+            **_build_value(fields, "", variant),
         }
 
 
-def _value(part: Any, name: str, variant: int) -> Any:
+def _build_value(part: Any, name: str, variant: int) -> Any:
+    """Return a value for a part of `butler-fields.yaml`.
+
+    Args:
+        part: a mapping, a list, or a field as "type alternative | alternative".
+        name: the name of the field; a string without alternatives has it as its value.
+        variant: which alternative the value is.
+    """
     if isinstance(part, Mapping):
-        return {inner: _value(value, inner, variant) for inner, value in part.items()}
+        return {inner: _build_value(value, inner, variant) for inner, value in part.items()}
     if isinstance(part, list):
-        return [_value(part[0], name, variant)]
-    kind, _, told = part.partition(" ")
-    words = [word.strip() for word in told.replace("{n}", str(variant + 1)).split("|")]
-    return _plain(kind, words[variant % len(words)] or name, variant)
+        return [_build_value(part[0], name, variant)]
+    kind, _, alternatives = part.partition(" ")
+    words = [word.strip() for word in alternatives.replace("{n}", str(variant + 1)).split("|")]
+    return _build_scalar(kind, words[variant % len(words)] or name, variant)
 
 
-def _plain(kind: str, word: str, variant: int) -> Any:
+def _build_scalar(kind: str, word: str, variant: int) -> Any:
+    """Return the value of a field of a type; `word` is its text or its decimal number."""
     if kind in _NUMBERS or (kind == "quantity" and word.isdecimal()):
         return int(word)
     if kind in {"string", "quantity"}:
         return word
-    others = {"boolean": variant % 2 == 0, "time": _TIME, "free": _FREE, "conditions": [_THEIRS]}
-    return others[kind]
+    value_by_type = {
+        "boolean": variant % 2 == 0,
+        "time": _TIME,
+        "free": _FREE_FORM_VALUE,
+        "conditions": [_OTHER_CONDITION],
+    }
+    return value_by_type[kind]

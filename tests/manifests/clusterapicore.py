@@ -17,40 +17,41 @@ import anyio
 import httpx
 
 from envtest.certs import Authority
-from tests.manifests.clusterctl import program
+from tests.manifests.clusterctl import find_cluster_api_program
 from tests.manifests.clusters import Cluster
 from tests.manifests.test_running import choose_free_port
 from tests.polling import until
-from tests.servers import program as tool
+from tests.servers import program as find_tool
 
 NAMESPACE = "capi-system"
 CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 Json = dict[str, Any]
 
 
-def components() -> str:
-    """Return the manifests of a release of the core, as kubectl renders them."""
-    folder = Path(program("core-manager")).with_name("core-config")
-    command = [tool("kubectl"), "kustomize", str(folder / "default")]
+def render_core_manifests() -> str:
+    """Return the manifests of Cluster API's core, rendered by `kubectl kustomize`."""
+    folder = Path(find_cluster_api_program("core-manager")).with_name("core-config")
+    command = [find_tool("kubectl"), "kustomize", str(folder / "default")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout
 
 
 @asynccontextmanager
-async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
-    """Run the core's controllers on a cluster that they were installed on."""
+async def run_core_controllers(cluster: Cluster) -> AsyncIterator[None]:
+    """Run the core's controllers against a cluster that has the core's manifests."""
     folder = anyio.Path(cluster.folder / "core")
     await folder.mkdir()
-    authority, webhooks, health = Authority.create(), choose_free_port(), choose_free_port()
+    authority = Authority.create()
+    webhook_port, health_port = choose_free_port(), choose_free_port()
     authority.sign_server("127.0.0.1").write(Path(folder), "tls")
-    await _call_here(cluster, webhooks, authority.pair.certificate)
+    await _redirect_webhooks(cluster, webhook_port, authority.pair.certificate)
     command = [
-        program("core-manager"),
-        f"--webhook-port={webhooks}",
+        find_cluster_api_program("core-manager"),
+        f"--webhook-port={webhook_port}",
         f"--webhook-cert-dir={folder}",
         "--webhook-cert-name=tls.crt",
         "--webhook-key-name=tls.key",
-        f"--health-addr=127.0.0.1:{health}",
+        f"--health-addr=127.0.0.1:{health_port}",
         f"--diagnostics-address=127.0.0.1:{choose_free_port()}",
         "--insecure-diagnostics=true",
     ]
@@ -69,16 +70,16 @@ async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
         httpx.AsyncClient() as http,
     ):
 
-        async def ready() -> bool:
-            said = await (folder / "log").read_text()
-            assert process.returncode is None, said[-2000:]
+        async def is_ready() -> bool:
+            log_text = await (folder / "log").read_text()
+            assert process.returncode is None, log_text[-2000:]
             try:
-                return (await http.get(f"http://127.0.0.1:{health}/readyz")).is_success
+                return (await http.get(f"http://127.0.0.1:{health_port}/readyz")).is_success
             except httpx.TransportError:
                 return False
 
         try:
-            await until(ready, bool)
+            await until(is_ready, bool)
             yield
         finally:
             process.terminate()
@@ -86,8 +87,14 @@ async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
                 await process.wait()
 
 
-async def _call_here(cluster: Cluster, port: int, authority: bytes) -> None:
-    """Have the core's webhooks and conversions called at a port of this machine."""
+async def _redirect_webhooks(cluster: Cluster, port: int, authority: bytes) -> None:
+    """Point the core's webhooks and conversions at a port of this machine.
+
+    Args:
+        cluster: the cluster with the core's manifests.
+        port: where the core's process listens.
+        authority: the certificate of the CA that the API server has to trust, as PEM.
+    """
     bundle = base64.b64encode(authority).decode()
     selected = ("-l", "cluster.x-k8s.io/provider=cluster-api", "-o", "json")
 

@@ -1,4 +1,4 @@
-"""clusterctl, with a repository of this machine instead of those on the internet."""
+"""clusterctl, with a provider repository on this machine instead of those on the internet."""
 
 import os
 from pathlib import Path
@@ -15,11 +15,11 @@ from tests.yamls import read_all_yaml
 VERSION = "v0.1.0"
 METAL3_VERSION = "v1.14.0"
 CORE_VERSION = "v1.11.2"
-"""The version of Cluster API: clusterctl's own."""
+"""The version of Cluster API's core, which is also that of clusterctl."""
 
 
-def program(name: str = "clusterctl") -> str:
-    """Return the path of a program of Cluster API; the test is skipped where it was not built."""
+def find_cluster_api_program(name: str = "clusterctl") -> str:
+    """Return the path of a program of Cluster API; skip the test if it was not built."""
     folder = os.environ.get(ASSETS)
     parent = Path(folder).parent / "clusterapi" / name if folder else None
     if parent is None or not parent.exists():
@@ -28,16 +28,16 @@ def program(name: str = "clusterctl") -> str:
 
 
 class Clusterctl:
-    """clusterctl with a repository of its own.
+    """clusterctl with a repository of the core, of our provider and, if given, of metal3's.
 
     Args:
-        folder: for the repository and the configuration.
-        core: the components of Cluster API's core.
-        metal3: the components of metal3's IPAM provider; empty for none.
+        folder: where the repository and clusterctl's configuration are written.
+        core: the manifests of Cluster API's core.
+        metal3: the manifests of metal3's IPAM provider; empty leaves it out.
     """
 
     def __init__(self, folder: Path, core: str, metal3: str = "") -> None:
-        self._program = program()
+        self._program = find_cluster_api_program()
         self._config = folder / "clusterctl.yaml"
         ours = folder / "ipam-butler-ipam" / VERSION
         theirs = folder / "cluster-api" / CORE_VERSION
@@ -47,7 +47,7 @@ class Clusterctl:
         self.components: list[dict[str, Any]] = list(
             read_all_yaml((ours / "ipam-components.yaml").read_text())
         )
-        """What is installed of ours."""
+        """The objects that clusterctl installs for our provider."""
         (theirs / "core-components.yaml").write_text(core)
         (theirs / "metadata.yaml").write_text(
             (ours / "metadata.yaml")
@@ -68,11 +68,11 @@ class Clusterctl:
             },
         ]
         if metal3:
-            its = folder / "ipam-metal3" / METAL3_VERSION
-            its.mkdir(parents=True)
-            (its / "ipam-components.yaml").write_text(metal3)
+            metal3_folder = folder / "ipam-metal3" / METAL3_VERSION
+            metal3_folder.mkdir(parents=True)
+            (metal3_folder / "ipam-components.yaml").write_text(metal3)
             series = [{"major": 1, "minor": 14, "contract": "v1beta2"}]
-            (its / "metadata.yaml").write_text(
+            (metal3_folder / "metadata.yaml").write_text(
                 yaml.safe_dump(
                     {
                         "apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3",
@@ -81,21 +81,21 @@ class Clusterctl:
                     }
                 )
             )
-            url = str(its / "ipam-components.yaml")
+            url = str(metal3_folder / "ipam-components.yaml")
             providers.append({"name": "metal3", "type": "IPAMProvider", "url": url})
         self._config.write_text(yaml.safe_dump({"providers": providers}))
 
     async def run(self, cluster: Cluster, *arguments: str) -> str:
-        """Run it against a cluster; fail if it fails. Return what it prints."""
+        """Run clusterctl against a cluster and return its output; fail if clusterctl fails."""
         command = (*arguments, f"--config={self._config}", f"--kubeconfig={cluster.config}")
         return await cluster.succeed(self._program, *command)
 
     async def init(self, cluster: Cluster, ipam: str = f"butler-ipam:{VERSION}") -> None:
-        """Install Cluster API's kinds and an IPAM provider, ours if no other is named.
+        """Install Cluster API's core and an IPAM provider, ours if no other is named.
 
-        clusterctl wants cert-manager first, and takes it to be there once a Certificate can be
-        made: here it can, by the stand-ins of its kinds.
+        clusterctl requires cert-manager, and assumes that it works once a Certificate can be
+        created. Here the stand-in definitions of cert-manager's kinds are enough for that.
         """
         await cluster.apply("-f", STAND_INS / "cert-manager.yaml")
-        expected = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam={ipam}")
-        await self.run(cluster, "init", *expected, "--bootstrap=-", "--control-plane=-")
+        providers = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam={ipam}")
+        await self.run(cluster, "init", *providers, "--bootstrap=-", "--control-plane=-")

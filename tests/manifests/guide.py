@@ -1,4 +1,4 @@
-"""The operator's guide as it is typed: its lines in order, and those that no test types."""
+"""The lines of the operator's guide in order, and the lines that no test types."""
 
 import sys
 from collections.abc import Mapping
@@ -58,49 +58,64 @@ NOT_TYPED: Mapping[str, str] = {
     "kubectl annotate crd networkpools.butler.butlerlabs.dev retry=now": "for when the line before"
     " it does not end, which a test cannot bring about",
 }
-"""What is written in the guide and is not typed, by its reason."""
-MAY_FIND = (
+"""The lines of the guide that no test types, with the reason."""
+MAY_REPORT = (
     "butler-ipam check",
     "butler-ipam crds | kubectl diff",
     "butler-ipam plan -f",
     # No kubelet runs the Deployment's Pods here, which it reports.
     "butler-ipam status",
 )
-"""Lines whose exit status 1 says that they found something."""
+"""Beginnings of lines that may exit with status 1, which means that they report a finding."""
 
 
-def pages() -> list[str]:
-    """Return the names of the pages that have something to type."""
+def list_pages() -> list[str]:
+    """Return the names of the guide's pages that have commands."""
     return [Path(page).stem for page in OPERATING if list(commands(page))]
 
 
-def document(page: str) -> str:
+def page_path(page: str) -> str:
     """Return the path of a page of the guide."""
     return f"docs/operating/{page}.md"
 
 
-def lines(page: str, heading: str = "") -> list[str]:
-    """Return the lines that a reader of a page types, in the order of the text.
+def list_typed_lines(page: str, heading: str = "") -> list[str]:
+    """Return the lines that tests type of a page, in the order of the text.
 
-    With a heading, only the lines of that section.
+    Args:
+        page: the name of the page.
+        heading: the section whose lines are returned; empty for the whole page.
     """
-    sorted_commands = sorted(commands(document(page), heading), key=lambda command: command.line)
+    sorted_commands = sorted(commands(page_path(page), heading), key=lambda command: command.line)
     return [command.line_text for command in sorted_commands if command.line_text not in NOT_TYPED]
 
 
-def blocks(page: str, heading: str = "") -> list[str]:
-    """Return the lines that a page has to be copied, in order."""
-    return [command.line_text for command in commands(document(page), heading) if command.block]
+def list_copied_lines(page: str, heading: str = "") -> list[str]:
+    """Return the lines of a page's blocks, which readers copy, in order.
+
+    Args:
+        page: the name of the page.
+        heading: the section whose lines are returned; empty for the whole page.
+    """
+    return [command.line_text for command in commands(page_path(page), heading) if command.block]
 
 
 async def type_line(cluster: Cluster, desk: Path, line: str) -> str:
-    """Type a line at a desk from where the manifests are seen; it has to succeed."""
+    """Run a line of the guide in a folder that has the manifests; fail if it fails.
+
+    Args:
+        cluster: the cluster of kubectl and Helm.
+        desk: the folder in which the line runs; `manifests` is linked into it.
+
+    Returns:
+        Its standard output.
+    """
     if not (desk / "manifests").exists():
         (desk / "manifests").symlink_to(ROOT / "manifests")
     folders = f"{Path(sys.executable).parent}:{Path(program('kubectl')).parent}"
     script = f'export PATH="{folders}:$PATH"; cd "{desk}"; {line}'
-    code, said, complained = await cluster.run("sh", "-c", script)
-    allowed = {0, 1} if line.startswith(MAY_FIND) else {0}
-    assert code in allowed, f"{line}: {complained or said}"
-    assert "error:" not in complained.lower(), f"{line}: {complained}"
-    return said
+    code, output, error_output = await cluster.run("sh", "-c", script)
+    allowed = {0, 1} if line.startswith(MAY_REPORT) else {0}
+    assert code in allowed, f"{line}: {error_output or output}"
+    assert "error:" not in error_output.lower(), f"{line}: {error_output}"
+    return output

@@ -1,8 +1,10 @@
 """Renders the chart without Helm: the few constructs of Go templates that the chart uses.
 
-if, else if, else, with, range, define, include; pipelines of the functions in FUNCTIONS; trimming
-by `{{-` and `-}}`. Whatever else a template may hold is an error here, so the chart stays within
-what this can check. Where a helm binary is found, a test holds the two against each other.
+These are if, else if, else, with, range, define, include, pipelines of the functions in FUNCTIONS,
+and trimming by `{{-` and `-}}`. Any other construct raises TemplateError. If there is a helm
+binary, test_helm.py compares Helm's output with the output of this module.
+
+`dot` is Go's `.`, the current value. `scope` has the variables, whose names begin with `$`.
 """
 
 import json
@@ -22,28 +24,37 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\(|\)|\||:=|,|[^\s()|,]+')
 
 
 class TemplateError(Exception):
-    """The template holds something this renderer does not know, or that makes no sense."""
+    """The template is invalid, or has a construct that this renderer does not support."""
 
 
 @dataclass
 class Node:
-    """A part of a template: text, an action, or a block with its branches."""
+    """A part of a template.
+
+    Args:
+        kind: "text", "action", or the first word of a block, such as "if".
+        content: the text, or the pipeline of an action; empty for a block.
+        branches: the condition and the body of each branch of a block; empty for "else".
+    """
 
     kind: str
     content: str = ""
     branches: list[tuple[str, list["Node"]]] = field(default_factory=list)
 
 
-def pieces(content: str) -> Iterator[tuple[str, str]]:
-    """Yield text and actions, trimmed as their dashes ask."""
-    at, trim = 0, False
+def split_template(content: str) -> Iterator[tuple[str, str]]:
+    """Yield the texts and the actions of a template, each as its kind and its content.
+
+    `{{-` and `-}}` trim the white space of the text beside them.
+    """
+    position, trims_start = 0, False
     for match in ACTION.finditer(content):
-        plain = content[at : match.start()]
-        plain = plain.lstrip() if trim else plain
-        yield "text", plain.rstrip() if match[1] else plain
+        text_part = content[position : match.start()]
+        text_part = text_part.lstrip() if trims_start else text_part
+        yield "text", text_part.rstrip() if match[1] else text_part
         yield "action", match[2]
-        at, trim = match.end(), bool(match[3])
-    yield "text", content[at:].lstrip() if trim else content[at:]
+        position, trims_start = match.end(), bool(match[3])
+    yield "text", content[position:].lstrip() if trims_start else content[position:]
 
 
 @cache
@@ -51,16 +62,16 @@ def parse(template: str) -> list[Node]:
     """Return the nodes of a template; callers share them and must not change them."""
     root = Node("root", branches=[("", [])])
     stack = [root]
-    for kind, content in pieces(template):
-        into = stack[-1].branches[-1][1]
+    for kind, content in split_template(template):
+        parent_nodes = stack[-1].branches[-1][1]
         word, _, rest = content.partition(" ")
         if kind == "text":
-            into.append(Node("text", content))
+            parent_nodes.append(Node("text", content))
         elif content.startswith("/*"):
             continue
         elif word in {"if", "with", "range", "define"}:
             block = Node(word, branches=[(rest.strip(), [])])
-            into.append(block)
+            parent_nodes.append(block)
             stack.append(block)
         elif word == "else":
             condition = rest.strip().removeprefix("if").strip()
@@ -70,18 +81,18 @@ def parse(template: str) -> list[Node]:
                 raise TemplateError("end without a beginning")
             stack.pop()
         else:
-            into.append(Node("action", content))
+            parent_nodes.append(Node("action", content))
     if len(stack) != 1:
         raise TemplateError(f"{stack[-1].kind} {stack[-1].branches[0][0]} has no end")
     return root.branches[0][1]
 
 
-def truth(value: Any) -> bool:
-    """Return whether Go templates take a value for true."""
+def is_true(value: Any) -> bool:
+    """Return whether Go templates treat a value as true."""
     return bool(value)
 
 
-def text_of(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as Go prints it."""
     if value is None:
         return ""
@@ -89,10 +100,12 @@ def text_of(value: Any) -> str:
 
 
 def to_yaml(value: Any) -> str:
+    """Return a value as YAML, like Helm's toYaml."""
     return yaml.safe_dump(value, sort_keys=True, default_flow_style=False).rstrip("\n")
 
 
-def indent(width: int, content: str) -> str:
+def indent_lines(width: int, content: str) -> str:
+    """Return a text with each line indented by a number of blanks."""
     return "\n".join(" " * width + line for line in content.split("\n"))
 
 
@@ -106,17 +119,19 @@ def find_nested(path: Iterable[str], fallback: Any, value: Any) -> Any:
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "and": lambda *values: next((v for v in values if not truth(v)), values[-1]),
-    "or": lambda *values: next((v for v in values if truth(v)), values[-1]),
-    "not": lambda value: not truth(value),
+    "and": lambda *values: next((v for v in values if not is_true(v)), values[-1]),
+    "or": lambda *values: next((v for v in values if is_true(v)), values[-1]),
+    "not": lambda value: not is_true(value),
     "eq": lambda first, other: first == other,
     "ne": lambda first, other: first != other,
-    "default": lambda fallback, value=None: value if truth(value) else fallback,
-    "printf": lambda form, *values: form.replace("%v", "%s") % tuple(text_of(v) for v in values),
-    "quote": lambda value: json.dumps(text_of(value), ensure_ascii=False),
+    "default": lambda fallback, value=None: value if is_true(value) else fallback,
+    "printf": lambda form, *values: (
+        form.replace("%v", "%s") % tuple(format_value(v) for v in values)
+    ),
+    "quote": lambda value: json.dumps(format_value(value), ensure_ascii=False),
     "toYaml": to_yaml,
-    "nindent": lambda width, output: "\n" + indent(width, output),
-    "indent": indent,
+    "nindent": lambda width, output: "\n" + indent_lines(width, output),
+    "indent": indent_lines,
     "replace": lambda old, new, output: output.replace(old, new),
     "has": lambda value, values: value in (values or ()),
     "lookup": lambda *_: {},  # as of helm template, which asks no cluster
@@ -124,13 +139,20 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "dig": lambda *path: find_nested(path[:-2], path[-2], path[-1]),
     "trunc": lambda length, output: output[:length],
     "kindIs": lambda kind, value: {"slice": isinstance(value, list)}[kind],
-    "join": lambda separator, values: separator.join(text_of(value) for value in values),
+    "join": lambda separator, values: separator.join(format_value(value) for value in values),
     "trimSuffix": lambda suffix, output: output.removesuffix(suffix),
 }
 
 
 class Chart:
-    """A chart that is rendered with values."""
+    """A chart with values.
+
+    Args:
+        folder: the folder of the chart.
+        values: values that are merged into the chart's defaults.
+        release: the name of the release.
+        namespace: the namespace of the release.
+    """
 
     def __init__(
         self, folder: Path, values: Mapping[str, Any], release: str, namespace: str
@@ -152,7 +174,7 @@ class Chart:
             self.render(helper.read_text())
 
     def documents(self) -> list[dict[str, Any]]:
-        """Return the objects of all templates."""
+        """Return the objects that all templates render."""
         documents = []
         for template in sorted((self.folder / "templates").rglob("*.yaml")):
             try:
@@ -162,59 +184,64 @@ class Chart:
         return [document for document in documents if document]
 
     def render(self, content: str) -> str:
-        """Return a template's text."""
-        return self.nodes(parse(content), self.context, {"$": self.context})
+        """Return the text that a template renders."""
+        return self.render_nodes(parse(content), self.context, {"$": self.context})
 
-    def nodes(self, nodes: list[Node], dot: Any, scope: dict[str, Any]) -> str:
-        return "".join(self.node(node, dot, scope) for node in nodes)
+    def render_nodes(self, nodes: list[Node], dot: Any, scope: dict[str, Any]) -> str:
+        """Return the text of nodes."""
+        return "".join(self.render_node(node, dot, scope) for node in nodes)
 
-    def node(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
-        kinds: dict[str, Callable[[], str]] = {
+    def render_node(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
+        """Return the text of a node; empty for a definition."""
+        renderers: dict[str, Callable[[], str]] = {
             "text": lambda: node.content,
-            "action": lambda: text_of(self.value(node.content, dot, scope)),
+            "action": lambda: format_value(self.evaluate(node.content, dot, scope)),
             "define": lambda: self.define(node),
             "range": lambda: self.render_range(node, dot, scope),
         }
-        return kinds.get(node.kind, lambda: self.render_branch(node, dot, scope))()
+        return renderers.get(node.kind, lambda: self.render_branch(node, dot, scope))()
 
     def define(self, node: Node) -> str:
+        """Keep the body of a `define` under its name; return an empty text."""
         self.defined[node.branches[0][0].strip('"')] = node.branches[0][1]
         return ""
 
     def render_branch(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
-        """Render the first branch of an if or with whose condition holds."""
+        """Return the text of the first branch of an `if` or `with` whose condition is true."""
         for condition, body in node.branches:
             if not condition:
-                return self.nodes(body, dot, scope)
-            value = self.value(condition, dot, scope)
-            if truth(value):
-                return self.nodes(body, value if node.kind == "with" else dot, scope)
+                return self.render_nodes(body, dot, scope)
+            value = self.evaluate(condition, dot, scope)
+            if is_true(value):
+                return self.render_nodes(body, value if node.kind == "with" else dot, scope)
         return ""
 
     def render_range(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
-        head, body = node.branches[0]
-        names: list[str] = []
-        if ":=" in head:
-            remaining, _, head = head.partition(":=")
-            names = [name.strip() for name in remaining.split(",")]
-        value = self.value(head, dot, scope) or {}
+        """Return the texts of a `range` for all items of a list or a mapping."""
+        pipeline, body = node.branches[0]
+        variables: list[str] = []
+        if ":=" in pipeline:
+            declaration, _, pipeline = pipeline.partition(":=")
+            variables = [name.strip() for name in declaration.split(",")]
+        value = self.evaluate(pipeline, dot, scope) or {}
         pairs = sorted(value.items()) if isinstance(value, Mapping) else list(enumerate(value))
         return "".join(
-            self.nodes(body, item, scope | dict(zip(names, (key, item), strict=False)))
+            self.render_nodes(body, item, scope | dict(zip(variables, (key, item), strict=False)))
             for key, item in pairs
         )
 
-    def value(self, content: str, dot: Any, scope: dict[str, Any]) -> Any:
+    def evaluate(self, content: str, dot: Any, scope: dict[str, Any]) -> Any:
         """Return the value of a pipeline."""
         tokens = TOKEN.findall(content)
-        value, rest = self.pipeline(tokens, dot, scope)
+        value, rest = self.evaluate_tokens(tokens, dot, scope)
         if rest:
             raise TemplateError(f"{content!r} makes no sense at {rest[0]!r}")
         return value
 
-    def pipeline(
+    def evaluate_tokens(
         self, tokens: list[str], dot: Any, scope: dict[str, Any]
     ) -> tuple[Any, list[str]]:
+        """Return the value of a pipeline up to its end or `)`, and the remaining tokens."""
         value: Any = None
         first = True
         while True:
@@ -223,7 +250,7 @@ class Chart:
             while tokens and tokens[0] not in {"|", ")"}:
                 token, tokens = tokens[0], tokens[1:]
                 if token == "(":
-                    inner, tokens = self.pipeline(tokens, dot, scope)
+                    inner, tokens = self.evaluate_tokens(tokens, dot, scope)
                     if not tokens or tokens[0] != ")":
                         raise TemplateError("a bracket is not closed")
                     tokens = tokens[1:]
@@ -234,7 +261,7 @@ class Chart:
                 elif function is None and not words and re.fullmatch(r"[a-zA-Z]+", token):
                     function = token
                 else:
-                    words.append(self.operand(token, dot, scope))
+                    words.append(self.read_operand(token, dot, scope))
             piped = [] if first else [value]
             if function is not None and function not in {"true", "false"}:
                 value = self.call(function, [*words, *piped])
@@ -250,14 +277,16 @@ class Chart:
             tokens = tokens[1:]
 
     def call(self, function: str, arguments: list[Any]) -> Any:
+        """Return the value of a template function, or the text of an `include`."""
         if function == "include":
             name, dot = arguments
-            return self.nodes(self.defined[name], dot, {"$": self.context})
+            return self.render_nodes(self.defined[name], dot, {"$": self.context})
         if function not in FUNCTIONS:
-            raise TemplateError(f"this renderer knows no function {function!r}")
+            raise TemplateError(f"unsupported function {function!r}")
         return FUNCTIONS[function](*arguments)
 
-    def operand(self, token: str, dot: Any, scope: dict[str, Any]) -> Any:
+    def read_operand(self, token: str, dot: Any, scope: dict[str, Any]) -> Any:
+        """Return the value of a literal, a variable or a path of fields."""
         if token.startswith('"'):
             return token[1:-1].replace('\\"', '"')
         if re.fullmatch(r"-?\d+", token):
@@ -279,13 +308,17 @@ class Chart:
         return root
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as Helm merges them: mappings deeply, all else replaced, null taken out."""
+def merge(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values merged like Helm does.
+
+    Mappings are merged recursively. A value of another type in `overrides` replaces the value in
+    `base`. Null in `overrides` removes it.
+    """
     result = dict(base)
-    for name, value in over.items():
+    for name, value in overrides.items():
         if value is None:
             result.pop(name, None)
             continue
-        both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
-        result[name] = merge(result[name], value) if both else value
+        both_are_mappings = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
+        result[name] = merge(result[name], value) if both_are_mappings else value
     return result

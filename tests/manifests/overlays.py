@@ -1,4 +1,4 @@
-"""The kustomize tree with components uncommented, as the documents tell people to do."""
+"""Copies of the kustomize tree with components uncommented, as users switch them on."""
 
 import shutil
 from collections.abc import Mapping
@@ -18,18 +18,26 @@ COMPONENTS: Mapping[str, set[str]] = {
     "metal3": {"ClusterRole"},
     "vitistack": {"ClusterRole"},
 }
-"""Each component, and the kinds that it brings."""
+"""The components, with the kinds of objects that each adds."""
 
 
-def with_components(folder: Path, *components: str) -> Path:
-    """Copy the tree into `folder` with components uncommented; return what is to be applied."""
+def write_overlay(folder: Path, *components: str) -> Path:
+    """Copy the kustomize tree into a folder, and uncomment components.
+
+    Args:
+        folder: where the copy is written.
+        components: the names of the components.
+
+    Returns:
+        The folder to apply with `kubectl apply -k`.
+    """
     copy = folder / "manifests"
     shutil.copytree(MANIFESTS, copy)
     entry = copy / "default/kustomization.yaml"
     content = entry.read_text()
     for component in components:
         line = f"#- ../{component}\n"
-        assert line in content, f"{entry} offers no component {component}"
+        assert line in content, f"{entry} has no line for the component {component}"
         content = content.replace(line, line.removeprefix("#"))
     entry.write_text(content)
     return copy / "default"

@@ -1,4 +1,4 @@
-"""A reader of the page of addresses, which controllers serve that were installed."""
+"""A reader of the controllers' live page of addresses."""
 
 import json
 from typing import Any
@@ -10,8 +10,16 @@ from tests.manifests.clusters import HOME, Cluster
 from tests.polling import SECONDS
 
 
-async def updates(url: str, token: str) -> tuple[int, list[dict[str, Any]]]:
-    """Return the answer's status, and what is sent up to the first event of the controllers."""
+async def read_updates(url: str, token: str) -> tuple[int, list[dict[str, Any]]]:
+    """Read the page's stream of updates up to the first update with Kubernetes Events.
+
+    Args:
+        url: the base URL of the page.
+        token: the bearer token of the reader.
+
+    Returns:
+        The HTTP status, and the updates; no updates if the status is not 200.
+    """
     updates: list[dict[str, Any]] = []
     async with (
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http,
@@ -27,7 +35,7 @@ async def updates(url: str, token: str) -> tuple[int, list[dict[str, Any]]]:
         return answer.status, updates
 
 
-async def token_of(cluster: Cluster, name: str) -> str:
-    """Make a ServiceAccount; return a token of it."""
+async def create_token(cluster: Cluster, name: str) -> str:
+    """Create a ServiceAccount and return a token of it."""
     await cluster.kubectl("create", "serviceaccount", name, "-n", HOME)
     return (await cluster.kubectl("create", "token", name, "-n", HOME)).strip()

@@ -1,6 +1,6 @@
-"""What Butler's objects hold is still there after a migration, after our writes, and back again.
+"""Butler's objects keep all fields in a migration to our CRDs, in our writes, and on the way back.
 
-A CRD that does not know a field prunes it with the next write of the object, by any client.
+The API server prunes a field that the CRD lacks at the next write of the object by any client.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
 PLURALS = ",".join(kind.plural for kind in crd.KINDS)
 DEFINITIONS = [kind.crd_name for kind in crd.KINDS]
-OURS = {
+OUR_STATUS_FIELDS = {
     "NetworkPool": {
         *("totalIPs", "allocatedIPs", "availableIPs", "allocationCount", "largestFreeBlock"),
         *("fragmentationPercent", "observedGeneration", "conditions"),
@@ -35,8 +35,8 @@ OURS = {
         *("ipAllocationRef", "lbAllocationRef"),
     },
 }
-"""What our controllers write into a status; everything else in it is another writer's."""
-LATER: Mapping[str, list[tuple[str, ...]]] = {
+"""The fields of a status that our controllers write; Butler writes all others."""
+UNREAD_FIELDS: Mapping[str, list[tuple[str, ...]]] = {
     "TenantCluster": [
         ("spec", "addons", "later"),
         ("spec", "addons", "cni", "later"),
@@ -50,30 +50,43 @@ LATER: Mapping[str, list[tuple[str, ...]]] = {
     ],
     "ProviderConfig": [("spec", "harvester", "later"), ("spec", "local", "later")],
 }
-"""Where another version of Butler may have fields that we do not know: what we do not read."""
+"""Paths of fields that no version of Butler has yet, in objects that our controllers do not read.
+
+A later version of Butler may have such fields.
+"""
 
 
-def all_objects() -> list[Json]:
-    return [obj for variant in range(butler.VARIANTS) for obj in butler.objects(variant)]
+def build_all_objects() -> list[Json]:
+    """Return Butler's objects in all variants."""
+    return [obj for variant in range(butler.VARIANTS) for obj in butler.build_objects(variant)]
 
 
 @cache
-def keys() -> frozenset[tuple[str, str]]:
-    """Return kind and name of each of them."""
-    return frozenset((obj["kind"], obj["metadata"]["name"]) for obj in all_objects())
+def list_keys() -> frozenset[tuple[str, str]]:
+    """Return the kind and the name of each object that the tests create."""
+    return frozenset((obj["kind"], obj["metadata"]["name"]) for obj in build_all_objects())
 
 
-async def define(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> None:
-    """Write definitions over those that are there, and wait until they are served."""
+async def apply_definitions(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> None:
+    """Apply definitions of our four kinds, and wait until they are served.
+
+    Args:
+        arguments: the flags of kubectl that name the definitions.
+        stdin: the definitions, if the arguments read them from there.
+    """
     command = ("apply", "--server-side", "--force-conflicts", *arguments)
     await cluster.kubectl(*command, stdin=stdin)
     await cluster.wait_until_established(*DEFINITIONS)
 
 
-async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
-    """Wait until the server goes by the definitions that were written last.
+async def wait_until_replaced(cluster: Cluster, *, ours: bool) -> None:
+    """Wait until the server uses the definitions that were applied last.
 
-    A real one does a moment after it stored them. Ours alone has the category.
+    kube-apiserver does so a moment after it has stored them.
+
+    Args:
+        ours: whether our definitions were applied last, or Butler's. Ours have a category, and
+            they reject an invalid CIDR.
     """
     group = f"/apis/{names.API_VERSION}"
     await until(
@@ -84,67 +97,70 @@ async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
         ),
     )
     path = f"{group}/namespaces/{butler.HOME}/networkpools?dryRun=All"
-    expected = {
+    invalid_pool = {
         "apiVersion": names.API_VERSION,
         "kind": "NetworkPool",
         "metadata": {"name": "x"},
         "spec": {"cidr": "10.0.0.0/33"},
     }
     await until(
-        lambda: cluster.http.post(path, json=expected),
+        lambda: cluster.http.post(path, json=invalid_pool),
         lambda answer: answer.is_error is ours,
     )
 
 
-async def every(cluster: Cluster) -> list[Json]:
+async def list_all_objects(cluster: Cluster) -> list[Json]:
     """Return all objects of our kinds."""
     paths = [f"/apis/{names.API_VERSION}/{kind.plural}" for kind in crd.KINDS]
     return [obj for path in paths for obj in (await cluster.read(path))["items"]]
 
 
-async def read_objects(cluster: Cluster) -> dict[tuple[str, str], Json]:
-    """Return the objects that the test made, by kind and name."""
-    listed = await every(cluster)
+async def read_test_objects(cluster: Cluster) -> dict[tuple[str, str], Json]:
+    """Return the stored objects of `build_all_objects`, by kind and name."""
+    listed = await list_all_objects(cluster)
     objects_by_name = {(obj["kind"], obj["metadata"]["name"]): obj for obj in listed}
-    return {key: objects_by_name[key] for key in keys() if key in objects_by_name}
+    return {key: objects_by_name[key] for key in list_keys() if key in objects_by_name}
 
 
-def managers(obj: Json) -> set[str]:
+def list_managers(obj: Json) -> set[str]:
+    """Return the field managers of an object."""
     return {entry["manager"] for entry in obj["metadata"]["managedFields"]}
 
 
-def lost(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Yield each field of `before` that is not as it was in `after`."""
+def find_changes(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Yield a message for each field of `before` that `after` lacks or has with another value."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
-            yield from lost(value, after.get(name), f"{path}.{name}")
+            yield from find_changes(value, after.get(name), f"{path}.{name}")
     elif before != after:
         yield f"{path}: {before!r} became {after!r}"
 
 
-def theirs(obj: Json) -> Json:
-    """Return an object's spec and status without what our controllers write."""
+def strip_our_status(obj: Json) -> Json:
+    """Return an object's spec, and its status without the fields that our controllers write."""
     status = obj.get("status", {})
-    kept = {name: value for name, value in status.items() if name not in OURS[obj["kind"]]}
+    kept = {
+        name: value for name, value in status.items() if name not in OUR_STATUS_FIELDS[obj["kind"]]
+    }
     return {"spec": obj["spec"], "status": kept}
 
 
-async def create(cluster: Cluster, objects: list[Json]) -> None:
-    """Create objects with their statuses."""
+async def create_objects(cluster: Cluster, objects: list[Json]) -> None:
+    """Create objects, and write their statuses."""
     await cluster.kubectl("create", "-f", "-", stdin=write_manifests(*objects))
     replace = ("replace", "--subresource=status", "-f", "-")
     await cluster.kubectl(*replace, stdin=write_manifests(*objects))
 
 
 @asynccontextmanager
-async def butlers(cluster: Cluster) -> AsyncIterator[None]:
-    """Have Butler's definitions in the cluster; take all away afterwards."""
-    await define(cluster, "-f", "-", stdin=write_manifests(*butler.definitions()))
+async def install_butlers_definitions(cluster: Cluster) -> AsyncIterator[None]:
+    """Install Butler's definitions; at the end delete our kinds with all their objects."""
+    await apply_definitions(cluster, "-f", "-", stdin=write_manifests(*butler.build_definitions()))
     try:
         yield
     finally:
-        # No controller is left that would take finalizers off.
-        listed = await every(cluster)
+        # No controller runs any more that would remove finalizers.
+        listed = await list_all_objects(cluster)
         for obj in listed:
             obj["metadata"]["finalizers"] = []
         if listed:
@@ -155,66 +171,75 @@ async def butlers(cluster: Cluster) -> AsyncIterator[None]:
 async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_migration_back(
     cluster: Cluster,
 ) -> None:
-    async with butlers(cluster):
-        await create(cluster, all_objects())
-        before = await read_objects(cluster)
-        assert len(before) == len(all_objects())
-        for created in all_objects():
+    async with install_butlers_definitions(cluster):
+        await create_objects(cluster, build_all_objects())
+        before = await read_test_objects(cluster)
+        assert len(before) == len(build_all_objects())
+        for created in build_all_objects():
             obj = before[created["kind"], created["metadata"]["name"]]
-            assert list(lost(theirs(created), obj)) == [], "Butler's own definitions prune nothing"
+            assert list(find_changes(strip_our_status(created), obj)) == [], (
+                "Butler's own definitions prune nothing"
+            )
 
-        await define(cluster, "-k", MANIFESTS / "crds")
-        await until_replaced(cluster, ours=True)
-        await written_by_the_controller(cluster)
+        await apply_definitions(cluster, "-k", MANIFESTS / "crds")
+        await wait_until_replaced(cluster, ours=True)
+        await run_until_all_written(cluster)
         await cluster.kubectl("annotate", PLURALS, "-A", "--all", "touched=yes")
-        assert await differences(cluster, before) == []
+        assert await find_changed_fields(cluster, before) == []
 
-        await define(cluster, "-f", "-", stdin=write_manifests(*butler.definitions()))
-        await until_replaced(cluster, ours=False)
+        await apply_definitions(
+            cluster, "-f", "-", stdin=write_manifests(*butler.build_definitions())
+        )
+        await wait_until_replaced(cluster, ours=False)
         await cluster.kubectl("annotate", PLURALS, "-A", "--all", "touched=again", "--overwrite")
-        assert await differences(cluster, before) == []
+        assert await find_changed_fields(cluster, before) == []
 
 
-async def written_by_the_controller(cluster: Cluster) -> None:
-    """Run the controller until it has written each of the objects."""
+async def run_until_all_written(cluster: Cluster) -> None:
+    """Run our controller until it has written each test object, then stop it."""
     ports = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
     async with start("run", f"--kubeconfig={cluster.config}", *ports) as running:
         await until(
-            lambda: read_objects(cluster),
-            lambda stored: all("butler-ipam" in managers(obj) for obj in stored.values()),
+            lambda: read_test_objects(cluster),
+            lambda stored: all("butler-ipam" in list_managers(obj) for obj in stored.values()),
         )
         assert await running.stop() == 0
     assert '"level":"error"' not in running.complained, running.complained
 
 
-async def differences(cluster: Cluster, before: dict[tuple[str, str], Json]) -> list[str]:
-    """Return each field of others that is not as it was."""
-    after = await read_objects(cluster)
+async def find_changed_fields(cluster: Cluster, before: dict[tuple[str, str], Json]) -> list[str]:
+    """Return each field of Butler that changed.
+
+    Args:
+        before: the objects before, by kind and name.
+    """
+    after = await read_test_objects(cluster)
     assert after.keys() == before.keys()
     return [
         f"{kind} {name}{field}"
         for (kind, name), obj in before.items()
-        for field in lost(theirs(obj), after[kind, name])
+        for field in find_changes(strip_our_status(obj), after[kind, name])
     ]
 
 
-async def test_what_another_version_of_butler_has_in_parts_that_we_do_not_read_is_kept(
+async def test_fields_of_a_later_version_of_butler_in_parts_that_we_do_not_read_are_kept(
     cluster: Cluster,
 ) -> None:
-    await define(cluster, "-k", MANIFESTS / "crds")
-    await until_replaced(cluster, ours=True)
-    objects = [obj for obj in butler.objects(0) if obj["kind"] in LATER]
+    await apply_definitions(cluster, "-k", MANIFESTS / "crds")
+    await wait_until_replaced(cluster, ours=True)
+    objects = [obj for obj in butler.build_objects(0) if obj["kind"] in UNREAD_FIELDS]
     for obj in objects:
-        for path in LATER[obj["kind"]]:
+        for path in UNREAD_FIELDS[obj["kind"]]:
             part: Any = obj
             for name in path[:-1]:
                 part = part[name]
             part[path[-1]] = {"of": ["another", "version"]}
     try:
-        await create(cluster, objects)
-        objects_by_name = await read_objects(cluster)
+        await create_objects(cluster, objects)
+        objects_by_name = await read_test_objects(cluster)
         kept = [
-            list(lost(theirs(obj), objects_by_name[obj["kind"], "fields-1"])) for obj in objects
+            list(find_changes(strip_our_status(obj), objects_by_name[obj["kind"], "fields-1"]))
+            for obj in objects
         ]
         assert kept == [[] for _ in objects]
     finally:

@@ -1,4 +1,4 @@
-"""The chart's files that are made of others, and what it says of itself."""
+"""The chart's generated files and its metadata."""
 
 import json
 from pathlib import Path
@@ -17,24 +17,27 @@ META: dict[str, Any] = read_yaml((CHART / "Chart.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
-def writer() -> ModuleType:
+def generator() -> ModuleType:
+    """The script that generates the chart's README and schema."""
     return load_script(".ci/chart.py")
 
 
-def test_the_readme_has_the_values_that_there_are(writer: ModuleType) -> None:
-    assert (CHART / "README.md").read_text() == writer.readme(), "run `make manifests`"
+def test_the_readme_is_generated_from_the_values(generator: ModuleType) -> None:
+    assert (CHART / "README.md").read_text() == generator.readme(), "run `make manifests`"
 
 
-def test_the_schema_has_the_settings_that_there_are(writer: ModuleType) -> None:
-    assert (CHART / "values.schema.json").read_text() == writer.schema(), "run `make manifests`"
+def test_the_schema_is_generated_from_the_settings(generator: ModuleType) -> None:
+    assert (CHART / "values.schema.json").read_text() == generator.schema(), "run `make manifests`"
 
 
-def test_objects_of_the_schema_are_closed_but_for_those_that_are_kubernetes_own() -> None:
+def test_only_kubernetes_own_objects_in_the_schema_allow_unknown_fields() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    open_ones = {
-        path for path, subschema in objects(schema, "") if "additionalProperties" not in subschema
+    open_paths = {
+        path
+        for path, subschema in list_object_schemas(schema, "")
+        if "additionalProperties" not in subschema
     }
-    assert open_ones == {
+    assert open_paths == {
         *(f".affinity.{kind}" for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")),
         ".extraEnv[].valueFrom",
         ".extraVolumes[]",
@@ -48,32 +51,32 @@ def test_objects_of_the_schema_are_closed_but_for_those_that_are_kubernetes_own(
     }
 
 
-def objects(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the schemas of objects with their paths."""
+def list_object_schemas(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the paths and schemas of all objects in a schema; `path` is that of the schema."""
     subschemas = [(path, schema)] if schema.get("type") == "object" else []
     for name, subschema in schema.get("properties", {}).items():
-        subschemas += objects(subschema, f"{path}.{name}")
+        subschemas += list_object_schemas(subschema, f"{path}.{name}")
     if "items" in schema:
-        subschemas += objects(schema["items"], f"{path}[]")
+        subschemas += list_object_schemas(schema["items"], f"{path}[]")
     return subschemas
 
 
-def test_every_template_but_the_notes_is_under_the_charts_own_names() -> None:
+def test_no_template_has_a_fixed_name_of_an_object() -> None:
     for path in (CHART / "templates").rglob("*.yaml"):
         content = path.read_text()
         assert "name: butler-ipam\n" not in content, path
 
 
-def test_the_chart_says_who_keeps_it_and_what_is_in_it() -> None:
+def test_the_metadata_of_the_chart_lists_its_crds_and_links_that_exist() -> None:
     assert META["home"] in META["sources"]
     assert all({"name", "url"} <= maintainer.keys() for maintainer in META["maintainers"])
-    notes = META["annotations"]
-    kinds = {entry["name"] for entry in read_yaml(notes["artifacthub.io/crds"])}
+    annotations = META["annotations"]
+    kinds = {entry["name"] for entry in read_yaml(annotations["artifacthub.io/crds"])}
     shipped = {
         rendering.get_definition_name(path) for path in (CHART.parent / "crds").glob("*.yaml")
     }
     assert kinds == shipped
-    links = [entry["url"] for entry in read_yaml(notes["artifacthub.io/links"])]
+    links = [entry["url"] for entry in read_yaml(annotations["artifacthub.io/links"])]
     for url in [META["icon"], *links]:
         _, _, path = url.partition("/main/")
         assert (ROOT / path).is_file(), url

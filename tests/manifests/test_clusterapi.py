@@ -1,4 +1,4 @@
-"""The manifests of the integrations: made of the code, and off by default."""
+"""The manifests of the integrations: generated, and not part of the one-file install."""
 
 from pathlib import Path
 from types import ModuleType
@@ -15,18 +15,20 @@ MANIFESTS = Path(rendering.__file__).parent
 
 
 @pytest.fixture(scope="module")
-def writer() -> ModuleType:
+def generator() -> ModuleType:
+    """The script that generates the manifests of the integrations."""
     return load_script(".ci/clusterapi.py")
 
 
-def kustomization(component: str) -> dict[str, Any]:
+def read_kustomization(component: str) -> dict[str, Any]:
+    """Return the kustomization of a component."""
     content = (MANIFESTS / component / "kustomization.yaml").read_text()
-    read: dict[str, Any] = read_yaml(content)
-    return read
+    document: dict[str, Any] = read_yaml(content)
+    return document
 
 
-def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
-    generated = dict(writer.files())
+def test_generated_files_are_up_to_date(generator: ModuleType) -> None:
+    generated = dict(generator.files())
     assert len(generated) == 7
     for path, content in generated.items():
         assert path.read_text() == content, f"{path}: run `make manifests`"
@@ -35,19 +37,19 @@ def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
 @pytest.mark.parametrize(
     "component", ["clusterapi", "clusterapi-crds", "kubermatic", "metal3", "vitistack", "ui"]
 )
-def test_a_component_names_every_file_that_there_is(component: str) -> None:
-    read = kustomization(component)
-    patches = {patch["path"] for patch in read.get("patches", []) if "path" in patch}
-    there = {path.name for path in (MANIFESTS / component).iterdir()} - {"kustomization.yaml"}
-    assert {*read["resources"], *patches} == there
+def test_the_kustomization_of_a_component_names_all_its_files(component: str) -> None:
+    document = read_kustomization(component)
+    patches = {patch["path"] for patch in document.get("patches", []) if "path" in patch}
+    file_names = {path.name for path in (MANIFESTS / component).iterdir()} - {"kustomization.yaml"}
+    assert {*document["resources"], *patches} == file_names
 
 
-def test_the_one_file_install_has_nothing_of_it() -> None:
+def test_the_one_file_install_has_no_kind_of_an_integration() -> None:
     assert "cluster.x-k8s.io" not in rendering.INSTALL.read_text()
     assert "kubermatic" not in rendering.INSTALL.read_text()
     assert "metal3" not in rendering.INSTALL.read_text()
     assert "vitistack" not in rendering.INSTALL.read_text()
 
 
-def test_the_chart_takes_definitions_of_ours_by_the_label_that_they_have() -> None:
+def test_the_chart_recognizes_our_definitions_by_their_provider_label() -> None:
     assert f'eq "{PROVIDER}"' in rendering.OURS_TO_DEFINE

@@ -1,4 +1,4 @@
-"""What clusterctl installs of ours, and the objects with which tests go on from there."""
+"""The components of our provider for clusterctl, and objects of Cluster API for tests."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -16,8 +16,8 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from tests.manifests.clusterctl import Clusterctl
 from tests.manifests.clusters import HOME, Cluster, write_manifests
-from tests.manifests.test_running import call_here, choose_free_port
-from tests.manifests.test_running import controller as under_its_account
+from tests.manifests.test_running import choose_free_port, redirect_webhooks
+from tests.manifests.test_running import run_controller as run_installed_controller
 from tests.polling import until
 from tests.reconcilers.cli.commands import start
 from tests.scripts import load_script
@@ -41,7 +41,7 @@ PORTS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook
 Json = dict[str, Any]
 
 
-def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
+def test_the_components_fit_the_contract_of_clusterctl(tmp_path: Path) -> None:
     program("kubectl")
     load_script(".ci/clusterapi.py").repository(tmp_path, "0.1.0")
     objects = list(read_all_yaml((tmp_path / "ipam-components.yaml").read_text()))
@@ -60,21 +60,30 @@ def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
 
 
 async def wait_until_served(cluster: Cluster, *names: str) -> dict[str, Json]:
-    """Wait until claims name their IPAddresses; return the specs of all."""
+    """Wait until these claims, and no others, have an addressRef; return all IPAddress specs.
 
-    def are_answered(claims: list[Json]) -> bool:
+    Args:
+        names: the names of all claims.
+    """
+
+    def are_all_served(claims: list[Json]) -> bool:
         references = {
             claim["metadata"]["name"]: claim.get("status", {}).get("addressRef")
             for claim in claims
         }
         return references == {name: {"name": name} for name in names}
 
-    await until(lambda: list_objects(cluster, MOVED[2]), are_answered)
-    return await addresses(cluster)
+    await until(lambda: list_objects(cluster, MOVED[2]), are_all_served)
+    return await read_address_specs(cluster)
 
 
 async def check_owners(cluster: Cluster, name: str, pool: Json) -> None:
-    """Check that finalizers and owners of a pool, a claim and its address are this cluster's."""
+    """Check the finalizers of a pool, a claim and its IPAddress, and the IPAddress's owners.
+
+    Args:
+        cluster: the cluster that has the objects; owners have to have their uids there.
+        name: the name of the claim and of its IPAddress.
+    """
     assert pool["metadata"]["finalizers"] == [POOL_FINALIZER]
     [claim] = [
         candidate
@@ -97,53 +106,53 @@ async def check_owners(cluster: Cluster, name: str, pool: Json) -> None:
 
 @asynccontextmanager
 async def run_deployed(cluster: Cluster, clusterctl: Clusterctl) -> AsyncIterator[None]:
-    """Run what was installed: under its account and its roles, and with its webhooks."""
+    """Run the controller of clusterctl's installation: its ServiceAccount and its webhooks."""
     port, documents = choose_free_port(), deepcopy(clusterctl.components)
-    configuration = call_here(documents, port)
+    configuration = redirect_webhooks(documents, port)
     await cluster.kubectl("replace", "-f", "-", stdin=write_manifests(configuration))
-    async with under_its_account(cluster, documents, port) as running:
+    async with run_installed_controller(cluster, documents, port) as running:
         yield
     assert "forbidden" not in running.complained.lower(), running.complained
 
 
 @asynccontextmanager
-async def controller(cluster: Cluster) -> AsyncIterator[None]:
-    """Run the controller with the integration."""
+async def run_administrators_controller(cluster: Cluster) -> AsyncIterator[None]:
+    """Run the controller with the integration `clusterapi`, under the administrator's account."""
     flags = ("--integration=clusterapi", f"--kubeconfig={cluster.config}", *PORTS)
     async with start("run", *flags) as running:
         yield
         assert await running.stop() == 0
 
 
-async def make_claim(
+async def create_claim_on_pool(
     cluster: Cluster, name: str, *owners: Json, served_before: bool = False
 ) -> Json:
-    """Make a claim of the pool for the Cluster.
+    """Create a claim on the pool `lab` for the Cluster `lab`; return the claim.
 
     Args:
-        cluster: where.
-        name: of the claim.
-        owners: of the claim.
-        served_before: whether it has the finalizer of a provider, as a claim that is restored;
-            then it waits for its IPAddress. A client creates a claim without.
+        cluster: where the claim is created.
+        name: the name of the claim.
+        owners: the owners of the claim.
+        served_before: whether the claim has a provider's finalizer, as a restored claim has. The
+            controller then waits for its IPAddress. A new claim has no finalizer.
     """
     spec = {"poolRef": REFERENCE, "clusterName": "lab"}
     kind = "IPAddressClaim"
     finalizers = FINALIZERS if served_before else {}
-    return await create(
+    return await create_object(
         cluster, f"{IPAM}/v1beta2", kind, name, spec, *owners, finalizers=finalizers
     )
 
 
-async def populate(cluster: Cluster, *, answered: bool = True) -> None:
-    """Make a Cluster that is ready, with a pool and two claims.
+async def create_cluster_with_claims(cluster: Cluster, *, with_addresses: bool = True) -> None:
+    """Create the Cluster `lab` with an initialized control plane, the pool `lab` and two claims.
 
     Args:
-        cluster: where.
-        answered: whether the claims have their addresses, as another provider left them.
+        cluster: where the objects are created.
+        with_addresses: whether the claims have IPAddresses of another provider.
     """
     await cluster.kubectl("create", "namespace", NAMESPACE)
-    created = await create(
+    created = await create_object(
         cluster, "cluster.x-k8s.io/v1beta2", kind="Cluster", name="lab", spec={"paused": False}
     )
     ready = {
@@ -157,16 +166,18 @@ async def populate(cluster: Cluster, *, answered: bool = True) -> None:
     patch = ("patch", "cluster", "lab", "-n", NAMESPACE, "--subresource=status", "--type=merge")
     await cluster.kubectl(*patch, f"--patch={json.dumps({'status': status})}")
     spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
-    pool = await create(cluster, f"{IPAM}/v1alpha2", kind="InClusterIPPool", name="lab", spec=spec)
+    pool = await create_object(
+        cluster, f"{IPAM}/v1alpha2", kind="InClusterIPPool", name="lab", spec=spec
+    )
     for name, address in (("a", "10.0.0.10"), ("b", "10.0.0.15")):
-        claim = await make_claim(cluster, name, created, served_before=answered)
-        if answered:
+        claim = await create_claim_on_pool(cluster, name, created, served_before=with_addresses)
+        if with_addresses:
             address_spec = {"address": address, "prefix": 24, "gateway": "10.0.0.1"}
             spec = address_spec | {"claimRef": {"name": name}, "poolRef": REFERENCE}
-            await create(cluster, f"{IPAM}/v1beta2", "IPAddress", name, spec, claim, pool)
+            await create_object(cluster, f"{IPAM}/v1beta2", "IPAddress", name, spec, claim, pool)
 
 
-async def create(
+async def create_object(
     cluster: Cluster,
     version: str,
     kind: str,
@@ -175,7 +186,14 @@ async def create(
     *owners: Json,
     finalizers: Mapping[str, str] = FINALIZERS,
 ) -> Json:
-    """Create an object with owners, the first of them the controlling one; return it."""
+    """Create an object and return it.
+
+    Args:
+        cluster: where the object is created.
+        version: its apiVersion.
+        owners: its owners; the first is the controlling owner.
+        finalizers: the finalizer of each kind; a kind without an entry gets none.
+    """
     references = [
         {
             "apiVersion": owner["apiVersion"],
@@ -197,14 +215,14 @@ async def create(
 
 
 async def list_objects(cluster: Cluster, kind: str) -> list[Json]:
-    """Return the objects of a kind."""
+    """Return the objects of a kind in NAMESPACE."""
     document: list[Json] = json.loads(
         await cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "json")
     )["items"]
     return document
 
 
-async def addresses(cluster: Cluster) -> dict[str, Json]:
+async def read_address_specs(cluster: Cluster) -> dict[str, Json]:
     """Return the spec of each IPAddress by its name."""
     return {
         ip_address["metadata"]["name"]: ip_address["spec"]

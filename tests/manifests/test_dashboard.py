@@ -1,8 +1,9 @@
-"""The queries of dashboard and alerts, asked of a Prometheus that holds real scrapes.
+"""The queries of dashboard and alerts find series in a Prometheus that has real scrapes.
 
-Two scrapes of a controller at work are written into a Prometheus database, a minute apart, and
-every query of the dashboard is asked of it: one that finds nothing is about a metric or a label
-that does not exist. The pool has two families, and each series a legend of its own.
+A scrape of running controllers is written twice into a Prometheus database, a minute apart. Every
+query of the dashboard and every metric of the alerts is evaluated on it: a query without result
+uses a metric or a label that does not exist. The pool has two families, and each series of a panel
+has a legend of its own.
 """
 
 import json
@@ -49,8 +50,8 @@ METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader)_[a-z_]+\b(?!:)")
 DATA = Path(__file__).parents[1] / "data"
 PLATFORMS = (CLUSTER_API, KUBERMATIC, METAL3, VITISTACK)
 SETTINGS = Settings(integration=PLATFORMS)
-LATER = 60
-"""Seconds between the two scrapes, as the database is told."""
+SCRAPE_INTERVAL = 60
+"""Seconds between the times of the two scrapes in the database."""
 OPTIONS = ManagerOptions(
     leader_elect=True,
     lease_namespace=HOME,
@@ -61,8 +62,11 @@ OPTIONS = ManagerOptions(
 )
 
 
-def queries() -> dict[str, tuple[str, str]]:
-    """Return the dashboard's queries by panel, with its variables set to all, and legends."""
+def read_dashboard_queries() -> dict[str, tuple[str, str]]:
+    """Return the expression and the legend of each query of the dashboard, by panel.
+
+    The variables of the dashboard are replaced by ".*", so that they select everything.
+    """
     board = json.loads((PROMETHEUS / "dashboard.json").read_text())
     expressions = {}
     for panel in board["panels"]:
@@ -73,13 +77,18 @@ def queries() -> dict[str, tuple[str, str]]:
     return expressions
 
 
-def legend_of(labels: dict[str, str], legend: str) -> str:
-    """Return the text of a legend for the series with these labels."""
+def format_legend(labels: dict[str, str], legend: str) -> str:
+    """Return the text of a legend for a series.
+
+    Args:
+        labels: the labels of the series.
+        legend: the legend, with labels as "{{name}}".
+    """
     return re.sub(r"\{\{(\w+)\}\}", lambda label: labels.get(label[1], ""), legend)
 
 
-def expressions() -> dict[str, str]:
-    """Return the left sides of the alerts: what they compare must exist."""
+def read_alert_metrics() -> dict[str, str]:
+    """Return the metrics of the alerts' expressions, by alert and metric."""
     rule = read_yaml((PROMETHEUS / "alerts.yaml").read_text())
     expressions = {}
     for group in rule["spec"]["groups"]:
@@ -109,7 +118,8 @@ TENANT = {
 }
 
 
-def request(count: int) -> dict[str, Any]:
+def make_allocation_spec(count: int) -> dict[str, Any]:
+    """Return the spec of an IPAllocation of a number of addresses of the pool `lab`."""
     return {
         "poolRef": {"name": "lab"},
         "tenantClusterRef": {"namespace": "team", "name": "one"},
@@ -118,8 +128,8 @@ def request(count: int) -> dict[str, Any]:
     }
 
 
-async def _admit_to(http: httpx.AsyncClient, tenant: str, kubeconfig: str) -> None:
-    """Leave a tenant's kubeconfig where controllers look for it."""
+async def _create_kubeconfig_secret(http: httpx.AsyncClient, tenant: str, kubeconfig: str) -> None:
+    """Create the Secret with a tenant's kubeconfig that the controllers read."""
     body = {
         "metadata": {"name": f"{tenant}-admin-kubeconfig"},
         "stringData": {"admin.conf": kubeconfig},
@@ -128,8 +138,10 @@ async def _admit_to(http: httpx.AsyncClient, tenant: str, kubeconfig: str) -> No
     assert response.status_code == 201, response.text
 
 
-async def create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str, Any]) -> None:
-    """Make an object of ours in the platform's namespace."""
+async def create_object(
+    http: httpx.AsyncClient, plural: str, name: str, spec: dict[str, Any]
+) -> None:
+    """Create an object of one of our kinds in HOME."""
     kind = {kind_of_ours.plural: kind_of_ours.kind for kind_of_ours in crd.KINDS}[plural]
     body = {
         "apiVersion": names.API_VERSION,
@@ -142,8 +154,11 @@ async def create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str
     assert response.status_code == 201, response.text
 
 
-async def _claim(http: httpx.AsyncClient) -> None:
-    """Make a pool that has an address outside of it, and a claim for which it has none."""
+async def _fill_clusterapi_pool(http: httpx.AsyncClient) -> None:
+    """Create an InClusterIPPool that serves one claim and is full for another.
+
+    An IPAddress of the pool has an address outside its range.
+    """
     lab = ClusterApiLab(http, HOME)
     ref = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "machines"}
     spec = {"claimRef": {"name": "out"}, "poolRef": ref, "address": "10.5.0.9", "prefix": 24}
@@ -156,8 +171,11 @@ async def _claim(http: httpx.AsyncClient) -> None:
     await lab.wait_for_counts("machines", total=1, used=2, free=0, out_of_range=1)
 
 
-async def _ask_for_a_cluster(http: httpx.AsyncClient) -> None:
-    """Make a pool of KKP that has room for one of two clusters, and an allocation outside."""
+async def _fill_kkp_pool(http: httpx.AsyncClient) -> None:
+    """Create an IPAMPool that serves one Cluster of KKP and is full for another.
+
+    An IPAMAllocation of the pool has addresses outside its range.
+    """
     lab = KubermaticLab(http, "site")
     await lab.create_namespace("c")
     await lab.create_allocation("c", "pool", type="range", addresses=["10.6.0.9-10.6.0.9"])
@@ -168,8 +186,11 @@ async def _ask_for_a_cluster(http: httpx.AsyncClient) -> None:
     await lab.wait_for_condition("b", "False", "PoolExhausted")
 
 
-async def _ask_of_a_network(http: httpx.AsyncClient) -> None:
-    """Make a network that has room for one of two IPAllocations, and one outside."""
+async def _fill_vitistack_network(http: httpx.AsyncClient) -> None:
+    """Create a NetworkNamespace that serves one IPAllocation and is full for another.
+
+    A third IPAllocation has an address outside its range.
+    """
     lab = VitistackLab(http, HOME)
     await lab.create_allocation("out")
     path = f"{lab.path('IPAllocation', 'out')}/status"
@@ -181,8 +202,11 @@ async def _ask_of_a_network(http: httpx.AsyncClient) -> None:
     await lab.wait_until_refused("two", "no available IP addresses")
 
 
-async def _ask_of_metal3(http: httpx.AsyncClient) -> None:
-    """Make an IPPool that has room for one of two claims, and an IPAddress outside."""
+async def _fill_metal3_pool(http: httpx.AsyncClient) -> None:
+    """Create an IPPool that serves one claim and is full for another.
+
+    An IPAddress of the pool has an address outside its range.
+    """
     lab = Metal3Lab(http, HOME)
     spec = {"address": "10.7.0.9", "pool": {"name": "metal"}, "claim": {"name": "out"}}
     await lab.create("IPAddress", "outside", spec)
@@ -194,10 +218,13 @@ async def _ask_of_metal3(http: httpx.AsyncClient) -> None:
 
 
 @asynccontextmanager
-async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Manager]]:
-    """Run the controllers on an embedded server; give a client of it, and the manager.
+async def run_controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Manager]]:
+    """Run all controllers on a server, and let them serve and refuse requests of each kind.
 
-    The server is its own tenant, one without MetalLB.
+    The server is also the tenant of its TenantClusters, a tenant without MetalLB.
+
+    Yields:
+        A client of the server, and the manager of the controllers.
     """
     async with ControlPlane.start() as plane:
         await plane.install_crds([*crd.crds(), *crds.crds()])
@@ -206,7 +233,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
-        ways = assemble(
+        controllers = assemble(
             manager,
             SystemClock(),
             settings=SETTINGS,
@@ -214,12 +241,12 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
         )
         informer = Informer(IP_ALLOCATION, transport, SystemClock())
         clusters = Informer(TENANT_CLUSTER, transport, SystemClock())
-        changed = [anyio.Event()]
-        informer.add_handler(lambda _: changed[0].set())
-        clusters.add_handler(lambda _: changed[0].set())
+        changed_event = [anyio.Event()]
+        informer.add_handler(lambda _: changed_event[0].set())
+        clusters.add_handler(lambda _: changed_event[0].set())
 
-        def looked_after() -> bool:
-            series_by_panel = {
+        def are_tenants_reported() -> bool:
+            reported_conditions = {
                 (tenant.metadata.name, condition.type)
                 for tenant in clusters.cache
                 for condition in tenant.status.conditions
@@ -228,19 +255,19 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
                 ("one", LOAD_BALANCER_READY),
                 ("one", DEMAND_MET),
                 ("observed", LOAD_BALANCER_READY),
-            } <= series_by_panel
+            } <= reported_conditions
 
-        def is_one_refused() -> bool:
+        def is_an_allocation_refused() -> bool:
             return {allocation.status.phase for allocation in informer.cache} == {
                 "Allocated",
                 "Failed",
             }
 
-        async def until(done: Callable[[], bool]) -> None:
+        async def until(is_done: Callable[[], bool]) -> None:
             with anyio.fail_after(SECONDS):
-                while not done():
-                    changed[0] = anyio.Event()
-                    await changed[0].wait()
+                while not is_done():
+                    changed_event[0] = anyio.Event()
+                    await changed_event[0].wait()
 
         async with httpx.AsyncClient(
             base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers()
@@ -248,33 +275,50 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
             async with run_in_background([manager.run, informer.run, clusters.run]):
                 await manager.wait_serving()
-                await create(http, "networkpools", name="lab", spec=POOL)
-                await create(http, "providerconfigs", name="proxmox", spec=PROVIDER)
-                await create(http, "ipallocations", name="served", spec=request(4))
-                await _admit_to(http, "one", await anyio.Path(kubeconfig).read_text())
-                await create(http, "tenantclusters", name="one", spec=TENANT)
-                await _admit_to(http, "observed", await anyio.Path(kubeconfig).read_text())
+                await create_object(http, "networkpools", name="lab", spec=POOL)
+                await create_object(http, "providerconfigs", name="proxmox", spec=PROVIDER)
+                await create_object(
+                    http, "ipallocations", name="served", spec=make_allocation_spec(4)
+                )
+                await _create_kubeconfig_secret(
+                    http, "one", await anyio.Path(kubeconfig).read_text()
+                )
+                await create_object(http, "tenantclusters", name="one", spec=TENANT)
+                await _create_kubeconfig_secret(
+                    http, "observed", await anyio.Path(kubeconfig).read_text()
+                )
                 observed = TENANT | {"managementPolicy": {"mode": "Observe"}}
-                await create(http, "tenantclusters", name="observed", spec=observed)
-                await until(looked_after)
-                await create(http, "ipallocations", name="refused", spec=request(256))
-                await until(is_one_refused)
-                await _claim(http)
-                await _ask_for_a_cluster(http)
-                await _ask_of_a_network(http)
-                await _ask_of_metal3(http)
+                await create_object(http, "tenantclusters", name="observed", spec=observed)
+                await until(are_tenants_reported)
+                await create_object(
+                    http, "ipallocations", name="refused", spec=make_allocation_spec(256)
+                )
+                await until(is_an_allocation_refused)
+                await _fill_clusterapi_pool(http)
+                await _fill_kkp_pool(http)
+                await _fill_vitistack_network(http)
+                await _fill_metal3_pool(http)
                 yield http, manager
-        await ways.aclose()
+        await controllers.aclose()
         await transport.aclose()
 
 
-async def scrape(manager: Manager) -> str:
+async def scrape_metrics(manager: Manager) -> str:
+    """Return the metrics of a manager in the text format of Prometheus."""
     async with httpx.AsyncClient() as http:
         return (await http.get(f"http://127.0.0.1:{manager.metrics_port}/metrics")).text
 
 
 def stamp_lines(content: str, at: int) -> str:
-    """Return a scrape as OpenMetrics lines with a time, as Prometheus labels what it scrapes."""
+    """Return a scrape as OpenMetrics lines.
+
+    Args:
+        content: the scrape, in the text format of Prometheus.
+        at: the time of all samples, in seconds since 1970.
+
+    Returns:
+        The lines, with the labels `instance` and `job` that Prometheus adds.
+    """
     lines = []
     for family in text_string_to_metric_families(content):
         for sample in family.samples:
@@ -285,8 +329,8 @@ def stamp_lines(content: str, at: int) -> str:
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, content: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Run Prometheus on a database that holds `text`; give a client of it."""
+async def run_prometheus(folder: Path, content: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Run Prometheus on a database of OpenMetrics lines, and yield a client of it."""
     source, data = folder / "scrapes.om", folder / "data"
     await anyio.Path(source).write_text(content + "# EOF\n")
     await anyio.run_process(
@@ -294,9 +338,9 @@ async def prometheus(folder: Path, content: str) -> AsyncIterator[httpx.AsyncCli
     )
     config = folder / "prometheus.yml"
     await anyio.Path(config).write_text("global: {}\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     command = [
         "prometheus",
         f"--config.file={config}",
@@ -306,10 +350,10 @@ async def prometheus(folder: Path, content: str) -> AsyncIterator[httpx.AsyncCli
     ]
     async with await anyio.open_process(command, stdout=None) as process:
         assert process.stderr is not None
-        told = b""
+        log_output = b""
         with anyio.fail_after(SECONDS):
-            while b"ready to receive web requests" not in told:
-                told += await process.stderr.receive()
+            while b"ready to receive web requests" not in log_output:
+                log_output += await process.stderr.receive()
         try:
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
                 yield http
@@ -317,28 +361,28 @@ async def prometheus(folder: Path, content: str) -> AsyncIterator[httpx.AsyncCli
             process.terminate()
 
 
-async def test_every_query_of_the_dashboard_and_of_the_alerts_finds_something(
+async def test_every_query_of_the_dashboard_and_every_metric_of_the_alerts_has_series(
     tmp_path: Path,
 ) -> None:
     if not shutil.which("prometheus") or not shutil.which("promtool"):
         pytest.skip("no prometheus on this machine (Debian: prometheus); queries are not tried")
-    async with controllers(tmp_path) as (_, manager):
-        exposition = await scrape(manager)
+    async with run_controllers(tmp_path) as (_, manager):
+        exposition = await scrape_metrics(manager)
     now = 1_700_000_000
-    both = stamp_lines(exposition, now) + stamp_lines(exposition, now + LATER)
-    empty, alike = [], []
-    async with prometheus(tmp_path, both) as http:
-        alerts = {name: (query, "") for name, query in expressions().items()}
-        for name, (query, legend) in (queries() | alerts).items():
+    two_scrapes = stamp_lines(exposition, now) + stamp_lines(exposition, now + SCRAPE_INTERVAL)
+    without_data, ambiguous = [], []
+    async with run_prometheus(tmp_path, two_scrapes) as http:
+        alerts = {name: (query, "") for name, query in read_alert_metrics().items()}
+        for name, (query, legend) in (read_dashboard_queries() | alerts).items():
             answer = await http.get(
-                "/api/v1/query", params={"query": query, "time": str(now + LATER)}
+                "/api/v1/query", params={"query": query, "time": str(now + SCRAPE_INTERVAL)}
             )
             assert answer.status_code == 200, f"{name}: {answer.text}"
             series_list = answer.json()["data"]["result"]
-            legends = [legend_of(series["metric"], legend) for series in series_list]
+            legends = [format_legend(series["metric"], legend) for series in series_list]
             if not series_list:
-                empty.append(f"{name}: {query}")
+                without_data.append(f"{name}: {query}")
             if name not in alerts and len(set(legends)) < len(legends):
-                alike.append(f"{name}: {legends}")
-    assert not empty, "\n".join(empty)
-    assert not alike, "series with the same name:\n" + "\n".join(alike)
+                ambiguous.append(f"{name}: {legends}")
+    assert not without_data, "\n".join(without_data)
+    assert not ambiguous, "series with the same name:\n" + "\n".join(ambiguous)

@@ -1,6 +1,6 @@
-"""The operator's guide from its first line to its last, typed as it is written, on a real server.
+"""The pages of JOURNEY in the operator's guide, typed on one cluster of a real server.
 
-Tests with clusters of their own type the pages in ELSEWHERE.
+Other tests type the pages in ELSEWHERE.
 """
 
 from pathlib import Path
@@ -10,12 +10,12 @@ import pytest
 
 from tests.docs.text import OPERATING, commands
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
-from tests.manifests.desk import Operator, needs
-from tests.manifests.guide import NOT_TYPED, lines, pages
+from tests.manifests.desk import Operator, require_guide_tools
+from tests.manifests.guide import NOT_TYPED, list_pages, list_typed_lines
 from tests.manifests.test_running import (
-    installed_names,
-    made_by_hand,
-    ranges,
+    create_ownerless_allocation,
+    list_installed_names,
+    read_ranges,
     wait_until_allocated,
 )
 from tests.yamls import read_yaml
@@ -25,7 +25,7 @@ JOURNEY = (
     *("install", "first-tenant", "sharding-and-sizing", "tenants-and-load-balancers"),
     *("troubleshooting", "troubleshooting-pools", "runbooks", "upgrade-and-rollback", "uninstall"),
 )
-"""The pages that one cluster lives through."""
+"""The pages that are typed on one cluster, in this order."""
 ELSEWHERE = {
     *(
         "migrate-from-butler",
@@ -38,67 +38,67 @@ ELSEWHERE = {
     ),
     *("page", "security", "how-do-i", "cilium", "stability"),
 }
-"""The pages that other tests type, or that have only names of commands."""
+"""The pages that other tests type, and the pages without a line to type."""
 
 
 async def test_every_line_of_the_guide_is_typed_by_some_test_or_says_why_not() -> None:
-    assert set(pages()) <= {*JOURNEY, *ELSEWHERE}
-    there = {command.line_text for page in OPERATING for command in commands(page)}
-    assert set(NOT_TYPED) <= there, "a line that is not there any more has no reason to be listed"
+    assert set(list_pages()) <= {*JOURNEY, *ELSEWHERE}
+    guide_lines = {command.line_text for page in OPERATING for command in commands(page)}
+    assert set(NOT_TYPED) <= guide_lines, "NOT_TYPED lists a line that the guide does not have"
 
 
 async def test_the_guide_leads_from_an_empty_cluster_to_an_empty_cluster(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    needs(cluster)
+    require_guide_tools(cluster)
     operator = Operator(cluster, tmp_path)
     bundle = read_yaml((MANIFESTS / "samples/95-metallb-bundle.yaml").read_text())
     (tmp_path / "metallb-native.yaml").write_text(next(iter(bundle["data"].values())))
     install, *rest = JOURNEY
-    first = lines(install)
-    helm = next(line for line in first if line.startswith("helm upgrade --install"))
+    install_lines = list_typed_lines(install)
+    helm_line = next(line for line in install_lines if line.startswith("helm upgrade --install"))
     await cluster.kubectl("create", "namespace", "monitoring")
 
     async with anyio.create_task_group() as group:
-        up, done = anyio.Event(), anyio.Event()
+        is_running, is_done = anyio.Event(), anyio.Event()
 
-        async def pods() -> None:
-            async with operator.controller():
-                up.set()
-                await done.wait()
+        async def run_until_done() -> None:
+            async with operator.run_controller():
+                is_running.set()
+                await is_done.wait()
 
-        async def start_pods() -> None:
-            group.start_soon(pods)
-            await up.wait()
+        async def start_controller() -> None:
+            group.start_soon(run_until_done)
+            await is_running.wait()
 
-        async def stop_pods() -> None:
-            done.set()
+        async def stop_controller() -> None:
+            is_done.set()
 
-        operator.before["kubectl -n butler-system get lease"] = start_pods
-        await operator.types(install)
+        operator.steps_before["kubectl -n butler-system get lease"] = start_controller
+        await operator.type_page(install)
         assert await cluster.kubectl("get", "clusterrolebinding", "prometheus-butler-ipam")
         held_ranges: dict[str, tuple[int, int]] = {}
         for page in rest:
             if page == "sharding-and-sizing":
                 held_ranges = await wait_until_allocated(cluster)
             if page == "troubleshooting":
-                await grown_range(cluster)
+                await create_growth_allocation(cluster)
             if page == "upgrade-and-rollback":
-                await operator.releases(helm)
-                assert (await ranges(cluster)).items() >= held_ranges.items()
+                await operator.type_release(helm_line)
+                assert (await read_ranges(cluster)).items() >= held_ranges.items()
             if page == "uninstall":
-                await operator.webhooks_work()
-                await made_by_hand(cluster)
-                operator.before["helm uninstall"] = stop_pods
-            await operator.types(page)
+                await operator.redirect_webhooks()
+                await create_ownerless_allocation(cluster)
+                operator.steps_before["helm uninstall"] = stop_controller
+            await operator.type_page(page)
     listed = await cluster.kubectl("get", "crd", "-o", "name")
-    assert names_of_ours(listed) == []
+    assert filter_our_definitions(listed) == []
     assert await cluster.helm("list", "-n", HOME, "-q") == ""
-    assert await installed_names(cluster) == []
+    assert await list_installed_names(cluster) == []
 
 
-async def grown_range(cluster: Cluster) -> None:
-    """Have a range that an elastic tenant grew by: there is no tenant here that would."""
+async def create_growth_allocation(cluster: Cluster) -> None:
+    """Create a growth allocation as of an elastic tenant; no tenant runs in this test."""
     body = {
         "apiVersion": "butler.butlerlabs.dev/v1alpha1",
         "kind": "IPAllocation",
@@ -113,5 +113,6 @@ async def grown_range(cluster: Cluster) -> None:
     await cluster.kubectl("create", "-f", "-", stdin=write_manifests(body))
 
 
-def names_of_ours(listed: str) -> list[str]:
+def filter_our_definitions(listed: str) -> list[str]:
+    """Return our definitions of kubectl's list of names."""
     return [name for name in listed.split() if name.endswith(".butler.butlerlabs.dev")]

@@ -1,4 +1,4 @@
-"""A cluster of Butler moves over by the lines of the operator's guide, and back again."""
+"""Migration of a Butler cluster to butler-ipam and back, by the lines of the operator's guide."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ import pytest
 
 from manifests import rendering
 from tests.manifests import butler
-from tests.manifests.clusters import HOME, Cluster, empty_cluster, write_manifests
-from tests.manifests.desk import DEFINITIONS, Operator, needs
-from tests.manifests.guide import lines, type_line
+from tests.manifests.clusters import HOME, Cluster, run_empty_cluster, write_manifests
+from tests.manifests.desk import DEFINITIONS, Operator, require_guide_tools
+from tests.manifests.guide import list_typed_lines, type_line
 from tests.manifests.test_running import HOOKS
 from tests.polling import until
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 _DEFAULT = {"type": "RuntimeDefault"}
 _RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _SINCE = {"lastTransitionTime": "2026-01-31T12:00:00Z"}
-BUTLERS: list[dict[str, Any]] = [
+BUTLER_INSTALLATION: list[dict[str, Any]] = [
     {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -59,46 +59,48 @@ BUTLERS: list[dict[str, Any]] = [
         ],
     },
 ]
-"""What of Butler's own is in a cluster beside its definitions and objects."""
+"""Butler's Deployment and webhooks, as an installation of Butler has them."""
 
 
 async def test_a_cluster_of_butlers_moves_over_and_back_by_the_guide(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     folder.mkdir()
-    async with empty_cluster("asked", folder) as cluster:
-        needs(cluster)
+    async with run_empty_cluster("asked", folder) as cluster:
+        require_guide_tools(cluster)
         operator = Operator(cluster, tmp_path)
-        definitions = write_manifests(*butler.definitions(), *BUTLERS)
+        definitions = write_manifests(*butler.build_definitions(), *BUTLER_INSTALLATION)
         await cluster.kubectl("apply", "--server-side", "-f", "-", stdin=definitions)
         await operator.wait_until_established()
-        await live_butler(cluster)
-        theirs = await schemas(cluster)
-        save, *_ = lines("backup-and-restore")
-        await type_line(cluster, tmp_path, save)
+        await create_butler_objects(cluster)
+        theirs = await read_versions(cluster)
+        save_line, *_ = list_typed_lines("backup-and-restore")
+        await type_line(cluster, tmp_path, save_line)
         async with anyio.create_task_group() as group:
-            running, done = anyio.Event(), anyio.Event()
+            is_running, is_done = anyio.Event(), anyio.Event()
 
-            async def pods() -> None:
-                patience = "--pool-foreign-silence=1s"
-                async with operator.controller(patience):
-                    running.set()
-                    await done.wait()
+            async def run_until_done() -> None:
+                silence_flag = "--pool-foreign-silence=1s"
+                async with operator.run_controller(silence_flag):
+                    is_running.set()
+                    await is_done.wait()
 
-            async def install() -> None:
-                assert await schemas(cluster) != theirs
+            async def install_butler_ipam() -> None:
+                assert await read_versions(cluster) != theirs
                 ours = ("apply", "--server-side", "-f", rendering.INSTALL)
                 await cluster.kubectl(*ours, "--force-conflicts")
-                group.start_soon(pods)
-                await running.wait()
+                group.start_soon(run_until_done)
+                await is_running.wait()
                 await wait_until_adopted(cluster)
 
-            async def stop() -> None:
-                done.set()
+            async def stop_controller() -> None:
+                is_done.set()
 
-            operator.before["kubectl get networkpools -A"] = install
-            operator.before["kubectl -n butler-system scale deployment butler-ipam"] = stop
-            await operator.types("migrate-from-butler")
-        assert await schemas(cluster) == theirs
+            operator.steps_before["kubectl get networkpools -A"] = install_butler_ipam
+            operator.steps_before["kubectl -n butler-system scale deployment butler-ipam"] = (
+                stop_controller
+            )
+            await operator.type_page("migrate-from-butler")
+        assert await read_versions(cluster) == theirs
         assert (tmp_path / "before.txt").read_text() == (tmp_path / "after.txt").read_text()
         assert "10.0.0.0" in (tmp_path / "after.txt").read_text()
         replicas = ("get", "deployment", "-n", HOME, "-o", "jsonpath={.items[*].spec.replicas}")
@@ -106,12 +108,14 @@ async def test_a_cluster_of_butlers_moves_over_and_back_by_the_guide(tmp_path: P
         hooks = await cluster.kubectl("get", HOOKS, "-o", "name")
         assert hooks.split() == [f"{HOOKS}.admissionregistration.k8s.io/butler-controller"]
         finalizers = "jsonpath={.items[*].metadata.finalizers[*]}"
-        kubectl = await cluster.kubectl("get", "tenantclusters", "-A", "-o", finalizers)
-        assert kubectl == "butler.butlerlabs.dev/tenantcluster"
+        remaining_finalizers = await cluster.kubectl(
+            "get", "tenantclusters", "-A", "-o", finalizers
+        )
+        assert remaining_finalizers == "butler.butlerlabs.dev/tenantcluster"
 
 
-async def live_butler(cluster: Cluster) -> None:
-    """Have a pool, a provider, and a Ready cluster with a range, as Butler left them."""
+async def create_butler_objects(cluster: Cluster) -> None:
+    """Create a pool, a provider and a Ready TenantCluster with a range, as Butler writes them."""
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", **_SINCE}
     bodies = [
         _make_object("NetworkPool", "pool", {"cidr": "10.0.0.0/24"}, finalizer="networkpool"),
@@ -168,7 +172,12 @@ async def live_butler(cluster: Cluster) -> None:
 def _make_object(
     kind: str, name: str, spec: Any, status: Any = None, **meta: str
 ) -> dict[str, Any]:
-    """Return an object of Butler's."""
+    """Return an object as Butler writes it.
+
+    Args:
+        status: its status; None leaves it out.
+        meta: "finalizer" is the last part of its finalizer; "namespace" is optional.
+    """
     return {
         "apiVersion": "butler.butlerlabs.dev/v1alpha1",
         "kind": kind,
@@ -183,7 +192,7 @@ def _make_object(
 
 
 async def wait_until_adopted(cluster: Cluster) -> None:
-    """Wait until the allocation is noted as the cluster's, and the pool hands out."""
+    """Wait until the allocation has the TenantCluster's uid, and the pool is Ready."""
     uid = r"jsonpath={.metadata.annotations.butler\.butlerlabs\.dev/tenant-uid}"
     get = ("get", "ipallocation", "team-platform-app-lb", "-n", HOME, "-o", uid)
     await until(lambda: cluster.kubectl(*get), bool)
@@ -191,7 +200,7 @@ async def wait_until_adopted(cluster: Cluster) -> None:
     await cluster.kubectl(*wait, "--for=condition=Ready")
 
 
-async def schemas(cluster: Cluster) -> list[Any]:
-    """Return the versions of the four kinds, as they are in force."""
+async def read_versions(cluster: Cluster) -> list[Any]:
+    """Return the versions, with schemas, of our four definitions in the cluster."""
     document = json.loads(await cluster.kubectl("get", *DEFINITIONS, "-o", "json"))
     return [definition["spec"]["versions"] for definition in document["items"]]

@@ -1,7 +1,7 @@
 """`helm test` after an installation by Helm, and the Pod Security labels of its namespace.
 
-Nothing runs pods here, so the test does what the kubelet would: it starts the command of the pod,
-under the pod's account, and writes how it ended into the pod's status.
+No pods run in the cluster, so the tests do the kubelet's part. They run the command of the pod
+under its ServiceAccount, and write the result into the status of the pod.
 """
 
 import json
@@ -24,12 +24,12 @@ from tests.servers import program
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CHART = MANIFESTS / "chart"
 RELEASE = ("butler-ipam", CHART, "-n", HOME)
-TEST = ("test", "butler-ipam", "-n", HOME, "--timeout=60s")
+HELM_TEST = ("test", "butler-ipam", "-n", HOME, "--timeout=60s")
 POD = ("pod", "butler-ipam-check", "-n", HOME)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def release(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def installed_cluster(cluster: Cluster) -> AsyncIterator[Cluster]:
     """A cluster in which the chart is installed."""
     program("helm")
     await cluster.helm("install", *RELEASE, "--set", "crds.keep=false", "--set", WITHOUT_HOOKS)
@@ -39,11 +39,11 @@ async def release(cluster: Cluster) -> AsyncIterator[Cluster]:
 
 
 WITHOUT_HOOKS = "webhooks.enabled=false"
-"""No webhook answers here, so none may be asked."""
+"""No process serves webhooks in these tests, so they must not be registered."""
 
 
 async def play_kubelet(cluster: Cluster) -> str:
-    """Run the command of the pod as soon as there is one; return what it printed."""
+    """Wait for the pod of `helm test`, run its command and write its phase; return its output."""
     _, output, _ = await until(
         lambda: cluster.run("kubectl", "get", *POD, "-o", "json"), lambda done: done[0] == 0
     )
@@ -57,27 +57,27 @@ async def play_kubelet(cluster: Cluster) -> str:
     return (done.stdout + done.stderr).decode()
 
 
-async def helm_test(cluster: Cluster) -> tuple[int, str]:
-    """Run `helm test`; return its exit code, and what the pod's command printed."""
-    code, printed = -1, ""
+async def run_helm_test(cluster: Cluster) -> tuple[int, str]:
+    """Run `helm test`; return its exit code, and the output of the pod's command."""
+    code, pod_output = -1, ""
 
     async def test() -> None:
         nonlocal code
-        code, _, _ = await cluster.run("helm", *TEST)
+        code, _, _ = await cluster.run("helm", *HELM_TEST)
 
     async with anyio.create_task_group() as group:
         group.start_soon(test)
-        printed = await play_kubelet(cluster)
-    return code, printed
+        pod_output = await play_kubelet(cluster)
+    return code, pod_output
 
 
-async def test_helm_test_passes_where_nothing_is_wrong(release: Cluster) -> None:
-    code, printed = await helm_test(release)
-    assert (code, printed) == (0, "nothing is wrong\n")
+async def test_helm_test_passes_if_the_audit_finds_nothing(installed_cluster: Cluster) -> None:
+    code, pod_output = await run_helm_test(installed_cluster)
+    assert (code, pod_output) == (0, "nothing is wrong\n")
 
 
-async def test_helm_test_fails_where_the_audit_finds_an_error(release: Cluster) -> None:
-    lost = {
+async def test_helm_test_fails_if_the_audit_finds_an_error(installed_cluster: Cluster) -> None:
+    allocation_without_pool = {
         "apiVersion": "butler.butlerlabs.dev/v1alpha1",
         "kind": "IPAllocation",
         "metadata": {"name": "lost", "namespace": HOME},
@@ -88,44 +88,46 @@ async def test_helm_test_fails_where_the_audit_finds_an_error(release: Cluster) 
             "count": 4,
         },
     }
-    await release.kubectl("delete", *POD, "--ignore-not-found")
-    await release.apply("-f", "-", stdin=write_manifests(lost))
-    code, printed = await helm_test(release)
+    await installed_cluster.kubectl("delete", *POD, "--ignore-not-found")
+    await installed_cluster.apply("-f", "-", stdin=write_manifests(allocation_without_pool))
+    code, pod_output = await run_helm_test(installed_cluster)
     assert code != 0
-    assert "UnknownPool" in printed
-    await release.delete("-f", "-", stdin=write_manifests(lost))
+    assert "UnknownPool" in pod_output
+    await installed_cluster.delete("-f", "-", stdin=write_manifests(allocation_without_pool))
 
 
-def pods(**values: Any) -> list[dict[str, Any]]:
-    """Return the pods that come of the chart: of the Deployment, and of `helm test`."""
+def render_pods(**values: Any) -> list[dict[str, Any]]:
+    """Return the pods of the chart: a pod of the Deployment, and the pod of `helm test`."""
     documents = Chart(CHART, values, release="butler-ipam", namespace=HOME).documents()
     [deployment] = [document for document in documents if document["kind"] == "Deployment"]
     template = deployment["spec"]["template"]
     meta = template["metadata"] | {"name": "of-deployment", "namespace": HOME}
-    pods = [{"apiVersion": "v1", "kind": "Pod", **template, "metadata": meta}]
-    return pods + [document for document in documents if document["kind"] == "Pod"]
+    deployment_pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": meta}
+    return [deployment_pod] + [document for document in documents if document["kind"] == "Pod"]
 
 
-async def test_a_namespace_labelled_as_the_guide_has_it_takes_our_pods_and_no_privileged_ones(
+async def test_the_guides_namespace_labels_admit_our_pods_and_reject_a_privileged_pod(
     cluster: Cluster,
 ) -> None:
     cluster.require_real("Pod Security is a plugin of kube-apiserver")
-    [line] = [
+    [label_arguments] = [
         command.line_text.split()[1:]
         for command in commands("docs/operating/install.md")
         if command.line_text.startswith("kubectl label namespace")
     ]
     notes = (CHART / "templates/NOTES.txt").read_text()
-    assert all(word in notes for word in line if "=" in word)
+    assert all(word in notes for word in label_arguments if "=" in word)
     modes = (f"pod-security.kubernetes.io/{mode}-" for mode in ("enforce", "warn", "audit"))
     await cluster.kubectl("label", "namespace", HOME, *modes)
     await cluster.kubectl("create", "serviceaccount", "butler-ipam", "-n", HOME)
     create = ("create", "--dry-run=server", "-f", "-")
-    privileged = pods()[0]
+    privileged = render_pods()[0]
     privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     await cluster.kubectl(*create, stdin=yaml.safe_dump(privileged))
-    await cluster.kubectl(*line)
-    code, _, complained = await cluster.run("kubectl", *create, stdin=write_manifests(privileged))
+    await cluster.kubectl(*label_arguments)
+    code, _, error_output = await cluster.run(
+        "kubectl", *create, stdin=write_manifests(privileged)
+    )
     assert code != 0
-    assert 'violates PodSecurity "restricted:latest"' in complained
-    await cluster.kubectl(*create, stdin=write_manifests(*pods()))
+    assert 'violates PodSecurity "restricted:latest"' in error_output
+    await cluster.kubectl(*create, stdin=write_manifests(*render_pods()))

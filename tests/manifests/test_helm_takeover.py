@@ -1,4 +1,4 @@
-"""Helm where the definitions are there already: of Butler's chart, of kustomize, of a release."""
+"""Installation by Helm if the CRDs exist already: by Butler, kustomize, or another release."""
 
 from collections.abc import AsyncIterator
 
@@ -11,61 +11,66 @@ from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
 from tests.servers import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-NAMES = [kind.crd_name for kind in crd.KINDS]
+DEFINITION_NAMES = [kind.crd_name for kind in crd.KINDS]
 INSTALL = ("upgrade", "--install", "butler-ipam", "manifests/chart", "-n", HOME)
-OTHER = ("install", "other", "manifests/chart", "-n", HOME, "--set", "fullnameOverride=other")
+INSTALL_OTHER_RELEASE = (
+    *("install", "other", "manifests/chart", "-n", HOME),
+    *("--set", "fullnameOverride=other"),
+)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def empty_site(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def emptied_cluster(cluster: Cluster) -> AsyncIterator[Cluster]:
     """The cluster without releases and definitions of ours, before and after."""
     program("helm")
     yield cluster
     for release in (await cluster.helm("list", "-n", HOME, "-q")).split():
         await cluster.helm("uninstall", release, "-n", HOME)
-    await cluster.undefine(*NAMES)
+    await cluster.undefine(*DEFINITION_NAMES)
 
 
-async def put(cluster: Cluster, whose: str) -> None:
-    """Have the definitions in the cluster already."""
-    if whose == "another release's":
-        await cluster.helm(*OTHER)
-    elif whose == "Butler's":
-        theirs = write_manifests(*butler.definitions())
-        await cluster.kubectl("apply", "--server-side", "-f", "-", stdin=theirs)
+async def install_definitions(cluster: Cluster, former_installer: str) -> None:
+    """Install the definitions in the way of Butler, of kustomize, or of another Helm release."""
+    if former_installer == "another release's":
+        await cluster.helm(*INSTALL_OTHER_RELEASE)
+    elif former_installer == "Butler's":
+        butlers_definitions = write_manifests(*butler.build_definitions())
+        await cluster.kubectl("apply", "--server-side", "-f", "-", stdin=butlers_definitions)
     else:
         await cluster.kubectl("apply", "--server-side", "-k", MANIFESTS / "crds")
 
 
-async def owners(cluster: Cluster) -> set[str]:
+async def read_owning_releases(cluster: Cluster) -> set[str]:
     """Return the releases that own the definitions, by Helm's annotation."""
     return {
         definition["metadata"].get("annotations", {}).get("meta.helm.sh/release-name", "")
-        for definition in await cluster.definitions(*NAMES)
+        for definition in await cluster.list_definitions(*DEFINITION_NAMES)
     }
 
 
-@pytest.mark.parametrize("whose", ["Butler's", "kustomize's", "another release's"])
-async def test_definitions_that_are_there_are_taken_over_if_that_is_said_and_not_otherwise(
-    empty_site: Cluster, whose: str
+@pytest.mark.parametrize("former_installer", ["Butler's", "kustomize's", "another release's"])
+async def test_existing_definitions_are_taken_over_only_with_the_flag_take_ownership(
+    emptied_cluster: Cluster, former_installer: str
 ) -> None:
-    await put(empty_site, whose)
-    before = await owners(empty_site)
-    code, _, complained = await empty_site.run("helm", *INSTALL)
+    await install_definitions(emptied_cluster, former_installer)
+    before = await read_owning_releases(emptied_cluster)
+    code, _, error_output = await emptied_cluster.run("helm", *INSTALL)
     assert code != 0
-    assert "invalid ownership metadata" in complained
-    assert await owners(empty_site) == before
-    await empty_site.helm(*INSTALL, "--take-ownership")
-    assert await owners(empty_site) == {"butler-ipam"}
-    for kind, definition in zip(crd.KINDS, await empty_site.definitions(*NAMES), strict=True):
+    assert "invalid ownership metadata" in error_output
+    assert await read_owning_releases(emptied_cluster) == before
+    await emptied_cluster.helm(*INSTALL, "--take-ownership")
+    assert await read_owning_releases(emptied_cluster) == {"butler-ipam"}
+    for kind, definition in zip(
+        crd.KINDS, await emptied_cluster.list_definitions(*DEFINITION_NAMES), strict=True
+    ):
         assert set(kind.short_names) <= set(definition["spec"]["names"]["shortNames"])
-    # From then on the release goes on by itself.
-    await empty_site.helm(*INSTALL)
+    # The next upgrade of the release needs no flag.
+    await emptied_cluster.helm(*INSTALL)
 
 
-async def test_without_its_definitions_the_chart_leaves_those_that_are_there_alone(
-    empty_site: Cluster,
+async def test_the_chart_without_definitions_leaves_existing_definitions_unchanged(
+    emptied_cluster: Cluster,
 ) -> None:
-    await put(empty_site, "kustomize's")
-    await empty_site.helm(*INSTALL, "--set", "crds.enable=false")
-    assert await owners(empty_site) == {""}
+    await install_definitions(emptied_cluster, "kustomize's")
+    await emptied_cluster.helm(*INSTALL, "--set", "crds.enable=false")
+    assert await read_owning_releases(emptied_cluster) == {""}

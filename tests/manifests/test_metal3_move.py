@@ -18,8 +18,8 @@ from reconcilers.integrations.metal3.api import (
     POOL_FINALIZER,
 )
 from tests.manifests.clusterctl import METAL3_VERSION, Clusterctl
-from tests.manifests.clusters import Cluster, empty_cluster, write_manifests
-from tests.manifests.test_clusterctl import IPAM, NAMESPACE, PORTS, create, list_objects
+from tests.manifests.clusters import Cluster, run_empty_cluster, write_manifests
+from tests.manifests.test_clusterctl import IPAM, NAMESPACE, PORTS, create_object, list_objects
 from tests.polling import until
 from tests.reconcilers.cli.commands import start
 from tests.yamls import read_all_yaml
@@ -39,24 +39,31 @@ NAMES = ("a", "b", "c", "d")
 Json = dict[str, Any]
 
 
-def components(namespace: str, kinds: Path) -> str:
-    """Return definitions as a provider installs them: with the namespace of its controller."""
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    return write_manifests(home, *read_all_yaml(kinds.read_text(encoding="utf-8")))
+def write_provider_manifests(namespace: str, kinds: Path) -> str:
+    """Return a provider's manifests: its controller's namespace and its definitions.
+
+    Args:
+        namespace: the name of the namespace.
+        kinds: the file of the definitions.
+    """
+    namespace_body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    return write_manifests(namespace_body, *read_all_yaml(kinds.read_text(encoding="utf-8")))
 
 
 @pytest.fixture
 def clusterctl(tmp_path: Path) -> Clusterctl:
     for name in ("source", "target"):
         (tmp_path / name).mkdir()
-    core = components("capi-system", DATA / "clusterapi/crds.yaml")
-    return Clusterctl(tmp_path, core, components("metal3-ipam-system", DATA / "metal3/crds.yaml"))
+    core = write_provider_manifests("capi-system", DATA / "clusterapi/crds.yaml")
+    return Clusterctl(
+        tmp_path, core, write_provider_manifests("metal3-ipam-system", DATA / "metal3/crds.yaml")
+    )
 
 
 @asynccontextmanager
-async def run_managed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
+async def run_management_cluster(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
     """Run a management cluster with metal3's definitions, and our controller in metal3's place."""
-    async with empty_cluster("asked", folder) as cluster:
+    async with run_empty_cluster("asked", folder) as cluster:
         cluster.require_real("clusterctl is held against nothing else")
         await clusterctl.init(cluster, ipam=f"metal3:{METAL3_VERSION}")
         await cluster.apply("-k", "manifests/crds")
@@ -67,17 +74,17 @@ async def run_managed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Clu
             assert await running.stop() == 0
 
 
-async def make_cluster(cluster: Cluster) -> Json:
-    """Make a Cluster whose machines are there; return it."""
-    created = await create(
+async def create_ready_cluster(cluster: Cluster) -> Json:
+    """Create the Cluster `lab` with the status of a Cluster that is ready; return it."""
+    created = await create_object(
         cluster, "cluster.x-k8s.io/v1beta2", kind="Cluster", name="lab", spec={"paused": False}
     )
-    await say_ready(cluster)
+    await write_ready_status(cluster)
     return created
 
 
-async def say_ready(cluster: Cluster) -> None:
-    """Write the status of the Cluster as Cluster API's core does: a move leaves it behind."""
+async def write_ready_status(cluster: Cluster) -> None:
+    """Write the status of a ready Cluster as the core does; `clusterctl move` does not copy it."""
     ready = {
         "type": "ControlPlaneInitialized",
         "status": "True",
@@ -90,8 +97,13 @@ async def say_ready(cluster: Cluster) -> None:
     await cluster.kubectl(*patch, f"--patch={json.dumps({'status': status})}")
 
 
-async def make_claims(cluster: Cluster, owner: Json) -> None:
-    """Make a pool of the Cluster, and claims of both kinds that a machine of it owns."""
+async def create_pool_with_claims(cluster: Cluster, owner: Json) -> None:
+    """Create the IPPool `lab`, and claims of both kinds with the names NAMES.
+
+    Args:
+        cluster: where the objects are created.
+        owner: the owner of the claims.
+    """
     pool = {
         "clusterName": "lab",
         "namePrefix": "lab",
@@ -100,7 +112,7 @@ async def make_claims(cluster: Cluster, owner: Json) -> None:
         "prefix": 24,
         "gateway": "10.0.0.1",
     }
-    await create(cluster, f"{GROUP}/v1alpha1", kind="IPPool", name="lab", spec=pool)
+    await create_object(cluster, f"{GROUP}/v1alpha1", kind="IPPool", name="lab", spec=pool)
     reference = {"apiGroup": GROUP, "kind": "IPPool", "name": "lab"}
     for number, name in enumerate(NAMES):
         if number % 2 == 0:
@@ -109,10 +121,11 @@ async def make_claims(cluster: Cluster, owner: Json) -> None:
         else:
             spec = {"poolRef": reference, "clusterName": "lab"}
             version, kind = f"{IPAM}/v1beta2", "IPAddressClaim"
-        await create(cluster, version, kind, name, spec, owner, finalizers={})
+        await create_object(cluster, version, kind, name, spec, owner, finalizers={})
 
 
-def _address_name(claim: Json) -> str:
+def _read_address_name(claim: Json) -> str:
+    """Return the name of the IPAddress in the status of a claim of either kind; or nothing."""
     status = claim.get("status") or {}
     reference = status.get("address") or status.get("addressRef") or {}
     return str(reference.get("name", ""))
@@ -129,7 +142,7 @@ async def wait_until_served(cluster: Cluster) -> dict[str, str]:
                 for body in await list_objects(cluster, addresses)
             }
             for claim in await list_objects(cluster, claims):
-                if name := _address_name(claim):
+                if name := _read_address_name(claim):
                     objects[claim["metadata"]["name"]] = address_by_claim.get(name, "")
         return objects
 
@@ -139,7 +152,12 @@ async def wait_until_served(cluster: Cluster) -> dict[str, str]:
 
 
 async def check_objects(cluster: Cluster, address_by_claim: dict[str, str]) -> None:
-    """Check finalizers, owners and the pool's indexes: they are those of this cluster."""
+    """Check the pool's indexes, and finalizers and owners of all objects.
+
+    Args:
+        cluster: the cluster that has the objects; owners have to have their uids there.
+        address_by_claim: the expected address of each claim.
+    """
 
     async def read_indexes() -> Json:
         [pool] = await list_objects(cluster, POOLS)
@@ -165,9 +183,9 @@ async def check_objects(cluster: Cluster, address_by_claim: dict[str, str]) -> N
 
 
 async def move(clusterctl: Clusterctl, source: Cluster, target: Cluster) -> None:
-    """Move everything of the namespace; nothing of it is left behind."""
-    where = (f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}")
-    await clusterctl.run(source, "move", *where)
+    """Move the objects by `clusterctl move`, and wait until the source has none of them."""
+    flags = (f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}")
+    await clusterctl.run(source, "move", *flags)
     for kind in (CLUSTERS, *FINALIZERS):
         await until(partial(list_objects, source, kind), lambda objects: not objects)
 
@@ -176,17 +194,17 @@ async def test_addresses_are_the_same_after_a_move_and_after_the_move_back(
     clusterctl: Clusterctl, tmp_path: Path
 ) -> None:
     async with (
-        run_managed(clusterctl, tmp_path / "source") as source,
-        run_managed(clusterctl, tmp_path / "target") as target,
+        run_management_cluster(clusterctl, tmp_path / "source") as source,
+        run_management_cluster(clusterctl, tmp_path / "target") as target,
     ):
-        await make_claims(source, await make_cluster(source))
+        await create_pool_with_claims(source, await create_ready_cluster(source))
         address_by_claim = await wait_until_served(source)
         assert address_by_claim["c"] == "fd00::5"
         await check_objects(source, address_by_claim)
         await move(clusterctl, source, target)
         assert await wait_until_served(target) == address_by_claim
         await check_objects(target, address_by_claim)
-        await say_ready(target)
+        await write_ready_status(target)
         await move(clusterctl, target, source)
         assert await wait_until_served(source) == address_by_claim
         await check_objects(source, address_by_claim)

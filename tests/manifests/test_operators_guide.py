@@ -1,7 +1,7 @@
-"""A backup with all integrations on, saved and restored by the lines of the operator's guide.
+"""A backup with all integrations, saved and restored by the lines of the operator's guide.
 
-In the cluster of before, each platform's first holder of an address is gone. So the lowest address
-is free, and an object whose address was not restored would get that one.
+The first holder of an address of each platform is deleted before the backup. So the lowest address
+is free, and an object whose address is not restored would get the lowest address.
 """
 
 import json
@@ -15,9 +15,9 @@ import pytest
 
 from manifests import rendering
 from reconcilers.api import crd
-from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, write_manifests
-from tests.manifests.guide import NOT_TYPED, blocks, type_line
-from tests.manifests.test_running import ranges, wait_until_allocated
+from tests.manifests.clusters import MANIFESTS, Cluster, run_empty_cluster, write_manifests
+from tests.manifests.guide import NOT_TYPED, list_copied_lines, type_line
+from tests.manifests.test_running import read_ranges, wait_until_allocated
 from tests.polling import until
 from tests.reconcilers.cli.commands import ROOT, Running, start
 
@@ -26,19 +26,19 @@ DEFINITIONS = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
 PORTS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
 INTEGRATIONS = "--integration=clusterapi,kubermatic,vitistack"
 DATA = ROOT / "tests/data"
-PLATFORMS = (
+DEFINITION_FILES = (
     DATA / "clusterapi/crds.yaml",
     *sorted((MANIFESTS / "clusterapi-crds").glob("ipam*.yaml")),
     DATA / "kubermatic/crds.yaml",
     DATA / "vitistack/crds.yaml",
 )
 IPAM = "ipam.cluster.x-k8s.io"
-HOLDERS = (
+HOLDER_PATHS = (
     f"/apis/{IPAM}/v1beta2/ipaddresses",
     "/apis/kubermatic.k8c.io/v1/ipamallocations",
     "/apis/vitistack.io/v1alpha2/ipallocations",
 )
-"""The lists of objects that hold addresses of the platforms."""
+"""The collections of the platforms' kinds whose objects hold addresses."""
 Json = dict[str, Any]
 NETWORK: Json = {
     "apiVersion": "vitistack.io/v1alpha2",
@@ -53,13 +53,13 @@ NETWORK: Json = {
 }
 
 
-def names(count: int, first: int = 0) -> list[str]:
-    """Return the names of machines or of clusters."""
+def list_machine_names(count: int, first: int = 0) -> list[str]:
+    """Return the names m`first` to m`count - 1`, for machines and for clusters."""
     return [f"m{number}" for number in range(first, count)]
 
 
-def kkp_clusters(*clusters: str) -> str:
-    """Return Clusters of KKP with their namespaces, as KKP keeps them."""
+def build_kkp_clusters(*clusters: str) -> str:
+    """Return the manifests of KKP's Clusters with these names, and of their namespaces."""
     objects: list[Json] = []
     for name in clusters:
         namespace = f"cluster-{name}"
@@ -76,17 +76,17 @@ def kkp_clusters(*clusters: str) -> str:
     return write_manifests(*objects)
 
 
-async def have_kkp_clusters(cluster: Cluster, *clusters: str) -> None:
-    """Create Clusters of KKP with their namespaces."""
-    await cluster.kubectl("create", "-f", "-", stdin=kkp_clusters(*clusters))
+async def create_kkp_clusters(cluster: Cluster, *clusters: str) -> None:
+    """Create KKP's Clusters with these names, their namespaces and statuses."""
+    await cluster.kubectl("create", "-f", "-", stdin=build_kkp_clusters(*clusters))
     for name in clusters:
         status = json.dumps({"status": {"namespaceName": f"cluster-{name}"}})
         patch = ("--subresource=status", "--type=merge", "-p", status)
         await cluster.kubectl("patch", "clusters.kubermatic.k8c.io", name, *patch)
 
 
-def machine(name: str) -> list[Json]:
-    """Return the requests of a machine: Cluster API's claim, and vitistack's object."""
+def build_machine_requests(name: str) -> list[Json]:
+    """Return a machine's IPAddressClaim, and its NetworkConfiguration of vitistack."""
     return [
         {
             "apiVersion": f"{IPAM}/v1beta2",
@@ -107,32 +107,32 @@ def machine(name: str) -> list[Json]:
     ]
 
 
-async def define(cluster: Cluster) -> None:
+async def install_platform_definitions(cluster: Cluster) -> None:
     """Install the definitions of the platforms."""
-    for path in PLATFORMS:
+    for path in DEFINITION_FILES:
         await cluster.apply("-f", path)
     await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
 
 
-async def populate(cluster: Cluster) -> None:
-    """Have pools of all platforms, and three holders of addresses of each."""
-    await have_kkp_clusters(cluster, *names(3))
+async def create_platform_objects(cluster: Cluster) -> None:
+    """Create pools of all platforms, and three requests for addresses of each platform."""
+    await create_kkp_clusters(cluster, *list_machine_names(3))
     for name in ("clusterapi/pools.yaml", "kubermatic/pools.yaml"):
         await cluster.apply("-f", ROOT / "examples" / name)
-    # Otherwise the address of a deleted claim rests for a minute.
+    # The default grace period would keep the address of a deleted claim in use for a minute.
     at_once = ("--type=merge", "-p", '{"spec":{"addressReuseGracePeriodSeconds":0}}')
     await cluster.kubectl("patch", "inclusterippools", "machines", *at_once)
     await cluster.kubectl("create", "-f", "-", stdin=write_manifests(NETWORK))
     status = ("--subresource=status", "--type=merge", "-p")
     ready = '{"status":{"provisioningPhase":"Ready"}}'
     await cluster.kubectl("patch", "networknamespaces", "prod-net", *status, ready)
-    machines = [body for name in names(3) for body in machine(name)]
+    machines = [body for name in list_machine_names(3) for body in build_machine_requests(name)]
     await cluster.kubectl("create", "-f", "-", stdin=write_manifests(*machines))
 
 
-async def lose_the_first(cluster: Cluster) -> None:
-    """Delete the first holder of each platform, and wait until its addresses are released."""
-    [name] = names(1)
+async def delete_first_holders(cluster: Cluster) -> None:
+    """Delete the first request of each platform, and its objects that hold addresses."""
+    [name] = list_machine_names(1)
     await cluster.kubectl("delete", "ipaddressclaims,networkconfigurations", name)
     await cluster.kubectl("delete", "clusters.kubermatic.k8c.io", name)
     # No garbage collector runs here.
@@ -140,62 +140,64 @@ async def lose_the_first(cluster: Cluster) -> None:
     await cluster.kubectl("delete", "ipamallocations", "metallb", "-n", f"cluster-{name}")
 
 
-def address_of(body: Json) -> str:
-    """Return the addresses that an object of a platform holds, as text."""
+def read_held_address(body: Json) -> str:
+    """Return the addresses that an object of a platform holds as text; empty for none."""
     spec, status = body["spec"], body.get("status", {})
     return str(spec.get("address") or spec.get("addresses") or status.get("address") or "")
 
 
-async def holders(cluster: Cluster) -> Mapping[str, str]:
-    """Return the addresses of all platforms' objects, by kind, namespace and name."""
-    commands = {}
-    for path in HOLDERS:
+async def read_held_addresses(cluster: Cluster) -> Mapping[str, str]:
+    """Return the addresses of each platform's objects, by plural, namespace and name."""
+    by_place = {}
+    for path in HOLDER_PATHS:
         for body in (await cluster.read(path))["items"]:
             meta = body["metadata"]
             place = f"{path.rpartition('/')[2]} {meta['namespace']}/{meta['name']}"
-            commands[place] = address_of(body)
-    return commands
+            by_place[place] = read_held_address(body)
+    return by_place
 
 
-async def owners(cluster: Cluster) -> set[str]:
-    """Return the uids of owners that the platforms' objects name."""
-    lists = [(await cluster.read(path))["items"] for path in HOLDERS]
+async def read_owner_uids(cluster: Cluster) -> set[str]:
+    """Return the uids of all owners of the platforms' objects."""
+    lists = [(await cluster.read(path))["items"] for path in HOLDER_PATHS]
     bodies = [body for items in lists for body in items]
     return {
         owner["uid"] for body in bodies for owner in body["metadata"].get("ownerReferences", [])
     }
 
 
-async def find_owned_objects(cluster: Cluster) -> Mapping[str, bool]:
-    """Return by place whether an object of a platform has addresses and an owner."""
-    commands = {}
-    for path in HOLDERS:
+async def read_completeness(cluster: Cluster) -> Mapping[str, bool]:
+    """Return whether each platform's object has addresses and an owner, by plural and name."""
+    by_place = {}
+    for path in HOLDER_PATHS:
         for body in (await cluster.read(path))["items"]:
             meta = body["metadata"]
             place = f"{path.rpartition('/')[2]} {meta['namespace']}/{meta['name']}"
-            commands[place] = bool(address_of(body) and meta.get("ownerReferences"))
-    return commands
+            by_place[place] = bool(read_held_address(body) and meta.get("ownerReferences"))
+    return by_place
 
 
-async def until_owned(cluster: Cluster, count: int) -> None:
-    """Wait until so many objects of the platforms exist, each with addresses and an owner."""
+async def wait_until_complete(cluster: Cluster, count: int) -> None:
+    """Wait until `count` objects of the platforms exist, each with addresses and an owner."""
 
-    def is_complete(sections: Mapping[str, bool]) -> bool:
-        return len(sections) == count and all(sections.values())
+    def is_complete(completeness_by_place: Mapping[str, bool]) -> bool:
+        return len(completeness_by_place) == count and all(completeness_by_place.values())
 
-    await until(partial(find_owned_objects, cluster), is_complete)
+    await until(partial(read_completeness, cluster), is_complete)
 
 
 async def wait_until_established(cluster: Cluster) -> None:
+    """Wait until our definitions are established."""
     await cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *DEFINITIONS)
 
 
-def controllers(cluster: Cluster) -> Any:
-    """Run the controllers with all integrations."""
+def run_controllers(cluster: Cluster) -> Any:
+    """Run the controllers with all integrations, as a context manager."""
     return start("run", f"--kubeconfig={cluster.config}", INTEGRATIONS, *PORTS)
 
 
-async def stop(running: Running) -> None:
+async def stop_cleanly(running: Running) -> None:
+    """Stop the controllers, and check that they exit with status 0."""
     assert await running.stop() == 0
 
 
@@ -205,41 +207,47 @@ async def test_a_backup_is_saved_and_restored_into_a_new_cluster_by_the_lines_of
     cluster.require_real("the lines scale a Deployment")
     if shutil.which("jq") is None:
         pytest.skip("no jq on this machine; the line that makes a restore of a backup needs it")
-    typing = [line for line in blocks("backup-and-restore") if line not in NOT_TYPED]
-    new = next(at for at, line in enumerate(typing) if line.startswith("butler-ipam plan"))
+    guide_lines = [
+        line for line in list_copied_lines("backup-and-restore") if line not in NOT_TYPED
+    ]
+    restore_index = next(
+        at for at, line in enumerate(guide_lines) if line.startswith("butler-ipam plan")
+    )
     await cluster.apply("-k", MANIFESTS / "crds")
     await wait_until_established(cluster)
-    await define(cluster)
+    await install_platform_definitions(cluster)
     await cluster.kubectl("apply", "--server-side", "-f", MANIFESTS / "samples")
-    await populate(cluster)
-    async with controllers(cluster) as running:
+    await create_platform_objects(cluster)
+    async with run_controllers(cluster) as running:
         held_ranges = await wait_until_allocated(cluster)
-        await until_owned(cluster, 9)
-        await lose_the_first(cluster)
-        await until_owned(cluster, 6)
-        await stop(running)
-    before, stale = await holders(cluster), await owners(cluster)
+        await wait_until_complete(cluster, 9)
+        await delete_first_holders(cluster)
+        await wait_until_complete(cluster, 6)
+        await stop_cleanly(running)
+    before, stale = await read_held_addresses(cluster), await read_owner_uids(cluster)
     await cluster.apply("-f", rendering.INSTALL)
-    for line in typing[:new]:
+    for line in guide_lines[:restore_index]:
         await type_line(cluster, tmp_path, line)
     folder = tmp_path / "new"
     folder.mkdir()
-    async with empty_cluster("asked", folder) as other:
-        for line in typing[new:]:
+    async with run_empty_cluster("asked", folder) as new_cluster:
+        for line in guide_lines[restore_index:]:
             if line.endswith("-f restore.json") and line.startswith("kubectl apply"):
-                await have_kkp_clusters(other, *names(3, first=1))
-            await type_line(other, tmp_path, line)
+                await create_kkp_clusters(new_cluster, *list_machine_names(3, first=1))
+            await type_line(new_cluster, tmp_path, line)
             if "manifests/crds" in line:
-                await wait_until_established(other)
-                await define(other)
-        assert await owners(other) == set()
-        await other.kubectl("create", "-f", "-", stdin=write_manifests(*machine("new")))
-        async with controllers(other) as running:
-            assert await wait_until_allocated(other) == held_ranges
-            await until_owned(other, 8)
-            await stop(running)
-        assert await ranges(other) == held_ranges
-        after = await holders(other)
+                await wait_until_established(new_cluster)
+                await install_platform_definitions(new_cluster)
+        assert await read_owner_uids(new_cluster) == set()
+        await new_cluster.kubectl(
+            "create", "-f", "-", stdin=write_manifests(*build_machine_requests("new"))
+        )
+        async with run_controllers(new_cluster) as running:
+            assert await wait_until_allocated(new_cluster) == held_ranges
+            await wait_until_complete(new_cluster, 8)
+            await stop_cleanly(running)
+        assert await read_ranges(new_cluster) == held_ranges
+        after = await read_held_addresses(new_cluster)
         assert {place: after[place] for place in before} == before
         assert len(set(after.values())) == len(after)
-        assert not await owners(other) & stale
+        assert not await read_owner_uids(new_cluster) & stale

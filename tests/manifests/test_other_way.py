@@ -1,4 +1,4 @@
-"""One way to install after another: the one file where Helm was, and Helm where the file was."""
+"""The one-file install replaces an uninstalled Helm release, and Helm replaces the one file."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,7 @@ DEPLOYMENT = ("-n", HOME, "delete", "deployment", "butler-ipam")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def empty_site(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def emptied_cluster(cluster: Cluster) -> AsyncIterator[Cluster]:
     """The cluster without anything of ours, before and after."""
     program("helm")
     yield cluster
@@ -28,14 +28,15 @@ async def empty_site(cluster: Cluster) -> AsyncIterator[Cluster]:
     await cluster.undefine(*NAMES)
 
 
-async def test_the_one_file_follows_an_uninstalled_release_and_helm_the_one_file(
-    empty_site: Cluster,
+async def test_the_one_file_replaces_an_uninstalled_release_and_helm_replaces_the_one_file(
+    emptied_cluster: Cluster,
 ) -> None:
-    await empty_site.helm(*HELM, "--create-namespace", "--take-ownership")
-    await empty_site.helm("uninstall", "butler-ipam", "-n", HOME)
+    await emptied_cluster.helm(*HELM, "--create-namespace", "--take-ownership")
+    await emptied_cluster.helm("uninstall", "butler-ipam", "-n", HOME)
     assert [
-        definition["metadata"]["name"] for definition in await empty_site.definitions(*NAMES)
+        definition["metadata"]["name"]
+        for definition in await emptied_cluster.list_definitions(*NAMES)
     ] == NAMES
-    await empty_site.kubectl(*ONE_FILE)
-    await empty_site.kubectl(*DEPLOYMENT)
-    await empty_site.helm(*HELM, "--take-ownership")
+    await emptied_cluster.kubectl(*ONE_FILE)
+    await emptied_cluster.kubectl(*DEPLOYMENT)
+    await emptied_cluster.helm(*HELM, "--take-ownership")

@@ -1,4 +1,4 @@
-"""Which kind kubectl takes a short name for, beside the kinds that share clusters with ours."""
+"""kubectl resolves our short names to our kinds, beside common kinds of other projects."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from reconcilers.api import crd, names
 from tests.docs.text import GUIDES, commands
-from tests.manifests.clusters import MANIFESTS, Cluster, condition, write_manifests
+from tests.manifests.clusters import MANIFESTS, Cluster, read_condition_status, write_manifests
 from tests.polling import SECONDS
 from tests.reconcilers.cli.commands import ROOT
 from tests.yamls import read_yaml
@@ -16,11 +16,11 @@ OTHERS = read_yaml((ROOT / "tests/data/short-names.yaml").read_text())
 VERBS = {"get", "describe", "wait", "delete", "annotate", "label"}
 
 
-def definition(group: str, kind: str, plural: str, short: list[str]) -> dict[str, Any]:
+def build_definition(group: str, kind: str, plural: str, short: list[str]) -> dict[str, Any]:
     """Return the definition of a kind whose objects may hold anything."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True}
-    spoken = {"kind": kind, "plural": plural, "singular": kind.lower(), "shortNames": short}
+    names_of_kind = {"kind": kind, "plural": plural, "singular": kind.lower(), "shortNames": short}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -31,38 +31,44 @@ def definition(group: str, kind: str, plural: str, short: list[str]) -> dict[str
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": spoken,
+            "names": names_of_kind,
             "versions": [version | {"schema": {"openAPIV3Schema": anything}}],
         },
     }
 
 
-async def meant(cluster: Cluster, name: str) -> str:
-    """Return the resource and group that kubectl takes a name for."""
-    asked = ("create", "role", "x", "--verb=get", f"--resource={name}", "--dry-run=client")
-    _, said, _ = await cluster.run("kubectl", *asked, "-o", "yaml")
-    rules = (read_yaml(said) or {}).get("rules", [])
+async def resolve_name(cluster: Cluster, name: str) -> str:
+    """Return the resource that kubectl resolves a name to, as "plural.group"; empty for none."""
+    command = ("create", "role", "x", "--verb=get", f"--resource={name}", "--dry-run=client")
+    _, output, _ = await cluster.run("kubectl", *command, "-o", "yaml")
+    rules = (read_yaml(output) or {}).get("rules", [])
     return ".".join((rules[0]["resources"][0], rules[0]["apiGroups"][0])) if rules else ""
 
 
 async def wait_until_accepted(cluster: Cluster, expected: list[str]) -> None:
-    """Wait until definitions are served by all their names."""
+    """Wait until definitions are served by all their names, and kubectl has read these names.
+
+    Args:
+        expected: the names of the definitions.
+    """
     groups = {name.partition(".")[2] for name in expected}
     with anyio.fail_after(SECONDS):
         for definition in await cluster.wait_until_established(*expected):
-            assert condition(definition, "NamesAccepted") == "True", definition["status"]
+            assert read_condition_status(definition, "NamesAccepted") == "True", definition[
+                "status"
+            ]
         while not set(expected) <= {
             f"{resource['name']}.{group}"
             for group in groups
             for resource in await list_resources(cluster, group)
         }:
             pass
-    # So that kubectl does not go by what it remembers.
+    # This replaces kubectl's cache of discovery.
     await cluster.kubectl("api-resources", "--cached=false", "-o", "name")
 
 
 async def list_resources(cluster: Cluster, group: str) -> list[dict[str, Any]]:
-    """Return the resources of a group that discovery has."""
+    """Return the resources of an API group, all versions, by discovery."""
     answer = await cluster.http.get(f"/apis/{group}")
     if not answer.is_success:
         return []
@@ -77,27 +83,27 @@ async def list_resources(cluster: Cluster, group: str) -> list[dict[str, Any]]:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_short_names_mean_our_kinds_beside_those_of_other_projects(cluster: Cluster) -> None:
     ours = [kind.crd_name for kind in crd.KINDS]
-    stubs = [definition(*other) for other in OTHERS]
-    foreign = [stub["metadata"]["name"] for stub in stubs]
+    stubs = [build_definition(*other) for other in OTHERS]
+    stub_names = [stub["metadata"]["name"] for stub in stubs]
     await cluster.apply("-k", MANIFESTS / "crds")
     await wait_until_accepted(cluster, ours)
     try:
-        meanings = {kind.short: await meant(cluster, kind.short) for kind in crd.KINDS}
+        meanings = {kind.short: await resolve_name(cluster, kind.short) for kind in crd.KINDS}
         assert meanings.pop("pc").endswith("priorityclasses.scheduling.k8s.io")
         own = {kind.short: kind.crd_name for kind in crd.KINDS if kind.short != "pc"}
         assert meanings == own
 
         await cluster.apply("-f", "-", stdin=write_manifests(*stubs))
-        await wait_until_accepted(cluster, foreign)
+        await wait_until_accepted(cluster, stub_names)
         own = {kind.alias or kind.short: kind.crd_name for kind in crd.KINDS}
-        assert {name: await meant(cluster, name) for name in own} == own
-        full = {kind.crd_name: await meant(cluster, kind.crd_name) for kind in crd.KINDS}
+        assert {name: await resolve_name(cluster, name) for name in own} == own
+        full = {kind.crd_name: await resolve_name(cluster, kind.crd_name) for kind in crd.KINDS}
         assert full == {name: name for name in ours}
     finally:
-        await cluster.undefine(*ours, *foreign)
+        await cluster.undefine(*ours, *stub_names)
 
 
-def test_the_guides_name_kinds_in_full() -> None:
+def test_commands_of_the_guides_use_no_short_names() -> None:
     short = {name for kind in crd.KINDS for name in kind.short_names}
     places = []
     for document in GUIDES:
@@ -108,6 +114,6 @@ def test_the_guides_name_kinds_in_full() -> None:
     assert places == []
 
 
-def test_no_short_name_is_that_of_another_kind_of_butlers() -> None:
+def test_no_short_name_is_used_by_another_kind_of_the_butler_group() -> None:
     theirs = {name for group, _, _, short in OTHERS if group == names.GROUP for name in short}
     assert not theirs & {name for kind in crd.KINDS for name in kind.short_names}

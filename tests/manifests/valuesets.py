@@ -1,4 +1,4 @@
-"""Sets of values that the chart is rendered, judged and installed with: every value is in one."""
+"""Sets of values for rendering, validating and installing the chart; each value is in a set."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ ODD_ARGUMENTS = [
     "*k",
     "--l=\ttab",
 ]
-"""Texts that YAML and templates could take for something else."""
+"""Arguments that YAML or a template parses as something else if they are not quoted."""
 ODD_SETTINGS: Values = {
     "load-balancer-class": "b: c # d",
     "metallb-namespace": "yes",
@@ -120,7 +120,7 @@ VALUE_SETS: Mapping[str, Values] = {
         "imagePullSecrets": [{"name": "pull"}],
     },
 }
-"""What an API server takes that has no kinds of other projects."""
+"""Sets whose objects have only kinds of Kubernetes and of ours."""
 
 WITH_FOREIGN_KINDS: Mapping[str, Values] = {
     "cert-manager": {"webhooks": {"certManager": {"enabled": True}}},
@@ -151,7 +151,7 @@ WITH_FOREIGN_KINDS: Mapping[str, Values] = {
         "fullnameOverride": "other",
     },
 }
-"""What brings objects of kinds that cert-manager and the Prometheus operator define."""
+"""Sets whose objects have kinds of cert-manager and of the Prometheus operator, too."""
 
 REFUSED: Sequence[Values] = [
     {"replicas": 3},
@@ -198,4 +198,4 @@ REFUSED: Sequence[Values] = [
     {"webhooks": {"certManager": None}},
     {"metrics": {"rules": {"enabled": True, "runbookUrl": None}}},
 ]
-"""What the schema of the values refuses, each for one reason."""
+"""Sets of values that the chart's schema rejects, each with exactly one error."""

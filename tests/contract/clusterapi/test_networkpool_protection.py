@@ -12,7 +12,7 @@ from reconcilers.configuration.integrationnames import CLUSTER_API
 from tests.contract.clusterapi.lab import ClusterApiLab, find_condition, get_reason
 from tests.contract.conftest import administrator
 from tests.contract.product import HOME, install_kinds
-from tests.contract.test_webhooks import SETTINGS, Site, causes
+from tests.contract.test_webhooks import SETTINGS, WebhookLab, read_causes
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -36,25 +36,27 @@ async def test_webhooks_refuse_edits_and_a_deletion_that_would_take_the_address_
         await install_kinds(plane, "clusterapi")
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
         transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
-        site, lab = Site(admin, transport), ClusterApiLab(admin, HOME)
-        async with site.serve_webhooks(WITH_CLAIMS):
-            assert (await site.create("NetworkPool", "p", {"cidr": "10.66.0.0/28"})).is_success
+        webhook_lab, lab = WebhookLab(admin, transport), ClusterApiLab(admin, HOME)
+        async with webhook_lab.serve_webhooks(WITH_CLAIMS):
+            assert (
+                await webhook_lab.create("NetworkPool", "p", {"cidr": "10.66.0.0/28"})
+            ).is_success
             await lab.create_claim("c", "p", "NetworkPool")
             assert await lab.wait_until_served("c") == "10.66.0.0"
             for spec, field in EDITS.values():
-                refused = await site.edit("NetworkPool", "p", {"spec": spec})
-                [(where, message)] = causes(refused)
+                refused = await webhook_lab.edit("NetworkPool", "p", {"spec": spec})
+                [(where, message)] = read_causes(refused)
                 assert where == field
                 assert f"{CLAIM} has address 10.66.0.0" in message
-            refused = await site.delete("NetworkPool", "p")
+            refused = await webhook_lab.delete("NetworkPool", "p")
             assert refused.status_code == 403
             assert f"{CLAIM} holds 10.66.0.0" in refused.json()["message"]
 
             await lab.delete("IPAddressClaim", "c")
             await lab.wait_until_gone("IPAddressClaim", "c")
             reserved = {"spec": {"reserved": [{"cidr": "10.66.0.0/30"}]}}
-            assert (await site.edit("NetworkPool", "p", reserved)).is_success
-            assert (await site.delete("NetworkPool", "p")).is_success
+            assert (await webhook_lab.edit("NetworkPool", "p", reserved)).is_success
+            assert (await webhook_lab.delete("NetworkPool", "p")).is_success
             await lab.wait_until_gone("NetworkPool", "p")
         await transport.aclose()
 

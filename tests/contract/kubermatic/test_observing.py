@@ -18,7 +18,7 @@ from reconcilers.configuration.settings import KubermaticSettings
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Body, KubermaticLab, ranges
 from tests.contract.product import DATA, HOME, install_kinds, product, under_shipped_roles
-from tests.contract.test_webhooks import SETTINGS, Site, warnings
+from tests.contract.test_webhooks import SETTINGS, WebhookLab, read_warnings
 from tests.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -179,19 +179,21 @@ async def test_an_edit_that_takes_addresses_of_kkp_out_of_a_networkpool_gets_a_w
         await install_kinds(plane, "kubermatic")
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
         transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
-        site, lab = Site(admin, transport), KubermaticLab(admin, "w")
+        webhook_lab, lab = WebhookLab(admin, transport), KubermaticLab(admin, "w")
         await lab.create_namespace("x")
         await lab.create_allocation("x", "k", type="range", addresses=["10.6.0.8-10.6.0.9"])
         holder = f"IPAMAllocation {lab.namespace('x')}/{lab.name('k')} has address 10.6.0"
-        async with site.serve_webhooks(OBSERVING):
-            assert (await site.create("NetworkPool", "p", {"cidr": "10.6.0.0/28"})).is_success
+        async with webhook_lab.serve_webhooks(OBSERVING):
+            assert (
+                await webhook_lab.create("NetworkPool", "p", {"cidr": "10.6.0.0/28"})
+            ).is_success
             for change, where in (
                 ({"gateway": "10.6.0.8"}, "spec.gateway"),
                 ({"reserved": [{"cidr": "10.6.0.8/30"}], "gateway": None}, "spec.reserved[0]"),
             ):
-                edited = await site.edit("NetworkPool", "p", {"spec": change})
+                edited = await webhook_lab.edit("NetworkPool", "p", {"spec": change})
                 assert any(
-                    warning.startswith(f"{where}: {holder}") for warning in warnings(edited)
+                    warning.startswith(f"{where}: {holder}") for warning in read_warnings(edited)
                 )
-            assert (await site.delete("NetworkPool", "p")).is_success
+            assert (await webhook_lab.delete("NetworkPool", "p")).is_success
         await transport.aclose()
