@@ -151,7 +151,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         for prefix in list_prefix_keys(address):
             for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
                 keys[other.metadata.key] = None
-        return keys
+        return list(keys)
 
     @override
     def addresses_of_pool(self, pool: Key, space: EntrySpace) -> Iterable[AddressT]:
