@@ -1,4 +1,4 @@
-"""Fails the test that leaves something behind or keeps the event loop from turning.
+"""Fails the test that leaves something behind, keeps the event loop busy, or hides a bug.
 
     a callback that keeps the loop busy     its CPU time is above BUSY_SECONDS
     time.sleep on the loop                  it is called where a loop runs
@@ -7,6 +7,10 @@
     a coroutine that was not awaited        it is collected without having run
     a child process                         it runs, or was not waited for, after the test; if a
                                             fixture of several tests started it, after that fixture
+    a bug that a controller survives        a handler, mapping, index function or reconciler raises
+                                            a TypeError or the like (`is_bug`). The controller logs
+                                            the error and tries again, so the test might pass.
+                                            Tests of such errors are marked `survives_bugs`
 
 The first is measured in CPU time of the thread, not in time that passed, so that a busy machine
 fails no test; to within LOOK_SECONDS, as asking for the CPU time is a system call, and callbacks
@@ -31,6 +35,10 @@ from typing import Any
 
 import pytest
 
+from controller.callbacks import safe_repr
+from controller.indexes import IndexFailure
+from controller.loggers import Logger
+from controller.supervisor import is_bug
 from tests import forkserver
 
 BUSY_SECONDS = 2.0
@@ -41,7 +49,12 @@ generation before the test is over, unless it makes millions of objects; the def
 YOUNG, OLDEST = 1, 2
 """Generations of the garbage collector: all but the oldest, and all."""
 
+SURVIVES_BUGS = "survives_bugs"
+"""The marker of tests in which functions that a controller calls raise errors of bugs."""
+
 _problems: list[str] = []
+_bugs: list[str] = []
+"""What was logged of errors of bugs in the present test."""
 _undo: list[Callable[[], None]] = []
 _children_before = pytest.StashKey[set[int]]()
 _shared: dict[pytest.FixtureDef[Any], set[int]] = {}
@@ -57,6 +70,9 @@ def pytest_configure() -> None:
         _patch(events.Handle, "_run", _report_busy_callbacks(events.Handle._run))
         _patch(runners.Runner, "close", _report_tasks(runners.Runner.close))
         _patch(time, "sleep", _report_sleep(time.sleep))  # noqa: TID251 - to catch it
+        _patch(Logger, "error", _report_bugs_in_errors(Logger.error))
+        _patch(Logger, "exception", _report_bugs_in_exceptions(Logger.exception))
+        _patch(IndexFailure, "__init__", _report_index_failures(IndexFailure.__init__))
 
 
 def pytest_unconfigure() -> None:
@@ -77,6 +93,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Note the child processes that run before the test."""
     _problems.clear()
+    _bugs.clear()
     item.stash[_children_before] = list_children()
     return (yield)
 
@@ -114,10 +131,13 @@ def pytest_runtest_teardown(
         for child in list_children() - before.union(*_shared.values()):
             _report_child(child)
         problems, _problems[:] = list(dict.fromkeys(_problems)), []
+        bugs, _bugs[:] = list(dict.fromkeys(_bugs)), []
     if problems:
         pytest.fail(
             "this test leaves something behind:\n  " + "\n  ".join(problems), pytrace=False
         )
+    if bugs and item.get_closest_marker(SURVIVES_BUGS) is None:
+        pytest.fail("a controller survived bugs:\n  " + "\n  ".join(bugs), pytrace=False)
 
 
 def collect_garbage(generation: int = OLDEST) -> None:
@@ -229,6 +249,42 @@ def _report_tasks(close: Callable[[Any], None]) -> Callable[[Any], None]:
         close(runner)
 
     return run_checked
+
+
+def _report_bugs_in_errors(error: Callable[..., None]) -> Callable[..., None]:
+    """Return Logger.error with a report of a bug whose traceback is logged."""
+
+    def log_and_report(logger: Logger, event: str, *values: Any, **fields: Any) -> None:
+        _report_bug(event, fields.get("exc_info"))
+        error(logger, event, *values, **fields)
+
+    return log_and_report
+
+
+def _report_bugs_in_exceptions(exception: Callable[..., None]) -> Callable[..., None]:
+    """Return Logger.exception with a report of the bug that is being handled."""
+
+    def log_and_report(logger: Logger, event: str, *values: Any, **fields: Any) -> None:
+        _report_bug(event, sys.exc_info()[1])
+        exception(logger, event, *values, **fields)
+
+    return log_and_report
+
+
+def _report_index_failures(initialize: Callable[..., None]) -> Callable[..., None]:
+    """Return IndexFailure.__init__ with a report of the failure."""
+
+    def initialize_and_report(failure: IndexFailure, message: str) -> None:
+        _bugs.append(message)
+        initialize(failure, message)
+
+    return initialize_and_report
+
+
+def _report_bug(event: str, error: object) -> None:
+    """Report the error of a line of the log if it is one of a mistake in code."""
+    if isinstance(error, Exception) and is_bug(error):
+        _bugs.append(f"{event}: {safe_repr(error)}")
 
 
 def _report_sleep(sleep: Callable[[float], None]) -> Callable[[float], None]:

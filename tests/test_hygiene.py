@@ -1,4 +1,4 @@
-"""Tests of the tests: whatever one leaves behind fails that one, and only that one."""
+"""Tests of the tests: what one leaves behind or hides fails that one, and only that one."""
 
 import os
 import re
@@ -12,8 +12,11 @@ SUITE = """
 import asyncio, gc, subprocess, sys, time
 import aiohttp
 import pytest
+from controller.indexes import IndexFailure
+from controller.loggers import get_logger
 
 KEPT = []
+log = get_logger("suite")
 
 @pytest.fixture(scope="module")
 def helper():
@@ -75,6 +78,26 @@ def test_after_the_child():
     child.communicate(b"go")
     assert child.returncode == 0
 
+def test_survived_bug():
+    log.error("event handler raised", exc_info=TypeError("no keys"))
+
+def test_survived_bug_that_is_handled():
+    try:
+        {}["key"]
+    except KeyError:
+        log.exception("listener raised")
+
+@pytest.mark.survives_bugs
+def test_bug_that_is_the_subject():
+    log.error("event handler raised", exc_info=TypeError("no keys"))
+
+def test_error_of_a_connection():
+    log.error("request failed", exc_info=ConnectionResetError())
+
+def test_index_failure():
+    with pytest.raises(IndexFailure):
+        raise IndexFailure("index 'color' raised KeyError()")
+
 def test_first_with_a_helper(helper):
     assert helper.poll() is None
 
@@ -88,6 +111,7 @@ SETTINGS = """[pytest]
 asyncio_mode = auto
 asyncio_default_fixture_loop_scope = function
 filterwarnings = error
+markers = survives_bugs
 """
 EXPECTED = {
     "test_busy": "the event loop was kept busy for 2.",
@@ -97,13 +121,16 @@ EXPECTED = {
     "test_unclosed_file": "ResourceWarning: unclosed file",
     "test_never_awaited": "RuntimeWarning: coroutine 'sleep' was never awaited",
     "test_child": "the child process ",
+    "test_survived_bug": "event handler raised: TypeError('no keys')",
+    "test_survived_bug_that_is_handled": "listener raised: KeyError('key')",
+    "test_index_failure": "index 'color' raised KeyError()",
     "test_last": "the child process ",
 }
 OF_A_FIXTURE = "ResourceWarning: unclosed file"
 """What else is said of the last test: a fixture of the module has left it."""
 
 
-def test_tasks_and_processes_that_a_test_leaves_fail_that_test(tmp_path: Path) -> None:
+def test_what_a_test_leaves_behind_or_hides_fails_that_test(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text(SETTINGS)
     report = tmp_path / "report.xml"

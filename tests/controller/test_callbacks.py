@@ -37,6 +37,8 @@ from tests.controller.scripted import Scripted
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 
+pytestmark = pytest.mark.survives_bugs
+
 A, B = Key("default", "a"), Key("default", "b")
 
 

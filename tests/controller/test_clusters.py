@@ -347,6 +347,7 @@ async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> N
         assert queue.get_statistics().ready == {}
 
 
+@pytest.mark.survives_bugs
 async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
     fleet = Fleet()
     first = fleet.add_cluster("one", "a")
@@ -401,6 +402,7 @@ async def open_cancelled(_: Key) -> Any:
     raise asyncio.CancelledError
 
 
+@pytest.mark.survives_bugs
 @pytest.mark.parametrize(
     ("function", "message"),
     [

@@ -85,6 +85,7 @@ async def test_a_closed_registration_gets_nothing_more() -> None:
     assert seen == []
 
 
+@pytest.mark.survives_bugs
 async def test_a_handler_that_raises_stops_no_other_and_is_called_again() -> None:
     clock = VirtualClock()
     informer = Informer(

@@ -70,6 +70,7 @@ async def test_a_line_has_the_controller_the_object_and_the_reconcile_id() -> No
     assert "exception" not in line
 
 
+@pytest.mark.survives_bugs
 async def test_a_bug_is_logged_with_its_traceback() -> None:
     line = await reconcile_and_log(ZeroDivisionError("oops"))
     assert "in reconcile" in line["exception"]
@@ -119,6 +120,7 @@ def test_the_console_format_is_not_json() -> None:
     assert "{" not in stream.getvalue()
 
 
+@pytest.mark.survives_bugs
 @pytest.mark.parametrize("output", ["json", "console"])
 def test_a_traceback_shows_no_values_of_variables(output: logs.Format) -> None:
     stream, secret = io.StringIO(), "hunter" + "2"
@@ -136,6 +138,7 @@ def test_an_unknown_level_is_refused_by_name() -> None:
         logs.configure_logs("json", "loud")
 
 
+@pytest.mark.survives_bugs
 def test_a_console_line_has_no_control_characters_of_objects() -> None:
     stream = io.StringIO()
     logs.configure_logs("console", "info", stream=stream)

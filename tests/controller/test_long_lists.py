@@ -293,6 +293,7 @@ def get_key(obj: Widget) -> Key:
     return obj.metadata.key
 
 
+@pytest.mark.survives_bugs
 async def test_other_tasks_run_while_changes_are_delivered_again() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([build_list(COUNT, *build_widgets())]), clock)

@@ -264,6 +264,7 @@ async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
     assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
 
 
+@pytest.mark.survives_bugs
 async def test_services_run_in_every_replica_or_the_leader_and_are_restarted_when_they_raise() -> (
     None
 ):
@@ -289,6 +290,7 @@ async def test_services_run_in_every_replica_or_the_leader_and_are_restarted_whe
     assert harness.failure is None
 
 
+@pytest.mark.survives_bugs
 async def test_a_service_that_ran_for_long_is_restarted_after_the_first_delay() -> None:
     harness = Harness()
     begun: list[float] = []

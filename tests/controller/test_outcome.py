@@ -121,6 +121,7 @@ class Unprintable(Exception):
     __str__ = __repr__
 
 
+@pytest.mark.survives_bugs
 @pytest.mark.parametrize("answer", [None, Again, "settled", 30, Unprintable()])
 async def test_a_return_value_that_is_no_outcome_retries_its_key_and_no_other(answer: Any) -> None:
     async def reconcile(key: Key) -> Any:

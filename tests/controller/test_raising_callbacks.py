@@ -21,6 +21,8 @@ from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 
+pytestmark = pytest.mark.survives_bugs
+
 A, B = Key("default", "a"), Key("default", "b")
 
 

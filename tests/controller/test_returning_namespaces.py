@@ -129,6 +129,7 @@ class _Spy:
         self.namespaces.add("a")
 
 
+@pytest.mark.survives_bugs
 async def test_a_handler_that_raises_gets_deletions_of_a_namespace_that_left_twice() -> None:
     harness = Harness()
     harness.put("a", "one")
@@ -157,6 +158,7 @@ async def test_a_handler_that_raises_gets_deletions_of_a_namespace_that_left_twi
         harness.manager.stop()
 
 
+@pytest.mark.survives_bugs
 async def test_a_handler_that_always_raises_does_not_keep_a_namespace_that_has_left() -> None:
     harness = Harness()
     harness.put("a", "one")

@@ -151,12 +151,14 @@ async def test_a_conflict_starts_over_and_is_no_error(conflict: Conflict) -> Non
     assert harness.count("reconcile_errors_total") == 0
 
 
+@pytest.mark.survives_bugs
 async def test_a_bug_is_backed_off_and_counted_and_stops_no_worker() -> None:
     harness = Harness(ZeroDivisionError("x"))
     assert await harness.play() == [0, 0.005]
     assert harness.count("reconcile_panics_total") == 1
 
 
+@pytest.mark.survives_bugs
 async def test_a_forgotten_return_is_reported_as_a_bug() -> None:
     harness = Harness(None)  # type: ignore[arg-type] # what an unchecked reconciler would return
     assert await harness.play() == [0, 0.005]
@@ -472,6 +474,7 @@ async def test_a_late_pass_that_is_cancelled_with_its_worker_ends_it() -> None:
     assert harness.cancelled_at == [5]
 
 
+@pytest.mark.survives_bugs
 async def test_a_key_that_failed_as_often_as_it_may_waits_for_a_change() -> None:
     harness = Harness(*[ValueError("no")] * 5, most_tries=3)
     with capture_logs() as lines:
@@ -483,6 +486,7 @@ async def test_a_key_that_failed_as_often_as_it_may_waits_for_a_change() -> None
     assert harness.queue.get_statistics().failing == 0
 
 
+@pytest.mark.survives_bugs
 async def test_a_success_counts_the_tries_anew_and_early_conflicts_are_no_tries() -> None:
     conflict, error = Conflict(409, "Conflict", "changed"), ValueError("no")
     harness = Harness(error, conflict, conflict, conflict, error, SETTLED, most_tries=3)
@@ -491,6 +495,7 @@ async def test_a_success_counts_the_tries_anew_and_early_conflicts_are_no_tries(
     assert len(await harness.play()) == 6  # four that are no errors, then two that are
 
 
+@pytest.mark.survives_bugs
 async def test_the_delays_of_a_controller_can_be_set() -> None:
     retries = Retries(first_seconds=1.0, longest_seconds=3.0)
     harness = Harness(*[ValueError("no")] * 4, retries=retries)

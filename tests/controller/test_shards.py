@@ -123,6 +123,7 @@ def test_there_is_at_least_one_shard() -> None:
         Shards(0)
 
 
+@pytest.mark.survives_bugs
 async def test_only_the_keys_of_a_shard_that_is_no_longer_held_are_forgotten() -> None:
     forgotten: list[Key] = []
 

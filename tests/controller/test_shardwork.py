@@ -1,6 +1,7 @@
 """What is done for shards as they come and go: the leader's services, and the first keys."""
 
 import anyio
+import pytest
 
 from controller.jobs import LeaderServices
 from controller.meta import Key
@@ -59,6 +60,7 @@ async def test_services_that_end_before_they_had_their_turn_begin_later() -> Non
         group.cancel_scope.cancel()
 
 
+@pytest.mark.survives_bugs
 async def test_a_key_on_which_a_mapping_raised_as_its_shard_came_is_reconciled_later() -> None:
     async with open_room(shards=1) as room:
         first = room.start("b")

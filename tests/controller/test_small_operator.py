@@ -96,6 +96,7 @@ class CloudError(Exception):
     """An error of the library with which a reconciler works."""
 
 
+@pytest.mark.survives_bugs
 @pytest.mark.parametrize(
     ("error", "panics"),
     [

@@ -28,6 +28,8 @@ from tests.controller.store import Store, StoreTransport
 from tests.controller.webhooks.reviews import build_review
 from tests.controller.widgets import WIDGETS, Widget
 
+pytestmark = pytest.mark.survives_bugs
+
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
 ELECTING = ManagerOptions(
     leader_elect=True, lease_namespace="system", lease_name="leader", identity="a"

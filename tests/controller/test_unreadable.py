@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import anyio
+import pytest
 
 from controller.codec import DecodeFailure
 from controller.finalizers import release_unreadable
@@ -77,6 +78,7 @@ async def test_a_controller_is_called_at_each_version_of_an_unreadable_object() 
         harness.manager.stop()
 
 
+@pytest.mark.survives_bugs
 async def test_an_unreadable_object_whose_mapping_raised_comes_again() -> None:
     harness = Harness()
     async with anyio.create_task_group() as group:

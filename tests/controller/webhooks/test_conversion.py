@@ -160,6 +160,7 @@ def with_meta(**changes: Any) -> Callable[[Json], Json]:
     return lambda obj: {**obj, "metadata": {**obj["metadata"], **changes}}
 
 
+@pytest.mark.survives_bugs
 @pytest.mark.parametrize(
     ("function", "message_part"),
     [
@@ -201,6 +202,7 @@ class NotConvertible(Exception):
     """What a function raises on purpose."""
 
 
+@pytest.mark.survives_bugs
 @pytest.mark.parametrize(
     ("raised", "message_part", "bug"),
     [
@@ -332,6 +334,7 @@ async def test_objects_that_take_too_long_fail_with_a_sentence() -> None:
     assert not failed
 
 
+@pytest.mark.survives_bugs
 async def test_a_conversion_that_would_lose_fields_fails_and_says_what_to_do() -> None:
     class Old(msgspec.Struct):
         metadata: ObjectMeta
