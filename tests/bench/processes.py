@@ -146,7 +146,8 @@ async def running(command: Command, log: Path, *, may_end: bool = False) -> Asyn
         may_end: whether it may end before, with success.
 
     Raises:
-        RuntimeError: it ended before; the message ends with its last lines.
+        RuntimeError: it ended before; the message ends with its last lines. Or it has logged the
+            traceback of an error: what costs CPU time for that is no measurement.
     """
     line, variables = command
     with log.open("wb") as sink:
@@ -167,6 +168,18 @@ async def running(command: Command, log: Path, *, may_end: bool = False) -> Asyn
             if process.returncode is None:
                 process.kill()
             await process.aclose()
+    _fail_on_tracebacks(await anyio.Path(log).read_text(errors="replace"))
+
+
+def _fail_on_tracebacks(content: str) -> None:
+    """Raise RuntimeError if lines of a log, in JSON, have the traceback of an error."""
+    errors = [line for line in content.splitlines() if '"level":"error"' in line]
+    with_traceback = [line for line in errors if '"exception":' in line]
+    if with_traceback:
+        raise RuntimeError(
+            f"the controller logged {len(with_traceback)} errors with a traceback, the first is"
+            f"\n{with_traceback[0]}"
+        )
 
 
 async def _fail_at_end(process: Process, log: Path, may_end: bool) -> None:
