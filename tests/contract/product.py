@@ -151,7 +151,10 @@ async def release_line(log: Path, holder: str) -> str:
 
 @asynccontextmanager
 async def serving(
-    integration: str, where: Path, more: Iterable[Mapping[str, Any]] = ()
+    integration: str,
+    where: Path,
+    more: Iterable[Mapping[str, Any]] = (),
+    flags: Iterable[str] = (),
 ) -> AsyncIterator[Server]:
     """Start a server with our kinds and an integration's, and the product.
 
@@ -159,6 +162,7 @@ async def serving(
         integration: its name, which is that of its folder in tests/data.
         where: the folder for kubeconfigs and the log.
         more: further CRDs.
+        flags: further flags of the product.
 
     Raises:
         AssertionError: the product was refused something by its roles.
@@ -167,7 +171,7 @@ async def serving(
         await install_kinds(plane, integration, more)
         kubeconfig = await under_shipped_roles(plane, admin, where=where, integration=integration)
         log = where / "log"
-        with product(integration, kubeconfig, log) as process:
+        with product(integration, kubeconfig, log, *flags) as process:
             admin_kubeconfig = plane.write_kubeconfig(where / "admin")
             yield Server(
                 plane,

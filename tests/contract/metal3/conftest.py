@@ -1,11 +1,17 @@
 """One server with metal3's and Cluster API's kinds, and the product as a process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 import pytest_asyncio
 
 from tests.contract.metal3.lab import Metal3Lab
+from tests.contract.metal3.webhooks import (
+    NAMESPACE_LABELS,
+    choose_flags,
+    register_webhooks,
+    wait_until_called,
+)
 from tests.contract.product import DATA, Server, serving
 from tests.yamls import read_all_yaml
 
@@ -15,14 +21,30 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     """A server on which the product serves IPPools."""
     content = (DATA / "clusterapi" / "crds.yaml").read_text(encoding="utf-8")
     where = tmp_path_factory.mktemp("metal3")
-    async with serving("metal3", where, read_all_yaml(content)) as server:
+    port, flags = choose_flags()
+    async with serving("metal3", where, more=read_all_yaml(content), flags=flags) as server:
+        await register_webhooks(server.admin, port)
+        await wait_until_called(await _create_lab(server, NAMESPACE_LABELS))
         yield server
 
 
-@pytest_asyncio.fixture(loop_scope="package")
-async def lab(server: Server) -> Metal3Lab:
-    """The objects of metal3 in a namespace of each test's own."""
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "metal3-"}}
+@pytest_asyncio.fixture(
+    loop_scope="package",
+    params=[pytest.param({}, id="no webhooks"), pytest.param(NAMESPACE_LABELS, id="webhooks")],
+)
+async def lab(server: Server, request: pytest.FixtureRequest) -> Metal3Lab:
+    """The objects of metal3 in a namespace of each test's own, without webhooks and with them.
+
+    Tests of edits that the webhooks refuse, and of a product that is stopped and answers none, are
+    marked `without_webhooks`. Tests of the webhooks themselves are marked `with_webhooks`.
+    """
+    return await _create_lab(server, request.param)
+
+
+async def _create_lab(server: Server, labels: Mapping[str, str]) -> Metal3Lab:
+    """Create a namespace with these labels."""
+    metadata = {"generateName": "metal3-", "labels": dict(labels)}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     answer = await server.admin.post("/api/v1/namespaces", json=body)
     assert answer.status_code == 201, answer.text
     return Metal3Lab(server.admin, answer.json()["metadata"]["name"])

@@ -12,6 +12,7 @@ from tests.contract.metal3.lab import (
     get_address_name,
     get_status,
 )
+from tests.contract.metal3.webhooks import without_webhooks
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="package"),
@@ -102,6 +103,7 @@ async def test_the_gateway_is_given_only_to_a_claim_that_asks_for_it(
     assert await lab.wait_until_served("b", kind) == "10.0.0.1"
 
 
+@without_webhooks
 async def test_a_pre_allocated_address_is_kept_for_the_claim_of_its_name(
     lab: Metal3Lab, kind: str
 ) -> None:
@@ -120,6 +122,7 @@ async def test_a_pre_allocated_address_is_kept_for_the_claim_of_its_name(
     await lab.wait_until_refused("d", "Requested IP not available", kind)
 
 
+@without_webhooks
 async def test_a_claim_gets_the_address_that_it_requests_or_none(
     lab: Metal3Lab, kind: str
 ) -> None:

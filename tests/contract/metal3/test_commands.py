@@ -7,6 +7,7 @@ import pytest
 
 from tests.contract.metal3.lab import CLAIM_KINDS, FINALIZERS, PAUSED, Metal3Lab, get_address_name
 from tests.contract.metal3.test_adoption import make_address_status
+from tests.contract.metal3.webhooks import without_webhooks
 from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_beside
 
@@ -48,6 +49,7 @@ async def test_pools_whois_and_map_show_claims_of_both_kinds(
     assert "RequestsWait" in kinds
 
 
+@without_webhooks
 async def test_check_reports_claims_that_name_one_ipaddress(
     lab: Metal3Lab, server: Server
 ) -> None:

@@ -12,6 +12,7 @@ from tests.contract.metal3.lab import (
     get_problem,
     get_status,
 )
+from tests.contract.metal3.webhooks import without_webhooks
 from tests.polling import keep_looking
 
 pytestmark = [
@@ -47,6 +48,7 @@ async def test_an_ipaddress_keeps_gateway_prefix_and_dns_servers_when_the_pool_i
     assert new == ("10.0.0.8", 28, ["1.1.1.1", "8.8.8.8"] if is_metal3 else [])
 
 
+@without_webhooks
 async def test_addresses_outside_an_edited_pool_stay_held_and_in_its_status(
     lab: Metal3Lab, kind: str
 ) -> None:
@@ -77,6 +79,7 @@ async def test_a_claim_that_requests_another_address_later_keeps_its_own(
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
+@without_webhooks
 async def test_a_claim_gets_the_requested_address_after_an_invalid_request_is_corrected(
     lab: Metal3Lab, kind: str
 ) -> None:
@@ -190,6 +193,7 @@ async def test_claims_that_are_deleted_right_after_their_creation_leave_no_ipadd
     assert get_address_name(claim) == "p-10-0-0-1"
 
 
+@without_webhooks
 async def test_an_ipaddress_keeps_its_pool_when_its_claim_is_edited_to_another_pool(
     lab: Metal3Lab, kind: str
 ) -> None:

@@ -26,6 +26,7 @@ from tests.contract.metal3.lab import (
     get_status,
 )
 from tests.contract.metal3.test_adoption import create_address
+from tests.contract.metal3.webhooks import without_webhooks
 from tests.contract.product import Server, frozen
 from tests.polling import until
 
@@ -184,6 +185,7 @@ def get_reference_name(body: Body, part: str) -> str:
     return str((body["spec"].get(part) or body["spec"][f"{part}Ref"])["name"])
 
 
+@without_webhooks
 async def test_metal3s_manager_would_only_release_the_deleted_claim_and_serve_the_new_one(
     lab: Metal3Lab, server: Server
 ) -> None:
@@ -256,6 +258,7 @@ async def register_unanswered_webhook(server: Server, lab: Metal3Lab) -> AsyncIt
     assert answer.status_code == 200, answer.text
 
 
+@without_webhooks
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
 async def test_claims_wait_and_report_the_webhook_of_metal3_that_nobody_answers(
     lab: Metal3Lab, server: Server, kind: str

@@ -16,6 +16,7 @@ import pytest
 from controller.loggers import get_logger
 from tests.contract.metal3.history import ClaimHistory
 from tests.contract.metal3.lab import ADDRESS_KINDS, CLAIM_KINDS, Metal3Lab, get_address_name
+from tests.contract.metal3.webhooks import without_webhooks
 from tests.contract.product import Server, frozen, product
 from tests.numbers import Note
 from tests.polling import until
@@ -81,6 +82,7 @@ async def wait_for_different_addresses(lab: Metal3Lab, count: int) -> None:
     assert len(address_by_claim) == count
 
 
+@without_webhooks
 async def test_two_live_processes_never_give_an_address_twice_while_claims_come_and_go(
     lab: Metal3Lab, server: Server, tmp_path: Path, record_property: Note
 ) -> None:

@@ -1,0 +1,85 @@
+"""Lets the API server call the product's webhooks for metal3 in namespaces with a label."""
+
+from functools import partial
+
+import httpx
+import pytest
+
+from envtest import ports
+from reconcilers.configuration.integrationnames import METAL3
+from reconcilers.webhooks.admission import build_path
+from reconcilers.webhooks.configuration import INTEGRATIONS, build_entries
+from tests.contract.metal3.lab import Body, Metal3Lab
+from tests.polling import until
+
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+HOST = "127.0.0.1"
+NAMESPACE_LABELS = {"webhooks": "on"}
+"""The labels of namespaces whose objects the webhooks check."""
+MINIMAL_SPECS: Body = {
+    "IPPool": {"namePrefix": "p", "pools": [{}]},
+    "IPClaim": {"pool": {}},
+    "IPAddress": {"address": "10.0.0.1", "pool": {}, "claim": {}},
+}
+"""By kind: a spec with all fields that the schema requires; the webhooks refuse it."""
+
+
+def choose_flags() -> tuple[int, list[str]]:
+    """Return a free port, and the flags with which the product serves webhooks at it."""
+    port = ports.choose_free_port(HOST)
+    return port, [f"--webhook-port={port}", f"--webhook-cert-name={HOST}"]
+
+
+async def register_webhooks(admin: httpx.AsyncClient, port: int) -> None:
+    """Register the webhooks of metal3's kinds under the name that the product's roles allow.
+
+    Args:
+        admin: the administrator's client.
+        port: at which the product serves them.
+    """
+    paths = {name: build_path(resource) for name, (resource, _) in INTEGRATIONS[METAL3].items()}
+    entries = build_entries(
+        INTEGRATIONS[METAL3], lambda name: {"url": f"https://{HOST}:{port}{paths[name]}"}
+    )
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "butler-ipam"},
+        "webhooks": [
+            {**entry, "namespaceSelector": {"matchLabels": NAMESPACE_LABELS}} for entry in entries
+        ],
+    }
+    answer = await admin.post(CONFIGURATIONS, json=body)
+    assert answer.status_code == 201, answer.text
+
+
+async def wait_until_called(lab: Metal3Lab) -> None:
+    """Wait until the API server calls the webhooks of all kinds in a namespace with the label."""
+    for kind in MINIMAL_SPECS:
+        await until(partial(_is_webhook_called, lab, kind), bool)
+
+
+async def _is_webhook_called(lab: Metal3Lab, kind: str) -> bool:
+    """Return whether the API server calls the webhook of a kind; only a request can tell."""
+    return (await post_dry(lab, kind, {})).status_code == 422
+
+
+async def post_dry(lab: Metal3Lab, kind: str, spec: Body, **metadata: object) -> httpx.Response:
+    """Create an object by a dry run; return the answer."""
+    body: Body = {
+        "apiVersion": "ipam.metal3.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "tried", **metadata},
+        "spec": {**MINIMAL_SPECS[kind], **spec},
+    }
+    return await lab.admin.post(lab.path(kind), json=body, params={"dryRun": "All"})
+
+
+without_webhooks = pytest.mark.parametrize(
+    "lab", [pytest.param({}, id="no webhooks")], indirect=True
+)
+"""Plays a test only in a namespace whose objects no webhook checks."""
+with_webhooks = pytest.mark.parametrize(
+    "lab", [pytest.param(NAMESPACE_LABELS, id="webhooks")], indirect=True
+)
+"""Plays a test only in a namespace whose objects the product's webhooks check."""
