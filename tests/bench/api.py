@@ -1,4 +1,4 @@
-"""What drivers do with an API server: requests, many at once, lists in parts, and watches."""
+"""A client of an API server for drivers: concurrent requests, lists in pages, and watches."""
 
 from collections.abc import Callable, Iterable
 from time import perf_counter
@@ -9,33 +9,35 @@ import msgspec
 from aiohttp import ClientSession, ClientTimeout
 
 WIDTH = 32
+"""How many requests run at the same time."""
 _PAGE = 500
+"""How many objects a page of a list has."""
 _MERGE_PATCH = "application/merge-patch+json"
 Request = tuple[str, str, dict[str, Any] | None]
 """Method, path and body."""
 
 
 class _Event(msgspec.Struct):
-    """An event of a watch; the object is decoded when it is known to be one."""
+    """An event of a watch; the object is decoded later, as an error event has none."""
 
     type: str
     object: msgspec.Raw
 
 
 class _Version(msgspec.Struct):
-    """The metadata of which only the version matters."""
+    """The metadata of an object, without all fields but the resourceVersion."""
 
     resourceVersion: str
 
 
 class _Versioned(msgspec.Struct):
-    """An object of which only the version matters."""
+    """An object, without all fields but the resourceVersion."""
 
     metadata: _Version
 
 
 class _ListMetadata(msgspec.Struct, rename={"next": "continue"}):
-    """Where a list was read, and where it goes on."""
+    """The revision of a list, and the token of its next page; empty for the last page."""
 
     resourceVersion: str
     next: str = ""
@@ -49,7 +51,7 @@ class _List(msgspec.Struct):
 
 
 class Refused(Exception):
-    """The API server refused a request of the driver; says which and why."""
+    """The API server refused a request of the driver; the message has request and answer."""
 
 
 class Api:
@@ -63,9 +65,9 @@ class Api:
         self._session = session
 
     async def ask_all(self, *requests: Iterable[Request]) -> None:
-        """Send requests, many at once; of several series, the first of all, then the second...
+        """Send series of requests of the same length, by 32 workers at the same time.
 
-        Each worker sends what stands at one place of the series in their order.
+        A worker takes the next request of each series, and sends these one after another.
         """
         remaining = zip(*requests, strict=True)
 
@@ -79,7 +81,7 @@ class Api:
                 group.start_soon(work)
 
     async def items(self, path: str) -> list[msgspec.Raw]:
-        """Return all objects of a collection as the API server has them now."""
+        """Return all objects of a collection, read in pages."""
         items: list[msgspec.Raw] = []
         token = ""
         while True:
@@ -110,14 +112,18 @@ class Api:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Read events of a collection from now on.
+        """Read events of an empty collection until cancelled.
 
-        The API server ends a watch when the definition of the kind changes, and says for a
-        moment that it is not ready to serve another; none of the events is lost, for the next
-        watch begins where the last one ended.
+        The API server ends a watch when the definition of the kind changes, and refuses another
+        for a moment. No event is lost, because the next watch begins where the last one ended.
+
+        Args:
+            path: the path of the collection.
+            take: receives the type of each event, the object, and the time by perf_counter.
+            task_status: is told when the watch has begun.
 
         Raises:
-            Refused: the API server does not have them any more.
+            Refused: the API server has no events after the last one any more.
         """
         listed = msgspec.json.decode(await self.ask("GET", f"{path}?limit=1"), type=_List)
         assert not listed.items, "the driver saw every object from its beginning"

@@ -1,10 +1,11 @@
-"""The most that any controller can reach on a machine: the same requests without a controller.
+"""The highest rate that any controller can reach on a machine, measured without a controller.
 
-The driver asks for what it asks for in a comparison, and makes itself the fewest writes by which a
-controller can serve it: one write of a new allocation's status, one that takes the finalizer of a
-deleted one. It looks for nothing and waits for nothing in between. A controller adds to that at
-least its watch, its own work, and what it keeps its promises by. Where the result is less than a
-goal, no controller reaches the goal there, for the API server and etcd have no time for more.
+The driver sends the requests of a comparison. It also sends the fewest writes by which a
+controller can serve them: a write of the status of each new allocation, and a write that removes
+the finalizer of each deleted allocation. A controller also has to watch, to compute, and to store
+its promises.
+If the result is below a goal, no controller reaches the goal on that machine, because the API
+server and etcd need all the time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +29,11 @@ _MOST_ADDRESSES = 8
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """What one phase took without a controller.
+    """The cost of one phase without a controller.
 
     Attributes:
-        number: the allocations that were served.
-        seconds: from the first request until all was as asked.
+        number: how many allocations were served.
+        seconds: the time from the first request until all allocations were served.
         server: CPU seconds of kube-apiserver.
         store: CPU seconds of etcd.
     """
@@ -47,13 +48,13 @@ class Bare:
         """Return allocations per second."""
         return self.number / self.seconds
 
-    def processors(self, rate: float) -> float:
-        """Return how many processors the two servers alone need for so many per second."""
+    def compute_processors(self, rate: float) -> float:
+        """Return how many processors etcd and the API server need for `rate` allocations/s."""
         return rate * (self.server + self.store) / self.number
 
 
-class Alone(Driver):
-    """A driver that makes a controller's writes itself, each directly after its request."""
+class ServingDriver(Driver):
+    """A driver that sends the writes of a controller itself, each directly after its request."""
 
     @override
     async def change(self, delete: Sequence[int], create: Sequence[int]) -> None:
@@ -84,9 +85,9 @@ async def measure_bare(
 
     Args:
         place: opens the control plane.
-        number: of allocations; every second one is replaced in churn.
-        kind: what the addresses are for: nodes or loadbalancer.
-        watched: whether the driver has its watches open, and waits until they have shown all.
+        number: how many allocations are created; every second one is replaced in churn.
+        kind: the spec.type of the allocations: nodes or loadbalancer.
+        watched: whether the driver opens its watches, and waits until they have shown all objects.
 
     Raises:
         PlaneError: the control plane does not start.
@@ -95,19 +96,20 @@ async def measure_bare(
     numbers = range(number)
     going, coming, there = choose_replacements(number)
     async with place() as home, AsyncExitStack() as stack:
-        driver = Alone(home.session, kind)
+        driver = ServingDriver(home.session, kind)
         if watched:
             await stack.enter_async_context(driver.watching())
         await driver.prepare(f"10.0.0.0/{prefix(number)}")
-        filling = await _phase(home, driver, delete=(), create=numbers, watched=watched)
-        churn = await _phase(home, driver, delete=going, create=coming, watched=watched)
+        filling = await _measure_phase(home, driver, delete=(), create=numbers, watched=watched)
+        churn = await _measure_phase(home, driver, delete=going, create=coming, watched=watched)
         await overlaps_left(driver, there)
     return {FILLING: filling, CHURN: churn}
 
 
-async def _phase(
+async def _measure_phase(
     home: Place, driver: Driver, delete: Sequence[int], create: Sequence[int], *, watched: bool
 ) -> Bare:
+    """Delete and create allocations by their numbers, and return the cost."""
     processes = home.server, home.store
     before = [_read_cpu_seconds(process) for process in processes]
     begun = perf_counter()
@@ -122,12 +124,12 @@ async def _phase(
 
 
 def _read_cpu_seconds(process: int | None) -> float:
-    """Return the CPU seconds of a process; none of one that is not there."""
+    """Return the CPU seconds of a process; 0 for None, a process that cannot be measured."""
     return 0.0 if process is None else read_cpu_seconds(process)
 
 
 def _make_granted_status(number: int) -> dict[str, Any]:
-    """Return the least status of an allocation with a range that no other has."""
+    """Return the smallest status of an allocation, with a range of its own."""
     first = _FIRST + _MOST_ADDRESSES * number
     last = first + count(number) - 1
     return {"phase": "Allocated", "startAddress": str(first), "endAddress": str(last)}

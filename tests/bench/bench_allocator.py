@@ -1,9 +1,9 @@
-"""How long the allocator takes for one allocation, one release, one pin, and to be built.
+"""How long the allocator takes for one allocation, one release, one pin, and for its construction.
 
-The main workload: a /12 pool is filled with extents of 1 to 64 addresses side by side, which are
-freed at random down to 70 % use; then 10,000 seeded operations hold it there. A bitmap that is
-scanned for each allocation replays the beginning of the same operations, to show the ratio and
-that the placements X
+The main workload: a /12 pool is filled with adjacent ranges of 1 to 64 addresses, which are
+released at random until 70 % of the addresses are used. Then 10,000 seeded operations keep the use
+there. A bitmap that is scanned for each allocation replays the first operations. It shows the
+ratio of the times, and whether both place allocations alike.
 """
 
 import random
@@ -18,19 +18,22 @@ import click
 from allocator import AddressRange, Layout, Space, read_range
 
 T = TypeVar("T")
-Step = tuple[bool, AddressRange]  # whether it was allocated or released
+Step = tuple[bool, AddressRange]
+"""An operation: True for an allocation and False for a release, and the range."""
 SEED = 7
 OPERATIONS = 10_000
-SCANNED = 800  # operations that the bitmap replays; each takes a while
+SCANNED = 800
+"""How many operations the bitmap replays; each takes a while."""
 
 
 @dataclass
 class Timings:
-    """Nanoseconds of single calls, by what was called."""
+    """The nanoseconds of single calls, by the name of the operation."""
 
     samples: dict[str, list[int]] = field(default_factory=dict)
 
     def measure(self, operation: str, call: Callable[[], T]) -> T:
+        """Make a call, keep its time, and return its result."""
         start = perf_counter_ns()
         result = call()
         self.samples.setdefault(operation, []).append(perf_counter_ns() - start)
@@ -42,6 +45,7 @@ class Timings:
         return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] / 1000
 
     def show(self, title: str) -> None:
+        """Print percentiles of each operation."""
         for sample in self.samples:
             p50, p99 = self.percentile(sample, 50), self.percentile(sample, 99)
             count = len(self.samples[sample])
@@ -49,15 +53,16 @@ class Timings:
 
 
 class ScannedBitmap:
-    """The reference's idea: one byte per address, searched from the start for every request."""
+    """Butler's way to allocate: one byte per address, searched from the start for each request."""
 
     def __init__(self, size: int) -> None:
         self._used = bytearray(size)
 
     def mark(self, first: int, count: int, *, used: bool) -> None:
+        """Mark addresses as used or free."""
         self._used[first : first + count] = (b"\1" if used else b"\0") * count
 
-    def best_fit(self, count: int) -> int | None:
+    def find_best_fit(self, count: int) -> int | None:
         """Return the start of the smallest free run that fits; reads the whole bitmap."""
         best, best_size = None, len(self._used) + 1
         start = self._used.find(0)
@@ -70,25 +75,25 @@ class ScannedBitmap:
         return best
 
 
-def side_by_side(rng: random.Random, pool: AddressRange) -> list[AddressRange]:
-    """Fill a pool with extents of 1 to 64 and free some at random until 70 % are used."""
-    extents: list[AddressRange] = []
+def make_fragmented_ranges(rng: random.Random, pool: AddressRange) -> list[AddressRange]:
+    """Return ranges of 1 to 64 addresses that use 70 % of a pool, at random places."""
+    ranges: list[AddressRange] = []
     at = pool.first
     while at <= pool.last:
         last = min(at + rng.randint(1, 64) - 1, pool.last)
-        extents.append(AddressRange(at, last, pool.family))
+        ranges.append(AddressRange(at, last, pool.family))
         at = last + 1
-    rng.shuffle(extents)
+    rng.shuffle(ranges)
     used = pool.size
     while used > pool.size * 7 // 10:
-        used -= extents.pop().size
-    return extents
+        used -= ranges.pop().size
+    return ranges
 
 
-def churn(
+def run_churn(
     space: Space, address_ranges: list[AddressRange], rng: random.Random
 ) -> tuple[Timings, list[Step]]:
-    """Allocate and release at random around the present use; return what was done."""
+    """Allocate and release at random, with the use unchanged; return times and operations."""
     timings = Timings()
     steps: list[Step] = []
     target = space.used
@@ -106,8 +111,8 @@ def churn(
     return timings, steps
 
 
-def pins(space: Space, rng: random.Random) -> Timings:
-    """Pin the first address of random free blocks, and give it back."""
+def measure_pins(space: Space, rng: random.Random) -> Timings:
+    """Pin the first address of random free blocks, and release it again."""
     timings = Timings()
     for block in rng.sample(list(space.free_extents()), 2_000):
         address_range = AddressRange(block.first, block.first, block.family)
@@ -116,41 +121,43 @@ def pins(space: Space, rng: random.Random) -> Timings:
     return timings
 
 
-def replay(bitmap: ScannedBitmap, base: int, steps: list[Step]) -> tuple[Timings, bool]:
-    """Do the same on the bitmap; tell whether every allocation went to the same place."""
+def replay_on_bitmap(bitmap: ScannedBitmap, base: int, steps: list[Step]) -> tuple[Timings, bool]:
+    """Replay operations on the bitmap; return the times, and whether it places ranges alike."""
     timings = Timings()
-    same = True
+    is_same = True
     for allocated, step_range in steps:
         if allocated:
-            best_range = timings.measure("allocate", partial(bitmap.best_fit, step_range.size))
-            same = same and best_range == step_range.first - base
+            best_range = timings.measure(
+                "allocate", partial(bitmap.find_best_fit, step_range.size)
+            )
+            is_same = is_same and best_range == step_range.first - base
         bitmap.mark(step_range.first - base, step_range.size, used=allocated)
-    return timings, same
+    return timings, is_same
 
 
-def a_million(cidr: str) -> None:
-    """The main workload, and how much faster it is than reading a bitmap."""
+def measure_main_workload(cidr: str) -> None:
+    """Print the times of the main workload, and their ratio to those of a bitmap."""
     rng = random.Random(SEED)
     layout = Layout.parse(cidr)
     base, size = layout.cidr.first, layout.total
-    held_ranges = side_by_side(rng, layout.cidr)
+    held_ranges = make_fragmented_ranges(rng, layout.cidr)
     space = Space(layout, held_ranges)
     bitmap = ScannedBitmap(size)
     for held_range in held_ranges:
         bitmap.mark(held_range.first - base, held_range.size, used=True)
     runs = sum(1 for _ in space.free_extents())
     title = f"{cidr}, {100 * space.used // size} % used, {runs:,} free runs"
-    timings, steps = churn(space, held_ranges, rng)
+    timings, steps = run_churn(space, held_ranges, rng)
     timings.show(title)
-    pins(space, rng).show(title)
-    scanned, same = replay(bitmap, base, steps[:SCANNED])
+    measure_pins(space, rng).show(title)
+    scanned, is_same = replay_on_bitmap(bitmap, base, steps[:SCANNED])
     scanned.show("  the same, scanning a bytearray")
     ratio = scanned.percentile("allocate", 50) / timings.percentile("allocate", 50)
-    click.echo(f"  {ratio:,.0f} times the allocator's p50; same placements: {same}")
+    click.echo(f"  {ratio:,.0f} times the allocator's p50; same placements: {is_same}")
 
 
-def every_second_address() -> None:
-    """The most free runs that a /12 can have."""
+def measure_every_second_address() -> None:
+    """Print the times in a /12 with the most free runs: every second address is used."""
     rng = random.Random(SEED)
     layout = Layout.parse("10.0.0.0/12")
     pool = layout.cidr
@@ -162,11 +169,11 @@ def every_second_address() -> None:
         timings.measure("allocate", partial(space.allocate, rng.randint(1, 3)))
     title = f"/12, {len(address_ranges):,} free runs"
     timings.show(title)
-    pins(space, rng).show(title)
+    measure_pins(space, rng).show(title)
 
 
-def slash_sixty_four() -> None:
-    """100,000 extents scattered over an IPv6 /64: every gap has a size of its own."""
+def measure_ipv6_64() -> None:
+    """Print the times in an IPv6 /64 with 100,000 scattered ranges, whose gaps differ in size."""
     rng = random.Random(SEED)
     layout = Layout.parse("fd00::/64", max_addresses=None)
     base = layout.cidr.first
@@ -176,12 +183,12 @@ def slash_sixty_four() -> None:
     ]
     space = Space(layout, address_ranges)
     title = f"IPv6 /64, {len(address_ranges):,} extents"
-    churn(space, address_ranges, rng)[0].show(title)
-    pins(space, rng).show(title)
+    run_churn(space, address_ranges, rng)[0].show(title)
+    measure_pins(space, rng).show(title)
 
 
-def blocks_of_a_slash_thirty_two() -> None:
-    """Aligned /64 blocks of an IPv6 /32, 20,000 held, beside ranges that keep them apart."""
+def measure_ipv6_32_blocks() -> None:
+    """Print the times of aligned blocks in an IPv6 /32 with 20,000 blocks of several sizes."""
     rng = random.Random(SEED)
     layout = Layout.parse("fd00::/32", max_addresses=None)
     space = Space(layout, ())
@@ -196,11 +203,11 @@ def blocks_of_a_slash_thirty_two() -> None:
     timings.show(f"IPv6 /32, {len(held_ranges):,} aligned blocks")
 
 
-def rebuild() -> None:
-    """What a pass over 25,000 allocations pays before it can choose anything."""
+def measure_construction() -> None:
+    """Print how long it takes to parse 25,000 ranges and to build the space from them."""
     rng = random.Random(SEED)
     layout = Layout.parse("10.0.0.0/11", max_addresses=None)
-    held_ranges = side_by_side(rng, layout.cidr)[:25_000]
+    held_ranges = make_fragmented_ranges(rng, layout.cidr)[:25_000]
     texts = [(held_range.start_text, held_range.end_text) for held_range in held_ranges]
     timings = Timings()
     for _ in range(5):
@@ -212,9 +219,9 @@ def rebuild() -> None:
 
 def run() -> None:
     """Print all numbers."""
-    a_million("10.0.0.0/12")
-    a_million("fd00::/108")
-    every_second_address()
-    slash_sixty_four()
-    blocks_of_a_slash_thirty_two()
-    rebuild()
+    measure_main_workload("10.0.0.0/12")
+    measure_main_workload("fd00::/108")
+    measure_every_second_address()
+    measure_ipv6_64()
+    measure_ipv6_32_blocks()
+    measure_construction()

@@ -1,4 +1,4 @@
-"""What claims of Cluster API and metal3 cost: claims of one pool, created and deleted at once.
+"""The cost of claims of Cluster API and Metal3: claims of one pool, created and deleted at once.
 
 On a control plane with their kinds (the real etcd and kube-apiserver where they are, else the
 embedded API server), `butler-ipam run --integration=NAME` goes through three phases for each
@@ -8,12 +8,12 @@ number of claims, with 32 requests in flight:
 - releasing: all of them are deleted
 - at once: so many claims are created, and each is deleted as soon as it is there
 
-A phase ends when a watch has shown every new claim with its address and every deleted one gone,
+A phase ends when a watch has shown each new claim with its address and each deleted claim as gone,
 and the pool counts as many addresses as there are claims. CPU time is that of the product's
-process; passes are those that its own metrics count; writes are those that the API server
-counted, the driver's own POST and DELETE among them. The benchmark fails if two claims have one
-address, or if an IPAddress is left without a claim. What else the machine does changes every
-number but the passes and writes.
+process. Passes are counted by its own metrics. Writes are counted by the API server, with the POST
+and DELETE requests of the driver. The benchmark fails if two claims have the same address, or if
+an IPAddress is left without a claim. Other work of the machine changes all numbers but passes and
+writes.
 
     python -m tests.bench clusterapi [--integration clusterapi|metal3] [--claims N]...
         [--on real|embedded]
@@ -55,17 +55,17 @@ _GOALS = {
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What one phase took.
+    """The cost of one phase.
 
     Attributes:
-        name: of the phase.
-        number: of claims.
-        seconds: from the first request until all was as asked.
-        first: seconds until the first claim had its address; None if none was waited for.
-        cpu: seconds of CPU time of the product.
-        writes: what the API server counted.
-        passes: how many passes each controller made, by its name.
-        peak: the most MiB that the product ever held until then.
+        name: FILLING, RELEASING or AT_ONCE.
+        number: the number of claims.
+        seconds: the time from the first request until all claims were served or gone.
+        first: seconds until the first claim had its address; None for other phases than FILLING.
+        cpu: CPU seconds of the product.
+        writes: the number of writes, by kind of write.
+        passes: the number of passes, by controller.
+        peak: the largest memory of the product until then, in MiB.
     """
 
     name: str
@@ -78,13 +78,13 @@ class Phase:
     peak: float
 
 
-class Bench:
-    """Goes through the phases.
+class PhaseRunner:
+    """Runs the phases and measures them.
 
     Args:
         claimant: creates and deletes claims.
-        view: what the watches show.
-        meter: reads what the product used.
+        view: the claims and addresses that the watches show.
+        meter: measures CPU time and writes.
         metrics: the URL of the product's metrics.
     """
 
@@ -95,34 +95,34 @@ class Bench:
         self._metrics = metrics
         self.phases: list[Phase] = []
 
-    async def warm(self) -> None:
-        """Serve and release one claim, so that everything is there that is needed."""
+    async def warm_up(self) -> None:
+        """Serve and release one claim, so that connections and caches exist."""
         await self._claimant.create(self._view, ["warm"])
         await self._view.until_done(1)
         await self._claimant.delete(self._view, ["warm"])
         await self._view.until_done(0)
 
-    async def play(self, number: int) -> None:
-        """Go through all phases with so many claims."""
+    async def run_phases(self, number: int) -> None:
+        """Run all phases with `number` claims."""
         claimant, view = self._claimant, self._view
         names = [f"claim-{index:06}" for index in range(number)]
         view.served_at.clear()
-        async with self._phase(FILLING, number):
+        async with self._measure_phase(FILLING, number):
             await claimant.create(view, names)
             await view.until_done(number)
         await claimant.check()
-        async with self._phase(RELEASING, number):
+        async with self._measure_phase(RELEASING, number):
             await claimant.delete(view, names)
             await view.until_done(0)
         await claimant.check()
-        async with self._phase(AT_ONCE, number):
+        async with self._measure_phase(AT_ONCE, number):
             await claimant.create_and_delete(view, [f"once-{index:06}" for index in range(number)])
             await view.until_done(0)
         await claimant.check()
 
     @asynccontextmanager
-    async def _phase(self, name: str, number: int) -> AsyncIterator[None]:
-        """Measure what is done within."""
+    async def _measure_phase(self, name: str, number: int) -> AsyncIterator[None]:
+        """Measure the block, and add the cost to `phases`."""
         passes = await count_passes(self._metrics)
         await self._meter.begin()
         begun = perf_counter()
@@ -169,9 +169,9 @@ async def measure(
     """Measure the phases with each of these numbers of claims, in turn.
 
     Args:
-        place: the control plane.
-        numbers: of claims.
-        integration: whose claims they are.
+        place: opens the control plane.
+        numbers: the numbers of claims.
+        integration: clusterapi or metal3, whose claims are measured.
 
     Raises:
         PlaneError: the control plane does not start.
@@ -198,21 +198,21 @@ async def measure(
                         groups=groups,
                     )
                     url = f"http://{metrics}/metrics"
-                    bench = Bench(claimant, view, meter=meter, metrics=url)
-                    await bench.warm()
+                    bench = PhaseRunner(claimant, view, meter=meter, metrics=url)
+                    await bench.warm_up()
                     for number in numbers:
-                        await bench.play(number)
+                        await bench.run_phases(number)
                     return bench.phases
 
 
-def definitions() -> list[dict[str, object]]:
+def list_definitions() -> list[dict[str, object]]:
     """Return the definitions of the kinds of Cluster API and metal3, and of pools."""
     others = [read_crds(_DATA / name / "crds.yaml") for name in _PROVIDERS]
     return [*chain.from_iterable(others), *crds.crds()]
 
 
 def show(phase: Phase, integration: str) -> None:
-    """Print what a phase of an integration took."""
+    """Print the cost of a phase of an integration."""
     number = phase.number
     goal = _GOALS[integration].get(phase.name, "")
     click.echo(
@@ -249,7 +249,7 @@ def show(phase: Phase, integration: str) -> None:
 @click.option("--on", "where", type=click.Choice(["real", "embedded"]), help="The control plane.")
 def command(claims: Sequence[int], integration: str, where: str | None) -> None:
     """Measure the integration with Cluster API, or with metal3."""
-    there = places(definitions())
+    there = places(list_definitions())
     name = where or ("real" if "real" in there else "embedded")
     if name not in there:
         raise click.ClickException(

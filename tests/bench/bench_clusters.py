@@ -1,4 +1,4 @@
-"""What a thousand idle tenants cost a controller: one TLS watch each, and a cache.
+"""The cost of a thousand idle tenants for a controller: a TLS watch and a cache for each.
 
 The server is the embedded one in a process of its own; to this process each watch is a cluster
 with credentials, TLS settings, connections and an informer of its own. For a while nothing happens
@@ -25,17 +25,19 @@ from tests.bench.bench_envtest import server as serving
 TENANTS = 1000
 IDLE_SECONDS = 70.0
 FILES = 8192
+"""How many files the process may open: each tenant needs several."""
 PATIENCE = 180.0
+"""Seconds until all tenants have to be synced."""
 
 
-def resident() -> float:
-    """Return the MiB that this process holds now."""
+def read_resident_memory() -> float:
+    """Return the resident memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
 async def measure(server: Server) -> None:
-    """Open the clusters, wait, and print what they cost."""
+    """Open the clusters, wait, and print CPU time and memory."""
     credentials = TenantCredentials(server.url, authority=server.authority, token=server.token)
 
     async def open_cluster(key: Key) -> Connection:
@@ -45,7 +47,7 @@ async def measure(server: Server) -> None:
 
     clusters = Clusters(open_cluster, SystemClock(), ClusterSettings(limit=TENANTS))
     clusters.kind(SERVICE)
-    before = resident()
+    before = read_resident_memory()
     keys = [Key("tenants", f"tenant-{number}") for number in range(TENANTS)]
     async with anyio.create_task_group() as group:
         group.start_soon(clusters.run)
@@ -63,7 +65,7 @@ async def measure(server: Server) -> None:
         begun, cpu = perf_counter(), process_time()
         await anyio.sleep(IDLE_SECONDS)
         share = (process_time() - cpu) / (perf_counter() - begun)
-        after = resident()
+        after = read_resident_memory()
         click.echo(
             f"idle: {after:.0f} MiB resident ({1024 * (after - before) / TENANTS:.0f} KiB for each"
             f" cluster, {before:.0f} MiB without any), {100 * share:.1f} % of a core"

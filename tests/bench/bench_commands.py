@@ -24,13 +24,13 @@ import click
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
 
 SAMPLES = Path(__file__).parents[2] / "manifests/samples"
-ON_FILES = ("pools", "check", "map", "plan")
+COMMANDS = ("pools", "check", "map", "plan")
 RUNS = 7
 GOAL = 0.25
 """CPU seconds of a command on the samples."""
 PLAN_GOAL = 3.0
 """CPU seconds of `plan` with 2,000 allocations in 20 pools."""
-_COUNTED = """
+_COUNT_MODULES = """
 import sys
 from reconcilers.cli.main import main
 try:
@@ -45,11 +45,11 @@ def measure(arguments: Sequence[str], runs: int = RUNS) -> tuple[float, int]:
     """Return the median CPU seconds of a command, and how many modules it loads.
 
     Args:
-        arguments: of the command line.
-        runs: how often it is measured.
+        arguments: the arguments of butler-ipam.
+        runs: how often the command is measured.
     """
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    counted = _run([sys.executable, "-c", _COUNTED, *arguments], variables)
+    counted = _run([sys.executable, "-c", _COUNT_MODULES, *arguments], variables)
     seconds = []
     for _ in range(runs):
         before = _read_children_cpu_seconds()
@@ -77,7 +77,7 @@ def _read_children_cpu_seconds() -> float:
 def make_plan_manifests(pools: int, allocations: int) -> Iterator[dict[str, Any]]:
     """Yield the manifests of pools, and of allocations that are spread over them."""
     for number in range(pools):
-        yield _object("NetworkPool", f"pool-{number}", {"cidr": f"10.{number}.0.0/20"})
+        yield _make_object("NetworkPool", f"pool-{number}", {"cidr": f"10.{number}.0.0/20"})
     for number in range(allocations):
         spec = {
             "poolRef": {"name": f"pool-{number % pools}"},
@@ -85,10 +85,11 @@ def make_plan_manifests(pools: int, allocations: int) -> Iterator[dict[str, Any]
             "type": "loadbalancer",
             "count": 8,
         }
-        yield _object("IPAllocation", f"allocation-{number}", spec)
+        yield _make_object("IPAllocation", f"allocation-{number}", spec)
 
 
-def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _make_object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest of an object in the namespace of pools."""
     metadata = {"name": name, "namespace": DEFAULT_NAMESPACE}
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -97,10 +98,10 @@ def show(name: str, arguments: Sequence[str], goal: float, runs: int = RUNS) -> 
     """Measure a command and print its figures.
 
     Args:
-        name: how the figures are called.
-        arguments: of the command line.
-        goal: CPU seconds.
-        runs: how often it is measured.
+        name: the title of the figures.
+        arguments: the arguments of butler-ipam.
+        goal: CPU seconds that the command should not exceed.
+        runs: how often the command is measured.
     """
     seconds, modules = measure(arguments, runs)
     click.echo(f"{name:30} {seconds:6.2f} s CPU (goal {goal:.2f}) {modules:5} modules")
@@ -109,7 +110,7 @@ def show(name: str, arguments: Sequence[str], goal: float, runs: int = RUNS) -> 
 def run() -> None:
     """Print the figures of all commands."""
     show("--version", ["--version"], GOAL)
-    for command in ON_FILES:
+    for command in COMMANDS:
         show(command, [command, "-f", str(SAMPLES)], GOAL)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "many.json"

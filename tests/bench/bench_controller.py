@@ -106,7 +106,7 @@ async def prepare(of: Server, case: Case) -> None:
         bench = body("ProviderConfig", "bench", provider)
         await wire.ask("POST", f"{_GROUP}/providerconfigs", body=bench, media=_JSON)
         if case.allocation_count:
-            of.tell(f"serve {case.allocation_count}")
+            of.send_command(f"serve {case.allocation_count}")
         for number in range(case.tenants):
             tenant_body = body("TenantCluster", f"tenant-{number:04}", tenant)
             await wire.ask("POST", f"{_GROUP}/tenantclusters", body=tenant_body, media=_JSON)

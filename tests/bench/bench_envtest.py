@@ -60,13 +60,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Cost:
-    """What something took: seconds on the clock, CPU seconds of the server."""
+    """The cost of an operation: seconds on the clock, and CPU seconds of the server."""
 
     wall: float = 0.0
     cpu: float = 0.0
 
-    def per(self, number: int) -> str:
-        """Return both as rates and the CPU time of one."""
+    def format_per(self, number: int) -> str:
+        """Return the rates of `number` operations, and the CPU time of one."""
         return (
             f"{number / self.wall:9,.0f}/s wall, {number / self.cpu:9,.0f}/s of server CPU "
             f"({1000 * self.cpu / number:.3f} ms each)"
@@ -84,18 +84,22 @@ class Server:
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     cpu: float = 0.0
 
-    def tell(self, command: str) -> dict[str, float]:
-        """Send a command; return what the server has used."""
+    def send_command(self, command: str) -> dict[str, float]:
+        """Send a command; return the CPU seconds and the memory that the server has used."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
         return self._read_record(dict[str, float])
 
-    def greet(self) -> None:
-        """Read where the server is."""
-        said = self._read_record(dict[str, str | float])
-        self.url, self.token, self.cpu = str(said["url"]), str(said["token"]), float(said["cpu"])
-        self.authority = str(said["authority"])
+    def read_greeting(self) -> None:
+        """Read the URL and the credentials that the server prints first."""
+        greeting = self._read_record(dict[str, str | float])
+        self.url, self.token, self.cpu = (
+            str(greeting["url"]),
+            str(greeting["token"]),
+            float(greeting["cpu"]),
+        )
+        self.authority = str(greeting["authority"])
         self.tls = ssl.create_default_context(cadata=self.authority)
         self.tls.check_hostname = False
 
@@ -109,11 +113,11 @@ class Server:
 
     @contextmanager
     def measure_block(self) -> Iterator[Cost]:
-        """Measure the block."""
-        cost, cpu, begun = Cost(), self.tell("cost")["cpu"], perf_counter()
+        """Yield a cost that has the figures of the block once it has ended."""
+        cost, cpu, begun = Cost(), self.send_command("cost")["cpu"], perf_counter()
         yield cost
         cost.wall = perf_counter() - begun
-        cost.cpu = self.tell("cost")["cpu"] - cpu
+        cost.cpu = self.send_command("cost")["cpu"] - cpu
 
 
 @contextmanager
@@ -124,12 +128,12 @@ def server(data: str = "") -> Iterator[Server]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         started = Server(process)
-        started.greet()
+        started.read_greeting()
         yield started
 
 
 async def serve_allocations(of: Server) -> None:
-    """Make the kind known."""
+    """Install the kind IPAllocation, and wait until it is served."""
     definition = yaml.safe_load(_CRD.read_text(encoding="utf-8"))
     async with await of.connect() as wire:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -142,14 +146,17 @@ async def create(of: Server, names: list[str]) -> None:
     """Create allocations over several connections."""
     remaining = iter(names)
 
-    async def one(wire: Wire) -> None:
+    async def create_on(wire: Wire) -> None:
         for name in remaining:
             await wire.ask("POST", PATH, body=msgspec.json.encode(allocation(name)), media=_JSON)
 
-    await _on_connections(of, one)
+    await _run_on_connections(of, create_on)
 
 
-async def _on_connections(of: Server, work: Callable[[Wire], Coroutine[None, None, None]]) -> None:
+async def _run_on_connections(
+    of: Server, work: Callable[[Wire], Coroutine[None, None, None]]
+) -> None:
+    """Run `work` on several connections at the same time."""
     async with AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(await of.connect()) for _ in range(CONNECTIONS)]
         async with anyio.create_task_group() as group:
@@ -162,7 +169,7 @@ async def patch(of: Server, names: list[str], patches: int) -> None:
     shares = iter([names[at::CONNECTIONS] for at in range(CONNECTIONS)])
     remaining = iter(range(patches))
 
-    async def one(wire: Wire) -> None:
+    async def patch_on(wire: Wire) -> None:
         own_share = next(shares)
         revisions: dict[str, str] = {}
         for turn, number in zip(count(), remaining, strict=False):
@@ -177,7 +184,7 @@ async def patch(of: Server, names: list[str], patches: int) -> None:
             assert match is not None
             revisions[name] = match[1].decode()
 
-    await _on_connections(of, one)
+    await _run_on_connections(of, patch_on)
 
 
 async def watch(of: Server, revision: str, events: int, ready: anyio.Semaphore) -> None:
@@ -192,21 +199,24 @@ async def watch(of: Server, revision: str, events: int, ready: anyio.Semaphore) 
 
 
 async def fan_out(of: Server, names: list[str]) -> None:
-    """Patch while all watchers look on; then let them catch up with what is past."""
+    """Patch while all watchers read; then let new watchers read the events from the history."""
     async with await of.connect() as wire:
-        revision = await _revision(wire)
+        revision = await _read_revision(wire)
         with of.measure_block() as cost:
             async with anyio.create_task_group() as group:
                 await _start_watchers(of, group, revision)
                 await patch(of, names, HISTORY)
-        click.echo(f"  {'patched and told to 10 watchers':32}{cost.per(HISTORY * WATCHERS)}")
+        click.echo(
+            f"  {'patched and told to 10 watchers':32}{cost.format_per(HISTORY * WATCHERS)}"
+        )
         with of.measure_block() as cost:
             async with anyio.create_task_group() as group:
                 await _start_watchers(of, group, revision)
-        click.echo(f"  {'history told to 10 watchers':32}{cost.per(HISTORY * WATCHERS)}")
+        click.echo(f"  {'history told to 10 watchers':32}{cost.format_per(HISTORY * WATCHERS)}")
 
 
 async def _start_watchers(of: Server, group: TaskGroup, revision: str) -> None:
+    """Start the watchers, and wait until all are connected."""
     ready = anyio.Semaphore(0)
     for _ in range(WATCHERS):
         group.start_soon(watch, of, revision, HISTORY, ready)
@@ -214,7 +224,8 @@ async def _start_watchers(of: Server, group: TaskGroup, revision: str) -> None:
         await ready.acquire()
 
 
-async def _revision(wire: Wire) -> str:
+async def _read_revision(wire: Wire) -> str:
+    """Return the current revision of the server."""
     match = _REVISION.search(
         await wire.ask("GET", f"{PATH}?limit=1&fieldSelector=metadata.name=x")
     )
@@ -238,8 +249,8 @@ async def list_all(of: Server) -> None:
     )
 
 
-async def writes(of: Server) -> None:
-    """Print what patches and watchers cost."""
+async def measure_writes(of: Server) -> None:
+    """Print the cost of patches and of watchers."""
     await serve_allocations(of)
     names = [f"allocation-{number:04}" for number in range(CONNECTIONS * OBJECTS_EACH)]
     await create(of, names)
@@ -251,29 +262,29 @@ async def writes(of: Server) -> None:
         windows.append(cost)
     total = Cost(sum(window.wall for window in windows), sum(window.cpu for window in windows))
     best = Cost(min(window.wall for window in windows), min(window.cpu for window in windows))
-    click.echo(f"  {'status patches':32}{total.per(PATCHES)}")
-    click.echo(f"  {'the best window of them':32}{best.per(PATCHES // WINDOWS)}")
+    click.echo(f"  {'status patches':32}{total.format_per(PATCHES)}")
+    click.echo(f"  {'the best window of them':32}{best.format_per(PATCHES // WINDOWS)}")
     await fan_out(of, names)
 
 
-async def long_list(of: Server) -> None:
-    """Print what a long list costs."""
+async def measure_long_list(of: Server) -> None:
+    """Print the cost of a long list."""
     await serve_allocations(of)
-    of.tell(f"fill {LISTED}")
+    of.send_command(f"fill {LISTED}")
     await list_all(of)
 
 
-async def memory(of: Server) -> None:
-    """Print what the server holds with many objects."""
+async def measure_memory(of: Server) -> None:
+    """Print the memory of the server with many objects."""
     await serve_allocations(of)
-    empty = of.tell("cost")["memory"]
+    empty = of.send_command("cost")["memory"]
     names = [f"allocation-{number:05}" for number in range(KEPT)]
     with of.measure_block() as cost:
         await create(of, names)
-    click.echo(f"  {f'{KEPT:,} objects created':32}{cost.per(KEPT)}")
-    memory = of.tell("cost")["memory"]
+    click.echo(f"  {f'{KEPT:,} objects created':32}{cost.format_per(KEPT)}")
+    memory = of.send_command("cost")["memory"]
     await patch(of, names, KEPT)
-    patched = of.tell("cost")["memory"]
+    patched = of.send_command("cost")["memory"]
     click.echo(
         f"  {f'memory with {KEPT:,} objects':32}{memory:9.0f} MiB; "
         f"{patched:.0f} MiB once all of them were patched; {empty:.0f} MiB without"
@@ -292,7 +303,7 @@ def start(title: str, data: str = "") -> None:
     with server(data) as of:
         anyio.run(ready, of)
         wall = perf_counter() - begun
-        cpu = of.tell("cost")["cpu"]
+        cpu = of.send_command("cost")["cpu"]
     click.echo(f"  {title:32}{wall:9.2f} s wall, {cpu:9.2f} s of server CPU")
 
 
@@ -303,7 +314,7 @@ def starts() -> None:
         start("start with --data, empty", data)
         with server(data) as of:
             anyio.run(serve_allocations, of)
-            of.tell(f"fill {KEPT}")
+            of.send_command(f"fill {KEPT}")
         start(f"start with {KEPT:,} objects", data)
 
 
@@ -315,11 +326,11 @@ def run() -> None:
     rate = TURNS / (process_time() - begun) / 1e6
     click.echo(f"  {'an empty loop':32}{rate:9.1f} million turns per CPU second")
     starts()
-    for title, work in (("in memory", writes), ("with --data", writes)):
+    for title, work in (("in memory", measure_writes), ("with --data", measure_writes)):
         click.echo(f"  -- {title}")
         with tempfile.TemporaryDirectory() as data, server(data if "data" in title else "") as of:
             anyio.run(work, of)
     click.echo("  -- many objects, in memory")
-    for work in (long_list, memory):
+    for work in (measure_long_list, measure_memory):
         with server() as of:
             anyio.run(work, of)

@@ -23,7 +23,9 @@ from tests.bench.places import Open, Place, places
 from tests.bench.processes import read_cpu_seconds, running
 
 HELD = 10_000
+"""How many allocations are held."""
 TURNS = 3
+"""How often the leader is stopped."""
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/butler-system/leases/butler-ipam"
 PATIENCE = 120.0
 LOG = "controller.log"
@@ -32,22 +34,22 @@ WAITS = "Attempting to acquire leader lease"
 
 
 async def measure(place: Open) -> list[tuple[float, float]]:
-    """Return for each turn how long the next leader's first grant took, and its CPU seconds."""
+    """Return by turn the seconds until the next leader's first grant, and its CPU seconds."""
     async with place() as home, AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         driver = Driver(home.session)
         view = await stack.enter_async_context(driver.watching())
         await driver.prepare(f"10.0.0.0/{prefix(HELD + TURNS)}")
-        leader = await _start(stack, home, folder / "0")
+        leader = await _start_controller(stack, home, folder / "0")
         await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
         await driver.change((), range(HELD))
         await driver.done()
         took = []
         for turn in range(1, TURNS + 1):
-            standby = await _start(stack, home, folder / str(turn))
-            await _until_standby(standby, folder / str(turn) / LOG)
+            standby = await _start_controller(stack, home, folder / str(turn))
+            await _wait_until_standby(standby, folder / str(turn) / LOG)
             leader.send_signal(signal.SIGTERM)
-            await _until_free(driver)
+            await _wait_until_lease_is_free(driver)
             begun, cpu = perf_counter(), read_cpu_seconds(standby.pid)
             await driver.change((), [HELD + turn])
             await driver.done()
@@ -56,14 +58,15 @@ async def measure(place: Open) -> list[tuple[float, float]]:
         return took
 
 
-async def _start(stack: AsyncExitStack, home: Place, folder: Path) -> Process:
+async def _start_controller(stack: AsyncExitStack, home: Place, folder: Path) -> Process:
+    """Start a controller that logs into a folder, until the stack is closed."""
     await anyio.Path(folder).mkdir()
     command = ours(home.access, folder)
     return await stack.enter_async_context(running(command, folder / LOG, may_end=True))
 
 
-async def _until_standby(process: Process, log: Path) -> None:
-    """Wait until a process that waits for the Lease has read everything and does no more."""
+async def _wait_until_standby(process: Process, log: Path) -> None:
+    """Wait until a process asks for the Lease, and is idle because it has read all objects."""
     with anyio.fail_after(PATIENCE):
         before, now = -1.0, read_cpu_seconds(process.pid)
         while now - before > 0.02 or WAITS not in await anyio.Path(log).read_text():
@@ -71,15 +74,16 @@ async def _until_standby(process: Process, log: Path) -> None:
             before, now = now, read_cpu_seconds(process.pid)
 
 
-async def _until_free(driver: Driver) -> None:
+async def _wait_until_lease_is_free(driver: Driver) -> None:
     """Wait until the Lease has no holder, or another one."""
-    first = await _holder(driver)
+    first = await _read_holder(driver)
     with anyio.fail_after(PATIENCE):
-        while await _holder(driver) == first:  # noqa: ASYNC110 - a watch would be no sooner
+        while await _read_holder(driver) == first:  # noqa: ASYNC110 - a watch would be no sooner
             await anyio.sleep(0.005)
 
 
-async def _holder(driver: Driver) -> str:
+async def _read_holder(driver: Driver) -> str:
+    """Return the holder of the Lease; empty for none."""
     lease = msgspec.json.decode(await driver.ask("GET", LEASE))
     return str(lease["spec"].get("holderIdentity", ""))
 

@@ -24,18 +24,19 @@ from tests.bench.places import Open, places
 from tests.bench.processes import read_cpu_seconds, running
 
 GOAL = 0.9
+"""The rate with two families, as a share of the rate with one."""
 
 
 @dataclass
 class Cost:
-    """What so many allocations took.
+    """The cost of allocations.
 
     Args:
-        allocations: how many.
-        addresses: of both families.
-        seconds: until the last was Allocated.
-        cpu: seconds of the controller's process.
-        overlaps: how many pairs held one address.
+        allocations: how many were created and served.
+        addresses: the number of their addresses, of both families.
+        seconds: the time until the last allocation was Allocated.
+        cpu: CPU seconds of the controller.
+        overlaps: how many pairs of allocations held the same address.
     """
 
     allocations: int = 0
@@ -45,7 +46,7 @@ class Cost:
     overlaps: int = 0
 
     def add(self, other: "Cost") -> None:
-        """Count another round."""
+        """Add the cost of another round."""
         self.allocations += other.allocations
         self.addresses += other.addresses
         self.seconds += other.seconds
@@ -59,7 +60,7 @@ class Cost:
 
 
 async def measure(place: Open, number: int, families: Sequence[str]) -> Cost:
-    """Measure the cost of so many allocations that are created at once."""
+    """Return the cost of `number` allocations of these families that are created at once."""
     async with place() as home:
         with tempfile.TemporaryDirectory() as folder:
             driver = Driver(home.session)

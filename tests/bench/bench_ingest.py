@@ -1,4 +1,4 @@
-"""How many watch events a second reach an indexed cache, over TLS, and what they leave in memory.
+"""How many watch events per second reach an indexed cache over TLS, and how much memory they need.
 
 The embedded server, in a process of its own, has objects put into its store while this process
 watches; an event counts when the cache shows its object, decoded and indexed. The wall time
@@ -23,14 +23,14 @@ from tests.bench.bench_envtest import server as serving
 OBJECTS = 20_000
 
 
-def resident() -> float:
-    """Return the MiB that this process holds now."""
+def read_resident_memory() -> float:
+    """Return the resident memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
 async def measure(server: Server) -> None:
-    """Watch, have the server filled, and print what that took."""
+    """Watch while the server is filled, and print CPU time and memory."""
     await serve_allocations(server)
     credentials = TenantCredentials(server.url, authority=server.authority, token=server.token)
     transport = create_tenant_transport(credentials, max_bytes=2**30, timeout=60.0)
@@ -46,16 +46,17 @@ async def measure(server: Server) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(informer.run)
         await informer.wait_synced()
-        before, begun, cpu = resident(), perf_counter(), process_time()
-        await anyio.to_thread.run_sync(server.tell, f"fill {OBJECTS}")
+        before, begun, cpu = read_resident_memory(), perf_counter(), process_time()
+        await anyio.to_thread.run_sync(server.send_command, f"fill {OBJECTS}")
         await full.wait()
         wall, cpu = perf_counter() - begun, process_time() - cpu
         click.echo(
             f"{OBJECTS:,} events: {OBJECTS / cpu:,.0f}/s of CPU ({1e6 * cpu / OBJECTS:.0f} µs"
             f" each), {OBJECTS / wall:,.0f}/s wall with the server's part"
         )
+        after = read_resident_memory()
         click.echo(
-            f"memory: {resident():.0f} MiB, {1024 * (resident() - before) / OBJECTS:.1f} KiB for"
+            f"memory: {after:.0f} MiB, {1024 * (after - before) / OBJECTS:.1f} KiB for"
             f" each object, {before:.0f} MiB without any"
         )
         group.cancel_scope.cancel()

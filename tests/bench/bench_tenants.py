@@ -29,7 +29,7 @@ from controller.manager import Manager
 from controller.transport import NO_QUERY, Transport
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.wiring import assemble
-from tests.bench.bench_clusters import resident
+from tests.bench.bench_clusters import read_resident_memory
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.platform import Platform
@@ -131,7 +131,7 @@ async def running(platform: Platform) -> AsyncIterator[None]:
 
 async def measure(tenants: int, unreachable: int) -> Cost:
     """Have tenants grow, and come to rest."""
-    began = resident()
+    began = read_resident_memory()
     pool = make.pool(cidr="10.0.0.0/12")
     platform, _ = make_elastic_platform(
         pool,
@@ -159,7 +159,11 @@ async def measure(tenants: int, unreachable: int) -> Cost:
         waited = await _until_grown(platform, answering)
         cpu = process_time() - cpu
         await platform.clock.advance(SETTLING)
-        holds, asked, before = resident(), len(platform.server.requests), process_time()
+        holds, asked, before = (
+            read_resident_memory(),
+            len(platform.server.requests),
+            process_time(),
+        )
         await platform.clock.advance(REST)
         rest = (process_time() - before) / REST
         requests = len(platform.server.requests) - asked

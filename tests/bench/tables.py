@@ -103,7 +103,7 @@ def show_bare(
         rates = {name_of_result: of.phases[name].rate for name_of_result, of in results.items()}
         if peer in rates:
             twice = 2 * rates[peer]
-            needed = [phase.processors(twice) for phase in phases]
+            needed = [phase.compute_processors(twice) for phase in phases]
             _line(f"processors of both for {twice:.0f}/s", needed)
             click.echo(f"  {_verdict(twice, phases, max(rates.values()))}")
 
@@ -113,7 +113,7 @@ def _verdict(twice: float, phases: Sequence[Bare], fastest: float) -> str:
     if fastest > max(phase.rate for phase in phases):
         return "a controller was faster: something else used the processors; measure again"
     there = os.cpu_count() or 1
-    least = min(phase.processors(twice) for phase in phases)
+    least = min(phase.compute_processors(twice) for phase in phases)
     word = "out of reach" if least >= there else "not ruled out"
     return f"twice the peer's rate is {word} on {there} processors"
 

@@ -16,7 +16,7 @@ from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.bench import bench_real, tables
-from tests.bench.bare import Alone, Bare, measure_bare
+from tests.bench.bare import Bare, ServingDriver, measure_bare
 from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, measure
 from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, name_allocation
 from tests.bench.overlaps import Overlaps
@@ -267,7 +267,7 @@ async def test_without_a_controller_each_request_costs_one_more_write_and_each_d
     session: ClientSession,
 ) -> None:
     real_assets()
-    driver = Alone(session)
+    driver = ServingDriver(session)
     async with driver.watching():
         await driver.prepare("10.0.0.0/24")
         await driver.change((), range(4))

@@ -112,7 +112,7 @@ async def test_the_page_of_the_state_is_asked_for_in_few_requests(
 
 @pytest.mark.parametrize("integration", ["clusterapi", "metal3"])
 async def test_all_claims_are_served_and_all_addresses_released(integration: str) -> None:
-    there = places(bench_clusterapi.definitions())
+    there = places(bench_clusterapi.list_definitions())
     phases = await bench_clusterapi.measure(there["embedded"], [12], integration)
     assert [(phase.name, phase.number) for phase in phases] == [
         ("filling", 12),
