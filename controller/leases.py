@@ -43,7 +43,6 @@ LEAST_RETRY_SHARE, RETRY_SPREAD_SHARE = 0.4, 0.4
 """A candidate tries again after a share of the retry period: at least the first share, plus up to
 the second.
 
-
 So a lease that is released is held again within the period. client-go's candidates wait for one to
 2.2 periods, while no replica works; one small request in a second is not worth that.
 """
