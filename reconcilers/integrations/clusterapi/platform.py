@@ -139,11 +139,10 @@ class ClusterApiPlatform(Platform):
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
         """Add the controllers of claims; return what NetworkPools have to know of claims."""
-        from reconcilers.integrations.clusterapi.serving import ClusterApi
+        from reconcilers.integrations.clusterapi.serving import add_service
         from reconcilers.integrations.core.sharing import HoldersBeside
 
-        # The integration adds itself to the manager.
-        integration = ClusterApi(parts)
+        integration = add_service(parts)
         return HoldersBeside([integration], claims=integration.claims)
 
     @override

@@ -4,12 +4,9 @@ Whenever the served kinds change, all informers and controllers of the integrati
 for a new version of the kinds, another kind of pool, or Clusters that were installed later.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from typing_extensions import override
-
+from controller.loggers import get_logger
 from controller.meta import Object
 from controller.resource import Resource
 from controller.runner import Controller
@@ -44,8 +41,10 @@ from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import with_gauges
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
-from reconcilers.integrations.core.serving import Integration, IntegrationParts
+from reconcilers.integrations.core.serving import IntegrationParts, add_integration_service
 from reconcilers.promises.passes import PoolPasses
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +60,21 @@ class Served:
     pools: tuple[Resource[Pool], ...]
 
 
-class ClusterApi(Integration[Served]):
-    """Serves Cluster API's IPAddressClaims while their kinds are served."""
+class ClusterApi:
+    """Serves Cluster API's IPAddressClaims while their kinds are served.
 
-    service = "clusterapi"
-    groups: ClassVar[Sequence[str]] = (api.GROUP, api.CORE_GROUP)
-    every_replica = True
+    Args:
+        parts: the objects of the process that every integration needs.
+    """
 
     def __init__(self, parts: IntegrationParts) -> None:
-        super().__init__(parts)
+        self._manager = parts.manager
         self._pools = parts.networkpools
+        self._recorder = parts.recorder
+        self._clock = parts.clock
+        self._settings = parts.settings
+        self._spaces = parts.spaces
+        self._overlaps = parts.overlaps
         self.claims = DiscoveredClaims(self._clock)
         """Whether claims are served from NetworkPools, for the passes over these."""
         self._networkpools: Controller | None = None
@@ -79,29 +83,27 @@ class ClusterApi(Integration[Served]):
         """Let changes of claims enqueue NetworkPools in this controller from the next start."""
         self._networkpools = controller
 
-    @override
-    def _end(self) -> None:
+    def end(self) -> None:
         """Make passes over NetworkPools wait until discovery has answered again."""
         self.claims.known, self.claims.incomplete, self.claims.pool_claims = False, "", None
 
-    @override
-    def _begin(self, served_kinds: Served) -> Work | None:
+    def begin(self, served_kinds: Served) -> Work | None:
         """Return the work for the served kinds; None unless claims and IPAddresses are served.
 
         From then on, passes over NetworkPools know whether claims are served.
         """
-        self._end()
+        self.end()
         work = None
         claims, addresses = served_kinds.contract.claims, served_kinds.contract.addresses
         if claims is not None and addresses is not None:
             work = self._make_work(served_kinds, claims, addresses)
-            self._log.info("Serving IPAddressClaims", version=claims.version)
+            _log.info("Serving IPAddressClaims", version=claims.version)
         elif claims is not None:
             self._wait_for_second(claims, api.addresses(claims.version))
         elif addresses is not None:
             self._wait_for_second(addresses, api.claims(addresses.version))
         else:
-            self._log.info("IPAddressClaims are not served by the API server: waiting for them")
+            _log.info("IPAddressClaims are not served by the API server: waiting for them")
         self.claims.known = True
         return work
 
@@ -110,7 +112,7 @@ class ClusterApi(Integration[Served]):
 
         Objects of the served kind may hold addresses. Without the other kind it is unknown which.
         """
-        self._log.warning(
+        _log.warning(
             "One of two kinds is not served by the API server: waiting for it",
             missing=missing.full_name,
             served=present.full_name,
@@ -120,8 +122,7 @@ class ClusterApi(Integration[Served]):
             f" CustomResourceDefinition {missing.full_name} of Cluster API"
         )
 
-    @override
-    async def _find_served(self) -> Served:
+    async def find_served(self) -> Served:
         """Ask the API server which kinds it serves.
 
         Raises:
@@ -135,8 +136,7 @@ class ClusterApi(Integration[Served]):
         look.check_complete()
         return served_kinds
 
-    @override
-    def _suffices(self, served_kinds: Served) -> bool:
+    def suffices(self, served_kinds: Served) -> bool:
         """Return whether claims and IPAddresses are served; Clusters and pools are optional."""
         contract = served_kinds.contract
         return contract.claims is not None and contract.addresses is not None
@@ -227,3 +227,11 @@ class ClusterApi(Integration[Served]):
 
         gauges = ClaimGauges(caches, self._clock, lambda: self._manager.is_leading)
         return with_gauges(gauges, self._manager.metrics.registry, extension.run)
+
+
+def add_service(parts: IntegrationParts) -> ClusterApi:
+    """Add the service that serves IPAddressClaims to the manager; return its steps."""
+    steps = ClusterApi(parts)
+    groups = (api.GROUP, api.CORE_GROUP)
+    add_integration_service(parts, steps, service="clusterapi", groups=groups, every_replica=True)
+    return steps

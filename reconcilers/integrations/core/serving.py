@@ -1,20 +1,22 @@
 """Runs an integration's controllers while the API server serves the kinds that they need.
 
+An integration is an object with four steps, `IntegrationSteps`. `add_integration_service` makes a
+service of the manager out of it. `AllKindsSteps` are the steps of an integration that needs all of
+its kinds.
+
 Discovery finds the served kinds, and doubts an answer that a kind is absent when definitions of
 kinds change. See `discovery.py`.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Protocol, TypeVar
 
-from typing_extensions import override
-
+from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
-from controller.loggers import get_logger
+from controller.loggers import Logger
 from controller.manager import Manager
 from controller.meta import Object
 from controller.resource import Resource
@@ -52,110 +54,132 @@ class IntegrationParts:
     overlaps: OverlapAnnouncer
 
 
-class Integration(ABC, Generic[S]):
-    """A service of the manager whose work depends on the served kinds of some API groups.
+class IntegrationSteps(Protocol[S]):
+    """The steps of an integration, which its service and the discovery of its kinds call.
 
-    S is the type of the answer to which kinds are served.
-
-    Args:
-        parts: the objects of the process that every integration needs.
+    S is the type of the answer to which kinds are served. Equal answers serve the same kinds.
     """
 
-    service: ClassVar[str]
-    """The name of the service."""
-    groups: ClassVar[Sequence[str]]
-    """The API groups of its kinds."""
-    every_replica: ClassVar[bool] = False
-    """Whether every replica runs it if replicas share the work by shards: each of them serves
-    NetworkPools, and has to know what this integration holds of them."""
+    async def find_served(self) -> S:
+        """Return the served kinds, by discovery.
 
-    def __init__(self, parts: IntegrationParts) -> None:
-        self._parts = parts
-        self._manager = manager = parts.manager
-        self._clock = parts.clock
-        self._recorder = parts.recorder
-        self._settings = parts.settings
-        self._spaces = parts.spaces
-        self._overlaps = parts.overlaps
-        self._log = get_logger(type(self).__module__)
-        self._discovery = Discovery(
-            manager,
-            self.groups,
-            find_served=self._find_served,
-            suffices=self._suffices,
-            doubt=self._end,
-            clock=self._clock,
-        )
-        manager.add_readiness_check(self._discovery.check(self.service))
-        # Without shards only the leader works; a standby needs none of these caches.
-        leader_only = manager.shards is None or not self.every_replica
-        manager.add_service(self.service, self.run, leader_only=leader_only)
+        Discovery calls it when the service starts, several times after a definition of the
+        integration's groups changes, and every half minute while the last answer does not suffice.
 
-    async def run(self) -> None:
-        """Run the controllers for what is served, until cancelled."""
-        try:
-            await self._discovery.run(self._begin)
-        finally:
-            self._end()
+        Raises:
+            DiscoveryIncomplete: it is unknown whether one of the kinds is served. Discovery calls
+                it again.
+            ControllerError: the API server did not answer. Discovery calls it again.
+        """
+        ...
 
-    def _end(self) -> None:
+    def suffices(self, served_kinds: S) -> bool:
+        """Return whether all kinds that the integration needs are served.
+
+        Discovery calls it after each answer, to decide whether to keep looking for missing kinds.
+        """
+        ...
+
+    def begin(self, served_kinds: S) -> Work | None:
+        """Return a function that runs the controllers for these kinds; None if there is no work.
+
+        Discovery calls it with the first answer, with each answer that differs from the last one,
+        and with the first answer after a doubt. The work for the last answer has ended by then.
+        """
+        ...
+
+    def end(self) -> None:
         """Forget the served kinds and the caches of controllers: nothing updates them any more.
 
-        It is called when the controllers have ended. It is also called when none run because a
-        kind was absent, and the kind may be served by now. By default there is nothing to forget.
+        The service calls it last, when its work has ended. Discovery calls it when it doubts that
+        a kind is absent, because the kind may be served by now. Then the work without that kind,
+        if there is any, goes on until the next answer. `end` may be called several times in a row.
         """
+        ...
 
-    @abstractmethod
-    async def _find_served(self) -> S:
-        """Return the served kinds, by discovery.
+
+def add_integration_service(
+    parts: IntegrationParts,
+    steps: IntegrationSteps[S],
+    *,
+    service: str,
+    groups: Sequence[str],
+    every_replica: bool = False,
+) -> None:
+    """Add an integration to the manager, as a service with a readiness check.
+
+    Args:
+        parts: the manager, which runs the service, and the clock.
+        steps: find the served kinds, and begin and end the work for them.
+        service: the name of the service and of the readiness check.
+        groups: the API groups of the integration's kinds.
+        every_replica: whether every replica runs it if replicas share the work by shards: each of
+            them serves NetworkPools, and has to know what this integration holds of them.
+    """
+    manager = parts.manager
+    discovery = Discovery(
+        manager,
+        groups,
+        find_served=steps.find_served,
+        suffices=steps.suffices,
+        doubt=steps.end,
+        clock=parts.clock,
+    )
+
+    async def run() -> None:
+        """Run the controllers for the served kinds, until cancelled."""
+        try:
+            await discovery.run(steps.begin)
+        finally:
+            steps.end()
+
+    manager.add_readiness_check(discovery.check(service))
+    # Without shards only the leader works; a standby needs none of these caches.
+    leader_only = manager.shards is None or not every_replica
+    manager.add_service(service, run, leader_only=leader_only)
+
+
+@dataclass(frozen=True, slots=True)
+class AllKindsSteps:
+    """The steps of an integration that runs while all of its kinds are served.
+
+    Args:
+        client: asks which kinds are served.
+        kinds: the kinds that the integration needs.
+        missing: the subject of the log line while a kind is missing, such as "The kinds of KKP".
+        make_work: returns a function that runs informers and controllers; logs which kinds they
+            serve.
+        log: the logger of the integration.
+    """
+
+    client: Client
+    kinds: Sequence[Resource[Object]]
+    missing: str
+    make_work: Callable[[], Work]
+    log: Logger
+
+    async def find_served(self) -> bool:
+        """Return whether all kinds are served.
 
         Raises:
             DiscoveryIncomplete: it is unknown whether one of the kinds is served.
         """
-
-    @abstractmethod
-    def _suffices(self, served_kinds: S) -> bool:
-        """Return whether all kinds that the integration needs are served."""
-
-    @abstractmethod
-    def _begin(self, served_kinds: S) -> Work | None:
-        """Return a function that runs the controllers for these kinds.
-
-        Returns:
-            None if too few kinds are served, so that there is no work.
-        """
-
-
-class AllKindsIntegration(Integration[bool]):
-    """An integration that runs while all of its kinds are served, and is idle otherwise."""
-
-    kinds: ClassVar[Sequence[Resource[Object]]]
-    """What it needs."""
-    missing: ClassVar[str]
-    """What the log says is not served, such as "The kinds of KKP"."""
-
-    @override
-    async def _find_served(self) -> bool:
-        """Return whether all kinds are served."""
-        look = ServedKindsLook(self._manager.client)
+        look = ServedKindsLook(self.client)
         # A look asks for all kinds, also after one that is absent (see `ServedKindsLook`).
         served_versions = [await look.first_served([kind]) for kind in self.kinds]
         look.check_complete()
         return all(served_versions)
 
-    @override
-    def _suffices(self, are_served: bool) -> bool:
+    def suffices(self, are_served: bool) -> bool:
         """Return the answer itself: True if all kinds are served."""
         return are_served
 
-    @override
-    def _begin(self, are_served: bool) -> Work | None:
+    def begin(self, are_served: bool) -> Work | None:
         """Return the work if all kinds are served; else log that, and return None."""
         if not are_served:
-            self._log.info(f"{self.missing} are not served by the API server: waiting for them")
+            self.log.info("%s are not served by the API server: waiting for them", self.missing)
             return None
-        return self._work()
+        return self.make_work()
 
-    @abstractmethod
-    def _work(self) -> Work:
-        """Return a function that runs informers and controllers; log the kinds that they serve."""
+    def end(self) -> None:
+        """Do nothing: the work keeps nothing that outlives it."""

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, product
 from operator import itemgetter
-from typing import ClassVar
 
 from typing_extensions import override
 
@@ -25,9 +24,9 @@ from controller.cache import Cache, Change
 from controller.client import Client
 from controller.events import Recorder
 from controller.informer import Informer
+from controller.loggers import get_logger
 from controller.meta import Key, Object
 from controller.outcome import SETTLED, Blocked, Outcome
-from controller.resource import Resource
 from controller.runner import Controller
 from controller.triggers import KeyWatch, Watch, to_self
 from controller.workqueue import LOW_PRIORITY
@@ -36,7 +35,11 @@ from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.eventmemory import StateEvents
-from reconcilers.integrations.core.serving import AllKindsIntegration, IntegrationParts
+from reconcilers.integrations.core.serving import (
+    AllKindsSteps,
+    IntegrationParts,
+    add_integration_service,
+)
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, GROUP, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, parse_holding, parse_outline
 from reconcilers.integrations.kubermatic.reports import ACTION
@@ -45,6 +48,8 @@ from reconcilers.promises.reading import Behind
 from reconcilers.promises.unreadable import check_holders, find_unreadable
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
+
+_log = get_logger(__name__)
 
 UNKNOWN_RETRY = 0.5
 """Seconds until the next pass over a pool while it is not known what IPAMAllocations hold."""
@@ -298,22 +303,30 @@ def has_changed_addresses(change: Change[IPAllocation]) -> bool:
     return old_ranges != new_ranges
 
 
-class KubermaticObserver(AllKindsIntegration):
-    """Keeps NetworkPools from handing out addresses that KKP has allocated."""
+class KubermaticObserver:
+    """Keeps NetworkPools from handing out addresses that KKP has allocated.
 
-    service = "kubermatic"
-    groups: ClassVar[Sequence[str]] = (GROUP,)
-    kinds: ClassVar[Sequence[Resource[Object]]] = (ALLOCATIONS,)
-    missing = "IPAMAllocations"
-    every_replica = True
+    Args:
+        parts: the objects of the process that every integration needs.
+    """
 
     def __init__(self, parts: IntegrationParts) -> None:
-        super().__init__(parts)
-        self.holders = ObservedHolders()
-        """What KKP holds of NetworkPools, for the reconciler of NetworkPools."""
+        self._manager = parts.manager
         self._networkpools = parts.networkpools
         self._allocations = parts.allocations
+        self._recorder = parts.recorder
+        self._spaces = parts.spaces
+        self._overlaps = parts.overlaps
+        self.holders = ObservedHolders()
+        """What KKP holds of NetworkPools, for the reconciler of NetworkPools."""
         self._networkpool_controller: Controller | None = None
+        self._steps = AllKindsSteps(
+            parts.manager.client,
+            (ALLOCATIONS,),
+            missing="IPAMAllocations",
+            make_work=self._make_work,
+            log=_log,
+        )
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Let changes of IPAMAllocations enqueue NetworkPools in this controller.
@@ -322,27 +335,39 @@ class KubermaticObserver(AllKindsIntegration):
         """
         self._networkpool_controller = controller
 
-    @override
-    def _begin(self, is_served: bool) -> Work | None:
-        """Begin the work if KKP's kinds are served; note that discovery has found that out."""
-        self._end()
-        work = super()._begin(is_served)
+    async def find_served(self) -> bool:
+        """Return whether IPAMAllocations are served.
+
+        Raises:
+            DiscoveryIncomplete: that is unknown.
+        """
+        return await self._steps.find_served()
+
+    def suffices(self, is_served: bool) -> bool:
+        """Return the answer itself: True if IPAMAllocations are served."""
+        return self._steps.suffices(is_served)
+
+    def begin(self, is_served: bool) -> Work | None:
+        """Return the work if IPAMAllocations are served; note that discovery has found that out.
+
+        Passes over NetworkPools wait for that note.
+        """
+        self.end()
+        work = self._steps.begin(is_served)
         self.holders.is_discovered = True
         return work
 
-    @override
-    def _end(self) -> None:
-        # NetworkPools hand out nothing until it is known again what KKP holds.
+    def end(self) -> None:
+        """Let NetworkPools hand out nothing until it is known again what KKP holds."""
         self.holders.is_discovered, self.holders.informer = False, None
 
-    @override
-    def _work(self) -> Work:
+    def _make_work(self) -> Work:
         """Set up the observation of KKP; return the work that runs it.
 
         The observation is the cache of IPAMAllocations, the two controllers that record events,
         and the watch that enqueues NetworkPools.
         """
-        self._log.info("Observing IPAMAllocations of KKP")
+        _log.info("Observing IPAMAllocations of KKP")
         extension = self._manager.extension(sharded=True)
         observed = extension.informer(ALLOCATIONS)
         self.holders.informer = observed
@@ -374,3 +399,12 @@ class KubermaticObserver(AllKindsIntegration):
             )
             watch.connect(self._networkpool_controller.queue)
         return extension.run
+
+
+def add_observer(parts: IntegrationParts) -> KubermaticObserver:
+    """Add the service that observes IPAMAllocations to the manager; return its steps."""
+    observer = KubermaticObserver(parts)
+    add_integration_service(
+        parts, observer, service="kubermatic", groups=(GROUP,), every_replica=True
+    )
+    return observer

@@ -105,15 +105,13 @@ class KubermaticPlatform(Platform):
         from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 
         if not parts.settings.kubermatic.observe:
-            from reconcilers.integrations.kubermatic.serving import Kubermatic
+            from reconcilers.integrations.kubermatic.serving import add_service
 
-            # The integration adds itself to the manager.
-            Kubermatic(parts)
+            add_service(parts)
             return NOTHING_SHARED
-        from reconcilers.integrations.kubermatic.observing import KubermaticObserver
+        from reconcilers.integrations.kubermatic.observing import add_observer
 
-        # The integration adds itself to the manager.
-        observer = KubermaticObserver(parts)
+        observer = add_observer(parts)
         return HoldersBeside([observer], observed=observer.holders)
 
     @override

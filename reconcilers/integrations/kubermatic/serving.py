@@ -1,19 +1,20 @@
 """The integration as a service: it runs while the API server serves the kinds of KKP."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
-
-from typing_extensions import override
+from collections.abc import Iterable
 
 from controller.cache import Change
 from controller.informer import Informer
-from controller.meta import Key, Object
-from controller.resource import Resource
+from controller.loggers import get_logger
+from controller.meta import Key
 from controller.triggers import Trigger, Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
-from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.serving import (
+    AllKindsSteps,
+    IntegrationParts,
+    add_integration_service,
+)
 from reconcilers.integrations.core.watches import watch_pools
 from reconcilers.integrations.kubermatic import gauges
 from reconcilers.integrations.kubermatic.api import (
@@ -42,23 +43,31 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.reports import Reports
 from reconcilers.promises.passes import PoolPasses
 
+_log = get_logger(__name__)
 
-class Kubermatic(AllKindsIntegration):
-    """Serves KKP's IPAMPools while their kinds are served."""
 
-    service = "kubermatic"
-    groups: ClassVar[Sequence[str]] = (GROUP,)
-    kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
-    missing = "The kinds of KKP"
+class Kubermatic:
+    """Serves KKP's IPAMPools while their kinds are served.
 
-    @override
-    def _work(self) -> Work:
+    Args:
+        parts: the objects of the process that every integration needs.
+    """
+
+    def __init__(self, parts: IntegrationParts) -> None:
+        self._manager = parts.manager
+        self._recorder = parts.recorder
+        self._clock = parts.clock
+        self._settings = parts.settings
+        self._spaces = parts.spaces
+        self._overlaps = parts.overlaps
+
+    def make_work(self) -> Work:
         """Set up the caches, the two controllers and the metrics; return the work that runs them.
 
         One controller makes passes over IPAMPools; the other one writes the condition of Clusters
         from what these passes report.
         """
-        self._log.info("Serving IPAMPools of KKP")
+        _log.info("Serving IPAMPools of KKP")
         extension = self._manager.extension()
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
         allocations = extension.informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
@@ -185,6 +194,18 @@ class Kubermatic(AllKindsIntegration):
                 unreadable=list_all_pools,
             ),
         ]
+
+
+def add_service(parts: IntegrationParts) -> None:
+    """Add the service that serves IPAMPools to the manager."""
+    steps = AllKindsSteps(
+        parts.manager.client,
+        KINDS,
+        missing="The kinds of KKP",
+        make_work=Kubermatic(parts).make_work,
+        log=_log,
+    )
+    add_integration_service(parts, steps, service="kubermatic", groups=(GROUP,))
 
 
 def has_changed_spec(change: Change[IPAMPool]) -> bool:

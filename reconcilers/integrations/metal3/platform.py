@@ -113,10 +113,9 @@ class Metal3Platform(Platform):
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
         """Add the controllers. Nothing is shared with NetworkPools."""
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
-        from reconcilers.integrations.metal3.serving import Metal3
+        from reconcilers.integrations.metal3.serving import add_service
 
-        # The integration adds itself to the manager.
-        Metal3(parts)
+        add_service(parts)
         return NOTHING_SHARED
 
     @override

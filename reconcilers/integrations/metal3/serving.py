@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom
-from typing import ClassVar
-
-from typing_extensions import override
 
 from controller.cache import Cache
+from controller.loggers import get_logger
 from controller.meta import Key, Object
 from controller.outcome import Outcome
 from controller.resource import Resource
@@ -25,7 +23,7 @@ from reconcilers.integrations.clusterapi.contractkinds import (
 )
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
-from reconcilers.integrations.core.serving import Integration
+from reconcilers.integrations.core.serving import IntegrationParts, add_integration_service
 from reconcilers.integrations.metal3.api import CLAIMS, GROUP, KINDS, POOLS
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
@@ -52,6 +50,8 @@ from reconcilers.integrations.metal3.sides import (
 from reconcilers.integrations.metal3.watched import EitherInformers, Metal3Watches, SideInformers
 from reconcilers.promises.passes import PoolPasses
 
+_log = get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class ServedMetal3Kinds:
@@ -71,15 +71,23 @@ class ServedMetal3Kinds:
         return find_contract_side(self.contract)
 
 
-class Metal3(Integration[ServedMetal3Kinds]):
-    """Serves IPPools while metal3's kinds are served."""
+class Metal3:
+    """Serves IPPools while metal3's kinds are served.
 
-    service = "metal3"
-    groups: ClassVar[Sequence[str]] = (GROUP, clusterapi.GROUP, clusterapi.CORE_GROUP)
-    _kinds: ServedKinds | None = None
+    Args:
+        parts: the objects of the process that every integration needs.
+    """
 
-    @override
-    async def _find_served(self) -> ServedMetal3Kinds:
+    def __init__(self, parts: IntegrationParts) -> None:
+        self._manager = parts.manager
+        self._recorder = parts.recorder
+        self._clock = parts.clock
+        self._settings = parts.settings
+        self._overlaps = parts.overlaps
+        self._kinds: ServedKinds | None = None
+        """The kinds of claims that passes serve; None before the first work."""
+
+    async def find_served(self) -> ServedMetal3Kinds:
         """Ask the API server which kinds it serves.
 
         Raises:
@@ -92,35 +100,30 @@ class Metal3(Integration[ServedMetal3Kinds]):
         look.check_complete()
         return kinds_served
 
-    @override
-    def _suffices(self, kinds_served: ServedMetal3Kinds) -> bool:
+    def suffices(self, kinds_served: ServedMetal3Kinds) -> bool:
         """Return whether all kinds are served, also the optional ones of Cluster API."""
         contract = kinds_served.contract
         kinds = (contract.claims, contract.addresses, contract.clusters)
         return kinds_served.is_complete and None not in kinds
 
-    @override
-    def _end(self) -> None:
-        # Passes that still run must not serve claims before discovery has answered again.
+    def end(self) -> None:
+        """Keep passes that still run from serving claims until discovery has answered again."""
         if self._kinds is not None:
             self._kinds.is_known = False
 
-    @override
-    def _begin(self, kinds_served: ServedMetal3Kinds) -> Work | None:
+    def begin(self, kinds_served: ServedMetal3Kinds) -> Work | None:
         """Return the work for the served kinds; None unless all kinds of metal3 are served."""
         # The work for the last answer has ended: what it served is out of date.
-        self._end()
+        self.end()
         if not kinds_served.is_complete:
-            self._log.info(
-                "The kinds of metal3 are not served by the API server: waiting for them"
-            )
+            _log.info("The kinds of metal3 are not served by the API server: waiting for them")
             return None
         contract = kinds_served.contract_side
         kinds = ", ".join([CLAIMS.kind, *([] if contract is None else [contract.claims.kind])])
-        self._log.info("Serving claims of IPPools", kinds=kinds)
-        return self._work(kinds_served)
+        _log.info("Serving claims of IPPools", kinds=kinds)
+        return self._make_work(kinds_served)
 
-    def _work(self, kinds_served: ServedMetal3Kinds) -> Work:
+    def _make_work(self, kinds_served: ServedMetal3Kinds) -> Work:
         """Return the work that runs the informers and controllers for these kinds."""
         extension, settings = self._manager.extension(), self._settings.pool
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
@@ -221,3 +224,9 @@ class Metal3(Integration[ServedMetal3Kinds]):
             figures.follow(side.addresses)
         gauges = PoolGauges(METRICS, "an IPPool", labels=LABELS, list_figures=figures, clock=clock)
         return with_gauges(gauges, self._manager.metrics.registry, extension.run)
+
+
+def add_service(parts: IntegrationParts) -> None:
+    """Add the service that serves claims on IPPools to the manager."""
+    groups = (GROUP, clusterapi.GROUP, clusterapi.CORE_GROUP)
+    add_integration_service(parts, Metal3(parts), service="metal3", groups=groups)

@@ -92,8 +92,7 @@ class VitistackPlatform(Platform):
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
         """Add the controllers. Nothing is shared with NetworkPools."""
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
-        from reconcilers.integrations.vitistack.serving import Vitistack
+        from reconcilers.integrations.vitistack.serving import add_service
 
-        # The integration adds itself to the manager.
-        Vitistack(parts)
+        add_service(parts)
         return NOTHING_SHARED

@@ -1,19 +1,20 @@
 """The integration as a service: it runs while the API server serves the kinds of vitistack."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
-
-from typing_extensions import override
+from collections.abc import Iterable
 
 from controller.cache import Change
 from controller.informer import Informer
-from controller.meta import Key, Object
-from controller.resource import Resource
+from controller.loggers import get_logger
+from controller.meta import Key
 from controller.triggers import Trigger, Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import PoolGauges, with_gauges
-from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.serving import (
+    AllKindsSteps,
+    IntegrationParts,
+    add_integration_service,
+)
 from reconcilers.integrations.core.watches import watch_pools
 from reconcilers.integrations.vitistack import gauges
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
@@ -39,20 +40,28 @@ from reconcilers.integrations.vitistack.reading import VitistackReader
 from reconcilers.integrations.vitistack.writing import VitistackWriter
 from reconcilers.promises.passes import PoolPasses
 
+_log = get_logger(__name__)
 
-class Vitistack(AllKindsIntegration):
-    """Serves vitistack's IPAllocations while their kinds are served."""
 
-    service = "vitistack"
-    groups: ClassVar[Sequence[str]] = (GROUP,)
-    kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
-    missing = "The kinds of vitistack"
+class Vitistack:
+    """Serves vitistack's IPAllocations while their kinds are served.
 
-    @override
-    def _work(self) -> Work:
+    Args:
+        parts: the objects of the process that every integration needs.
+    """
+
+    def __init__(self, parts: IntegrationParts) -> None:
+        self._manager = parts.manager
+        self._recorder = parts.recorder
+        self._clock = parts.clock
+        self._settings = parts.settings
+        self._spaces = parts.spaces
+        self._overlaps = parts.overlaps
+
+    def make_work(self) -> Work:
         """Set up caches, three controllers and metrics; return the work that runs them."""
         provider, settings = self._settings.vitistack, self._settings.pool
-        self._log.info("Serving IPAllocations of vitistack", provider=provider.provider)
+        _log.info("Serving IPAllocations of vitistack", provider=provider.provider)
         extension = self._manager.extension()
         networks = extension.informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
         allocations = extension.informer(
@@ -153,6 +162,18 @@ class Vitistack(AllKindsIntegration):
             # But a machine that cannot be decoded stops passes, so its decoding needs one.
             Watch(configurations, lambda _: (), unreadable=caches.list_nameable_networks),
         ]
+
+
+def add_service(parts: IntegrationParts) -> None:
+    """Add the service that serves vitistack's IPAllocations to the manager."""
+    steps = AllKindsSteps(
+        parts.manager.client,
+        KINDS,
+        missing="The kinds of vitistack",
+        make_work=Vitistack(parts).make_work,
+        log=_log,
+    )
+    add_integration_service(parts, steps, service="vitistack", groups=(GROUP,))
 
 
 def _watch_allocations(
