@@ -1,4 +1,4 @@
-"""What a reader of the page has: messages taken as the page takes them."""
+"""The state of the page in a browser, computed from messages as the page's script does it."""
 
 import json
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -9,13 +9,13 @@ KEYED_OF_POOL = ("extents", "requests")
 
 
 class Received:
-    """The state that a reader has after some messages."""
+    """The state of the page after some messages."""
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
 
     def take(self, content: str) -> dict[str, Any]:
-        """Take a message; return the parts that it changed, of keyed parts the entries."""
+        """Apply a message; return the changed parts, and of keyed parts the changed entries."""
         message = json.loads(content)
         if message.pop("whole", False):
             self.state = {name: {} for name in KEYED}
@@ -37,22 +37,23 @@ def of_page(html: str) -> dict[str, Any]:
 
 
 def _apply_change(
-    known: dict[str, Any], change: dict[str, Any], are_pools: bool
+    entries: dict[str, Any], change: dict[str, Any], are_pools: bool
 ) -> dict[str, Any]:
-    """Change entries; return the new ones and those that changed."""
+    """Apply a change to entries; return the entries that are new or changed."""
     for key in change["drop"]:
-        del known[key]
+        del entries[key]
     for key, entry in change["set"].items():
-        known[key] = _pool(known.get(key, {}), entry) if are_pools else entry
-    return {key: known[key] for key in change["set"]}
+        entries[key] = _merge_pool(entries.get(key, {}), entry) if are_pools else entry
+    return {key: entries[key] for key in change["set"]}
 
 
-def _pool(known: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    pool = {name: dict(known.get(name, {})) for name in KEYED_OF_POOL}
+def _merge_pool(entries: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a pool with the changes of an entry of a message."""
+    pool = {name: dict(entries.get(name, {})) for name in KEYED_OF_POOL}
     for name in KEYED_OF_POOL:
         if name in entry:
             _apply_change(pool[name], entry[name], are_pools=False)
-    return {**known, **entry, **pool}
+    return {**entries, **entry, **pool}
 
 
 def ranges(pool: dict[str, Any]) -> list[dict[str, Any]]:

@@ -27,13 +27,14 @@ SIGHTS = {
         (0.004733, 0.691367, 0.303900),
     ),
 }
-FAR = 30.0
-"""In CIELAB; 2.3 is the least difference that people see side by side."""
+LEAST_DISTANCE = 30.0
+"""The least distance of two colours in CIELAB; people see a distance of 2.3 side by side."""
 
 Three = tuple[float, float, float]
 
 
-def linear(colour: str) -> Three:
+def compute_linear_rgb(colour: str) -> Three:
+    """Return the linear RGB of a colour `#rrggbb`."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     first, two, three = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
@@ -41,12 +42,14 @@ def linear(colour: str) -> Three:
     return first, two, three
 
 
-def times(matrix: tuple[Three, ...], colour: Three) -> list[float]:
+def multiply(matrix: tuple[Three, ...], colour: Three) -> list[float]:
+    """Return the product of a matrix and a colour."""
     return [sum(a * b for a, b in zip(row, colour, strict=True)) for row in matrix]
 
 
-def lab(colour: list[float]) -> Three:
-    xyz = times(
+def compute_cielab(colour: list[float]) -> Three:
+    """Return the CIELAB of a colour in linear RGB."""
+    xyz = multiply(
         ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505)),
         (colour[0], colour[1], colour[2]),
     )
@@ -57,10 +60,11 @@ def lab(colour: list[float]) -> Three:
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-def contrast(first: str, other: str) -> float:
+def compute_contrast(first: str, other: str) -> float:
+    """Return the contrast ratio of two colours, by WCAG 2."""
     lights = [
         0.2126 * red + 0.7152 * green + 0.0722 * blue
-        for red, green, blue in (linear(first), linear(other))
+        for red, green, blue in (compute_linear_rgb(first), compute_linear_rgb(other))
     ]
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
@@ -70,18 +74,22 @@ def contrast(first: str, other: str) -> float:
 def test_any_two_colours_differ_for_people_with_any_sight(
     fills: tuple[str, ...], sight: str
 ) -> None:
-    seen = {colour: lab(times(SIGHTS[sight], linear(colour))) for colour in fills}
+    seen = {
+        colour: compute_cielab(multiply(SIGHTS[sight], compute_linear_rgb(colour)))
+        for colour in fills
+    }
     near = [
         (first, other)
         for first, other in combinations(fills, 2)
-        if sum((a - b) ** 2 for a, b in zip(seen[first], seen[other], strict=True)) < FAR**2
+        if sum((a - b) ** 2 for a, b in zip(seen[first], seen[other], strict=True))
+        < LEAST_DISTANCE**2
     ]
     assert near == []
 
 
 def test_colours_stand_out_from_the_ground_of_the_page() -> None:
-    assert min(contrast(fill, "#ffffff") for fill in FILLS) >= 3
-    assert min(contrast(fill, "#0d1117") for fill in DARK_FILLS) >= 3
+    assert min(compute_contrast(fill, "#ffffff") for fill in FILLS) >= 3
+    assert min(compute_contrast(fill, "#0d1117") for fill in DARK_FILLS) >= 3
 
 
 def test_the_looks_are_as_many_as_colours_times_patterns() -> None:
@@ -101,7 +109,7 @@ def test_no_two_tenants_look_the_same_while_there_are_looks_enough(
     count = len(FILLS) * len(PATTERNS)
     assert len(set(first.values())) == min(len(first), count)
     later = assign_looks([*names, *more], first)
-    assert {name: later[name] for name in first} == first, "who was there keeps its look"
+    assert {name: later[name] for name in first} == first, "earlier tenants keep their looks"
 
 
 def test_a_tenant_looks_the_same_in_another_picture() -> None:

@@ -12,34 +12,37 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def make_holder(name: str, first: int, last: int, tenant: str = "team/shop") -> IPAllocation:
+    """Return an allocation that holds the addresses `first` to `last` of a pool."""
     ends = (make.address(first), make.address(last))
     return make.allocation(name, tenant=tenant, phase="Allocated", held_range=ends)
 
 
-def draw(prefix_bits: int, *allocations: IPAllocation) -> ElementTree.Element:
-    pool = make_picture(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
+def draw_pool(bits: int, *allocations: IPAllocation) -> ElementTree.Element:
+    """Return the picture of a pool of 2^`bits` addresses with these allocations."""
+    pool = make_picture(make.pool(cidr=make.cidr(bits)), list(allocations))
     numbers = assign_looks(str(allocation.spec.tenantClusterRef.key) for allocation in allocations)
     return ElementTree.fromstring(draw_svg(pool.title, pool.families[0], numbers))
 
 
-def texts(root: ElementTree.Element) -> list[str]:
+def list_texts(root: ElementTree.Element) -> list[str]:
+    """Return the texts in a picture."""
     return [node.text or "" for node in root.iter(f"{SVG}text")]
 
 
 def test_a_small_pool_has_rows_of_sixteen() -> None:
-    root = draw(6)
-    starts = texts(root)[1:5]
+    root = draw_pool(6)
+    starts = list_texts(root)[1:5]
     assert starts == [make.address(at) for at in (0, 16, 32, 48)]
 
 
 def test_a_large_pool_has_thirty_two_rows() -> None:
-    heights = {node.get("y") for node in draw(16).iter(f"{SVG}rect")} - {None}
+    heights = {node.get("y") for node in draw_pool(16).iter(f"{SVG}rect")} - {None}
     assert {str(HEAD + row * ROW) for row in range(32)} <= heights
     assert str(HEAD + 32 * ROW) not in heights
 
 
 def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside() -> None:
-    root = draw(
+    root = draw_pool(
         16,
         make_holder("wide", 0, last=1023, tenant="team/red"),
         make_holder("narrow", 2048, last=2049, tenant="team/blue"),
@@ -59,5 +62,5 @@ def test_names_that_do_not_fit_beside_a_row_are_cut() -> None:
     many = [
         make_holder(f"a{at}", 4 * at, last=4 * at, tenant=f"team/tenant-{at}") for at in range(60)
     ]
-    beside = [label for label in texts(draw(16, *many)) if label.endswith("…")]
+    beside = [label for label in list_texts(draw_pool(16, *many)) if label.endswith("…")]
     assert len(beside) == 1

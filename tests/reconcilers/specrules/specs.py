@@ -1,4 +1,4 @@
-"""Specs as clients write them, sound ones and wrong ones, drawn for the tests of the layers."""
+"""Random specs of our kinds, valid and invalid ones, as clients write them."""
 
 from typing import Any
 
@@ -10,13 +10,14 @@ from tests.reconcilers.webhooks.test_properties import address
 
 Json = dict[str, Any]
 
-_BOTH: tuple[Family, ...] = (4, 6)
-FAMILIES: st.SearchStrategy[Family] = st.sampled_from(_BOTH)
+_IP_FAMILIES: tuple[Family, ...] = (4, 6)
+FAMILIES: st.SearchStrategy[Family] = st.sampled_from(_IP_FAMILIES)
 MALFORMED_CIDRS = ("10.0.0.0", "10.0.0.0/33", "300.0.0.0/26", "10.0.0.0-10.0.0.9", "fd00::/129")
 MALFORMED_ADDRESSES = ("10.0.0", "300.0.0.1", "10.0.0.1/26", "fd00::g")
 
 
 def _cidrs(family: Family) -> st.SearchStrategy[str]:
+    """Draw CIDRs of at most 64 addresses."""
     bits = 32 if family == 4 else 128
     return st.builds(
         lambda host, length: f"{address(family, host)}/{length}",
@@ -25,51 +26,63 @@ def _cidrs(family: Family) -> st.SearchStrategy[str]:
     )
 
 
-def _whole(family: Family) -> st.SearchStrategy[str]:
+def _large_cidrs(family: Family) -> st.SearchStrategy[str]:
+    """Draw CIDRs of 32 or 64 addresses that contain all other addresses."""
     bits = 32 if family == 4 else 128
     return st.sampled_from([f"{address(family, 0)}/{length}" for length in (bits - 5, bits - 6)])
 
 
-def _rarely(usual: st.SearchStrategy[str], wrong: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """Draw what is usual, and about each eighth time a text that is wrong by itself."""
-    return st.integers(0, 7).flatmap(lambda n: st.sampled_from(wrong) if n == 0 else usual)
+def _with_malformed(
+    usual: st.SearchStrategy[str], malformed: tuple[str, ...]
+) -> st.SearchStrategy[str]:
+    """Draw a usual text, and about each eighth time a malformed one."""
+    return st.integers(0, 7).flatmap(lambda n: st.sampled_from(malformed) if n == 0 else usual)
 
 
 def _addresses(family: Family) -> st.SearchStrategy[str]:
+    """Draw addresses in or near the CIDRs, and a few malformed ones."""
     inside = st.integers(-2, 34).map(lambda offset: address(family, offset))
-    return _rarely(inside, MALFORMED_ADDRESSES)
+    return _with_malformed(inside, MALFORMED_ADDRESSES)
 
 
 def _ranges(family: Family) -> st.SearchStrategy[list[Json]]:
-    sound = st.lists(st.integers(0, 31), min_size=2, max_size=6, unique=True).map(
+    """Draw lists of ranges, half of them sorted and without overlaps."""
+    valid = st.lists(st.integers(0, 31), min_size=2, max_size=6, unique=True).map(
         lambda ends: [
             {"start": address(family, first), "end": address(family, last)}
             for first, last in zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False)
         ]
     )
-    free = st.fixed_dictionaries({"start": _addresses(family), "end": _addresses(family)})
-    return st.one_of(sound, st.lists(free, max_size=3))
+    any_range = st.fixed_dictionaries({"start": _addresses(family), "end": _addresses(family)})
+    return st.one_of(valid, st.lists(any_range, max_size=3))
 
 
-def _draw_reserved(family: Family) -> st.SearchStrategy[list[Json]]:
-    cidrs = _rarely(_cidrs(family), MALFORMED_CIDRS)
+def _reserved_cidrs(family: Family) -> st.SearchStrategy[list[Json]]:
+    """Draw lists of reserved CIDRs."""
+    cidrs = _with_malformed(_cidrs(family), MALFORMED_CIDRS)
     return st.lists(st.builds(lambda cidr: {"cidr": cidr}, cidrs), max_size=2)
 
 
 def _block(family: Family, ends: bool) -> st.SearchStrategy[Json]:
+    """Draw the fields of a pool for one family; with start and end if `ends` is set."""
     optional: dict[str, st.SearchStrategy[Any]] = {"ranges": _ranges(family)}
     if ends:
         optional |= {"start": _addresses(family), "end": _addresses(family)}
     return st.fixed_dictionaries(
-        {"cidr": _rarely(st.one_of(_whole(family), _cidrs(family)), MALFORMED_CIDRS)},
+        {
+            "cidr": _with_malformed(
+                st.one_of(_large_cidrs(family), _cidrs(family)), MALFORMED_CIDRS
+            )
+        },
         optional={
-            "reserved": _draw_reserved(family),
+            "reserved": _reserved_cidrs(family),
             "tenantAllocation": st.fixed_dictionaries({}, optional=optional),
         },
     )
 
 
 def _pool_specs(family: Family, other: Family) -> st.SearchStrategy[Json]:
+    """Draw specs of NetworkPools with these families of the first and the second block."""
     more = st.fixed_dictionaries(
         {},
         optional={

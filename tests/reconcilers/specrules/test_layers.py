@@ -1,7 +1,7 @@
-"""The layers that judge a spec agree on the same inputs: CRD, rules, controllers.
+"""The layers that check a spec agree: the schema of the CRD, the webhooks' rules, the controllers.
 
-Whatever the CRD and the rules admit, no controller calls invalid; and the reverse, but for the
-exceptions that stand here. docs/design/validation.md lists them for people.
+A spec that the CRD and the rules admit is valid for its controller, and the reverse. The
+exceptions are listed here, and for readers in docs/design/validation.md.
 """
 
 from typing import Any
@@ -46,10 +46,10 @@ LIMITS = st.sampled_from([48, LIMIT])
 """The largest IPv4 pool, in addresses; some of those that are drawn have 64."""
 MANY = settings(deadline=None, max_examples=150)
 
-SERVED_ALL_THE_SAME = {GATEWAY_FAMILY.message, IS_ADDRESS.message, TOGETHER.message}
+SERVED_ANYWAY = {GATEWAY_FAMILY.message, IS_ADDRESS.message, TOGETHER.message}
 """Faults that do not make a stored NetworkPool invalid. A gateway outside its CIDR reserves
 nothing. Beside ranges, start and end have no effect."""
-TAKEN_ALL_THE_SAME = {
+RESOLVED_BY_CONTROLLER = {
     rule.message for rule in (ONE_SIZE, ONE_BLOCK, DISTINCT_FAMILIES, PINNED_ONCE)
 }
 """Contradictions that the controller resolves in a stored IPAllocation. A pinned range counts
@@ -72,20 +72,20 @@ def decode_object(kind: Any, spec: Json) -> Any:
     return msgspec.json.decode(msgspec.json.encode(write_object(kind, spec)), type=kind)
 
 
-def crd_faults(kind: type, spec: Json) -> list[str]:
-    """Return the fields for which the API server refuses a new object."""
+def list_crd_faults(kind: type, spec: Json) -> list[str]:
+    """Return the fields for which the schema of the CRD rejects a new object."""
     new = write_object(kind, spec)
     SCHEMAS[kind].default(new)
     return [fault.field for fault in SCHEMAS[kind].validate(new, None)]
 
 
-def pool_faults(spec: Json, limit: int) -> list[str]:
-    """Return for what the webhook refuses a new pool."""
+def list_pool_faults(spec: Json, limit: int) -> list[str]:
+    """Return the messages with which the webhook rejects a new pool."""
     pool: NetworkPool = decode_object(NetworkPool, spec)
     return [fault.message for fault in poolspecs.find_pool_faults(pool.spec, limit)]
 
 
-def refused_by_controller(spec: Json, limit: int) -> str:
+def find_controller_fault(spec: Json, limit: int) -> str:
     """Return why the controller hands out nothing of a stored pool; empty if it does."""
     pool: NetworkPool = decode_object(NetworkPool, spec)
     try:
@@ -101,9 +101,9 @@ def refused_by_controller(spec: Json, limit: int) -> str:
 def test_a_pool_is_admitted_if_and_only_if_its_controller_serves_it(
     spec: Json, limit: int
 ) -> None:
-    by_crd = crd_faults(NetworkPool, spec)
-    by_rules = pool_faults(spec, limit)
-    by_controller = refused_by_controller(spec, limit)
+    by_crd = list_crd_faults(NetworkPool, spec)
+    by_rules = list_pool_faults(spec, limit)
+    by_controller = find_controller_fault(spec, limit)
     if by_controller:
         assert by_rules, "the controller refuses what the rules admit"
     has_ranges = bool(spec.get("tenantAllocation", {}).get("ranges"))
@@ -111,7 +111,7 @@ def test_a_pool_is_admitted_if_and_only_if_its_controller_serves_it(
         assert by_rules or not by_crd, "the CRD refuses what the rules admit"
     beyond = all(any(part in message for part in BEYOND_CEL) for message in by_rules)
     assert by_crd or not by_rules or beyond, "the rules refuse what the CRD admits"
-    assert by_controller or set(by_rules) <= SERVED_ALL_THE_SAME
+    assert by_controller or set(by_rules) <= SERVED_ANYWAY
 
 
 _RANGES = {"ranges": [{"start": "10.0.0.1", "end": "10.0.0.9"}]}
@@ -148,15 +148,15 @@ EXCEPTIONS: dict[str, tuple[Json, tuple[bool, bool, bool]]] = {
 def test_each_exception_is_refused_by_the_layers_that_the_page_names(name: str) -> None:
     spec, refused = EXCEPTIONS[name]
     assert refused == (
-        bool(crd_faults(NetworkPool, spec)),
-        bool(pool_faults(spec, LIMIT)),
-        bool(refused_by_controller(spec, LIMIT)),
+        bool(list_crd_faults(NetworkPool, spec)),
+        bool(list_pool_faults(spec, LIMIT)),
+        bool(find_controller_fault(spec, LIMIT)),
     )
 
 
 def test_settings_of_a_cloud_that_is_not_the_provider_are_judged_by_the_crd_alone() -> None:
     spec = {"provider": "local", "aws": {"region": ""}}
-    assert crd_faults(ProviderConfig, spec) == ["spec.aws.region"]
+    assert list_crd_faults(ProviderConfig, spec) == ["spec.aws.region"]
     assert providerspecs.review_provider(decode_object(ProviderConfig, spec)).allowed
 
 
@@ -179,19 +179,19 @@ def test_a_request_is_admitted_if_and_only_if_an_empty_pool_serves_it(
     pool: NetworkPool = decode_object(NetworkPool, of_pool)
     request: IPAllocation = decode_object(IPAllocation, spec)
     layouts = poolgeometry.parse_layouts(pool.spec, LIMIT)
-    by_crd = crd_faults(IPAllocation, spec)
-    alone = requestspecs.review_request(request)
+    by_crd = list_crd_faults(IPAllocation, spec)
+    by_rules = requestspecs.review_request(request)
     if by_crd:
-        assert not alone.allowed, "the CRD refuses what the rules admit"
-    assert by_crd or alone.allowed, "the rules refuse what the CRD admits"
+        assert not by_rules.allowed, "the CRD refuses what the rules admit"
+    assert by_crd or by_rules.allowed, "the rules refuse what the CRD admits"
     try:
         rangetaking.take_ranges(pool, request, [Space(layout) for layout in layouts])
         refused = None
     except AllocatorError as error:
         refused = error
-    if not alone.allowed:
-        faults = {cause.message for cause in alone.causes}
-        assert refused is not None or not faults.isdisjoint(TAKEN_ALL_THE_SAME)
+    if not by_rules.allowed:
+        faults = {cause.message for cause in by_rules.causes}
+        assert refused is not None or not faults.isdisjoint(RESOLVED_BY_CONTROLLER)
         return
     count = requestedranges.count_requested(request, pool)
     impossible = requestspecs.find_impossibility(request, count, pool=pool, layouts=layouts)
@@ -207,7 +207,7 @@ def test_a_request_is_admitted_if_and_only_if_an_empty_pool_serves_it(
 def test_a_provider_is_admitted_if_and_only_if_its_controller_calls_it_valid(spec: Json) -> None:
     config: ProviderConfig = decode_object(ProviderConfig, spec)
     by_rules = providerspecs.review_provider(config)
-    assert by_rules.allowed is not bool(crd_faults(ProviderConfig, spec))
+    assert by_rules.allowed is not bool(list_crd_faults(ProviderConfig, spec))
     assert by_rules.allowed is (evaluation.find_contradiction(config) is None)
 
 
@@ -219,7 +219,7 @@ def test_a_cluster_is_admitted_if_and_only_if_a_pool_of_both_families_can_serve_
 ) -> None:
     cluster: TenantCluster = decode_object(TenantCluster, spec)
     by_rules = tenantspecs.review_tenant(cluster)
-    assert by_rules.allowed is not bool(crd_faults(TenantCluster, spec))
+    assert by_rules.allowed is not bool(list_crd_faults(TenantCluster, spec))
     try:
         familychoice.choose_cluster_families(cluster.networking, make.pool(), (4, 6))
     except RequestRefused:

@@ -11,20 +11,24 @@ from tests.reconcilers import make
 CREDENTIALS = {"credentialsRef": {"name": "secret"}}
 
 
-def cloud(provider: str, settings: dict[str, Any] | None, **network: Any) -> ProviderConfig:
+def make_cloud_provider(
+    provider: str, settings: dict[str, Any] | None, **network: Any
+) -> ProviderConfig:
+    """Return the ProviderConfig of a cloud with these settings; None for none."""
     spec: dict[str, Any] = {"provider": provider, "network": {"mode": "cloud"} | network}
     if settings is not None:
         spec[provider] = settings
     return make.provider(spec=spec | CREDENTIALS)
 
 
-def fields(new: ProviderConfig) -> list[str]:
+def list_rejected_fields(new: ProviderConfig) -> list[str]:
+    """Return the fields for which a new ProviderConfig is rejected."""
     return [cause.field for cause in providerspecs.review_provider(new).causes]
 
 
 @pytest.mark.parametrize("provider", ["azure", "aws", "gcp"])
 def test_a_cloud_provider_needs_its_settings(provider: str) -> None:
-    assert fields(cloud(provider, None)) == [f"spec.{provider}"]
+    assert list_rejected_fields(make_cloud_provider(provider, None)) == [f"spec.{provider}"]
 
 
 @pytest.mark.parametrize(
@@ -43,23 +47,31 @@ def test_a_cloud_provider_needs_its_settings(provider: str) -> None:
 def test_a_cloud_provider_needs_its_identifiers(
     provider: str, settings: dict[str, str], missing: list[str]
 ) -> None:
-    assert fields(cloud(provider, settings)) == [f"spec.{provider}.{name}" for name in missing]
+    assert list_rejected_fields(make_cloud_provider(provider, settings)) == [
+        f"spec.{provider}.{name}" for name in missing
+    ]
 
 
 @pytest.mark.parametrize("provider", ["harvester", "nutanix", "proxmox"])
 def test_other_providers_need_no_settings(provider: str) -> None:
-    assert fields(make.provider("lab", spec={"provider": provider} | CREDENTIALS)) == []
+    assert (
+        list_rejected_fields(make.provider("lab", spec={"provider": provider} | CREDENTIALS)) == []
+    )
 
 
 def test_all_but_local_need_credentials() -> None:
-    assert fields(make.provider("lab", spec={"provider": "nutanix"})) == ["spec.credentialsRef"]
-    assert fields(make.provider("lab", spec={"provider": "local"})) == []
+    assert list_rejected_fields(make.provider("lab", spec={"provider": "nutanix"})) == [
+        "spec.credentialsRef"
+    ]
+    assert list_rejected_fields(make.provider("lab", spec={"provider": "local"})) == []
 
 
 def test_a_team_scope_needs_its_team() -> None:
-    assert fields(make.provider("lab", spec={"scope": {"type": "team"}})) == ["spec.scope.teamRef"]
+    assert list_rejected_fields(make.provider("lab", spec={"scope": {"type": "team"}})) == [
+        "spec.scope.teamRef"
+    ]
     team = {"type": "team", "teamRef": {"name": "a"}}
-    assert fields(make.provider("lab", spec={"scope": team})) == []
+    assert list_rejected_fields(make.provider("lab", spec={"scope": team})) == []
 
 
 def test_ipam_needs_a_pool() -> None:
@@ -70,7 +82,7 @@ def test_ipam_needs_a_pool() -> None:
 
 
 def test_ipam_is_not_for_clouds() -> None:
-    new = cloud("aws", {"region": "r"}, mode="ipam", poolRefs=[{"name": "lab"}])
+    new = make_cloud_provider("aws", {"region": "r"}, mode="ipam", poolRefs=[{"name": "lab"}])
     verdict = providerspecs.review_provider(new)
     assert verdict.join_causes() == (
         "spec.network.mode: IPAM mode is not supported for cloud providers"

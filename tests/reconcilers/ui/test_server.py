@@ -19,23 +19,24 @@ from tests.reconcilers.ui.cluster import Cluster
 LOOPBACK = Bind("127.0.0.1", 0)
 
 
-class Site:
-    """What a reader of the served page does."""
+class PageClient:
+    """A client of a served page, and the token of the page."""
 
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
         parts = urlsplit(url)
         self.base, self.http = f"{parts.scheme}://{parts.netloc}", http
         self.token = parts.fragment.removeprefix("token=")
 
-    async def status(self, method: str, path: str, token: str | None = None) -> int:
-        """Return the status of an answer."""
+    async def read_status(self, method: str, path: str, token: str | None = None) -> int:
+        """Return the status code of the answer to a request."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         async with self.http.request(method, self.base + path, headers=headers) as answer:
             return answer.status
 
 
 @asynccontextmanager
-async def serve_page() -> AsyncIterator[Site]:
+async def serve_page() -> AsyncIterator[PageClient]:
+    """Serve the page of a cluster with one pool, and yield a client of it."""
     clock = SystemClock()
     cluster = Cluster(clock)
     await cluster.create(pool("lab", "10.0.0.0/24"))
@@ -43,16 +44,16 @@ async def serve_page() -> AsyncIterator[Site]:
         serve_local_page(cluster, clock, LOOPBACK) as url,
         aiohttp.ClientSession() as http,
     ):
-        yield Site(url, http)
+        yield PageClient(url, http)
 
 
-async def test_updates_are_for_who_has_the_token() -> None:
-    async with serve_page() as site:
-        assert await site.status("GET", "/ui/updates") == 401
-        assert await site.status("GET", "/ui/updates", "guessed") == 401
-        assert await site.status("GET", "/ui/updates", "größer") == 401
-        headers = {"Authorization": f"Bearer {site.token}"}
-        async with site.http.get(f"{site.base}/ui/updates", headers=headers) as answer:
+async def test_updates_are_sent_only_to_clients_with_the_token() -> None:
+    async with serve_page() as client:
+        assert await client.read_status("GET", "/ui/updates") == 401
+        assert await client.read_status("GET", "/ui/updates", "guessed") == 401
+        assert await client.read_status("GET", "/ui/updates", "größer") == 401
+        headers = {"Authorization": f"Bearer {client.token}"}
+        async with client.http.get(f"{client.base}/ui/updates", headers=headers) as answer:
             assert answer.status == 200
             assert answer.content_type == "text/event-stream"
             while not (line := await answer.content.readline()).startswith(b"data: "):
@@ -61,12 +62,12 @@ async def test_updates_are_for_who_has_the_token() -> None:
         assert sent["order"] == ["butler-system/lab 10.0.0.0/24"]
 
 
-async def test_the_page_itself_holds_nothing_and_lets_nothing_foreign_run() -> None:
-    async with serve_page() as site, site.http.get(f"{site.base}/") as answer:
+async def test_the_page_contains_no_data_and_its_policy_forbids_foreign_scripts() -> None:
+    async with serve_page() as client, client.http.get(f"{client.base}/") as answer:
         body = await answer.text()
         policy = answer.headers["Content-Security-Policy"]
         assert "butler-system" not in body
-        assert site.token not in body
+        assert client.token not in body
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
@@ -82,12 +83,12 @@ async def test_the_page_itself_holds_nothing_and_lets_nothing_foreign_run() -> N
 async def test_page_and_updates_are_compressed_for_clients_that_accept_it(
     accepted: str, encoding: str | None
 ) -> None:
-    async with serve_page() as site:
-        headers = {"Authorization": f"Bearer {site.token}", "Accept-Encoding": accepted}
-        async with site.http.get(f"{site.base}/", headers=headers) as answer:
+    async with serve_page() as client:
+        headers = {"Authorization": f"Bearer {client.token}", "Accept-Encoding": accepted}
+        async with client.http.get(f"{client.base}/", headers=headers) as answer:
             assert answer.headers.get("Content-Encoding") == encoding
             assert "<!doctype html>" in await answer.text()
-        async with site.http.get(f"{site.base}/ui/updates", headers=headers) as answer:
+        async with client.http.get(f"{client.base}/ui/updates", headers=headers) as answer:
             assert answer.headers.get("Content-Encoding") == encoding
             assert await answer.content.readline() == b": hello\n", "it is not held back"
             while not (line := await answer.content.readline()).startswith(b"data: "):
@@ -97,27 +98,27 @@ async def test_page_and_updates_are_compressed_for_clients_that_accept_it(
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_nothing_can_be_written(method: str) -> None:
-    async with serve_page() as site:
+    async with serve_page() as client:
         for path in ("/", "/ui/updates"):
-            assert await site.status(method, path, site.token) == 405
-        assert await site.status(method, "/apis", site.token) == 404
+            assert await client.read_status(method, path, client.token) == 405
+        assert await client.read_status(method, "/apis", client.token) == 404
 
 
-async def test_more_readers_than_there_may_be_are_sent_away(
+async def test_readers_beyond_the_limit_get_the_status_503(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "MOST_READERS", 0)
-    async with serve_page() as site:
-        assert await site.status("GET", "/ui/updates", site.token) == 503
+    async with serve_page() as client:
+        assert await client.read_status("GET", "/ui/updates", client.token) == 503
 
 
 async def test_a_stream_ends_so_that_access_is_reviewed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "STREAM_SECONDS", 0.0)
-    async with serve_page() as site:
-        headers = {"Authorization": f"Bearer {site.token}"}
-        async with site.http.get(f"{site.base}/ui/updates", headers=headers) as answer:
+    async with serve_page() as client:
+        headers = {"Authorization": f"Bearer {client.token}"}
+        async with client.http.get(f"{client.base}/ui/updates", headers=headers) as answer:
             assert await answer.content.read() == b": hello\n\n"
 
 
