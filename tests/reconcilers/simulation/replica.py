@@ -322,14 +322,20 @@ class Process(Passes, ABC):
 
     def _create_client(self) -> Client:
         """Return a client whose requests go on their way, and whose answers enter the caches."""
-        by_kind = {feed.cache.resource.kind: feed.cache for feed in self._all_feeds}
+
+        def list_caches(resource: Resource[Any]) -> list[Cache[Any]]:
+            # Feeds may be created after the client. Kinds of two groups may have one name.
+            caches = (feed.cache for feed in self._all_feeds)
+            return [cache for cache in caches if cache.resource.full_name == resource.full_name]
 
         def apply_answer(resource: Resource[Any], obj: Object) -> None:
-            if resource == by_kind[resource.kind].resource:
-                by_kind[resource.kind].apply_own_write(obj)
+            for cache in list_caches(resource):
+                if cache.resource == resource:
+                    cache.apply_own_write(obj)
 
         def mark_deleted(resource: Resource[Any], version: Version) -> None:
-            by_kind[resource.kind].mark_deleted(version)
+            for cache in list_caches(resource):
+                cache.mark_deleted(version)
 
         return Client(
             Wire(self._world.model, self._world.flights),

@@ -79,21 +79,21 @@ SWITCHES = {
         rules.ignore_vanished_claims,
         sign="is left of a claim",
         plan=_FORCED,
-        seed=6,
+        seed=3,
     ),
     "9b": Switch(
         "an IPAddress without a claim is removed if a claim needs its name",
         rules.keep_leftovers,
         sign="waits although it fits",
         plan=_FORCED,
-        seed=15,
+        seed=8,
     ),
     "9c": Switch(
         "a claim is released when a live read shows no IPAddress",
         rules.release_claims_by_cache,
         sign="is left of a claim",
         plan=_FORCED,
-        seed=6,
+        seed=8,
     ),
 }
 

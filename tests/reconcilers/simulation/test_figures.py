@@ -28,7 +28,7 @@ SWITCHES: dict[str, tuple[type[Adapter], Switch]] = {
     ),
     "shared": (
         SharedPools,
-        Switch(RULE, rules.keep_networkpool_figures, SIGN, seed=3),
+        Switch(RULE, rules.keep_networkpool_figures, SIGN, seed=11),
     ),
     "claims": (Claims, Switch(RULE, rules.keep_claim_pool_figures, SIGN)),
     "clusters": (
