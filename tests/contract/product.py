@@ -165,7 +165,7 @@ async def serving(
         flags: further flags of the product.
 
     Raises:
-        AssertionError: the product was refused something by its roles.
+        AssertionError: the product was refused something by its roles, or logged a traceback.
     """
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, integration, more)
@@ -183,6 +183,7 @@ async def serving(
             )
         content = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in content, "the shipped roles do not suffice"
+        assert "Traceback" not in content, f"the product survived a bug, see {log}"
 
 
 @contextmanager

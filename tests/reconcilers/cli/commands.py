@@ -128,6 +128,9 @@ async def start(
         arguments: of the program.
         program: returns the command line.
         variables: further variables of its environment.
+
+    Raises:
+        AssertionError: its log shows the traceback of a bug that it survived.
     """
     process = await anyio.open_process(
         program(*arguments),
@@ -147,6 +150,8 @@ async def start(
             with anyio.CancelScope(shield=True):
                 await process.wait()
     await process.aclose()
+    before, traceback, after = running.complained.partition("Traceback (most recent call last)")
+    assert not traceback, f"it survived a bug:\n{before[-500:]}{traceback}{after[:5000]}"
 
 
 @lru_cache(maxsize=1)
