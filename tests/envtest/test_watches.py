@@ -74,7 +74,7 @@ async def test_events_in_quick_succession_are_sent_together(
 ) -> None:
     if not isinstance(plane, EmbeddedControlPlane):
         pytest.skip("how the real server cuts its streams is its own affair")
-    monkeypatch.setattr(watches, "_PACE", 0.5)
+    monkeypatch.setattr(watches, "_CHUNK_INTERVAL_SECONDS", 0.5)
     revision = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
     names = [f"g{number:02}" for number in range(20)]
     pieces: list[str] = []

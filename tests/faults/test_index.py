@@ -126,8 +126,8 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " controller.test_signals:"
         " work_that_ignores_a_lost_lease_ends_with_the_process"
         " contract.test_frozen_replica:"
-        " two_that_both_lead_never_assign_one_address_twice_though_one_is_frozen"
-        " a_leader_frozen_beyond_its_lease_ends_when_it_wakes_and_no_ranges_overlap",
+        " two_replicas_that_both_lead_never_allocate_an_address_twice_if_frozen_in_turn"
+        " a_leader_frozen_beyond_its_lease_exits_when_it_resumes_and_no_ranges_overlap",
     ),
     16: Behaviour(
         "a stopped leader gives its lease back when its work has ended; a second signal ends all",
