@@ -57,18 +57,23 @@ def _remove_from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -
     return remainder
 
 
-def _remove_from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
-    """Return a list without its items whose paths are in the set `fields`.
+def _remove_from_items(list_node: ListNode, items: list[Any], fields: Fields) -> list[Any]:
+    """Return the items of a list without those whose paths are in the set `fields`.
 
     An item that is not in the set, but has deeper paths in it, loses the fields at these paths.
+
+    Args:
+        list_node: the type of the list, whose items have owners of their own.
+        items: of the list.
+        fields: the set of paths, which begin at the list.
     """
     remainder = []
-    for item in value:
-        below = fields.get(compute_item_element(atom, item))
-        if below is None:
+    for item in items:
+        item_fields = fields.get(compute_item_element(list_node, item))
+        if item_fields is None:
             remainder.append(item)
-        elif not is_member(below):
-            remainder.append(_remove(atom.item, item, below))
+        elif not is_member(item_fields):
+            remainder.append(_remove(list_node.item, item, item_fields))
     return remainder
 
 

@@ -131,7 +131,9 @@ class Disk:
             cursor.execute(_SET, (self._highest, "revision"))
 
     def compact(self, revision: int) -> None:
-        """Record that the histories of all tables, also of future ones, begin after a revision.
+        """Record the revision of a compaction: all histories begin after it, also of new kinds.
+
+        The versions are deleted by `forget`.
 
         Raises:
             DiskError: it cannot be recorded, for example because the disk is full.

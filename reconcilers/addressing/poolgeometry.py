@@ -70,10 +70,11 @@ def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
 
 
 def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
-    """Yield the reservations of the first block, in the order of its layout's `reserved`.
+    """Yield the reserved parts of a pool's first block.
 
-    They are the entries of `reserved`, the gateway if it is inside the block, and the edges if the
-    spec excludes them. A secondary block in `spec` has no effect.
+    They are the entries of spec.reserved, then the gateway if it is inside the block, then the
+    edges of the block if the spec excludes them. `parse_layout` gives them to `Layout.parse` in
+    this order, so callers may pair them with `Layout.reserved`. Secondary blocks have none.
     """
     for number, entry in enumerate(spec.reserved):
         yield Reservation(

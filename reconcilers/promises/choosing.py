@@ -178,7 +178,10 @@ class Taker(Protocol[AskerT]):
         ...
 
     def shows(self, asker: AskerT, refused: Refused) -> bool:
-        """Return whether an asker, and so all others of its row, show a refusal already."""
+        """Return whether a refusal of an asker need not be reported to the others of its row.
+
+        That is so if they show it already, or if the pass reports it to all of the row at once.
+        """
         ...
 
 

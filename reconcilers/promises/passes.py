@@ -521,6 +521,16 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 
         Those are: the API server rejects writes of the pool, it does not store the journal, or an
         object that may hold addresses cannot be decoded.
+
+        Returns:
+            The outcome of the pass, or Blocked with the seconds until the next pass.
+
+        Raises:
+            ApiError: the API server rejects writes of the pool. The runner calls again after a
+                back-off.
+            Behind: a cache has to catch up first.
+            Conflict: the pool was written meanwhile.
+            NotFound: the pool was deleted meanwhile.
         """
         key = pool.metadata.key
         try:
@@ -529,7 +539,6 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             return outcome
         except PoolWriteRefused as refused:
             await self._kind.report_pool_refused(pool, refused.error)
-            # The API server's answer, as for any failed write: the key is retried with back-off.
             raise refused.error from None
         except JournalNotStored as not_stored:
             stored, after, is_new = not_stored.pool, not_stored.after, not_stored.is_new
@@ -537,14 +546,19 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             return await self._kind.journal_writes.block_not_stored(stored, after, is_new=is_new)
         except UnreadableHoldings as error:
             unreadable = error
-        why = str(unreadable)
-        if self._unreadable.get(key) != why:
-            self._unreadable[key] = why
+        # Outside of the handler, so that an error of the report has no other error as its context.
+        return await self._block_unreadable(pool, unreadable)
+
+    async def _block_unreadable(self, pool: PoolT, unreadable: UnreadableHoldings) -> Blocked:
+        """Log and report that a pool hands out nothing, because holders cannot be decoded."""
+        key, message = pool.metadata.key, str(unreadable)
+        if self._unreadable.get(key) != message:
+            self._unreadable[key] = message
             kind = self.resource.kind
-            log.error("A pool hands out nothing", kind=kind, name=str(key), reason=why)
-        wait = await self._kind.report_unreadable(pool, unreadable)
+            log.error("A pool hands out nothing", kind=kind, name=str(key), reason=message)
+        seconds = await self._kind.report_unreadable(pool, unreadable)
         resync = self._settings.resync
-        return Blocked(unreadable.reason, resync if wait is None else min(wait, resync))
+        return Blocked(unreadable.reason, resync if seconds is None else min(seconds, resync))
 
     async def _pass(self, pool: PoolT) -> Outcome:
         """Pass over one pool; return how the pass ends, with the time of the next pass.

@@ -90,7 +90,8 @@ class CacheWait:
         Args:
             cache: for which the pass waits.
             revision: the resourceVersion that the cache has to reach.
-            pool: over which the pass is.
+            pool: over which the pass is; with the kind of the cache, if passes over the pool wait
+                for caches of several kinds.
 
         Raises:
             Behind: the cache has not reached the revision, and the pass should wait for it.

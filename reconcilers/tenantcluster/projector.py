@@ -568,10 +568,9 @@ class Projector:
         )
 
     def is_being_released(self, uid: str) -> bool:
-        """Return whether an allocation exists whose release may need its objects in the tenant.
+        """Return whether the allocation with this uid exists and is being released.
 
-        Args:
-            uid: of the allocation.
+        Its release may still read and edit its load-balancer objects in the tenant, so they stay.
         """
         return any(
             allocation.metadata.uid == uid and allocation.releasing

@@ -131,6 +131,7 @@ async def run_failing_kubectl(folder: Path, *words: str) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.survives_bugs
 @pytest.mark.parametrize("server", SERVERS)
 async def test_objects_are_served_in_both_versions_wherever_they_are_stored(
     server: Server, tmp_path: Path

@@ -20,7 +20,12 @@ from controller.transport import NO_QUERY, Transport
 
 
 class Store:
-    """The objects by path, and everything that happened to them."""
+    """The objects by path, and everything that happened to them.
+
+    Attributes:
+        log: each change in order: its type (ADDED, MODIFIED or DELETED), the path and the object.
+        happened: is set by the next change; later changes set other events.
+    """
 
     def __init__(self) -> None:
         self.revision = 100

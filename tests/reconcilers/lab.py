@@ -338,10 +338,11 @@ class Lab(Replica):
         raise AssertionError(f"still not at rest after {limit} rounds")
 
     async def run_rounds(self, cluster: str, number: int) -> None:
-        """Run `number` rounds of passes over all objects, once a second, changes or not.
+        """Run `number` rounds of passes, one a second, even if a round changes nothing.
 
-        Each round ends with one more pass over the TenantCluster `cluster`, as its cache may lack
-        it. From here on, the real release check asks the tenants.
+        A round passes over the objects that the caches show. The caches may not show the
+        TenantCluster `cluster`, so each round ends with a pass over it. From the first round on,
+        the real release check asks the tenants.
         """
         self.gate.real = self.tenant_gate
         for _ in range(number):

@@ -1,6 +1,7 @@
-"""The load balancers that storms are played with, and what people do to what they read.
+"""The real load balancers that storms run in tenants, and what people do to their pools.
 
-Each is the real one. Nothing keeps people from offers that it cannot use.
+An offer is an object from which a load balancer takes addresses: an IPAddressPool of MetalLB, or a
+CiliumLoadBalancerIPPool. People may also create offers that the load balancer cannot use.
 """
 
 import random
@@ -78,12 +79,12 @@ class Balancer(ABC):
 
     @abstractmethod
     def list_edits(self, offer: Any, first: str, last: str) -> Sequence[Body]:
-        """Return the edits of a spec that people make.
+        """Return patches of the spec of an offer; a person applies one of them.
 
         Args:
-            offer: what they edit.
-            first: of some addresses that are not ours.
-            last: of them.
+            offer: the object to be edited.
+            first: the first address of a range that no allocation holds.
+            last: the last address of this range.
         """
 
     @abstractmethod

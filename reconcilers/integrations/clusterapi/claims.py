@@ -193,7 +193,7 @@ class ClaimReconciler:
             await self._answers.repair(address, claim, pool=pool, pool_kind=kind)
             # The IPAddress is complete again, so the claim need not record its address any more.
             if RESTORED_ADDRESS in claim.metadata.annotations:
-                await self._annotate(claim, restored=None)
+                await self._set_restored_address(claim, value=None)
         return SETTLED
 
     async def _restore_address(
@@ -249,11 +249,17 @@ class ClaimReconciler:
         """Annotate a claim with the address of its IPAddress, which is to be recreated."""
         spec = address.spec
         restored = render_message(spec.address, spec.prefix, claim.spec.poolRef)
-        await self._annotate(claim, restored=restored)
+        await self._set_restored_address(claim, value=restored)
 
-    async def _annotate(self, claim: IPAddressClaim, *, restored: str | None) -> None:
-        """Record the address of a claim's restored IPAddress; None removes the record."""
-        patch = {"metadata": {"annotations": {RESTORED_ADDRESS: restored}}}
+    async def _set_restored_address(self, claim: IPAddressClaim, *, value: str | None) -> None:
+        """Set the annotation that names the address of a claim's restored IPAddress.
+
+        Args:
+            claim: as it was read.
+            value: address, prefix and pool, as `render_message` returns them; None removes the
+                annotation.
+        """
+        patch = {"metadata": {"annotations": {RESTORED_ADDRESS: value}}}
         version = Version.from_object(claim)
         await self._client.patch(self._caches.claim_kind, version, patch)
 

@@ -104,7 +104,11 @@ class ClusterApiPlatform(Platform):
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
-        """Return the pictures of pools of claims, and their troubles."""
+        """Return pictures and troubles of in-cluster pools, and what claims hold of NetworkPools.
+
+        The pictures are of Cluster API's objects. Troubles concern NetworkPools, too, so they name
+        the NetworkPools that were not read.
+        """
         from reconcilers.integrations.clusterapi.auditing import audit
         from reconcilers.integrations.clusterapi.contents import list_contents
         from reconcilers.integrations.clusterapi.objects import fill_caches
@@ -113,8 +117,8 @@ class ClusterApiPlatform(Platform):
         objects, networkpools = all_objects.of(self.name), all_objects.networkpools
         caches = fill_caches(objects, networkpools.readable, networkpools.unreadable)
         contents = list(list_contents(caches))
-        not_read = (*objects.not_read, *networkpools.not_read)
-        troubles = audit(caches, contents, now=all_objects.now, not_read=not_read)
+        all_not_read = (*objects.not_read, *networkpools.not_read)
+        troubles = audit(caches, contents, now=all_objects.now, not_read=all_not_read)
         return replace(make_views(contents, objects.not_read), troubles=list(troubles))
 
     @override

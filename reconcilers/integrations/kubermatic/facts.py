@@ -107,8 +107,8 @@ def compute_facts(
     if allocation is not None and is_complete(allocation, cluster.datacenter, asked_space):
         return Facts(ranges)
     place = cluster.metadata.creationTimestamp or LAST, holder  # the oldest comes first
-    request = _find_request(holder, allocation, cluster=cluster, space=asked_space)
-    return Facts(ranges, place, ClusterRow(holder.kind, cluster.datacenter, request))
+    row = _make_row(holder, allocation, cluster=cluster, space=asked_space)
+    return Facts(ranges, place, row)
 
 
 def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[PromisedRange, ...]:
@@ -127,19 +127,32 @@ def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[Promi
     return tuple(PromisedRange(block, allocation.spec.dc) for block in blocks if block is not None)
 
 
-def _find_request(
+def _make_row(
     holder: Holder, allocation: IPAMAllocation | None, cluster: KkpCluster, space: DatacenterSpace
-) -> int | Holder:
-    """Return the request by which a waiting Cluster gets its row, as in `ClusterRow`."""
-    if allocation is None or allocation.empty:
-        return space.block_count
-    content = parse_holding(allocation.spec)
-    # In these three cases the answer depends on the allocation itself. It cannot be parsed; its
-    # prefix is replaced by one that may overlap it; or its Cluster moved to another datacenter,
-    # and keeps its addresses if they are free there.
-    if content.faults or space.prefixes or allocation.spec.dc != cluster.datacenter:
-        return holder
-    return space.block_count - content.count
+) -> ClusterRow:
+    """Return the row of the queue in which a Cluster waits.
+
+    Clusters that lack the same number of blocks share a row. A Cluster has a row of its own, named
+    by its holder, if its new addresses depend on what its IPAMAllocation has.
+
+    Args:
+        holder: of the Cluster.
+        allocation: its IPAMAllocation, if there is one.
+        cluster: as it was read.
+        space: what the pool hands out in the datacenter of the Cluster.
+    """
+    row_of_its_own = ClusterRow(holder.kind, cluster.datacenter, holder)
+    missing_blocks = space.block_count
+    if allocation is not None and not allocation.empty:
+        content = parse_holding(allocation.spec)
+        if content.faults:  # its addresses cannot be parsed
+            return row_of_its_own
+        if space.prefixes:  # its new prefix replaces the prefix that it has, and may overlap it
+            return row_of_its_own
+        if allocation.spec.dc != cluster.datacenter:  # it keeps addresses that are free there
+            return row_of_its_own
+        missing_blocks -= content.count
+    return ClusterRow(holder.kind, cluster.datacenter, missing_blocks)
 
 
 def compute_holdings(

@@ -130,7 +130,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
 
     Args:
         parts: what passes share.
-        caches: of the kind.
+        caches: of the claims of this kind and their IPAddresses.
     """
 
     def __init__(self, parts: Metal3Parts, caches: SideCaches[ClaimT, AddressT]) -> None:

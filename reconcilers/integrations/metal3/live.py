@@ -46,19 +46,23 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     pools = source.informer(POOLS, POOL_INDEXES)
     watched = [watch_pools(pools)]
 
-    def watch(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
+    def watch_claims(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
         """Add the watches of one kind of claims and its IPAddresses; return their caches."""
-        of_claims = source.informer(side.claims, make_claim_indexes(side))
-        of_addresses = source.informer(side.addresses, make_address_indexes(side))
-        watched.append(watch_holders(of_claims, POOLS.kind, side.pool_of_claim))
-        watched.append(watch_holders(of_addresses, POOLS.kind, side.pool_of_address))
+        claims = source.informer(side.claims, make_claim_indexes(side))
+        addresses = source.informer(side.addresses, make_address_indexes(side))
+        watched.append(watch_holders(claims, POOLS.kind, side.pool_of_claim))
+        watched.append(watch_holders(addresses, POOLS.kind, side.pool_of_address))
         return SideCaches(
-            side, of_claims.cache, addresses=of_addresses.cache, pools=pools.cache, clusters=None
+            side,
+            claims.cache,
+            addresses=addresses.cache,
+            pools=pools.cache,
+            clusters=None,  # a picture shows what is held, which a paused Cluster does not change
         )
 
-    side_caches: list[EitherCaches] = [watch(Metal3Side())]
+    side_caches: list[EitherCaches] = [watch_claims(Metal3Side())]
     if (contract := find_contract_side(pick_contract_kinds(served_kinds))) is not None:
-        side_caches.append(watch(contract))
+        side_caches.append(watch_claims(contract))
     caches = make_caches(pools.cache, *side_caches)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:

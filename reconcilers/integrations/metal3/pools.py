@@ -77,7 +77,7 @@ class ServedKinds:
 
     def __init__(self, clock: Clock, kinds: Sequence[ServedClaims]) -> None:
         self._absent = AbsentKinds(clock)
-        """For each pool: since when its journal has the same entries of kinds not served here."""
+        """Decides when a kind that is not served here, and is in a journal, counts as absent."""
         self.kinds = kinds
         self.is_known = True
         """Whether `kinds` is up to date: discovery has answered since a definition changed."""
@@ -206,7 +206,8 @@ class Metal3Pools(
     async def read(
         self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ClaimsReading[EntrySpace]:
-        """Read the claims and IPAddresses of a pool at least as far as its journal says."""
+        """Return the claims and IPAddresses of a pool, at least as new as its journal."""
+        del seen  # the requests are read again: their IPAddresses must be of the same moment
         space = self._spaces.get_space(pool)
         return await self._parts.reader.read_up_to_journal(pool.metadata.key, space, journal)
 

@@ -1039,29 +1039,30 @@ def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -
         listed = ", ".join(allocation.metadata.name for allocation in fixed.allocations_to_release)
         return _make_sized(False, "Shrinking", f"{asked}; released: {listed}")
     if fixed.surplus:
-        return _describe_surplus(fixed, asked)
+        return _describe_surplus(fixed, message_start=asked)
     if not target.is_cut:
         return _make_sized(True, "Ready", f"{count_addresses(size)}, as {SIZE_FIELD} asks")
     remedy = f"raise maxLoadBalancerIPs of its ProviderConfig, or set {SIZE_FIELD} to {size}"
     return _make_sized(False, QUOTA_EXCEEDED, f"{asked}; {remedy}")
 
 
-def _describe_surplus(fixed: FixedSize, asked: str) -> ConditionFinding:
+def _describe_surplus(fixed: FixedSize, message_start: str) -> ConditionFinding:
     """Return the condition of a static tenant that holds more than its size.
 
     Args:
-        fixed: the decision.
-        asked: the beginning of the message: the size in the spec, and the addresses held.
+        fixed: the decision for the tenant.
+        message_start: the size in the spec, and the addresses held.
     """
     if fixed.is_surplus_used:
         message = (
-            f"{asked}; Services use or wait for addresses of every range that could be released"
+            f"{message_start}; Services use or wait for addresses of every range that could be"
+            " released"
         )
         return _make_sized(False, "AddressesInUse", message)
-    remedy = "raise maxLoadBalancerIPs" if fixed.target.is_cut else "set the size"
+    remedy = "raise maxLoadBalancerIPs" if fixed.target.is_cut else f"set {SIZE_FIELD}"
     message = (
-        f"{asked}; no added range has {count_addresses(fixed.surplus)} or fewer, and a range"
-        " cannot be divided: the cluster keeps them until it is deleted, or"
+        f"{message_start}; no added range has {count_addresses(fixed.surplus)} or fewer, and a"
+        " range cannot be divided: the cluster keeps its addresses until it is deleted, or"
         f" {remedy} to {fixed.held_addresses}"
     )
     return _make_sized(False, "RangeNotDivisible", message)

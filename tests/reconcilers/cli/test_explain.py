@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from controller.meta import Key
 from reconcilers.addressmap.audit import audit
 from reconcilers.addressmap.objects import Objects, PlatformDefault
 from reconcilers.api.resources import (
@@ -318,15 +317,18 @@ def test_the_namespace_in_a_name_is_found() -> None:
     assert find_namespace("a/b/c/d") == ""
 
 
-def test_a_name_that_may_be_of_an_object_that_was_not_read_is_not_called_unknown() -> None:
-    tenant = make.tenant()
-    objects = Objects(
-        {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=NOT_READ
-    )
+def test_explain_names_the_kinds_that_were_not_read_instead_of_an_unknown_object() -> None:
+    objects = Objects({}, {}, clusters={}, providers={}, not_read=NOT_READ)
     with pytest.raises(CommandProblem, match="you may not read ipallocations"):
         select_object("team-a-lb", objects, "")
-    kind, key = select_object(str(tenant.metadata.key), objects, "")
-    assert (kind, key) == (TENANT_CLUSTER.kind, Key(key.namespace, key.name))
+
+
+def test_explain_finds_a_tenant_although_other_kinds_were_not_read() -> None:
+    tenant = make.tenant()
+    clusters = {tenant.metadata.key: tenant}
+    objects = Objects({}, {}, clusters=clusters, providers={}, not_read=NOT_READ)
+    selected = select_object(str(tenant.metadata.key), objects, "")
+    assert selected == (TENANT_CLUSTER.kind, tenant.metadata.key)
 
 
 def test_the_audit_does_not_report_a_pool_that_may_not_be_read_as_missing() -> None:

@@ -50,7 +50,7 @@ ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
 def parse_options(*arguments: str, **variables: str) -> ManagerOptions:
     """Return the ManagerOptions of a command with all flags of `run`.
 
-    The flags of the settings are included, as two flags with one parameter name would collide.
+    It has the flags of the settings, too: click fails if two flags have one parameter name.
 
     Args:
         arguments: the command line.

@@ -29,6 +29,9 @@ HUNDRED = {"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]}
 class FilledPool:
     """A lab with a pool of 100 addresses, of which a test sets how many are held.
 
+    Args:
+        lab: has the pool already; without it, a lab with the pool is made.
+
     Attributes:
         outcome: the outcome of the last pass.
     """

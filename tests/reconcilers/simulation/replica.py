@@ -69,7 +69,7 @@ class Feed:
     def deliver(self, count: int) -> None:
         """Deliver the next `count` events to the cache."""
         for event in self._history[self._read : self._read + count]:
-            self._deliver(event)
+            self._apply_event(event)
         self._read = min(len(self._history), self._read + count)
 
     def catch_up(self) -> None:
@@ -93,19 +93,19 @@ class Feed:
         """How many events the cache has not read."""
         return len(self._history) - self._read
 
-    def _deliver(self, event: Event) -> None:
+    def _apply_event(self, event: Event) -> None:
+        """Apply one event of the history to the cache, as a watch would.
+
+        The event of a deletion has no object. It is applied with the last state in the cache.
+        """
         if event.object is not None:
             self.cache.apply(_decode(self.cache.resource, event.object))
-            return
-        if reason := self.cache.unreadable.get(event.key):
-            gone = Unreadable(event.key, event.revision, reason, deleted=True)
-            self.cache.apply(gone)
-            return
-        last = self.cache.get(event.key)
-        if last is None:
+        elif reason := self.cache.unreadable.get(event.key):  # the object could not be decoded
+            self.cache.apply(Unreadable(event.key, event.revision, reason, deleted=True))
+        elif (last_state := self.cache.get(event.key)) is not None:
+            self.cache.apply(Deleted(_set_revision(last_state, event.revision)))
+        else:  # the cache does not have the object
             self.cache.apply_bookmark(event.revision)
-            return
-        self.cache.apply(Deleted(_set_revision(last, event.revision)))
 
 
 def _decode(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Unreadable:

@@ -119,23 +119,24 @@ def ignore_claims(mp: Patch) -> None:
 
 def believe_lagging_claims(mp: Patch) -> None:
     """Believe a cache of claims that has not read as far as the journal says."""
-    _believe_lagging(mp, CLAIM_KIND)
+    _skip_wait_for_cache(mp, CLAIM_KIND)
 
 
 def believe_lagging_addresses(mp: Patch) -> None:
     """Believe a cache of IPAddresses that has not read as far as the journal says."""
-    _believe_lagging(mp, ADDRESS_KIND)
+    _skip_wait_for_cache(mp, ADDRESS_KIND)
 
 
-def _believe_lagging(mp: Patch, source: str) -> None:
-    """Believe the cache of one kind, whether or not it has read as far as the journal says."""
+def _skip_wait_for_cache(mp: Patch, kind: str) -> None:
+    """Let passes use the cache of one kind before it has read as far as the journal says."""
     has_read = CacheWait.has_read
 
-    def credulous(self: CacheWait, cache: Any, revision: int, pool: Any) -> bool:
-        of_source = isinstance(pool, tuple) and pool[0] == source
-        return of_source or has_read(self, cache, revision=revision, pool=pool)
+    def has_read_or_skips(self: CacheWait, cache: Any, revision: int, pool: Any) -> bool:
+        # Readers of claims give a tuple of the kind for which they wait, and the pool.
+        is_of_kind = isinstance(pool, tuple) and pool[0] == kind
+        return is_of_kind or has_read(self, cache, revision=revision, pool=pool)
 
-    mp.setattr(CacheWait, "has_read", credulous)
+    mp.setattr(CacheWait, "has_read", has_read_or_skips)
 
 
 def forget_lists(mp: Patch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reconcilers.api import names
 from reconcilers.tenantcluster.elastic.decisions import (
+    SIZE_FIELD,
     Created,
     RangeFacts,
     SizeFacts,
@@ -338,7 +339,7 @@ async def test_a_condition_names_the_quota_that_reduces_the_size() -> None:
         status, reason, message = _read_size_condition(platform)
         assert (status, reason) == ("False", "RangeNotDivisible")
         assert "maxLoadBalancerIPs" in message
-        assert "set the size to" not in message
+        assert f"set {SIZE_FIELD}" not in message
 
 
 async def test_in_cloud_mode_no_service_waits_for_our_addresses() -> None:
