@@ -64,7 +64,6 @@ def _remove_from_items(list_node: ListNode, items: list[Any], fields: Fields) ->
 
     Args:
         list_node: the type of the list, whose items have owners of their own.
-        items: of the list.
         fields: the set of paths, which begin at the list.
     """
     remainder = []
