@@ -363,7 +363,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
             pool: as it was read or written last.
             journal: of the pool.
             seen: by the full name of a kind, its requests as a fence of this pass left them
-                (`Fenced.seen`). They need not be read again.
+                (`Fenced.seen`). They need not be read again. Fences of most kinds return none.
 
         Raises:
             Behind: a cache may still get there.

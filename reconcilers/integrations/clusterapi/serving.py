@@ -68,14 +68,8 @@ class ClusterApi:
     """
 
     def __init__(self, parts: IntegrationParts) -> None:
-        self._manager = parts.manager
-        self._pools = parts.networkpools
-        self._recorder = parts.recorder
-        self._clock = parts.clock
-        self._settings = parts.settings
-        self._spaces = parts.spaces
-        self._overlaps = parts.overlaps
-        self.claims = DiscoveredClaims(self._clock)
+        self._parts = parts
+        self.claims = DiscoveredClaims(self._parts.clock)
         """Whether claims are served from NetworkPools, for the passes over these."""
         self._networkpools: Controller | None = None
 
@@ -128,7 +122,7 @@ class ClusterApi:
         Raises:
             DiscoveryIncomplete: it is unknown whether one of the kinds is served.
         """
-        look = ServedKindsLook(self._manager.client)
+        look = ServedKindsLook(self._parts.manager.client)
         served_kinds = Served(
             await find_contract_kinds(look),
             pools=tuple([kind for kind in api.POOLS if await look.first_served([kind])]),
@@ -148,14 +142,14 @@ class ClusterApi:
         address_kind: Resource[IPAddress],
     ) -> Work:
         """Return a function that runs the informers and controllers for the served kinds."""
-        extension = self._manager.extension(sharded=True)
+        extension = self._parts.manager.extension(sharded=True)
         indexes = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
         claims = extension.informer(claim_kind, indexes=indexes)
         addresses = extension.informer(address_kind, indexes=indexes)
         cluster_kind = served_kinds.contract.clusters
         clusters = None if cluster_kind is None else extension.informer(cluster_kind)
         in_cluster_pools = {kind: extension.informer(kind) for kind in served_kinds.pools}
-        pools: dict[str, PoolInformer] = {NETWORK_POOL.kind: self._pools}
+        pools: dict[str, PoolInformer] = {NETWORK_POOL.kind: self._parts.networkpools}
         pools |= {kind.kind: informer for kind, informer in in_cluster_pools.items()}
         caches = ClaimCaches(
             claims.cache,
@@ -166,22 +160,23 @@ class ClusterApi:
             address_kind=address_kind,
         )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
-        settings = self._settings.pool
-        statuses = PoolStatuses(client, self._recorder, clock=self._clock, spaces=self._spaces)
-        parts = ClaimParts(
+        settings = self._parts.settings.pool
+        clock, recorder = self._parts.clock, self._parts.recorder
+        statuses = PoolStatuses(client, recorder, clock=clock, spaces=self._parts.spaces)
+        claim_parts = ClaimParts(
             client,
             caches,
             reader=make_reader(
                 client,
                 caches,
-                clock=self._clock,
+                clock=clock,
                 patience=settings.cache_patience,
                 check_interval=settings.contents_check,
             ),
-            recorder=self._recorder,
-            leftovers=Leftovers(client, caches, self._clock),
-            restored=RestoredRequests(caches.claims, self._clock, waits=waits, spaces=list_spaces),
-            clock=self._clock,
+            recorder=recorder,
+            leftovers=Leftovers(client, caches, clock),
+            restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=list_spaces),
+            clock=clock,
             settings=settings,
         )
         watched = Watched(
@@ -191,25 +186,25 @@ class ClusterApi:
             clusters=clusters,
             gather=settings.gather,
             pools=pools,
-            overlaps=self._overlaps,
+            overlaps=self._parts.overlaps,
         )
-        self.claims.pool_claims = NetworkPoolClaims(parts)
+        self.claims.pool_claims = NetworkPoolClaims(claim_parts)
         for kind, informer in in_cluster_pools.items():
-            in_cluster = InClusterPoolKind(informer.cache, parts, statuses)
-            reconciler = PoolPasses(in_cluster, client, clock=self._clock, settings=settings)
+            in_cluster = InClusterPoolKind(informer.cache, claim_parts, statuses)
+            reconciler = PoolPasses(in_cluster, client, clock=clock, settings=settings)
             extension.controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
                 watches=watched.make_pool_watches(informer),
-                concurrency=self._settings.concurrency,
+                concurrency=self._parts.settings.concurrency,
                 forget=reconciler.forget,
             )
-        shards = self._manager.shards
+        shards = self._parts.manager.shards
         claim_reconciler = ClaimReconciler(
             client,
             caches,
-            recorder=self._recorder,
-            clock=self._clock,
+            recorder=recorder,
+            clock=clock,
             works_on=None if shards is None else shards.holds,
         )
         extension.controller(
@@ -225,8 +220,8 @@ class ClusterApi:
             for watch in watched.make_request_watches(NETWORK_POOL):
                 watch.connect(self._networkpools.queue)
 
-        gauges = ClaimGauges(caches, self._clock, lambda: self._manager.is_leading)
-        return with_gauges(gauges, self._manager.metrics.registry, extension.run)
+        gauges = ClaimGauges(caches, clock, lambda: self._parts.manager.is_leading)
+        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
 
 
 def add_service(parts: IntegrationParts) -> ClusterApi:

@@ -311,12 +311,7 @@ class KubermaticObserver:
     """
 
     def __init__(self, parts: IntegrationParts) -> None:
-        self._manager = parts.manager
-        self._networkpools = parts.networkpools
-        self._allocations = parts.allocations
-        self._recorder = parts.recorder
-        self._spaces = parts.spaces
-        self._overlaps = parts.overlaps
+        self._parts = parts
         self.holders = ObservedHolders()
         """What KKP holds of NetworkPools, for the reconciler of NetworkPools."""
         self._networkpool_controller: Controller | None = None
@@ -368,25 +363,25 @@ class KubermaticObserver:
         and the watch that enqueues NetworkPools.
         """
         _log.info("Observing IPAMAllocations of KKP")
-        extension = self._manager.extension(sharded=True)
+        extension = self._parts.manager.extension(sharded=True)
         observed = extension.informer(ALLOCATIONS)
         self.holders.informer = observed
         reconciler = ConflictReconciler(
             observed.cache,
-            self._networkpools.cache,
-            allocations=self._allocations.cache,
-            recorder=self._recorder,
+            self._parts.networkpools.cache,
+            allocations=self._parts.allocations.cache,
+            recorder=self._parts.recorder,
         )
         watches: list[Watch[IPAMAllocation] | Watch[IPAllocation]] = [
             Watch(observed, to_self),
-            Watch(self._allocations, reconciler.list_overlapping, has_changed_addresses),
+            Watch(self._parts.allocations, reconciler.list_overlapping, has_changed_addresses),
         ]
         extension.controller("kubermatic-observed", reconciler.reconcile, watches=watches)
-        shared = SharedPoolReconciler(extension.client, self._spaces, self._recorder)
-        announced = KeyWatch(self._overlaps.of_kind(POOLS.kind), LOW_PRIORITY)
+        shared = SharedPoolReconciler(extension.client, self._parts.spaces, self._parts.recorder)
+        announced = KeyWatch(self._parts.overlaps.of_kind(POOLS.kind), LOW_PRIORITY)
         extension.controller("kubermatic-shared", shared.reconcile, watches=[announced])
         if self._networkpool_controller is not None:
-            pools = self._networkpools.cache
+            pools = self._parts.networkpools.cache
 
             def list_all_pools(_: Key) -> Iterable[Key]:
                 # The addresses of an IPAMAllocation that cannot be decoded are unknown.

@@ -1,6 +1,7 @@
 """The integration as a service: it runs while the API server serves the kinds of KKP."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from controller.cache import Change
 from controller.informer import Informer
@@ -46,166 +47,152 @@ from reconcilers.promises.passes import PoolPasses
 _log = get_logger(__name__)
 
 
-class Kubermatic:
-    """Serves KKP's IPAMPools while their kinds are served.
-
-    Args:
-        parts: the objects of the process that every integration needs.
-    """
-
-    def __init__(self, parts: IntegrationParts) -> None:
-        self._manager = parts.manager
-        self._recorder = parts.recorder
-        self._clock = parts.clock
-        self._settings = parts.settings
-        self._spaces = parts.spaces
-        self._overlaps = parts.overlaps
-
-    def make_work(self) -> Work:
-        """Set up the caches, the two controllers and the metrics; return the work that runs them.
-
-        One controller makes passes over IPAMPools; the other one writes the condition of Clusters
-        from what these passes report.
-        """
-        _log.info("Serving IPAMPools of KKP")
-        extension = self._manager.extension()
-        pools = extension.informer(POOLS, indexes=POOL_INDEXES)
-        allocations = extension.informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
-        clusters = extension.informer(CLUSTERS, indexes=CLUSTER_INDEXES)
-        worker = self._settings.kubermatic.worker_name
-        caches = KubermaticCaches(
-            pools.cache, allocations.cache, clusters=clusters.cache, worker=worker
-        )
-        client = extension.client.with_field_manager(names.FIELD_MANAGER)
-        settings, reports = self._settings.pool, Reports(self._recorder)
-        reader = KkpReader(
-            client, allocations.cache, clock=self._clock, patience=settings.cache_patience
-        )
-        kind = Pools(
-            client,
-            caches,
-            reader=reader,
-            reports=reports,
-            clock=self._clock,
-            settings=settings,
-            spaces=self._spaces,
-        )
-        extension.controller(
-            "kubermatic-ipampool",
-            PoolPasses(kind, client, clock=self._clock, settings=settings).reconcile,
-            watches=self._make_watches(caches, pools, allocations=allocations, clusters=clusters),
-            concurrency=self._settings.concurrency,
-        )
-
-        def list_clusters_of_pool(pool: IPAMPool) -> Iterable[Key]:
-            """Yield the Clusters of all datacenters that a pool names."""
-            for name in pool.spec.datacenters:
-                clusters = caches.clusters.by_index(DATACENTER_INDEX, name)
-                yield from (cluster.metadata.key for cluster in clusters)
-
-        def list_all_clusters(_: Key) -> Iterable[Key]:
-            # A pool that cannot be decoded may name any datacenter.
-            return (cluster.metadata.key for cluster in caches.clusters)
-
-        condition = extension.controller(
-            "kubermatic-cluster",
-            ClusterReconciler(client, caches, reports=reports, clock=self._clock).reconcile,
-            # A condition waits until each pool of the datacenter has had a pass. So it may become
-            # due when a pool is deleted or no longer names the datacenter.
-            watches=[
-                Watch(clusters, to_self, unreadable=lambda cluster: [cluster]),
-                Watch(
-                    pools, list_clusters_of_pool, has_changed_spec, unreadable=list_all_clusters
-                ),
-            ],
-            concurrency=settings.width,
-        )
-        reports.changed = condition.queue.add
-
-        figures = KeptFigures(lambda: gauges.list_figures(caches))
-        figures.follow(pools.cache)
-        figures.follow(allocations.cache)
-
-        def note_cluster(change: Change[KkpCluster]) -> None:
-            """Drop the figures if a change of a Cluster may affect addresses."""
-            # Each note makes the figures be computed again, and KKP writes a Cluster's status
-            # often.
-            if may_affect_addresses(change):
-                figures.note(change)
-
-        clusters.cache.subscribe(note_cluster)
-        # A Cluster that cannot be decoded is not served, so it does not count as waiting.
-        clusters.cache.subscribe_unreadable(figures.note)
-        pool_gauges = PoolGauges(
-            gauges.METRICS,
-            "an IPAMPool",
-            labels=gauges.LABELS,
-            list_figures=figures,
-            clock=self._clock,
-        )
-        return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
-
-    def _make_watches(
-        self,
-        caches: KubermaticCaches,
-        pools: Informer[IPAMPool],
-        allocations: Informer[IPAMAllocation],
-        clusters: Informer[KkpCluster],
-    ) -> list[Trigger]:
-        """Return the triggers of passes over pools.
-
-        - A pool: itself, and pools that share addresses with it.
-        - An allocation: its pool. If it cannot be decoded: each pool that it may belong to.
-        - A Cluster: the pools of its datacenter, and those that it has addresses of. If it cannot
-          be decoded: all pools.
-        """
-
-        def list_pools_of_cluster(cluster: KkpCluster) -> Iterable[Key]:
-            """Yield the pools of a Cluster's datacenter, and those that it has allocations of."""
-            yield from (pool.metadata.key for pool in caches.list_pools_in([cluster.datacenter]))
-            # A Cluster that has moved still has allocations of the pools of its old datacenter.
-            allocations = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
-            yield from (allocation.pool for allocation in allocations)
-
-        def list_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
-            """Return the pools that an undecodable allocation may belong to."""
-            keys = (pool.metadata.key for pool in caches.pools)
-            return [pool for pool in keys if may_belong_to(allocation, pool.name)]
-
-        def list_all_pools(_: Key) -> Iterable[Key]:
-            # The datacenter of a Cluster that cannot be decoded is unknown.
-            return (pool.metadata.key for pool in caches.pools)
-
-        gather = self._settings.pool.gather
-        return [
-            *watch_pools(pools, self._overlaps, gather),
-            Watch(
-                allocations,
-                lambda allocation: [allocation.pool],
-                None,  # every change of an allocation counts
-                gather,
-                unreadable=list_pools_of_unreadable,
-            ),
-            Watch(
-                clusters,
-                list_pools_of_cluster,
-                may_affect_addresses,
-                gather,
-                unreadable=list_all_pools,
-            ),
-        ]
-
-
 def add_service(parts: IntegrationParts) -> None:
     """Add the service that serves IPAMPools to the manager."""
     steps = AllKindsSteps(
         parts.manager.client,
         KINDS,
         missing="The kinds of KKP",
-        make_work=Kubermatic(parts).make_work,
+        make_work=partial(_make_work, parts),
         log=_log,
     )
     add_integration_service(parts, steps, service="kubermatic", groups=(GROUP,))
+
+
+def _make_work(parts: IntegrationParts) -> Work:
+    """Set up the caches, the two controllers and the metrics; return the work that runs them.
+
+    One controller makes passes over IPAMPools; the other one writes the condition of Clusters
+    from what these passes report.
+    """
+    _log.info("Serving IPAMPools of KKP")
+    extension = parts.manager.extension()
+    pools = extension.informer(POOLS, indexes=POOL_INDEXES)
+    allocations = extension.informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
+    clusters = extension.informer(CLUSTERS, indexes=CLUSTER_INDEXES)
+    worker = parts.settings.kubermatic.worker_name
+    caches = KubermaticCaches(
+        pools.cache, allocations.cache, clusters=clusters.cache, worker=worker
+    )
+    client = extension.client.with_field_manager(names.FIELD_MANAGER)
+    settings, reports = parts.settings.pool, Reports(parts.recorder)
+    reader = KkpReader(
+        client, allocations.cache, clock=parts.clock, patience=settings.cache_patience
+    )
+    kind = Pools(
+        client,
+        caches,
+        reader=reader,
+        reports=reports,
+        clock=parts.clock,
+        settings=settings,
+        spaces=parts.spaces,
+    )
+    extension.controller(
+        "kubermatic-ipampool",
+        PoolPasses(kind, client, clock=parts.clock, settings=settings).reconcile,
+        watches=_make_watches(
+            parts, caches, pools=pools, allocations=allocations, clusters=clusters
+        ),
+        concurrency=parts.settings.concurrency,
+    )
+
+    def list_clusters_of_pool(pool: IPAMPool) -> Iterable[Key]:
+        """Yield the Clusters of all datacenters that a pool names."""
+        for name in pool.spec.datacenters:
+            clusters = caches.clusters.by_index(DATACENTER_INDEX, name)
+            yield from (cluster.metadata.key for cluster in clusters)
+
+    def list_all_clusters(_: Key) -> Iterable[Key]:
+        # A pool that cannot be decoded may name any datacenter.
+        return (cluster.metadata.key for cluster in caches.clusters)
+
+    condition = extension.controller(
+        "kubermatic-cluster",
+        ClusterReconciler(client, caches, reports=reports, clock=parts.clock).reconcile,
+        # A condition waits until each pool of the datacenter has had a pass. So it may become
+        # due when a pool is deleted or no longer names the datacenter.
+        watches=[
+            Watch(clusters, to_self, unreadable=lambda cluster: [cluster]),
+            Watch(pools, list_clusters_of_pool, has_changed_spec, unreadable=list_all_clusters),
+        ],
+        concurrency=settings.width,
+    )
+    reports.changed = condition.queue.add
+
+    figures = KeptFigures(lambda: gauges.list_figures(caches))
+    figures.follow(pools.cache)
+    figures.follow(allocations.cache)
+
+    def note_cluster(change: Change[KkpCluster]) -> None:
+        """Drop the figures if a change of a Cluster may affect addresses."""
+        # Each note makes the figures be computed again, and KKP writes a Cluster's status
+        # often.
+        if may_affect_addresses(change):
+            figures.note(change)
+
+    clusters.cache.subscribe(note_cluster)
+    # A Cluster that cannot be decoded is not served, so it does not count as waiting.
+    clusters.cache.subscribe_unreadable(figures.note)
+    pool_gauges = PoolGauges(
+        gauges.METRICS,
+        "an IPAMPool",
+        labels=gauges.LABELS,
+        list_figures=figures,
+        clock=parts.clock,
+    )
+    return with_gauges(pool_gauges, parts.manager.metrics.registry, extension.run)
+
+
+def _make_watches(
+    parts: IntegrationParts,
+    caches: KubermaticCaches,
+    pools: Informer[IPAMPool],
+    allocations: Informer[IPAMAllocation],
+    clusters: Informer[KkpCluster],
+) -> list[Trigger]:
+    """Return the triggers of passes over pools.
+
+    - A pool: itself, and pools that share addresses with it.
+    - An allocation: its pool. If it cannot be decoded: each pool that it may belong to.
+    - A Cluster: the pools of its datacenter, and those that it has addresses of. If it cannot
+      be decoded: all pools.
+    """
+
+    def list_pools_of_cluster(cluster: KkpCluster) -> Iterable[Key]:
+        """Yield the pools of a Cluster's datacenter, and those that it has allocations of."""
+        yield from (pool.metadata.key for pool in caches.list_pools_in([cluster.datacenter]))
+        # A Cluster that has moved still has allocations of the pools of its old datacenter.
+        allocations = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
+        yield from (allocation.pool for allocation in allocations)
+
+    def list_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
+        """Return the pools that an undecodable allocation may belong to."""
+        keys = (pool.metadata.key for pool in caches.pools)
+        return [pool for pool in keys if may_belong_to(allocation, pool.name)]
+
+    def list_all_pools(_: Key) -> Iterable[Key]:
+        # The datacenter of a Cluster that cannot be decoded is unknown.
+        return (pool.metadata.key for pool in caches.pools)
+
+    gather = parts.settings.pool.gather
+    return [
+        *watch_pools(pools, parts.overlaps, gather),
+        Watch(
+            allocations,
+            lambda allocation: [allocation.pool],
+            None,  # every change of an allocation counts
+            gather,
+            unreadable=list_pools_of_unreadable,
+        ),
+        Watch(
+            clusters,
+            list_pools_of_cluster,
+            may_affect_addresses,
+            gather,
+            unreadable=list_all_pools,
+        ),
+    ]
 
 
 def has_changed_spec(change: Change[IPAMPool]) -> bool:

@@ -207,7 +207,6 @@ class Metal3Pools(
         self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ClaimsReading[EntrySpace]:
         """Return the claims and IPAddresses of a pool, at least as new as its journal."""
-        del seen  # the requests are read again: their IPAddresses must be of the same moment
         space = self._spaces.get_space(pool)
         return await self._parts.reader.read_up_to_journal(pool.metadata.key, space, journal)
 

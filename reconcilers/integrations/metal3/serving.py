@@ -79,11 +79,7 @@ class Metal3:
     """
 
     def __init__(self, parts: IntegrationParts) -> None:
-        self._manager = parts.manager
-        self._recorder = parts.recorder
-        self._clock = parts.clock
-        self._settings = parts.settings
-        self._overlaps = parts.overlaps
+        self._parts = parts
         self._kinds: ServedKinds | None = None
         """The kinds of claims that passes serve; None before the first work."""
 
@@ -93,7 +89,7 @@ class Metal3:
         Raises:
             DiscoveryIncomplete: it is unknown whether one of the kinds is served.
         """
-        look = ServedKindsLook(self._manager.client)
+        look = ServedKindsLook(self._parts.manager.client)
         resources: Sequence[Resource[Object]] = KINDS
         are_served = [await look.first_served([kind]) is not None for kind in resources]
         kinds_served = ServedMetal3Kinds(all(are_served), await find_contract_kinds(look))
@@ -125,7 +121,7 @@ class Metal3:
 
     def _make_work(self, kinds_served: ServedMetal3Kinds) -> Work:
         """Return the work that runs the informers and controllers for these kinds."""
-        extension, settings = self._manager.extension(), self._settings.pool
+        extension, settings = self._parts.manager.extension(), self._parts.settings.pool
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
         cluster_kind = kinds_served.contract.clusters
         clusters = None if cluster_kind is None else extension.informer(cluster_kind)
@@ -154,7 +150,7 @@ class Metal3:
         }
         caches = Metal3Caches(pools.cache, sides, cluster_cache)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
-        clock, recorder = self._clock, self._recorder
+        clock, recorder = self._parts.clock, self._parts.recorder
         patience, check_interval = settings.cache_patience, settings.contents_check
         reader = Metal3Reader(
             client,
@@ -196,13 +192,13 @@ class Metal3:
             sides=informers,
             clusters=clusters,
             gather=settings.gather,
-            overlaps=self._overlaps,
+            overlaps=self._parts.overlaps,
         )
         extension.controller(
             "metal3-ippool",
             passes.reconcile,
             watches=watches.make_pool_watches(),
-            concurrency=self._settings.concurrency,
+            concurrency=self._parts.settings.concurrency,
             forget=passes.forget,
         )
         for name, side_caches in sides.items():
@@ -223,7 +219,7 @@ class Metal3:
             figures.follow(side.claims)
             figures.follow(side.addresses)
         gauges = PoolGauges(METRICS, "an IPPool", labels=LABELS, list_figures=figures, clock=clock)
-        return with_gauges(gauges, self._manager.metrics.registry, extension.run)
+        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
 
 
 def add_service(parts: IntegrationParts) -> None:

@@ -1,6 +1,7 @@
 """The integration as a service: it runs while the API server serves the kinds of vitistack."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from controller.cache import Change
 from controller.informer import Informer
@@ -43,137 +44,125 @@ from reconcilers.promises.passes import PoolPasses
 _log = get_logger(__name__)
 
 
-class Vitistack:
-    """Serves vitistack's IPAllocations while their kinds are served.
-
-    Args:
-        parts: the objects of the process that every integration needs.
-    """
-
-    def __init__(self, parts: IntegrationParts) -> None:
-        self._manager = parts.manager
-        self._recorder = parts.recorder
-        self._clock = parts.clock
-        self._settings = parts.settings
-        self._spaces = parts.spaces
-        self._overlaps = parts.overlaps
-
-    def make_work(self) -> Work:
-        """Set up caches, three controllers and metrics; return the work that runs them."""
-        provider, settings = self._settings.vitistack, self._settings.pool
-        _log.info("Serving IPAllocations of vitistack", provider=provider.provider)
-        extension = self._manager.extension()
-        networks = extension.informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
-        allocations = extension.informer(
-            ALLOCATIONS,
-            indexes=ALLOCATION_INDEXES,
-        )
-        configurations = extension.informer(
-            CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of}
-        )
-        caches = VitistackCaches(
-            networks.cache,
-            allocations.cache,
-            configurations=configurations.cache,
-            provider=provider.provider.strip().lower(),
-            unnamed=provider.unnamed,
-        )
-        client = extension.client.with_field_manager(names.FIELD_MANAGER)
-        clock, recorder = self._clock, self._recorder
-        writer = VitistackWriter(client, recorder, clock=clock, settings=settings)
-        reader = VitistackReader(
-            client,
-            caches,
-            clock=clock,
-            patience=settings.cache_patience,
-            check_interval=settings.contents_check,
-        )
-        kind = Networks(
-            client,
-            caches,
-            reader=reader,
-            writer=writer,
-            recorder=recorder,
-            clock=clock,
-            settings=settings,
-            spaces=self._spaces,
-        )
-        extension.controller(
-            "vitistack-networknamespace",
-            PoolPasses(kind, client, clock=clock, settings=settings).reconcile,
-            watches=self._watch_networks(
-                caches, networks, allocations=allocations, configurations=configurations
-            ),
-            concurrency=self._settings.concurrency,
-        )
-        extension.controller(
-            "vitistack-ipallocation",
-            AllocationReconciler(
-                client, caches, writer=writer, recorder=recorder, clock=clock
-            ).reconcile,
-            watches=_watch_allocations(
-                caches, networks, allocations=allocations, configurations=configurations
-            ),
-            concurrency=settings.width,
-        )
-        extension.controller(
-            "vitistack-networkconfiguration",
-            ConfigurationReconciler(client, caches, clock).reconcile,
-            watches=_watch_configurations(
-                caches, networks, allocations=allocations, configurations=configurations
-            ),
-            concurrency=settings.width,
-        )
-
-        figures = gauges.NetworkFigures(caches, reader)
-        pool_gauges = PoolGauges(
-            gauges.METRICS,
-            "a NetworkNamespace",
-            labels=gauges.LABELS,
-            list_figures=figures,
-            clock=clock,
-        )
-        return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
-
-    def _watch_networks(
-        self,
-        caches: VitistackCaches,
-        networks: Informer[NetworkNamespace],
-        allocations: Informer[VitistackAllocation],
-        configurations: Informer[NetworkConfiguration],
-    ) -> list[Trigger]:
-        """Return the triggers of passes over networks.
-
-        - A network: itself, and networks that share addresses with it.
-        - An IPAllocation: its network.
-        - An undecodable IPAllocation or NetworkConfiguration: the networks that it may name.
-        """
-        gather = self._settings.pool.gather
-        return [
-            *watch_pools(networks, self._overlaps, gather),
-            Watch(
-                allocations,
-                lambda allocation: [allocation.network],
-                may_affect_network,
-                gather,
-                unreadable=caches.list_nameable_networks,
-            ),
-            # A change of a machine needs no pass: passes read the addresses that machines show.
-            # But a machine that cannot be decoded stops passes, so its decoding needs one.
-            Watch(configurations, lambda _: (), unreadable=caches.list_nameable_networks),
-        ]
-
-
 def add_service(parts: IntegrationParts) -> None:
     """Add the service that serves vitistack's IPAllocations to the manager."""
     steps = AllKindsSteps(
         parts.manager.client,
         KINDS,
         missing="The kinds of vitistack",
-        make_work=Vitistack(parts).make_work,
+        make_work=partial(_make_work, parts),
         log=_log,
     )
     add_integration_service(parts, steps, service="vitistack", groups=(GROUP,))
+
+
+def _make_work(parts: IntegrationParts) -> Work:
+    """Set up caches, three controllers and metrics; return the work that runs them."""
+    provider, settings = parts.settings.vitistack, parts.settings.pool
+    _log.info("Serving IPAllocations of vitistack", provider=provider.provider)
+    extension = parts.manager.extension()
+    networks = extension.informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
+    allocations = extension.informer(
+        ALLOCATIONS,
+        indexes=ALLOCATION_INDEXES,
+    )
+    configurations = extension.informer(CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of})
+    caches = VitistackCaches(
+        networks.cache,
+        allocations.cache,
+        configurations=configurations.cache,
+        provider=provider.provider.strip().lower(),
+        unnamed=provider.unnamed,
+    )
+    client = extension.client.with_field_manager(names.FIELD_MANAGER)
+    clock, recorder = parts.clock, parts.recorder
+    writer = VitistackWriter(client, recorder, clock=clock, settings=settings)
+    reader = VitistackReader(
+        client,
+        caches,
+        clock=clock,
+        patience=settings.cache_patience,
+        check_interval=settings.contents_check,
+    )
+    kind = Networks(
+        client,
+        caches,
+        reader=reader,
+        writer=writer,
+        recorder=recorder,
+        clock=clock,
+        settings=settings,
+        spaces=parts.spaces,
+    )
+    extension.controller(
+        "vitistack-networknamespace",
+        PoolPasses(kind, client, clock=clock, settings=settings).reconcile,
+        watches=_watch_networks(
+            parts,
+            caches,
+            networks=networks,
+            allocations=allocations,
+            configurations=configurations,
+        ),
+        concurrency=parts.settings.concurrency,
+    )
+    extension.controller(
+        "vitistack-ipallocation",
+        AllocationReconciler(
+            client, caches, writer=writer, recorder=recorder, clock=clock
+        ).reconcile,
+        watches=_watch_allocations(
+            caches, networks, allocations=allocations, configurations=configurations
+        ),
+        concurrency=settings.width,
+    )
+    extension.controller(
+        "vitistack-networkconfiguration",
+        ConfigurationReconciler(client, caches, clock).reconcile,
+        watches=_watch_configurations(
+            caches, networks, allocations=allocations, configurations=configurations
+        ),
+        concurrency=settings.width,
+    )
+
+    figures = gauges.NetworkFigures(caches, reader)
+    pool_gauges = PoolGauges(
+        gauges.METRICS,
+        "a NetworkNamespace",
+        labels=gauges.LABELS,
+        list_figures=figures,
+        clock=clock,
+    )
+    return with_gauges(pool_gauges, parts.manager.metrics.registry, extension.run)
+
+
+def _watch_networks(
+    parts: IntegrationParts,
+    caches: VitistackCaches,
+    networks: Informer[NetworkNamespace],
+    allocations: Informer[VitistackAllocation],
+    configurations: Informer[NetworkConfiguration],
+) -> list[Trigger]:
+    """Return the triggers of passes over networks.
+
+    - A network: itself, and networks that share addresses with it.
+    - An IPAllocation: its network.
+    - An undecodable IPAllocation or NetworkConfiguration: the networks that it may name.
+    """
+    gather = parts.settings.pool.gather
+    return [
+        *watch_pools(networks, parts.overlaps, gather),
+        Watch(
+            allocations,
+            lambda allocation: [allocation.network],
+            may_affect_network,
+            gather,
+            unreadable=caches.list_nameable_networks,
+        ),
+        # A change of a machine needs no pass: passes read the addresses that machines show.
+        # But a machine that cannot be decoded stops passes, so its decoding needs one.
+        Watch(configurations, lambda _: (), unreadable=caches.list_nameable_networks),
+    ]
 
 
 def _watch_allocations(
