@@ -20,8 +20,7 @@ from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, 
 from reconcilers.integrations.clusterapi.api import addresses as address_kind
 from reconcilers.integrations.clusterapi.crds import crds
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.admission import build_path
-from reconcilers.webhooks.configuration import INTEGRATIONS, NAME, SERVICE, build_entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, NAME, SERVICE
 from reconcilers.wiring.integrations import make_integration_webhooks
 from tests.contract.clusterapi_pool_cases import (
     ACCEPTED,
@@ -36,6 +35,7 @@ from tests.contract.clusterapi_pool_cases import (
 )
 from tests.contract.conftest import administrator
 from tests.contract.test_crd_rules import has_message, list_fields
+from tests.contract.webhookregistration import CONFIGURATIONS, HOST, register_webhooks
 from tests.polling import SECONDS
 from tests.servers import SERVERS, running
 
@@ -44,8 +44,6 @@ RESOURCES = {resource.kind: resource for resource in POOLS}
 
 
 KINDS = Path(__file__).parents[1] / "data/clusterapi/crds.yaml"
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-HOST = "127.0.0.1"
 ADDRESS = address_kind("v1beta2")
 
 
@@ -122,19 +120,8 @@ class PoolClient:
 
     async def _configure(self, port: int | None) -> None:
         """Register the webhooks at a port of this machine, and wait until they are called."""
-
-        def make_client_config(webhook: str) -> Json:
-            kind, _ = INTEGRATIONS[CLUSTER_API][webhook]
-            return {"url": f"https://{HOST}:{port}{build_path(kind)}"}
-
-        body = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": NAME},
-            "webhooks": list(build_entries(INTEGRATIONS[CLUSTER_API], make_client_config)),
-        }
-        configuration = await self.http.post(CONFIGURATIONS, json=body)
-        assert configuration.status_code == 201, configuration.text
+        validated = INTEGRATIONS[CLUSTER_API]
+        await register_webhooks(self.http, NAME, validated=validated, port=port)
         # No field reports that the server uses a configuration, so this retries an invalid create.
         with anyio.fail_after(SECONDS):
             is_called = False

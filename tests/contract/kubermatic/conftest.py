@@ -18,15 +18,14 @@ from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.kubermatic.api import POOLS
 from reconcilers.integrations.kubermatic.platform import KubermaticPlatform
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.admission import build_path
-from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, build_entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE
 from reconcilers.wiring.integrations import make_integration_webhooks
 from tests.contract.kubermatic.lab import KubermaticLab
 from tests.contract.product import Server, serving
+from tests.contract.webhookregistration import CONFIGURATIONS, HOST, register_webhooks
 from tests.polling import until
 
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-HOST, HOOK = "127.0.0.1", "kubermatic"
+HOOK = "kubermatic"
 _numbers = count()
 
 
@@ -57,15 +56,8 @@ async def serve_webhook(server: Server) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         await manager.wait_serving()
-        url = f"https://{HOST}:{manager.webhook_port}{build_path(POOLS)}"
-        body = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": HOOK},
-            "webhooks": list(build_entries(INTEGRATIONS[KUBERMATIC], lambda _: {"url": url})),
-        }
-        configuration = await server.admin.post(CONFIGURATIONS, json=body)
-        assert configuration.status_code == 201, configuration.text
+        port, validated = manager.webhook_port, INTEGRATIONS[KUBERMATIC]
+        await register_webhooks(server.admin, HOOK, validated=validated, port=port)
         await until(lambda: _is_webhook_called(server.admin), bool)
         yield
         await server.admin.delete(f"{CONFIGURATIONS}/{HOOK}")

@@ -9,7 +9,7 @@ from tests.contract.metal3.lab import Metal3Lab
 from tests.contract.metal3.webhooks import (
     NAMESPACE_LABELS,
     choose_flags,
-    register_webhooks,
+    register_metal3_webhooks,
     wait_until_called,
 )
 from tests.contract.product import DATA, Server, serving
@@ -23,7 +23,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     where = tmp_path_factory.mktemp("metal3")
     port, flags = choose_flags()
     async with serving("metal3", where, more=read_all_yaml(content), flags=flags) as server:
-        await register_webhooks(server.admin, port)
+        await register_metal3_webhooks(server.admin, port)
         await wait_until_called(await _create_lab(server, NAMESPACE_LABELS))
         yield server
 

@@ -7,13 +7,11 @@ import pytest
 
 from envtest import ports
 from reconcilers.configuration.integrationnames import METAL3
-from reconcilers.webhooks.admission import build_path
-from reconcilers.webhooks.configuration import INTEGRATIONS, build_entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, NAME
 from tests.contract.metal3.lab import Body, Metal3Lab
+from tests.contract.webhookregistration import HOST, register_webhooks
 from tests.polling import until
 
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-HOST = "127.0.0.1"
 NAMESPACE_LABELS = {"webhooks": "on"}
 """The labels of namespaces whose objects the webhooks check."""
 MINIMAL_SPECS: Body = {
@@ -30,27 +28,20 @@ def choose_flags() -> tuple[int, list[str]]:
     return port, [f"--webhook-port={port}", f"--webhook-cert-name={HOST}"]
 
 
-async def register_webhooks(admin: httpx.AsyncClient, port: int) -> None:
+async def register_metal3_webhooks(admin: httpx.AsyncClient, port: int) -> None:
     """Register the webhooks of metal3's kinds under the name that the product's roles allow.
 
     Args:
         admin: the administrator's client.
         port: at which the product serves them.
     """
-    paths = {name: build_path(resource) for name, (resource, _) in INTEGRATIONS[METAL3].items()}
-    entries = build_entries(
-        INTEGRATIONS[METAL3], lambda name: {"url": f"https://{HOST}:{port}{paths[name]}"}
+    await register_webhooks(
+        admin,
+        NAME,
+        validated=INTEGRATIONS[METAL3],
+        port=port,
+        namespace_labels=NAMESPACE_LABELS,
     )
-    body = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "butler-ipam"},
-        "webhooks": [
-            {**entry, "namespaceSelector": {"matchLabels": NAMESPACE_LABELS}} for entry in entries
-        ],
-    }
-    answer = await admin.post(CONFIGURATIONS, json=body)
-    assert answer.status_code == 201, answer.text
 
 
 async def wait_until_called(lab: Metal3Lab) -> None:

@@ -1,8 +1,7 @@
 """One server with pools of all kinds, and the controllers with their webhooks, for these tests."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from itertools import count
-from typing import Any
 
 import httpx
 import pytest
@@ -13,14 +12,14 @@ from envtest.ports import choose_free_port
 from reconcilers.api import crd
 from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.integrations.clusterapi import crds
-from reconcilers.webhooks.admission import build_path
-from reconcilers.webhooks.configuration import INTEGRATIONS, VALIDATED, build_entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, VALIDATED
 from tests.contract.conftest import administrator
 from tests.contract.overlaps.lab import OverlapLab
 from tests.contract.product import DATA, HOME, product
+from tests.contract.webhookregistration import HOST, register_webhooks
 from tests.polling import until
 
-HOST, HOOK = "127.0.0.1", "overlaps"
+HOOK = "overlaps"
 _numbers = count(60)
 
 
@@ -35,7 +34,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
         folder = tmp_path_factory.mktemp("overlaps")
         port = choose_free_port(HOST)
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
-        await register_webhooks(admin, port)
+        validated = {**VALIDATED, **INTEGRATIONS[CLUSTER_API], **INTEGRATIONS[KUBERMATIC]}
+        await register_webhooks(admin, HOOK, validated=validated, port=port)
         flags = [
             *(f"--integration={integration}" for integration in (KUBERMATIC, VITISTACK)),
             f"--webhook-port={port}",
@@ -52,24 +52,6 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
 async def lab(server: httpx.AsyncClient) -> OverlapLab:
     """The pools of a test, which has a subnet of its own."""
     return OverlapLab(server, next(_numbers))
-
-
-async def register_webhooks(admin: httpx.AsyncClient, port: int) -> None:
-    """Register the webhooks of all kinds at a port; the product writes its authority there."""
-    validated = {**VALIDATED, **INTEGRATIONS[CLUSTER_API], **INTEGRATIONS[KUBERMATIC]}
-
-    def make_client_config(webhook: str) -> Mapping[str, Any]:
-        return {"url": f"https://{HOST}:{port}{build_path(validated[webhook][0])}"}
-
-    body = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": HOOK},
-        "webhooks": list(build_entries(validated, make_client_config)),
-    }
-    where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    response = await admin.post(where, json=body)
-    assert response.status_code == 201, response.text
 
 
 async def wait_until_webhooks_called(admin: httpx.AsyncClient) -> None:
