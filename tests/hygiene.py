@@ -29,7 +29,7 @@ import sys
 import threading
 import time
 from asyncio import events, runners
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,9 @@ def pytest_configure() -> None:
         _patch(events.Handle, "_run", _report_busy_callbacks(events.Handle._run))
         _patch(runners.Runner, "close", _report_tasks(runners.Runner.close))
         _patch(time, "sleep", _report_sleep(time.sleep))  # noqa: TID251 - to catch it
-        _patch(Logger, "error", _report_bugs_in_errors(Logger.error))
-        _patch(Logger, "exception", _report_bugs_in_exceptions(Logger.exception))
+        _patch(Logger, "error", _report_bugs(Logger.error, lambda line: line.get("exc_info")))
+        handled = _report_bugs(Logger.exception, lambda _: sys.exc_info()[1])
+        _patch(Logger, "exception", handled)
         _patch(IndexFailure, "__init__", _report_index_failures(IndexFailure.__init__))
 
 
@@ -251,22 +252,21 @@ def _report_tasks(close: Callable[[Any], None]) -> Callable[[Any], None]:
     return run_checked
 
 
-def _report_bugs_in_errors(error: Callable[..., None]) -> Callable[..., None]:
-    """Return Logger.error with a report of a bug whose traceback is logged."""
+def _report_bugs(
+    log_line: Callable[..., None], find_error: Callable[[Mapping[str, Any]], object]
+) -> Callable[..., None]:
+    """Return Logger.error or Logger.exception with a report of a bug whose traceback is logged.
+
+    Args:
+        log_line: the method.
+        find_error: returns the error of a line, by the line's fields.
+    """
 
     def log_and_report(logger: Logger, event: str, *values: Any, **fields: Any) -> None:
-        _report_bug(event, fields.get("exc_info"))
-        error(logger, event, *values, **fields)
-
-    return log_and_report
-
-
-def _report_bugs_in_exceptions(exception: Callable[..., None]) -> Callable[..., None]:
-    """Return Logger.exception with a report of the bug that is being handled."""
-
-    def log_and_report(logger: Logger, event: str, *values: Any, **fields: Any) -> None:
-        _report_bug(event, sys.exc_info()[1])
-        exception(logger, event, *values, **fields)
+        error = find_error(fields)
+        if isinstance(error, Exception) and is_bug(error):
+            _bugs.append(f"{event}: {safe_repr(error)}")
+        log_line(logger, event, *values, **fields)
 
     return log_and_report
 
@@ -279,12 +279,6 @@ def _report_index_failures(initialize: Callable[..., None]) -> Callable[..., Non
         initialize(failure, message)
 
     return initialize_and_report
-
-
-def _report_bug(event: str, error: object) -> None:
-    """Report the error of a line of the log if it is one of a mistake in code."""
-    if isinstance(error, Exception) and is_bug(error):
-        _bugs.append(f"{event}: {safe_repr(error)}")
 
 
 def _report_sleep(sleep: Callable[[float], None]) -> Callable[[float], None]:
