@@ -19,6 +19,7 @@ from anyio.abc import Process
 
 from envtest import ports
 from tests.program import script
+from tests.tracebacks import find_traceback
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CLOCK_OF_ALL_THREADS = 2
@@ -168,18 +169,9 @@ async def running(command: Command, log: Path, *, may_end: bool = False) -> Asyn
             if process.returncode is None:
                 process.kill()
             await process.aclose()
-    _fail_on_tracebacks(await anyio.Path(log).read_text(errors="replace"))
-
-
-def _fail_on_tracebacks(content: str) -> None:
-    """Raise RuntimeError if lines of a log, in JSON, have the traceback of an error."""
-    errors = [line for line in content.splitlines() if '"level":"error"' in line]
-    with_traceback = [line for line in errors if '"exception":' in line]
-    if with_traceback:
-        raise RuntimeError(
-            f"the controller logged {len(with_traceback)} errors with a traceback, the first is"
-            f"\n{with_traceback[0]}"
-        )
+    content = await anyio.Path(log).read_text(errors="replace")
+    if traceback := find_traceback(content):
+        raise RuntimeError(f"the controller survived a bug:\n{traceback}")
 
 
 async def _fail_at_end(process: Process, log: Path, may_end: bool) -> None:

@@ -18,6 +18,7 @@ from tests.contract.conftest import administrator
 from tests.freezing import freeze, thaw
 from tests.polling import make_awaitable, until
 from tests.reconcilers.cli.commands import butler_ipam, environment
+from tests.tracebacks import find_traceback
 from tests.yamls import read_all_yaml
 
 HOME = names.DEFAULT_NAMESPACE
@@ -183,7 +184,8 @@ async def serving(
             )
         content = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in content, "the shipped roles do not suffice"
-        assert "Traceback" not in content, f"the product survived a bug, see {log}"
+        traceback = find_traceback(content)
+        assert not traceback, f"the product survived a bug:\n{traceback}"
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import pytest
 from anyio.abc import Process
 
 from tests.polling import SECONDS
+from tests.tracebacks import find_traceback
 
 ROOT = Path(__file__).parents[3]
 LEAST_KUBECTL = (1, 28)
@@ -150,8 +151,8 @@ async def start(
             with anyio.CancelScope(shield=True):
                 await process.wait()
     await process.aclose()
-    before, traceback, after = running.complained.partition("Traceback (most recent call last)")
-    assert not traceback, f"it survived a bug:\n{before[-500:]}{traceback}{after[:5000]}"
+    traceback = find_traceback(running.complained)
+    assert not traceback, f"it survived a bug:\n{traceback}"
 
 
 @lru_cache(maxsize=1)
