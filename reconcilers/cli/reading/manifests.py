@@ -29,7 +29,7 @@ from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.objects import RawObject, describe_unknown_kind, read_objects
 from reconcilers.cli.reading.schema import Validation, load_schemas
 from reconcilers.integrations import views
-from reconcilers.integrations.core.objects import decode_failure
+from reconcilers.integrations.core.objects import make_decode_failure
 
 T = TypeVar("T", bound=Object)
 Body = dict[str, Any]
@@ -230,7 +230,7 @@ def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
     try:
         msgspec.convert({**raw.body, "metadata": placed}, resource.type)
     except msgspec.ValidationError as error:
-        manifests.unreadable[raw.kind, key] = decode_failure(
+        manifests.unreadable[raw.kind, key] = make_decode_failure(
             resource, raw.body, metadata=placed, error=error
         )
         manifests.unreadable_bodies[raw.kind, key] = {**raw.body, "metadata": placed}
@@ -285,7 +285,7 @@ def _decode_accepted(
             findings.add_error(obj.raw.place, obj.raw.build_sentence((), str(error)))
             manifests.refused.add(identity)
             if is_stored(obj.body["metadata"]):
-                failure = decode_failure(resource, obj.body, metadata=filled, error=error)
+                failure = make_decode_failure(resource, obj.body, metadata=filled, error=error)
                 manifests.unreadable[identity] = failure
                 manifests.unreadable_bodies[identity] = {**obj.body, "metadata": filled}
         else:

@@ -34,7 +34,7 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
 from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.clusterapi.statuses import read_record
-from reconcilers.integrations.core.claimreading import check_source
+from reconcilers.integrations.core.claimreading import check_caches_readable
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import (
     Wanted,
@@ -185,7 +185,9 @@ def list_contents(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterat
                 address.metadata.key: address
                 for address in caches.addresses.by_index(SPACE_INDEX, space)
             }
-            unreadable = find_unreadable(partial(check_source, source_of(caches), pool_name))
+            unreadable = find_unreadable(
+                partial(check_caches_readable, source_of(caches), pool_name)
+            )
             if kind != NETWORK_POOL or claims or addresses or unreadable:
                 contents = _make_contents(kind, pool, claims=claims, addresses=addresses)
                 yield replace(contents, unreadable=unreadable) if unreadable else contents

@@ -26,7 +26,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.clusterapi.statuses import read_record
-from reconcilers.integrations.core.claimreading import check_source
+from reconcilers.integrations.core.claimreading import check_caches_readable
 from reconcilers.promises.unreadable import find_unreadable
 
 LABELS = ["kind", "namespace", "pool"]
@@ -104,7 +104,7 @@ class ClaimGauges(Collector):
     def _has_unreadable_holders(self, kind: Resource[Pool], pool: Pool) -> bool:
         """Return whether objects that cannot be decoded may hold addresses of a pool."""
         pool_name = ClaimPool(kind, pool.metadata.key)
-        check = partial(check_source, source_of(self._caches), pool_name)
+        check = partial(check_caches_readable, source_of(self._caches), pool_name)
         return bool(find_unreadable(check))
 
     def _collect_claim_metrics(self) -> Iterator[Metric]:

@@ -78,7 +78,7 @@ class Leftovers:
                 continue
             is_unused = partial(self._is_unused, address, claim, kind)
             remove = partial(self._answers.remove, address, "no promise and no claim names it")
-            waits.append(await self._leftovers.remove_in_time(address, is_unused, remove))
+            waits.append(await self._leftovers.remove_when_due(address, is_unused, remove))
         return min(waits, default=None)
 
     async def _is_unused(

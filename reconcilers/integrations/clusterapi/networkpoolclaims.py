@@ -43,7 +43,11 @@ from reconcilers.integrations.clusterapi.clusterpauses import list_cluster_pause
 from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
 from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
-from reconcilers.integrations.core.claimreading import ClaimSpaceView, ClaimsReading, lacks_memory
+from reconcilers.integrations.core.claimreading import (
+    ClaimSpaceView,
+    ClaimsReading,
+    may_lack_promises,
+)
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.claims import ClaimService, PoolClaims, find_entry
 from reconcilers.networkpool.view import ClaimView, NetworkPoolReading
@@ -185,7 +189,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         claims = reading.view.claims
         if claims is None:
             raise Behind(reason="claims are served since the pass began")
-        return lacks_memory(self._source, _narrow_view(claims), journal)
+        return may_lack_promises(self._source, _narrow_view(claims), journal)
 
     @override
     async def void_earlier(self, pool: NetworkPool, reading: NetworkPoolReading) -> Fenced:

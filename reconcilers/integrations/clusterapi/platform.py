@@ -100,7 +100,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
-        return list_implied(bodies, CLAIMS, implied=CLUSTERS, find=attrgetter("cluster"))
+        return list_implied(bodies, CLAIMS, implied=CLUSTERS, find_named=attrgetter("cluster"))
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:

@@ -13,39 +13,41 @@ from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.promises.reading import Behind
 
 UNKNOWN_RETRY = 0.5
-"""Seconds until a pass over a pool that waits for this is tried again."""
+"""Seconds until a pass is retried while it is unknown whether a kind is absent."""
 ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
 """Seconds for which the entries of kinds in a journal must stay the same; then they are absent."""
 
 
 class AbsentKinds:
-    """Remembers for each pool since when its journal has the same entries of unserved kinds.
+    """Decides for each pool whether the unserved kinds that its journal names are absent.
 
-    Entries of other kinds change all the time, so they do not count.
-
-    Args:
-        clock: the time.
+    They are absent once the journal's entries of these kinds have not changed for
+    ABSENCE_SECONDS. Entries of other kinds change all the time, so they do not count.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._entries: dict[Key, tuple[Hashable, float]] = {}
-        """By pool: what its journal says of the kinds, and since when (monotonic seconds)."""
+        self._last_entries: dict[Key, tuple[Hashable, float]] = {}
+        """By pool: its journal's entries of unserved kinds, and since when (monotonic seconds)."""
 
-    def check(self, pool: Key, entry: Hashable, kinds: str) -> None:
-        """Note the entry of unserved kinds; raise until it has not changed for long enough.
+    def check(self, pool: Key, entries: Hashable, kinds: str) -> None:
+        """Raise until a journal has had the same entries of unserved kinds for ABSENCE_SECONDS.
+
+        The entries are noted, so each pass over the pool has to call this.
 
         Args:
-            entry: all that the journal says of these kinds, to compare it.
+            pool: the pool of the journal.
+            entries: the journal's revisions of these kinds, and its promises to them.
             kinds: the names of the kinds, for the message.
 
         Raises:
             Behind: another replica may serve the kinds.
         """
         now = self._clock.monotonic()
-        last_entry, since = self._entries.get(pool, (entry, now))
-        since = since if last_entry == entry else now
-        self._entries[pool] = entry, since
+        last_entries, since = self._last_entries.get(pool, (entries, now))
+        if entries != last_entries:
+            since = now
+        self._last_entries[pool] = entries, since
         if now - since < ABSENCE_SECONDS:
             raise Behind(
                 UNKNOWN_RETRY,
@@ -55,5 +57,5 @@ class AbsentKinds:
             )
 
     def forget(self, pool: Key) -> None:
-        """Forget a pool that is gone, or whose journal does not name such kinds."""
-        self._entries.pop(pool, None)
+        """Forget a pool that is gone, or whose journal names no unserved kind."""
+        self._last_entries.pop(pool, None)

@@ -26,6 +26,7 @@ class AddressObjects(Generic[T]):
     Args:
         client: for the writes.
         kind: of the IPAddresses.
+        finalizer: keeps an IPAddress until this program has released it.
         logged: the uids of IPAddresses whose release has a log line, until they are gone.
     """
 
@@ -74,12 +75,14 @@ class AddressObjects(Generic[T]):
         """Replace an IPAddress that is being deleted by a new one with the same address.
 
         The claim records the address, so no other claim gets it between deletion and creation.
-        While a finalizer of others keeps the old IPAddress, the old one is returned.
 
         Args:
-            address: as it was read.
+            address: the old IPAddress, as it was read.
             body: the body of the new IPAddress, which has the same name.
-            fields: the fields of the log line about the old IPAddress.
+            fields: the fields of the log line about the release of the old IPAddress.
+
+        Returns:
+            The new IPAddress; the old one if a finalizer of another program still keeps it.
         """
         await self.remove(address, fields)
         # If the old IPAddress still exists, `create` returns it.
@@ -91,7 +94,7 @@ class AddressObjects(Generic[T]):
 
         Args:
             address: as it was read.
-            fields: of the log line.
+            fields: the fields of the log line about the release.
 
         Raises:
             Conflict: it changed meanwhile.
@@ -108,8 +111,8 @@ class AddressObjects(Generic[T]):
         self._logged.add(meta.uid)
 
 
-def _never(_: OwnerReference) -> bool:
-    """Return False: no other owner is stale."""
+def _is_never_stale(_: OwnerReference) -> bool:
+    """Return False for every owner, so that all owners of other programs stay."""
     return False
 
 
@@ -118,19 +121,20 @@ def missing_metadata(
     finalizer: str,
     owners: Sequence[OwnerReference],
     labels: Mapping[str, str],
-    is_stale: Callable[[OwnerReference], bool] = _never,
+    is_stale: Callable[[OwnerReference], bool] = _is_never_stale,
 ) -> dict[str, Any]:
     """Return a patch of the metadata that an IPAddress lacks; empty if it lacks nothing.
 
-    Owners are compared by group, kind and name, because the API version may differ. A reference
-    with another uid or flag than ours is replaced in its place. Owners and labels of other
-    programs stay; missing owners are added after them.
+    Owners are compared by group, kind and name, because the API version may differ. If the uid or
+    a flag of a required owner is wrong, the required reference takes the place of the old one.
+    Owners and labels of other programs stay; missing owners are added after them.
 
     Args:
-        meta: as it was read.
-        owners: the owner references that it must have.
-        labels: the labels that it must have.
-        is_stale: returns whether an owner that is not among `owners` is removed.
+        meta: the metadata of the IPAddress, as it was read.
+        finalizer: the finalizer that the IPAddress must have, unless it is being deleted.
+        owners: the owner references that the IPAddress must have.
+        labels: the labels that the IPAddress must have.
+        is_stale: returns whether to remove an owner that is not among `owners`.
     """
     patch = dict[str, Any]()
     # The API server rejects a new finalizer on an object that is being deleted.

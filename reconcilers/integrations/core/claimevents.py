@@ -5,7 +5,7 @@ address, or why it has none.
 """
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from controller.clock import Clock
 from controller.eventkind import shorten
@@ -16,14 +16,19 @@ from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.reporting.conditions import ConditionFinding
 
 MOST_SINGLE = 8
-"""Up to so many claims of one pass get an event each."""
+"""The most claims with one reason that get an event each in one pass; more share one event."""
 MOST_SINGLE_PER_MINUTE = 32
-"""Up to so many claims of one pool get an event each within a minute."""
+"""The most claims of one pool that get an event each within a minute; more share one event."""
 ACTION = "Allocating"
 
 ClaimT = TypeVar("ClaimT", bound=Object)
-Reported = tuple[ClaimT, ConditionFinding]
-"""A claim as it was written, and the Ready condition that was written to it."""
+
+
+class ClaimReport(NamedTuple, Generic[ClaimT]):
+    """A claim as a pass wrote it, and the condition Ready that its event reports."""
+
+    claim: ClaimT
+    finding: ConditionFinding
 
 
 class ClaimEvents(Generic[ClaimT]):
@@ -38,47 +43,49 @@ class ClaimEvents(Generic[ClaimT]):
         self._recorder = recorder
         self._kind = claim_kind
         self._single = MinuteWindow[int](clock)
+        """By kind and key of a pool: how many claims got an event each within the last minute."""
 
     def record(
-        self, pool_kind: Resource[Object], pool: Object, written: Sequence[Reported[ClaimT]]
+        self, pool_kind: Resource[Object], pool: Object, reports: Sequence[ClaimReport[ClaimT]]
     ) -> None:
-        """Record events for the claims that one pass over a pool wrote, by reason.
+        """Record events for the claims that one pass over a pool wrote.
 
-        The claims of one reason get an event each, or one event about the pool if they are many.
+        Claims with the same reason get an event each, or share one event about the pool if they
+        are too many.
 
         Args:
-            pool: that the claims name.
-            written: the claims that were written.
+            pool: the pool that the claims name.
+            reports: the written claims, with the conditions to report.
         """
-        by_reason: dict[str, list[Reported[ClaimT]]] = {}
-        for report in written:
-            by_reason.setdefault(report[1].reason, []).append(report)  # [1]: the condition
-        for reason, reports in by_reason.items():
-            # One reason stands for success or for a problem, so the first report tells for all.
-            type_: EventType = "Normal" if reports[0][1].status else "Warning"
-            # Pools of two kinds may have one key, so the window is named by kind and key.
-            window_name = Key(pool_kind.kind, str(pool.metadata.key))
-            if self._may_record_each(window_name, len(reports)):
-                for claim, finding in reports:
+        by_reason: dict[str, list[ClaimReport[ClaimT]]] = {}
+        for report in reports:
+            by_reason.setdefault(report.finding.reason, []).append(report)
+        for reason, same_reports in by_reason.items():
+            # A reason stands for success or for a problem, so all of these have the same status.
+            is_success = same_reports[0].finding.status
+            event_type: EventType = "Normal" if is_success else "Warning"
+            if self._take_single_events(pool_kind, pool, len(same_reports)):
+                for claim, finding in same_reports:
                     self._recorder.record(
-                        self._kind, claim, type_, reason, finding.message, action=ACTION
+                        self._kind, claim, event_type, reason, finding.message, action=ACTION
                     )
             else:
-                texts = (f"{claim.metadata.key}: {finding.message}" for claim, finding in reports)
-                note = shorten(f"{len(reports)} {self._kind.kind}s: " + "; ".join(texts))
-                self._recorder.record(pool_kind, pool, type_, reason, note, action=ACTION)
+                texts = (
+                    f"{claim.metadata.key}: {finding.message}" for claim, finding in same_reports
+                )
+                note = shorten(f"{len(same_reports)} {self._kind.kind}s: " + "; ".join(texts))
+                self._recorder.record(pool_kind, pool, event_type, reason, note, action=ACTION)
 
-    def _may_record_each(self, pool: Key, count: int) -> bool:
-        """Return whether each of `count` claims may get its own event; count them if so.
+    def _take_single_events(self, pool_kind: Resource[Object], pool: Object, count: int) -> bool:
+        """Return whether `count` claims of a pool may get an event each; if so, count the events.
 
         Args:
-            pool: the kind of the pool, and its key as one text.
             count: the number of claims with one reason.
         """
-        if (
-            count > MOST_SINGLE
-            or sum(self._single.list_recent(pool)) + count > MOST_SINGLE_PER_MINUTE
-        ):
+        # Pools of two kinds may have one key, so the window is named by kind and key.
+        window_name = Key(pool_kind.kind, str(pool.metadata.key))
+        recent_count = sum(self._single.list_recent(window_name))
+        if count > MOST_SINGLE or recent_count + count > MOST_SINGLE_PER_MINUTE:
             return False
-        self._single.add(pool, count)
+        self._single.add(window_name, count)
         return True

@@ -1,7 +1,9 @@
 """Claims of one kind as requests of pools of one kind.
 
-A pass over a pool asks these objects to read claims, to keep promises to them, and to refuse them.
-A *fence* voids all promises that an earlier, lost journal of the pool may have contained.
+A pass over a pool asks these objects to find claims, to keep promises to them, and to refuse them.
+To *keep* a promise is to write the promised address to its claim. To *refuse* a claim is to write
+to it why it gets no address. A *fence* voids all promises that an earlier, lost journal of the
+pool may have contained.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -17,12 +19,12 @@ from reconcilers.integrations.core.claimproblems import (
     describe_not_ready,
 )
 from reconcilers.integrations.core.claimreading import (
-    ClaimHistory,
     ClaimSource,
     ClaimsReading,
     PoolLayouts,
+    SpaceAgnosticReader,
     holder_of_claim,
-    lacks_memory,
+    may_lack_promises,
 )
 from reconcilers.integrations.core.claimwrites import ClaimStatuses, ClaimWrites
 from reconcilers.promises.choosing import (
@@ -70,7 +72,7 @@ class ClaimKind(
         pools: Resource[PoolT],
         name_pool: Callable[[PoolT], PoolNameT],
         source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
-        reader: ClaimHistory[PoolNameT],
+        reader: SpaceAgnosticReader[PoolNameT],
         *,
         statuses: ClaimStatuses[ClaimT, AddressT],
         writes: ClaimWrites[ClaimT, AddressT, PoolT, SpaceT],
@@ -98,11 +100,11 @@ class ClaimKind(
         self, pool: PoolT, journal: Journal, reading: ClaimsReading[SpaceT], limits: Limits
     ) -> bool:
         """Return whether the journal may lack promises to claims, so that these must be voided."""
-        return lacks_memory(self._source, reading.view_of(self._source.fields), journal)
+        return may_lack_promises(self._source, reading.view_of(self._source.fields), journal)
 
     @override
     async def void_earlier(self, pool: PoolT, reading: ClaimsReading[SpaceT]) -> Fenced:
-        """Void every promise to claims; `reading` is not used, because the fence sends LISTs."""
+        """Void every promise to claims; the fence sends LISTs, so it does not use `reading`."""
         return await self.void_all(pool)
 
     async def void_all(self, pool: PoolT) -> Fenced:
@@ -161,9 +163,8 @@ class ClaimKind(
     ) -> list[AskerRefusal[ClaimT]]:
         """Return the refusals of claims that wait for a pool which serves no claim.
 
-        A claim that shows its refusal already is left out. So is a claim that may not be served
-        now, because nothing is written to it: it is paused, for example, and has no place in the
-        queue.
+        Two sorts of claims are left out: claims that show their refusal already, and claims that
+        have no place in the queue, such as paused claims, to which nothing is written.
 
         Args:
             holdings: of the pool, as the caches show them.
@@ -215,17 +216,20 @@ def choose_claims(
     room: int,
     limits: Limits,
 ) -> Allotment[ClaimT, Choice[ClaimT]]:
-    """Return the allotment of one pass over a pool that serves only claims.
+    """Choose the addresses that one pass over a pool promises to claims.
 
-    An allotment is the new promises of the pass, and the claims that it refuses.
+    This is for pools that serve only claims.
 
     Args:
         settled: the journal of the pool, without the promises that are over.
         reading: what the pass read of the pool.
-        askers: for each kind of claims, what takes addresses for them.
-        promised: the ranges of open promises, in the spaces that the pool has now.
+        askers: the waiting claims of each kind, with the taker that chooses their addresses.
+        promised: the ranges of open promises, which are not chosen again.
         room: the highest number of new promises.
         limits: which tenants may get a promise in this pass.
+
+    Returns:
+        The new promises of the pass, and the claims that it refuses.
     """
     with exclude_ranges(reading.holdings, promised):
         choice = choose(reading.holdings, askers, settled.promises, room, limits=limits)

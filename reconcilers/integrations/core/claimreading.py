@@ -177,7 +177,7 @@ class ClaimSource(ABC, Generic[PoolNameT, SpaceT_contra, ClaimT, AddressT]):
 
     @abstractmethod
     def list_pause_sources(self) -> Sequence[HolderSource[PoolNameT, object]]:
-        """Return the sources of what pauses claims, besides the claims themselves."""
+        """Return the sources of objects that can pause claims, such as Clusters."""
 
     @abstractmethod
     def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
@@ -266,10 +266,10 @@ async def list_addresses(
     return [address for address in page.items if fields.pool_of_address(address) == pool]
 
 
-def check_source(
+def check_caches_readable(
     source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], pool: PoolNameT
 ) -> None:
-    """Raise if undecodable objects of a source's caches may hold addresses of a pool.
+    """Raise if undecodable objects in the caches of a source may hold addresses of a pool.
 
     Raises:
         UnreadableHolders: an undecodable object may hold an address of the pool.
@@ -295,7 +295,9 @@ def holder_of_address(
     return Holder(source.claim_kind, claim)
 
 
-def has_memory(source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], journal: Journal) -> bool:
+def has_revisions(
+    source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], journal: Journal
+) -> bool:
     """Return whether a journal has a revision of claims and a revision of their IPAddresses.
 
     Without the revision of IPAddresses it is unknown how far to read them, so an IPAddress without
@@ -304,7 +306,7 @@ def has_memory(source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], journal
     return source.claim_kind in journal.revisions and source.address_kind in journal.revisions
 
 
-def lacks_memory(
+def may_lack_promises(
     source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
     view: SpaceView[ClaimT],
     journal: Journal,
@@ -314,7 +316,7 @@ def lacks_memory(
     It may if it has no revisions, or if even a LIST does not reach one of its revisions. Such a
     revision comes from another cluster, or from a history of etcd that a restore replaced.
     """
-    if not has_memory(source, journal):
+    if not has_revisions(source, journal):
         return True
     addresses_position = view.effects.position if view.effects is not None else 0
     has_read_claims = view.position >= journal.revisions[source.claim_kind]
@@ -366,11 +368,11 @@ class ClaimsReading(Generic[SpaceT]):
         return journal
 
 
-class ClaimHistory(Protocol[PoolNameT]):
+class SpaceAgnosticReader(Protocol[PoolNameT]):
     """The methods of `ClaimReader` that do not depend on the type of the pool's space."""
 
     def check_cached(self, pool: PoolNameT) -> None:
-        """Raise if the caches show objects that cannot be decoded and may be the pool's."""
+        """Raise if undecodable objects in the caches may hold addresses of a pool."""
         ...
 
     def count_addresses(self, pool: PoolNameT) -> int:
@@ -425,7 +427,11 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
         self._sources = {source.claim_kind: source for source in sources}
         self._wait = CacheWait(clock, patience)
         self._kept = KeptHoldings[PoolNameT, SpaceT](
-            [kept for source in sources for kept in source.list_holder_sources()],
+            [
+                holder_source
+                for source in sources
+                for holder_source in source.list_holder_sources()
+            ],
             self.find_facts,
             lambda space: space.layouts,
             clock=clock,
@@ -441,7 +447,8 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
         """Return the facts of a holder for a pool, from the caches.
 
         Returns:
-            None if the holder means nothing to the pool, or is of no kind of claims.
+            None if the holder neither holds an address of the pool nor waits for one, or if it is
+            no claim.
         """
         return find_facts(self._sources.values(), pool, holder=holder, space=space)
 
@@ -500,7 +507,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
             UnreadableHolders: an undecodable object may hold an address of the pool.
         """
         for source in self._sources.values():
-            source.check(pool)
+            source.check_readable(pool)
 
     def can_read_cached(self, pool: PoolNameT, journal: Journal) -> bool:
         """Return whether a pass may read the caches (`read_cached`); if not, it must send LISTs.
@@ -530,7 +537,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
         address_revisions = self._address_revisions.setdefault(pool, {})
         for promise in promises:
             source = self._sources[promise.kind]
-            revision = source.find_revision(promise)
+            revision = source.find_address_revision(promise)
             if revision is not None:  # the cache shows the IPAddress already
                 address_revisions[promise.identity] = revision
 
@@ -545,7 +552,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
             # A promise to a request of another kind, such as an IPAllocation, has no IPAddress.
             if source is None:
                 continue
-            cached_revision = source.find_revision(promise)
+            cached_revision = source.find_address_revision(promise)
             revision = (
                 noted_before.get(promise.identity) if cached_revision is None else cached_revision
             )
@@ -566,7 +573,8 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
             ControllerError: a LIST failed.
         """
         lists = {
-            kind: await source.list(self._client, pool) for kind, source in self._sources.items()
+            kind: await source.list_objects(self._client, pool)
+            for kind, source in self._sources.items()
         }
         address_revisions = self._address_revisions.setdefault(pool, {})
         facts = (entry for listed in lists.values() for entry in listed.facts(pool, space))
@@ -667,7 +675,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
         # If the LIST ends before the journal's revision, the journal is of another history of
         # etcd and may lack promises. Then every waiting claim may have one.
         has_all_promises = (
-            has_memory(source, journal) and revision >= journal.revisions[source.claim_kind]
+            has_revisions(source, journal) and revision >= journal.revisions[source.claim_kind]
         )
         claims_to_void = [
             claim
@@ -767,7 +775,7 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
                 promise.
         """
         source = self.source
-        find = partial(_find_revision, source, self.addresses_of)
+        find_address_revision = partial(_find_address_revision, source, self.addresses_of)
         return ClaimSpaceView(
             self.position,
             holdings,
@@ -775,7 +783,10 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
             addresses_of=self.addresses_of,
             unreadable=self.unreadable.keys(),
             effects=CreatedEffects(
-                source.address_kind, self.addresses_position, find=find, known=noted_revisions
+                source.address_kind,
+                self.addresses_position,
+                find=find_address_revision,
+                known=noted_revisions,
             ),
         )
 
@@ -826,8 +837,8 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
         self.address_kind = source.address_kind
         """The full name of the kind of IPAddresses."""
 
-    def is_of(self, holder: Holder) -> bool:
-        """Return whether a holder is a claim of the kind, or an IPAddress without a claim."""
+    def has_kind_of(self, holder: Holder) -> bool:
+        """Return whether a holder is of this source's kind of claims, or kind of IPAddresses."""
         return holder.kind in (self.claim_kind, self.address_kind)
 
     def find_facts(self, pool: PoolNameT, holder: Holder, space: SpaceT) -> Facts | None:
@@ -838,26 +849,25 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
             space: what the pool may hand out.
 
         Returns:
-            None if the holder means nothing to the pool.
+            None if the holder neither holds an address of the pool nor waits for one.
         """
         source = self._source
         if holder.kind == self.claim_kind:
             claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
             return source.facts_of(pool, space, claim=claim, addresses=addresses)
         address = source.addresses.get(holder.key)
-        # The IPAddress is gone, or belongs to a claim by now, which is then the holder. So nothing
-        # stands for this holder any more.
+        # If the IPAddress belongs to a claim by now, the claim is the holder instead of it.
         if address is None or source.fields.claim_of_address(address) is not None:
             return source.facts_of(pool, space, claim=None, addresses=[])
         return source.facts_of(pool, space, claim=None, addresses=[address])
 
-    def check(self, pool: PoolNameT) -> None:
+    def check_readable(self, pool: PoolNameT) -> None:
         """Raise if undecodable objects in the caches may hold addresses of a pool.
 
         Raises:
             UnreadableHolders: an undecodable object may hold an address of the pool.
         """
-        check_source(self._source, pool)
+        check_caches_readable(self._source, pool)
 
     def has_read(self, wait: CacheWait, pool: PoolNameT, journal: Journal) -> bool:
         """Return whether both caches have read up to a journal's revisions.
@@ -897,20 +907,20 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
             effects=CreatedEffects(
                 self.address_kind,
                 source.addresses.position,
-                find=self.find_revision,
+                find=self.find_address_revision,
                 known=noted_revisions,
             ),
         )
 
-    def find_revision(self, promise: Promise) -> int | None:
+    def find_address_revision(self, promise: Promise) -> int | None:
         """Return the resourceVersion of a promise's IPAddress; None if the cache has none."""
-        return _find_revision(self._source, self._source.addresses_of, promise)
+        return _find_address_revision(self._source, self._source.addresses_of, promise)
 
     def count_addresses(self, pool: PoolNameT) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
         return len(self._source.addresses.by_index(SPACE_INDEX, str(pool)))
 
-    async def list(
+    async def list_objects(
         self, client: Client, pool: PoolNameT
     ) -> _ListedSource[PoolNameT, SpaceT, Claim_co, Address_co]:
         """Return the claims that may be a pool's, and their IPAddresses, by LISTs.
@@ -927,23 +937,23 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
             yield from source.list_holders(pool, space)
 
     def list_holder_sources(self) -> Sequence[HolderSource[PoolNameT, SpaceT]]:
-        """Return claims, IPAddresses and what pauses claims, as sources of holdings."""
-        return _sources_of_holdings(self._source)
+        """Return claims, IPAddresses and the objects that pause claims, as sources of holdings."""
+        return _make_holder_sources(self._source)
 
 
-def _sources_of_holdings(
+def _make_holder_sources(
     source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
 ) -> Sequence[HolderSource[PoolNameT, SpaceT]]:
-    """Return the sources of holdings: claims, IPAddresses, and what pauses claims."""
+    """Return the sources of holdings: claims, IPAddresses, and the objects that pause claims."""
 
-    def claims_of(pool: PoolNameT, _: SpaceT) -> Iterable[ClaimT]:
+    def list_claims(pool: PoolNameT, _: SpaceT) -> Iterable[ClaimT]:
         """Return the cached claims that name a pool."""
         return source.claims.by_index(SPACE_INDEX, str(pool))
 
     return (
         CachedSource(
             source.claims,
-            claims_of,
+            list_claims,
             pools=source.list_pools_of_claim,
             holder=lambda claim, _: holder_of_claim(source, claim),
         ),
@@ -957,7 +967,7 @@ def _sources_of_holdings(
     )
 
 
-def _find_revision(
+def _find_address_revision(
     source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
     addresses_of: Callable[[Key], Iterable[AddressT]],
     promise: Promise,
@@ -980,9 +990,10 @@ def find_facts(
     """Return the facts of a holder for a pool, from the caches of the holder's kind.
 
     Returns:
-        None if the holder means nothing to the pool, or is of no kind of claims.
+        None if the holder neither holds an address of the pool nor waits for one, or if no source
+        has its kind.
     """
     for source in sources:
-        if source.is_of(holder):
+        if source.has_kind_of(holder):
             return source.find_facts(pool, holder, space)
     return None

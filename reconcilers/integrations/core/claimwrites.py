@@ -23,7 +23,7 @@ from controller.events import Recorder
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.core.claimevents import ClaimEvents, Reported
+from reconcilers.integrations.core.claimevents import ClaimEvents, ClaimReport
 from reconcilers.integrations.core.claimproblems import (
     ADDRESS_ALLOCATED,
     ALLOCATION_FAILED,
@@ -47,17 +47,20 @@ SpaceT = TypeVar("SpaceT")
 
 
 class AddressInTheWay(Exception):
-    """An existing IPAddress prevents that of a promise; the message names it and says why."""
+    """An existing IPAddress keeps the IPAddress of a promise from being created.
+
+    The message names the existing IPAddress, and says why it cannot be used for the claim.
+    """
 
 
 class ClaimStatuses(Protocol[ClaimT, AddressT_contra]):
-    """What claims of one kind show in their statuses."""
+    """Reads and renders the statuses of claims of one kind."""
 
     failure: str
     """The beginning of the message of a claim whose promise could not be kept."""
     shows_obstacles: bool
-    """Whether a claim shows that an IPAddress is in the way (`AddressInTheWay`). False for a kind
-    where the next pass chooses another address, so that the claim need not show it."""
+    """Whether the status of a claim reports `AddressInTheWay`. False for a kind whose next pass
+    chooses another address, so that the claim need not report it."""
 
     @property
     def claims(self) -> Resource[ClaimT]:
@@ -100,15 +103,15 @@ request failed.
 class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
     """Writes what passes over pools of one kind decide about claims of one kind.
 
-    The API server may *refuse* a write for good, by a quota or an admission webhook.
+    The API server may refuse a write for good, by a quota or an admission webhook.
 
     Args:
         pools: the kind of the pools.
         statuses: makes the statuses of claims.
         ensure_address: creates or adopts the IPAddress of a promise.
-        void: writes a claim once, so that no promise to an earlier version can be kept.
+        void: writes a claim once, so that no promise to an earlier version of it can be kept.
         recorder: records events.
-        settings: how many writes run at once, and when a refused write is tried again.
+        settings: how many writes run at once, and when a refused write is retried.
     """
 
     def __init__(  # noqa: PLR0913 - what writes need, and what the kind adds
@@ -154,10 +157,10 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             pool: the pool that made the promises.
             space: what the pool may hand out.
         """
-        reports: list[Reported[ClaimT]] = []
+        reports: list[ClaimReport[ClaimT]] = []
 
         async def keep_promise(promise: Promise, claim: ClaimT) -> Kept[ClaimT]:
-            """Write the IPAddress, then the claim; return the result of the first failed write."""
+            """Write the IPAddress, then the claim, unless the first of these writes fails."""
             make_kept = partial(Kept, promise, claim)
             try:
                 address = await self._ensure_address(claim, promise, pool, space)
@@ -173,15 +176,15 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
                 return make_kept(WriteResult.of_error(error), str(error))
             sentence = self._statuses.describe_grant(claim, address)
             reports.append(
-                (
+                ClaimReport(
                     written,
                     ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=sentence),
                 )
             )
             return make_kept(WriteResult.WRITTEN)
 
-        work = [partial(keep_promise, promise, claim) for promise, claim in granted]
-        results = await run_concurrently(work, self._width)
+        tasks = [partial(keep_promise, promise, claim) for promise, claim in granted]
+        results = await run_concurrently(tasks, self._width)
         self._events.record(self._pools, pool, reports)
         return results
 
@@ -197,10 +200,10 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         Returns:
             The result of each voiding write, in the order of `refused`.
         """
-        reports: list[Reported[ClaimT]] = []
+        reports: list[ClaimReport[ClaimT]] = []
 
         async def void_promise(entry: Kept[ClaimT]) -> None:
-            """Write a claim once: with the reason, or unchanged in what it shows."""
+            """Write the reason to the claim, or write the claim without a visible change."""
             # Only AddressInTheWay sets `retry_after` (see `keep`).
             is_obstacle = entry.retry_after is not None
             if is_obstacle and not self._statuses.shows_obstacles:
@@ -212,8 +215,8 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         self._events.record(self._pools, pool, reports)
         return results
 
-    async def _show_failure(self, entry: Kept[ClaimT]) -> Reported[ClaimT]:
-        """Write to a claim why its promise could not be kept; return the claim and its event.
+    async def _show_failure(self, entry: Kept[ClaimT]) -> ClaimReport[ClaimT]:
+        """Write to a claim why its promise could not be kept; return the report for its event.
 
         The time in the message makes each such write a change, so that it voids the promise. The
         message of the event has no time, so that repeated events are equal.
@@ -222,20 +225,22 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         problem = ClaimProblem(ALLOCATION_FAILED, failure + refused_message(entry.why, now))
         status = self._statuses.status_of_problem(entry.request, problem, now)
         written = await self._client.patch_status(self._claims, entry.request, status)
-        return written, ConditionFinding(
+        finding = ConditionFinding(
             READY, False, reason=ALLOCATION_FAILED, message=failure + entry.why
         )
+        return ClaimReport(written, finding)
 
     async def refuse(self, refusals: Sequence[AskerRefusal[ClaimT]], pool: PoolT) -> float | None:
         """Write to each claim why it gets no address, unless the claim shows that already.
 
-        A claim that has changed meanwhile is left to the next pass. A write that the API server
-        refuses is retried later: it must not end the pass, because other claims wait for the pool.
+        A claim that has changed meanwhile is left to the next pass. If the API server rejects a
+        write, the write is retried later. It does not end the pass, because other claims wait for
+        the pool.
 
         Returns:
-            Seconds until refused writes are retried; None if no write was refused.
+            Seconds until rejected writes are retried; None if no write was rejected.
         """
-        reports: list[Reported[ClaimT]] = []
+        reports: list[ClaimReport[ClaimT]] = []
 
         async def refuse_claim(refusal: AskerRefusal[ClaimT]) -> None:
             """Write one refusal, and note the event about it."""
@@ -246,7 +251,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             )
             # Without a write the claim shows the same as before, and needs no event.
             if written is not None:
-                reports.append((written, problem.make_ready_finding()))
+                reports.append(ClaimReport(written, problem.make_ready_finding()))
 
         due = self.due_refusals(refusals)
         await run_concurrently([partial(refuse_claim, refusal) for refusal in due], self._width)
@@ -257,7 +262,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         """Return the refusals to write now.
 
         These are refusals that their claims do not show yet. A claim is left out for one resync
-        period after the API server refused to write it.
+        period after the API server rejected a write of it.
         """
         return [
             refusal
@@ -266,8 +271,8 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         ]
 
     def seconds_until_due(self, refusals: Iterable[AskerRefusal[ClaimT]]) -> float | None:
-        """Return the seconds until refused writes of these claims are retried.
+        """Return the seconds until rejected writes of these claims are retried.
 
-        None if none of these claims had a write that was refused.
+        None if no write of these claims was rejected.
         """
         return self._refused.next_in(refusal.asker.metadata for refusal in refusals)

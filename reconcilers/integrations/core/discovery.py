@@ -40,7 +40,10 @@ DEFINITIONS = Resource(
     namespaced=False,
 )
 SETTLING_SECONDS = 10.0
-"""How long discovery is polled after a definition changed: it shows a kind a little later."""
+"""For how many seconds discovery is polled after a definition changed.
+
+Discovery shows a kind only some time after its definition.
+"""
 POLL_SECONDS = 0.5
 """Seconds between two looks while discovery is polled after such a change."""
 RETRY_SECONDS = 2.0
@@ -86,7 +89,7 @@ class ServedKindsLook:
 
 
 async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resource[R] | None:
-    """Return the first version of a kind that is served; None if none is.
+    """Return the first version of a kind that is served; None if no version is served.
 
     One served version suffices: it shows the objects of all versions.
 
@@ -107,7 +110,8 @@ async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resour
 class Discovery(Generic[S]):
     """Finds out which kinds of an integration are served, and runs its work for them.
 
-    S is the type of an answer, which is compared with the answer before.
+    S is the type of an *answer*: the kinds that were served at one look. Each answer is compared
+    with the one before it.
 
     Args:
         manager: watches the definitions.
@@ -115,7 +119,7 @@ class Discovery(Generic[S]):
         find_served: returns the served kinds, by discovery.
         suffices: returns whether all kinds that the integration needs are served.
         doubt: called when a kind that was absent at the last answer may be served by now. After
-            it, `begin` is called again with the next answer.
+            it, `run` begins the work anew for the next answer.
     """
 
     def __init__(
@@ -137,18 +141,20 @@ class Discovery(Generic[S]):
         """Whether the last answer was that a kind which the integration needs is absent."""
         self._is_doubted = False
         """Whether that answer is doubted."""
-        self._unknown = ""
-        """The last error of discovery, after which the served kinds are not known; else empty."""
+        self._last_error = ""
+        """The error of the last look, after which the served kinds are unknown; empty for none."""
         self._definitions = manager.informer(DEFINITIONS)
         self._changed = anyio.Event()
         """Set when a definition of the groups changes."""
         self._poll_until = 0.0
-        """Until when (monotonic seconds) discovery is polled."""
+        """The time (monotonic seconds) until which discovery is polled."""
 
-    def check(self, name: str) -> Check:
+    def make_readiness_check(self, name: str) -> Check:
         """Return a readiness check that fails from an error of discovery until the next answer."""
         problem = "it is not known which kinds are served"
-        return Check(name, lambda: Failing(problem, self._unknown) if self._unknown else None)
+        return Check(
+            name, lambda: Failing(problem, self._last_error) if self._last_error else None
+        )
 
     async def run(self, begin: Callable[[S], Work | None]) -> None:
         """Run the work for the served kinds, and restart it for each new answer, until cancelled.
@@ -156,15 +162,15 @@ class Discovery(Generic[S]):
         Args:
             begin: returns the work for the served kinds; None if there is no work for them.
         """
-        registration = self._definitions.add_handler(self._note)
+        registration = self._definitions.add_handler(self._note_definition)
         try:
             kinds = await self._ask_until_answered()
             while True:
-                kinds = await self._run_until_other(kinds, begin(kinds))
+                kinds = await self._run_until_new_answer(kinds, begin(kinds))
         finally:
             registration.close()
 
-    def _note(self, change: Change[MetadataOnly]) -> None:
+    def _note_definition(self, change: Change[MetadataOnly]) -> None:
         """Poll the served kinds for a while after a definition of these groups changed."""
         definition = change.new or change.old
         # The first list of definitions is no change: the look at the start covers it.
@@ -173,27 +179,27 @@ class Discovery(Generic[S]):
         # The name of a definition is `plural.group`.
         if definition.metadata.name.partition(".")[2] in self._groups:
             self._poll_until = self._clock.monotonic() + SETTLING_SECONDS
-            self._note_doubt()
+            self._doubt_absence()
             self._changed.set()
             # Requests for a kind fail while its definition is replaced; now they may succeed.
             self._manager.retry_informers(definition.metadata.name)
 
-    def _note_doubt(self) -> None:
-        """Doubt the last answer, if it was that a kind which the integration needs is absent."""
+    def _doubt_absence(self) -> None:
+        """Doubt the last answer if a kind that the integration needs was absent in it."""
         if self._is_absent:
             self._is_doubted = True
             self._doubt()
 
-    async def _run_until_other(self, kinds: S, work: Work | None) -> S:
-        """Run the work until other kinds are served; return the new answer."""
+    async def _run_until_new_answer(self, kinds: S, work: Work | None) -> S:
+        """Run the work for `kinds` until there is a new answer; return that answer."""
         async with anyio.create_task_group() as group:
             if work is not None:
                 group.start_soon(work)
-            other_kinds = await self._wait_for_other(kinds)
+            new_kinds = await self._wait_for_new_answer(kinds)
             group.cancel_scope.cancel()
-        return other_kinds
+        return new_kinds
 
-    async def _wait_for_other(self, kinds: S) -> S:
+    async def _wait_for_new_answer(self, kinds: S) -> S:
         """Wait until the served kinds differ from `kinds`; return the new answer.
 
         If `kinds` were doubted and the polls confirmed them, they are returned as a new answer.
@@ -201,9 +207,9 @@ class Discovery(Generic[S]):
         self._is_absent, self._is_doubted = not self._suffices(kinds), False
         while True:
             while self._clock.monotonic() < self._poll_until:
-                other_kinds = await self._ask_until_answered()
-                if other_kinds != kinds:
-                    return other_kinds
+                new_kinds = await self._ask_until_answered()
+                if new_kinds != kinds:
+                    return new_kinds
                 await self._clock.sleep(POLL_SECONDS)
             # `doubt` made the owner forget the last answer, so it needs the answer once more.
             if self._is_doubted:
@@ -224,10 +230,10 @@ class Discovery(Generic[S]):
             try:
                 kinds = await self._find_served()
             except ControllerError as error:
-                self._unknown = str(error)
-                self._note_doubt()
+                self._last_error = str(error)
+                self._doubt_absence()
                 log.warning("Cannot find out which kinds are served", error=str(error))
             else:
-                self._unknown = ""
+                self._last_error = ""
                 return kinds
             await self._clock.sleep(RETRY_SECONDS)

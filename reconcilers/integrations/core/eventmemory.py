@@ -11,7 +11,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class EventMemory(Generic[KeyT]):
-    """Remembers for each object the state of its last event.
+    """Remembers for each object the state that its last event reported.
 
     It is kept in memory only: another replica, or the next process, records a state once more.
     """
@@ -45,8 +45,8 @@ class StateEvents:
     """Records a warning about an object once, and again if its reason or message changes.
 
     Args:
-        recorder: takes the events.
-        action: of the events.
+        recorder: records the events.
+        action: the action that all of these events name.
     """
 
     def __init__(self, recorder: Recorder, action: str) -> None:
@@ -56,7 +56,7 @@ class StateEvents:
         """By full name of a kind, and key of an object."""
 
     def report(self, kind: Resource[Object], obj: Object, reason: str, message: str) -> None:
-        """Record what is wrong with an object, unless that is the last event about it."""
+        """Record a warning about an object, unless the last event about it has the same words."""
         meta = obj.metadata
         if self._recorded.begin((kind.full_name, meta.key), meta.uid, (reason, message)):
             self._recorder.record(kind, obj, "Warning", reason, message, action=self._action)

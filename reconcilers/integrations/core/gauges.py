@@ -19,35 +19,37 @@ Labels = Mapping[str, Callable[[PoolFigures], str]]
 """By name of a label, a function that returns its value for a pool."""
 
 
-def _sum(value: Callable[[FamilyFigures], int]) -> Callable[[PoolFigures], int]:
-    """Return a function that adds up a figure over the address families of a pool."""
-    return lambda figures: sum(map(value, figures.families))
+def _sum_families(get_figure: Callable[[FamilyFigures], int]) -> Callable[[PoolFigures], int]:
+    """Return a function that adds up one figure over the address families of a pool."""
+    return lambda figures: sum(map(get_figure, figures.families))
 
 
 GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], int]]] = (
     (
         "total",
         "Addresses, or prefixes, that {} may hand out.",
-        _sum(lambda family: family.capacity.total),
+        _sum_families(lambda family: family.capacity.total),
     ),
     (
         "used",
         "Of these, how many are in use.",
-        _sum(lambda family: family.capacity.allocated),
+        _sum_families(lambda family: family.capacity.allocated),
     ),
     (
         "free",
         "Of these, how many can be handed out now.",
-        _sum(lambda family: family.capacity.available),
+        _sum_families(lambda family: family.capacity.available),
     ),
     (
         "out_of_range",
         "What is in use that {} may not hand out.",
-        _sum(lambda family: family.outside),
+        _sum_families(lambda family: family.outside),
     ),
     ("waiting", "How many wait for addresses of {}.", lambda figures: figures.waiting),
 )
+"""Of each metric: the end of its name, its description with {} for the kind of pool, its value."""
 OLDEST = "oldest_waiting_seconds"
+"""The end of the name of the metric for the age of the oldest request that waits."""
 UNKNOWN_TOGETHER = {"used", "free"}
 """Gauges that are left out for a pool while an object that may hold its addresses cannot be
 decoded: such an object may change these numbers."""
@@ -74,7 +76,7 @@ class PoolGauges(Collector):
         clock: Clock,
     ) -> None:
         self._prefix = prefix
-        self._what = subject
+        self._subject = subject
         self._labels = labels
         self._list_figures = list_figures
         self._clock = clock
@@ -91,32 +93,35 @@ class PoolGauges(Collector):
         """
         pools = list(self._list_figures())
         for name, description, value in GAUGES:
-            family = self._gauge(name, description)
+            family = self._make_family(name, description)
             for figures in pools:
                 if figures.is_known or name not in UNKNOWN_TOGETHER:
-                    family.add_metric(self._label(figures), value(figures))
+                    family.add_metric(self._list_label_values(figures), value(figures))
             yield family
-        oldest = self._gauge(OLDEST, "For how long the oldest has waited for addresses of {}.")
+        oldest = self._make_family(
+            OLDEST, "For how long the oldest has waited for addresses of {}."
+        )
         now = self._clock.now()
         for figures in pools:
             since = figures.waiting_since
             # The time comes from another clock, so it may be ahead of ours.
             age = max(0.0, (now - since).total_seconds()) if since is not None else 0.0
-            oldest.add_metric(self._label(figures), age)
+            oldest.add_metric(self._list_label_values(figures), age)
         yield oldest
 
-    def _gauge(self, name: str, description: str) -> GaugeMetricFamily:
-        """Return an empty metric family.
+    def _make_family(self, name: str, description: str) -> GaugeMetricFamily:
+        """Return a metric family without values.
 
         Args:
+            name: the end of the metric's name.
             description: with {} for the kind of pool.
         """
-        description = description.format(self._what)
+        description = description.format(self._subject)
         return GaugeMetricFamily(f"{self._prefix}_{name}", description, labels=[*self._labels])
 
-    def _label(self, figures: PoolFigures) -> list[str]:
-        """Return the values of the labels for a pool, in their order."""
-        return [label(figures) for label in self._labels.values()]
+    def _list_label_values(self, figures: PoolFigures) -> list[str]:
+        """Return the values of the labels for a pool, in the order of the labels."""
+        return [get_value(figures) for get_value in self._labels.values()]
 
 
 class ObservedCache(Protocol):

@@ -1,8 +1,9 @@
 """Log lines about addresses that are free because a person or another program removed objects.
 
-An address is free once no claim records it and no IPAddress has it. A release by this program is
-logged when it happens (`addressobjects.py`). This module logs the others: a person removed the
-finalizers of a claim or its IPAddress.
+A *record* is the address that the status of a claim states. An address is free once no claim
+records it and no IPAddress has it. A release by this program is logged when it happens
+(`addressobjects.py`). This module logs the other releases: a person removed the finalizers of a
+claim or its IPAddress.
 """
 
 from collections.abc import Hashable, Mapping
@@ -21,7 +22,7 @@ AddressT_contra = TypeVar("AddressT_contra", bound=Object, contravariant=True)
 
 
 class GoneLines(Protocol[ClaimT_contra, AddressT_contra]):
-    """What the lines say of claims of one kind and of their IPAddresses."""
+    """Describes claims of one kind and their IPAddresses for the log lines."""
 
     def recorded_address(self, claim: ClaimT_contra) -> Key | None:
         """Return the key of the IPAddress whose address a claim records; None without a record."""
@@ -40,8 +41,8 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
     """Logs claims and IPAddresses of one kind that disappear without a release by this program.
 
     Args:
-        source: their caches.
-        lines: what the lines say.
+        source: the caches of these claims and IPAddresses.
+        lines: returns the fields of the log lines.
         logged: the uids of claims and IPAddresses whose release has a line, until they are gone.
     """
 
@@ -64,7 +65,7 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
     def _describe_claim(self, gone: ClaimT) -> Mapping[str, str] | None:
         """Return the fields of the line about a claim that is gone.
 
-        None if no address became free, or if its address is not ours.
+        None if no address became free, or if the address is not of a pool that we serve.
         """
         key, addresses = self._lines.recorded_address(gone), self._source.addresses
         if key is None or not self._source.fields.holds(gone):  # the claim had no address
@@ -77,19 +78,23 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
     def _describe_address(self, gone: AddressT) -> Mapping[str, str] | None:
         """Return the fields of the line about an IPAddress that is gone.
 
-        None while its claim keeps the address or may keep it, or if the address is not ours.
+        None if its claim has or may get the address, or if it is not of a pool that we serve.
         """
         key, claims = self._source.fields.claim_of_address(gone), self._source.claims
         # A claim that cannot be decoded may record the address.
         if key is not None and key in claims.unreadable:
             return None
         claim = None if key is None else claims.get(key)
-        if claim is not None and self._keeps(claim, gone.metadata.key):
+        if claim is not None and self._may_have_address(claim, gone.metadata.key):
             return None
         return self._lines.describe_address(gone)
 
-    def _keeps(self, claim: ClaimT, address: Key) -> bool:
-        """Return whether a claim has the address of an IPAddress, or may still get it."""
+    def _may_have_address(self, claim: ClaimT, address: Key) -> bool:
+        """Return whether a claim has the address of an IPAddress, or may still get it.
+
+        Args:
+            address: the key of the IPAddress.
+        """
         # A claim that is being deleted without an address never gets one.
         if claim.metadata.terminating and not self._source.fields.holds(claim):
             return False

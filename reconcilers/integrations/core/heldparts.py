@@ -29,8 +29,8 @@ class HeldPart:
 def list_open_promises(journal: Journal, find: Find[Object]) -> Iterator[Promise]:
     """Yield the promises that may still be written to their requests.
 
-    A promise names the version of its request. At any other version it was kept or is void, so
-    its ranges are held by the request or free.
+    A promise names the version of its request. If the request has another version, the promise was
+    kept or is void. Then its ranges are held by the request, or free.
 
     Args:
         find: returns the request of a holder, as it was read.

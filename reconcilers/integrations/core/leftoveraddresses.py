@@ -19,9 +19,9 @@ from controller.meta import Object
 from reconcilers.promises.refusedwrites import RefusedWrites
 
 PATIENCE_SECONDS = 60.0
-"""For how long nothing must name a left-over IPAddress before it is deleted."""
+"""For how many seconds nothing must name a leftover IPAddress before it is deleted."""
 RETRY = 1.0
-"""The fewest seconds between two calls about one IPAddress."""
+"""The fewest seconds between two calls of `LeftoverAddresses.remove_when_due` for an IPAddress."""
 
 AddressT = TypeVar("AddressT", bound=Object)
 
@@ -40,15 +40,18 @@ class LeftoverAddresses(Generic[AddressT]):
         """By uid of an IPAddress: since when (monotonic seconds) nothing is known to name it."""
         addresses.subscribe(self._forget_gone)
 
-    async def remove_in_time(
+    async def remove_when_due(
         self,
         address: AddressT,
         is_unnamed: Callable[[], Awaitable[bool]],
         remove: Callable[[], Awaitable[None]],
     ) -> float:
-        """Delete an IPAddress if nothing has named it for a minute; else note that nothing does.
+        """Delete an IPAddress once no promise and no claim has named it for a minute.
+
+        The first call notes the time from which nothing names it; `note_named` forgets that time.
 
         Args:
+            address: an IPAddress that nothing names, as far as the caller has read.
             is_unnamed: returns, by live reads, whether still nothing names the IPAddress.
             remove: deletes the IPAddress.
 

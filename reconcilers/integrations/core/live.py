@@ -1,4 +1,4 @@
-"""The views of a platform's pools, while watches keep its objects current."""
+"""The interface by which a platform shows its pools while watches keep its objects current."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Object_co = TypeVar("Object_co", bound=Object, covariant=True)
 
 
 class WatchedResource(Generic[Object_co]):
-    """A watched kind, and the function from its changes to the pools whose views they change.
+    """A watched kind, with the function that says which pools' views a change of it affects.
 
     Args:
         informer: lists and watches the objects of the kind.
@@ -60,11 +60,11 @@ def watch_resource(
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A platform whose kinds are served, as far as its views need them.
+    """The watches of one platform, and functions that make its views from their caches.
 
     Args:
         watched: the kinds whose objects change the views.
-        names: returns the existing pools of the platform in order, without NetworkPools.
+        names: returns the names of the platform's pools in order, without NetworkPools.
         views: returns the views of the wanted pools, given the kinds that may not be read.
     """
 

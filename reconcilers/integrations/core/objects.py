@@ -80,7 +80,7 @@ def fill_cache(
     return cache
 
 
-def decode_failure(
+def make_decode_failure(
     resource: Resource[Object],
     body: Mapping[str, Any],
     metadata: Mapping[str, Any],
@@ -105,9 +105,9 @@ def decode_failure(
 
 
 async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> ObjectsByKind:
-    """Read all objects of kinds that the user may read; none if one of the kinds is not served.
+    """Read all objects of an integration's kinds, as far as the user may read them.
 
-    An integration needs all of its kinds, so it does not work with some of them.
+    If one of the kinds is not served, no objects are read: the integration needs all its kinds.
 
     Args:
         lists: sends the LISTs, in the namespaces that the user may read.
@@ -139,7 +139,7 @@ def list_implied(
     bodies: Sequence[Body],
     kind: Resource[T],
     implied: Resource[Object],
-    find: Callable[[T], Key | None],
+    find_named: Callable[[T], Key | None],
 ) -> Iterator[tuple[Resource[Object], Body]]:
     """Yield the objects that manifests name but do not contain, such as the Cluster of a claim.
 
@@ -148,9 +148,10 @@ def list_implied(
 
     Args:
         bodies: manifests of any kinds.
-        kind: the kind whose objects name others; an object that cannot be decoded names none.
+        kind: the kind whose objects name objects of the implied kind. A manifest of this kind that
+            cannot be decoded is ignored.
         implied: the kind of the named objects.
-        find: returns the key that an object of `kind` names; None if it names none.
+        find_named: returns the key that an object of `kind` names; None if it names no object.
 
     Yields:
         Kind and manifest of each named object, each once.
@@ -161,7 +162,7 @@ def list_implied(
     for body in bodies:
         if is_of(body, [kind]):
             with suppress(msgspec.ValidationError):
-                if (key := find(msgspec.convert(body, kind.type))) is not None:
+                if (key := find_named(msgspec.convert(body, kind.type))) is not None:
                     keys[key] = None
     for key in keys:
         yield implied, {"metadata": {"name": key.name, "namespace": key.namespace}, "spec": {}}
@@ -173,12 +174,12 @@ def resource_of(body: Body, kinds: Iterable[Resource[Object]]) -> Resource[Objec
     return next((kind for kind in kinds if (kind.group, kind.kind) == group_and_kind), None)
 
 
-def as_it_is(body: Body) -> Body:
+def keep_unchanged(body: Body) -> Body:
     """Return a manifest unchanged."""
     return body
 
 
-def stamped_metadata(
+def stamp_metadata(
     metadata: Mapping[str, Any], kind: str, number: int, now: datetime
 ) -> dict[str, Any]:
     """Return a manifest's metadata with the uid, version and time that a server would fill in.
@@ -186,7 +187,7 @@ def stamped_metadata(
     Args:
         metadata: the manifest's metadata; a field that is null counts as absent, as on a server.
         kind: of the manifest.
-        number: of the manifest among all; a later manifest counts as created later.
+        number: the position of the manifest among all; a later one counts as created later.
         now: the time.
     """
     return {
@@ -202,7 +203,7 @@ def from_bodies(
     kinds: Sequence[Resource[Object]],
     namespace: str,
     now: datetime,
-    filled: Callable[[Body], Body] = as_it_is,
+    fill_defaults: Callable[[Body], Body] = keep_unchanged,
 ) -> ObjectsByKind:
     """Return the objects of manifests, with the fields that a server fills in.
 
@@ -213,7 +214,8 @@ def from_bodies(
         kinds: the kinds to read.
         namespace: the namespace of manifests that name none.
         now: the time.
-        filled: returns a manifest with the fields that other controllers of the platform fill in.
+        fill_defaults: returns a manifest with the fields that other controllers of the platform
+            fill in.
     """
     objects, numbers = ObjectsByKind(), count(1)
     for body in bodies:
@@ -221,13 +223,13 @@ def from_bodies(
         if resource is None:
             continue
         number, metadata = next(numbers), dict(body.get("metadata") or {})
-        meta = stamped_metadata(metadata, resource.kind, number=number, now=now)
+        meta = stamp_metadata(metadata, resource.kind, number=number, now=now)
         meta["namespace"] = (metadata.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
         try:
-            obj = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
+            obj = msgspec.convert({**fill_defaults(body), "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:
-            objects.unreadable[resource.kind, key] = decode_failure(
+            objects.unreadable[resource.kind, key] = make_decode_failure(
                 resource, body, metadata=meta, error=error
             )
             continue

@@ -100,13 +100,13 @@ class Platform(ABC):
     name: ClassVar[str]
     """The name of the integration, in settings."""
     compared_as: ClassVar[Kinds]
-    """Its pools, where pools of several kinds hand out the same addresses."""
+    """Its pools in the index of offers, which finds pools that hand out the same addresses."""
     pools: ClassVar[Sequence[Resource[Object]]]
     """Its kinds of pools."""
     kinds: ClassVar[Sequence[Resource[Object]]]
     """All of its kinds, each in the version that is preferred."""
     live_kinds: ClassVar[Collection[Resource[Object]]]
-    """The kinds that are watched to show its pools, in all known versions."""
+    """The kinds that `make_live` watches, in all known versions."""
     holders: ClassVar[frozenset[str]]
     """The full names of the kinds that hold addresses of its pools, or wait for some."""
     networkpool_holders: ClassVar[frozenset[str]] = frozenset()
@@ -116,18 +116,17 @@ class Platform(ABC):
     validated_annotations: ClassVar[Mapping[str, Collection[str]]] = {}
     """By the full name of a kind: annotations that are validated as its spec is."""
     removable: ClassVar[Mapping[str, Resource[Object]]] = {}
-    """The kinds of which `check --repair` deletes objects, by the names that findings have."""
+    """The kinds of which `check --repair` deletes objects, by the names that its findings use."""
     finding_kinds: ClassVar[Sequence[Resource[Object]]] = ()
-    """The kinds that findings name without their group, pools excepted."""
+    """The kinds, other than pools, that findings of `check` name without their group."""
     finalizers: ClassVar[Mapping[str, str]] = {}
-    """By full name of a kind: the finalizer that requests of `plan` have from the beginning."""
+    """By full name of a kind: the finalizer with which `plan` creates requests of the kind."""
     fenced_pools: ClassVar[Sequence[Resource[Object]]] = ()
-    """The kinds of pools that get a journal when they are created."""
+    """The kinds of pools that `plan` creates with a journal."""
     content_kinds: ClassVar[Sequence[Resource[Object]]] = ()
     """The kinds of objects whose spec has the addresses that they hold."""
-
     implied_kinds: ClassVar[Sequence[Resource[Object]]] = ()
-    """The kinds of objects that are taken to exist where manifests name them."""
+    """The kinds of objects that `plan` takes to exist because manifests name them."""
 
     @abstractmethod
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
@@ -149,11 +148,11 @@ class Platform(ABC):
 
     @abstractmethod
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        """Return the outcomes of its requests that waited for addresses.
+        """Return the outcome of each of its requests that waited before the controllers ran.
 
         Args:
-            before: the objects as they were.
-            after: the objects as the controllers left them; this platform has some.
+            before: the objects before the controllers ran.
+            after: the objects after the controllers ran; this platform has some.
         """
 
     @abstractmethod
@@ -193,7 +192,7 @@ class Platform(ABC):
             now: the time, for objects without a creationTimestamp.
         """
         return from_bodies(
-            bodies, self.kinds, namespace=namespace, now=now, filled=self.fill_defaults
+            bodies, self.kinds, namespace=namespace, now=now, fill_defaults=self.fill_defaults
         )
 
     def fill_defaults(self, body: Body) -> Body:
@@ -204,7 +203,11 @@ class Platform(ABC):
         return body
 
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
-        """Return kind and manifest of each object that manifests imply; none by default."""
+        """Return kind and manifest of each implied object; none by default.
+
+        Args:
+            bodies: the manifests that imply objects.
+        """
         del bodies
         return ()
 

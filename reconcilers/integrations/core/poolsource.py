@@ -7,8 +7,8 @@ replicas share their work. So this module watches the pools once more, only for 
 
 A kind that is not served has no pools. Pools that this program may not read are not compared.
 
-The index has two states for the pools of a platform. After `expect` it waits for them, and no
-overlaps are reported. After `settle` they are known.
+The index has two states for the pools of a platform. After `SpaceIndex.expect` they are unknown,
+and no overlaps are reported. After `SpaceIndex.settle` they are known.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
 
 LOOK_SECONDS = 1.0
-"""Seconds between two checks whether the API server forbids to read pools."""
+"""Seconds between two checks of whether the API server forbids to read pools."""
 
 _log = get_logger(__name__)
 Served = frozenset[Resource[Object]]
@@ -92,7 +92,10 @@ class PoolSource:
         return served_kinds == frozenset(self._resources)
 
     def _doubt(self) -> None:
-        """Mark the platform's pools as unknown: nothing updates them, or others may be served."""
+        """Mark the platform's pools as unknown in the index.
+
+        This is done while nothing updates them, or while more kinds of pools may be served.
+        """
         self._spaces.expect(self._kinds)
 
     def _begin(self, served_kinds: Served) -> Work | None:
@@ -108,7 +111,7 @@ class PoolSource:
 
     async def _follow(self, extension: Extension, informers: Sequence[Informer[Object]]) -> None:
         """Keep the offers of these pools in the index until cancelled."""
-        closes = [
+        stop_functions = [
             feed(self._spaces, informer.cache, partial(self._offers_of, informer.resource))
             for informer in informers
         ]
@@ -118,14 +121,14 @@ class PoolSource:
                 await anyio.sleep_forever()
         finally:
             self._doubt()
-            for close in closes:
-                close()
+            for stop in stop_functions:
+                stop()
 
     async def _settle(self, informers: Sequence[Informer[Object]]) -> None:
-        """Wait for the pools, then note in the index that they are known.
+        """Wait until the pools are listed, then note in the index that they are known.
 
-        If the API server forbids to read a kind, the platform's pools count as not compared until
-        the kind can be read.
+        If the API server forbids to list a kind, the index notes that the platform's pools are not
+        compared. That ends once the kind can be listed.
         """
         while not all(informer.cache.synced or _is_forbidden(informer) for informer in informers):
             with self._clock.move_on_after(LOOK_SECONDS):

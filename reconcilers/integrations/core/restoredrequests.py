@@ -16,7 +16,7 @@ from controller.clock import Clock
 from controller.meta import Object, ObjectMeta
 
 RESTORED_SECONDS = 30.0
-"""How long a restored claim waits for its IPAddress, and a restored IPAddress for its claim."""
+"""Seconds that a restored claim waits for its IPAddress, and an IPAddress for its claim."""
 RequestT = TypeVar("RequestT", bound=Object)
 
 
@@ -34,22 +34,27 @@ def seconds_of_restore(address: ObjectMeta, now: datetime) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """When (monotonic seconds) a restored request came, and the spaces of its pool."""
+    """The creation of a restored request.
+
+    Args:
+        at: when the watch showed the new request (monotonic seconds).
+        spaces: the names of the spaces of its pool.
+    """
 
     at: float
     spaces: frozenset[str]
 
 
 class RestoredRequests(Generic[RequestT]):
-    """Knows which requests may still get an IPAddress from a restore.
+    """Remembers the requests whose IPAddress a restore may still create.
 
     Requests that exist when the process starts do not count: their IPAddresses exist by then, too.
 
     Args:
         requests: all requests of the kind.
-        clock: measures the time since a request came.
+        clock: measures the time since a request was created.
         waits: returns whether a request waits for an address, and has our finalizer.
-        spaces: returns the names of the spaces that a request concerns.
+        spaces: returns the names of the spaces of the pool that a request names.
     """
 
     def __init__(
@@ -75,13 +80,15 @@ class RestoredRequests(Generic[RequestT]):
         return 0.0 if arrival is None else self._seconds_left(arrival)
 
     def seconds_until_next(self, space: str) -> float | None:
-        """Return in how many seconds the first restored request of a pool may get any address.
+        """Return the seconds until the next restored request of a pool need not wait any longer.
+
+        From then on the request may get any address, because no IPAddress was restored for it.
 
         Args:
             space: the name of the pool's space.
 
         Returns:
-            None if no request of the pool waits for its IPAddress.
+            None if no restored request of the pool waits for its IPAddress.
         """
         remaining = (
             self._seconds_left(arrival)
@@ -95,7 +102,7 @@ class RestoredRequests(Generic[RequestT]):
         return max(0.0, arrival.at + RESTORED_SECONDS - self._clock.monotonic())
 
     def _note(self, change: Change[RequestT]) -> None:
-        """Note a request that came with our finalizer, until it has an address or is gone."""
+        """Remember a request that was created with our finalizer, until it is served or gone."""
         old, new = change.old, change.new
         if old is not None and (new is None or not self._waits(new)):
             self._arrivals.pop(old.metadata.uid, None)

@@ -19,15 +19,15 @@ Request_co = TypeVar("Request_co", bound=Object, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class SpaceView(Generic[Request_co]):
-    """What was read of a space.
+    """The requests of one kind and the holdings that a pass has read of a space.
 
     Args:
         position: the revision up to which all requests were read.
-        holdings: what is held, and which askers wait.
+        holdings: the ranges that requests hold, and the requests that wait.
         find: returns the request of a holder.
         unreadable: the requests that cannot be decoded; `find` may return an older version.
-        effects: the objects that are created for promises beside the requests; None for no such
-            kind.
+        effects: the objects that are created for promises to these requests, such as IPAddresses;
+            None if none are created.
     """
 
     position: int

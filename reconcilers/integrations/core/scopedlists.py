@@ -2,8 +2,8 @@
 
 A cluster-scoped pool hands out addresses to objects of every namespace. So one namespace does not
 tell which addresses are free, and all namespaces are read where that is allowed. The namespace
-that a user names only selects what is shown. Kinds that could not be read are noted, so that no
-answer reports their addresses as free.
+that a user names only selects the objects to show. Kinds that could not be read are noted as
+*limits* (`NotRead`), so that no answer reports their addresses as free.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class NotRead:
-    """Objects of a kind that a user may not read.
+    """A limit: objects of a kind that a user may not read.
 
     Args:
         kind: the full name of the kind: plural and group.
@@ -61,9 +61,9 @@ def limits_in(
     """Return the limits that hide objects of some kinds in a namespace.
 
     Args:
-        namespace: empty for all namespaces; then a limit to one namespace counts, too.
+        namespace: empty for all namespaces. Then a limit counts even if it excepts a namespace.
         kinds: the full names of the kinds.
-        not_read: all limits on what the user may read.
+        not_read: all limits of the user.
     """
     return [
         limit
@@ -73,12 +73,12 @@ def limits_in(
 
 
 def is_left_out(resource: Resource[Object], key: Key, not_read: Iterable[NotRead]) -> bool:
-    """Return whether the user may not read an object, so that it may exist unseen.
+    """Return whether a limit hides an object, so that it may exist although it was not read.
 
     Args:
         resource: the kind of the object.
         key: the namespace and name of the object.
-        not_read: all limits on what the user may read.
+        not_read: all limits of the user.
     """
     return bool(limits_in(key.namespace, {resource.full_name}, not_read))
 
@@ -97,7 +97,7 @@ class ScopedLists:
 
     Args:
         client: for the lists.
-        namespace: the one to read if all namespaces are forbidden; empty for none.
+        namespace: the namespace to read if reading all namespaces is forbidden; empty for none.
     """
 
     def __init__(self, client: "Client", namespace: str) -> None:
@@ -107,16 +107,16 @@ class ScopedLists:
 
     @property
     def not_read(self) -> Sequence[NotRead]:
-        """What may not be read: kinds, or kinds of other namespaces."""
+        """The limits that the lists have met so far."""
         return tuple(self._not_read)
 
     async def list_required(self, resource: Resource[T]) -> "Page[T]":
-        """Return the objects of a kind: of all namespaces, or of the one that may be read.
+        """Return the objects of a kind in all namespaces, or in the one that may be read.
 
         In the second case the limit is noted in `not_read`.
 
         Raises:
-            Forbidden: the user may not read the kind in any of these ways.
+            Forbidden: the user may read the kind neither in all namespaces nor in that one.
             ControllerError: a request failed.
         """
         try:
@@ -129,7 +129,7 @@ class ScopedLists:
         return page
 
     async def list_allowed(self, resource: Resource[T]) -> "Page[T] | None":
-        """Return the objects of a kind: of all namespaces, or of the one that may be read.
+        """Return the objects of a kind in all namespaces, or in the one that may be read.
 
         In the second case the limit is noted in `not_read`.
 

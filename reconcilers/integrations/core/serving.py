@@ -113,8 +113,9 @@ def add_integration_service(
         steps: find the served kinds, and begin and end the work for them.
         service: the name of the service and of the readiness check.
         groups: the API groups of the integration's kinds.
-        every_replica: whether every replica runs it if replicas share the work by shards: each of
-            them serves NetworkPools, and has to know what this integration holds of them.
+        every_replica: whether every replica runs the service if replicas share the work by shards.
+            Needed if the integration's objects hold addresses of NetworkPools, because every
+            replica serves some NetworkPools.
     """
     manager = parts.manager
     discovery = Discovery(
@@ -133,7 +134,7 @@ def add_integration_service(
         finally:
             steps.end()
 
-    manager.add_readiness_check(discovery.check(service))
+    manager.add_readiness_check(discovery.make_readiness_check(service))
     # Without shards only the leader works; a standby needs none of these caches.
     leader_only = manager.shards is None or not every_replica
     manager.add_service(service, run, leader_only=leader_only)
@@ -147,8 +148,8 @@ class AllKindsSteps:
         client: asks which kinds are served.
         kinds: the kinds that the integration needs.
         missing: the subject of the log line while a kind is missing, such as "The kinds of KKP".
-        make_work: returns a function that runs informers and controllers; logs which kinds they
-            serve.
+        make_work: logs that the kinds are served, and returns a function that runs the informers
+            and controllers.
         log: the logger of the integration.
     """
 

@@ -1,4 +1,4 @@
-"""What the enabled integrations give to passes over NetworkPools: their holders of addresses."""
+"""The holders of NetworkPools' addresses that integrations add for passes over NetworkPools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +13,18 @@ class SharesNetworkPools(Protocol):
     """An integration whose objects hold addresses of NetworkPools."""
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Store the controller in which changes of these objects enqueue NetworkPools."""
+        """From now on, enqueue in `controller` the NetworkPools that changed objects concern."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldersBeside:
-    """Access to the holders of NetworkPools' addresses other than IPAllocations.
+    """Access to the holders of NetworkPools' addresses beside IPAllocations.
 
     Args:
         integrations: the integrations whose objects hold addresses of NetworkPools.
         claims: serves IPAddressClaims from NetworkPools; None if that integration is off.
-        observed: ranges that another allocator gave; None if no allocator is observed.
+        observed: reads the ranges that another allocator has handed out; None if no other
+            allocator is observed.
     """
 
     integrations: Sequence[SharesNetworkPools] = ()

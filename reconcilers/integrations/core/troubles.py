@@ -16,7 +16,7 @@ def build_invalid_pool_trouble(pool: PoolName, fault: str, seen: Object | None =
 
     Args:
         fault: what is wrong with the spec.
-        seen: the pool as it was read, for a finding that shows its version.
+        seen: the pool as it was read, so that the finding can show its version.
     """
     sentence = f"hands out nothing: {fault}"
     return Trouble(
@@ -32,7 +32,7 @@ def build_unknown_pool_trouble(
     Args:
         subject: the kind of the request.
         key: of the request.
-        seen: the request as it was read, for a finding that shows its version.
+        seen: the request as it was read, so that the finding can show its version.
     """
     sentence = f"names {pool.kind} {pool.key}, which does not exist; it waits"
     return Trouble("UnknownPool", "error", subject=subject, key=key, sentence=sentence, seen=seen)

@@ -20,16 +20,12 @@ from reconcilers.spaces.offers import PoolName, PoolOffer
 
 Severity = Literal["error", "warning"]
 
-
 HOST_BITS = "HostBits"
 """Kind of the trouble that a CIDR of a pool has host bits set."""
 POOLS_OVERLAP = "PoolsOverlap"
 """Kind of the trouble that other pools hand out the same addresses."""
-
-
 UNREADABLE = "Unreadable"
 """Kind of the trouble that an object cannot be decoded."""
-
 
 Wanted = Callable[[PoolName], bool]
 """Returns whether the user wants to see a pool."""
@@ -93,7 +89,7 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
 
 
 def overlap_sentence(spaces: SpaceIndex, offers: Sequence[PoolOffer]) -> str:
-    """Return a sentence about the pools that overlap with a pool; empty if none overlaps.
+    """Return a sentence about the pools that overlap with a pool; empty if no pool does.
 
     Args:
         offers: the addresses that the pool hands out.
@@ -155,12 +151,12 @@ class Views:
     unreadable: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
 
     def within(self, namespaces: Collection[str]) -> "Views":
-        """Return the views without the pictures, troubles and holders of other namespaces.
+        """Return these views with only the pictures, troubles and holders of some namespaces.
 
         The other fields stay as they are.
 
         Args:
-            namespaces: those to keep; the empty one is that of cluster-scoped objects.
+            namespaces: the namespaces to keep; the empty name keeps cluster-scoped objects.
         """
         return replace(
             self,

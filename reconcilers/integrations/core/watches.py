@@ -1,4 +1,4 @@
-"""Watches that all integrations share: which changes enqueue which passes."""
+"""Watches that all integrations use: each says which changes enqueue passes over which objects."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,9 +20,7 @@ def watch_pools(
     """Return two triggers of passes over a pool: its own changes, and changes of its overlaps.
 
     A change of overlaps has low priority, because it only changes a condition of the pool. Passes
-    that hand out addresses come first.
-
-    A pool that cannot be decoded is enqueued all the same, by its key.
+    that hand out addresses come first. A pool that cannot be decoded is enqueued by its key.
 
     Args:
         overlaps: announces pools whose overlaps with other pools have changed.

@@ -287,7 +287,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             is_unnamed = partial(self._is_unnamed, address, claim)
             reason = "no promise and no claim names it"
             remove = partial(self._addresses.remove, address, reason)
-            waits.append(await self._leftovers.remove_in_time(address, is_unnamed, remove))
+            waits.append(await self._leftovers.remove_when_due(address, is_unnamed, remove))
         return Again(min(waits)) if waits else SETTLED
 
     def _find_leftovers(self, claim: ClaimT, pool: Metal3Pool) -> Sequence[AddressT]:

@@ -73,7 +73,7 @@ class Metal3Platform(Platform):
 
     @override
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
-        return list_implied(bodies, POOLS, implied=CLUSTERS, find=attrgetter("cluster"))
+        return list_implied(bodies, POOLS, implied=CLUSTERS, find_named=attrgetter("cluster"))
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:

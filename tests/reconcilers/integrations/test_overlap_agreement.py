@@ -60,7 +60,7 @@ async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
     read = from_bodies(
-        bodies(kind), kubermatic.KINDS, namespace=HOME, now=NOW, filled=fill_defaults
+        bodies(kind), kubermatic.KINDS, namespace=HOME, now=NOW, fill_defaults=fill_defaults
     )
     [ipam_pool] = read.by_kind[kind]
     return [*(await IPAMPoolValidator(CLIENT, spaces).review_creation(ipam_pool)).warnings]

@@ -11,7 +11,7 @@ from reconcilers.integrations.core.claimevents import (
     MOST_SINGLE,
     MOST_SINGLE_PER_MINUTE,
     ClaimEvents,
-    Reported,
+    ClaimReport,
 )
 from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED, POOL_EXHAUSTED
 from reconcilers.reporting.conditions import READY, ConditionFinding
@@ -21,12 +21,12 @@ from tests.reconcilers.lab import Recorded
 POOL = InClusterIPPool(ObjectMeta(name="p", namespace="b"))
 
 
-def make_report(name: str, *, is_served: bool = True) -> Reported[IPAddressClaim]:
+def make_report(name: str, *, is_served: bool = True) -> ClaimReport[IPAddressClaim]:
+    """Return the report of a claim that got its address, or that got none (not `is_served`)."""
     reason = ADDRESS_ALLOCATED if is_served else POOL_EXHAUSTED
     claim = IPAddressClaim(ObjectMeta(name=name, namespace="b"))
-    return claim, ConditionFinding(
-        READY, is_served, reason=reason, message=f"the words about {name}"
-    )
+    message = f"the words about {name}"
+    return ClaimReport(claim, ConditionFinding(READY, is_served, reason=reason, message=message))
 
 
 class Reader:
@@ -39,7 +39,7 @@ class Reader:
             cast("Recorder", self.recorded), self.clock, api.claims("v1beta2")
         )
 
-    def after(self, *reports: Reported[IPAddressClaim]) -> list[tuple[str, str]]:
+    def after(self, *reports: ClaimReport[IPAddressClaim]) -> list[tuple[str, str]]:
         """Return the kinds and names that one pass made events about."""
         self.recorded.subjects.clear()
         self._events.record(api.IN_CLUSTER_IP_POOL, POOL, reports)

@@ -46,7 +46,7 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
         request("broken", "waits-too"),
     ]
     read_objects = from_bodies(
-        bodies, KINDS, namespace="n", now=clock.now(), filled=caches.fill_defaults
+        bodies, KINDS, namespace="n", now=clock.now(), fill_defaults=caches.fill_defaults
     )
     objects = caches.fill_caches(read_objects)
     pictures = [make_picture(contents) for contents in list_contents(objects)]
