@@ -45,7 +45,14 @@ ObjectT = TypeVar("ObjectT", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """A platform while the same kinds of it are served."""
+    """The watches of one platform, for as long as the same kinds of it are served.
+
+    Args:
+        served_kinds: the served kinds of the platform.
+        live: the watches and views of the platform; None if a kind that they need is not served.
+        scope: cancelling it ends the watches.
+        not_read: the kinds that the user may not read; they are not watched.
+    """
 
     served_kinds: frozenset[Resource[Object]]
     live: Live | None
@@ -57,9 +64,11 @@ class _Session:
         """The watched kinds of the platform; empty if the platform is not served."""
         return self.live.watched if self.live is not None else ()
 
-    @property
-    def shows(self) -> Live | None:
-        """The platform, once all of it has been read as far as the user may read it."""
+    def get_if_ready(self) -> Live | None:
+        """Return the platform's views, once each of its kinds was listed or is forbidden to list.
+
+        None before that, and if the platform or one of its kinds is not served (any more).
+        """
         informers = [watched.informer for watched in self.readable]
         is_answered = all(
             informer.cache.synced or _is_forbidden(informer) for informer in informers
@@ -120,29 +129,36 @@ class LiveViews:
         not_read: Sequence[NotRead] = (),
     ) -> None:
         self.looked = anyio.Event()
-        """Set once the served kinds were listed, or `FIRST_SECONDS` are over."""
+        """Set once the served kinds are known, and their objects are listed.
+
+        If the lists take longer than `FIRST_SECONDS`, it is set without them.
+        """
         self._transport = transport
         self._clock = clock
         self._not_read = not_read
         self._source = PlatformSource(self._informer, networkpools)
         self._platforms = list(list_platforms(platforms))
         self._sessions: dict[int, _Session] = {}
+        """By the position of the platform in `_platforms`."""
         self._changed: Changed | None = None
         self._wanted_until = 0.0
+        """The time (monotonic seconds) until which a reader wants the views."""
         self._wanted = anyio.Event()
+        """Set while a reader wants the views."""
         self._error: ControllerError | None = None
+        """Why the last look at the served kinds failed; None if it succeeded."""
 
     def on_change(self, changed: Changed) -> None:
         """Call `changed` from now on with the pools that a change concerns, if any."""
         self._changed = changed
 
     def want(self, seconds: float = KEPT_SECONDS) -> None:
-        """Keep all views current for `seconds` from now on."""
+        """Keep all views current for at least `seconds` from now on."""
         self._wanted_until = max(self._wanted_until, self._clock.monotonic() + seconds)
         self._wanted.set()
 
     def names(self) -> list[PoolName]:
-        """Return the pools of other platforms that can be shown now, in order."""
+        """Return the pools of the platforms that can be shown now, in order."""
         return [name for live in self._list_ready() for name in live.names()]
 
     def views(self, wants: Wanted = every_pool) -> Views:
@@ -166,8 +182,8 @@ class LiveViews:
             kinds = {
                 kind.full_name for platform in self._platforms for kind in platform.live_kinds
             }
-            known = {limit.kind for limit in self._not_read if not limit.except_namespace}
-            return [NotRead(name) for name in sorted(kinds - known)]
+            forbidden = {limit.kind for limit in self._not_read if not limit.except_namespace}
+            return [NotRead(name) for name in sorted(kinds - forbidden)]
         return [
             NotRead(watched.informer.resource.full_name)
             for session in self._sessions.values()
@@ -200,11 +216,12 @@ class LiveViews:
     def _list_ready(self) -> Iterator[Live]:
         """Yield the platforms that can be shown."""
         for session in self._sessions.values():
-            if session.shows is not None:
-                yield session.shows
+            live = session.get_if_ready()
+            if live is not None:
+                yield live
 
     async def _look(self, group: anyio.abc.TaskGroup) -> None:
-        """Read which kinds are served, and restart the watches of platforms where that changed.
+        """Read which kinds are served, and restart the watches of platforms whose kinds changed.
 
         The first successful look also waits up to FIRST_SECONDS for the lists of all kinds.
         """
@@ -218,13 +235,11 @@ class LiveViews:
             return
         self._error = None
         sessions_before = self._sessions
-        for at, platform in enumerate(self._platforms):
-            known, platform_kinds = (
-                self._sessions.get(at),
-                served_kinds.intersection(platform.live_kinds),
-            )
-            if known is None or known.served_kinds != platform_kinds:
-                self._restart_watches(at, platform, served_kinds=platform_kinds, group=group)
+        for position, platform in enumerate(self._platforms):
+            session = self._sessions.get(position)
+            platform_kinds = served_kinds.intersection(platform.live_kinds)
+            if session is None or session.served_kinds != platform_kinds:
+                self._restart_watches(position, platform, served_kinds=platform_kinds, group=group)
         if self._sessions is not sessions_before:
             self._notify()  # `not_read` has changed, even if no kind is served
         if not self.looked.is_set():
@@ -236,23 +251,29 @@ class LiveViews:
 
     def _restart_watches(
         self,
-        at: int,
+        position: int,
         platform: Platform,
         served_kinds: frozenset[Resource[Object]],
         group: anyio.abc.TaskGroup,
     ) -> None:
-        """Stop the watches of the platform at position `at`, and start those of served kinds."""
-        known = self._sessions.get(at)
-        if known is not None:
-            known.scope.cancel()
+        """Replace the watches of a platform by watches of the kinds that are served now.
+
+        Args:
+            position: the position of the platform in `_platforms`.
+            served_kinds: the served kinds of the platform.
+            group: runs the new watches.
+        """
+        old_session = self._sessions.get(position)
+        if old_session is not None:
+            old_session.scope.cancel()
         live = platform.make_live(served_kinds, self._source)
         session = _Session(served_kinds, live, scope=anyio.CancelScope(), not_read=self._not_read)
-        self._sessions = dict(sorted({**self._sessions, at: session}.items()))
+        self._sessions = dict(sorted({**self._sessions, position: session}.items()))
         if session.live is not None:
             group.start_soon(self._follow, session)
 
     async def _follow(self, session: _Session) -> None:
-        """Keep a platform current until its scope is cancelled, and notify of changed pools."""
+        """Run the watches of a platform until its scope is cancelled; report changed pools."""
         for watched in session.watched:
             watched.subscribe(self._notify)
             watched.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
@@ -282,7 +303,7 @@ class LiveViews:
         self._notify({*session.list_concerned_pools(), *names})
 
     def _notify(self, pools: Collection[PoolName] = ()) -> None:
-        """Report that the views of pools may have changed; without pools, only the limits did."""
+        """Report that the views of these pools may have changed, or only the limits if none."""
         if self._changed is not None:
             self._changed(pools)
 

@@ -1,7 +1,8 @@
 """The properties of other platforms' kinds that `plan` needs to store their objects.
 
 `plan` runs the controllers against an API server in memory, which it fills from manifests. An
-object is *implied* if `plan` takes it to exist because a manifest names it.
+object is *implied* if `plan` takes it to exist because a manifest names it. The properties are
+those of the `Platform` that has the kind.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ def kinds_of(platforms: Sequence[str]) -> list[Resource[Object]]:
 
 
 def find_platform_names(bodies: Sequence[Body]) -> set[str]:
-    """Return the names of the platforms that manifests have objects of.
+    """Return the names of the platforms whose kinds occur among manifests.
 
     The API group of a manifest gives only candidates: Cluster API, for example, has many kinds
     that are not read here. So the kinds of each candidate decide.

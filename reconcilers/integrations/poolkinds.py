@@ -46,14 +46,14 @@ def limits_of_pools(kind: str, namespace: str, not_read: Iterable[NotRead]) -> l
 
 
 def as_readable(pool: PoolPicture, not_read: Iterable[NotRead]) -> PoolPicture:
-    """Return the picture of a pool for a user who may not read everything.
+    """Return the picture of a pool, marked with the kinds of holders that the user may not read.
 
     Objects of all namespaces hold addresses of a cluster-scoped pool. So if the user may read one
     namespace alone, only the total of the pool is known.
 
     Args:
         pool: the picture, from the objects that the user may read.
-        not_read: everything that may not be read.
+        not_read: all limits on what the user may read.
     """
     limits = limits_of_pools(pool.name.kind, pool.name.key.namespace, not_read)
     return pool.with_not_read([str(limit) for limit in limits])

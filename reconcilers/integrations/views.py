@@ -4,7 +4,7 @@ Views contain pictures of pools, troubles, and what requests hold of NetworkPool
 whose kinds are not served has none. The *offers* of a pool are the addresses that it hands out.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -76,20 +76,20 @@ async def from_cluster(
         platform.name: await platform.read(lists[platform.name]) for platform in platforms
     }
     all_objects = PlatformObjects(by_platform, pools, now)
-    platform_views, spaces = [], spaces_of(all_objects)
+    platform_views, spaces = [], index_offers(all_objects)
     for platform in platforms:
-        part, limits = _views_of(platform, all_objects), lists[platform.name].not_read
-        # Kinds that may be read everywhere are cut to the namespace, too, so that all agree.
-        part = part.within({"", namespace}) if namespace and limits else part
+        views, limits = _make_views(platform, all_objects), lists[platform.name].not_read
+        # If one kind could be read in that namespace only, the other kinds are limited to it, too,
+        # so that all views of the platform agree.
+        views = views.within({"", namespace}) if namespace and limits else views
         # Claims of one platform may hold addresses of pools of another.
-        pictures = [as_readable(pool, all_objects.not_read) for pool in part.pictures]
-        platform_views.append(replace(part, pictures=pictures, not_read=limits))
-    everything = _with_overlaps(merge_views(platform_views), spaces)
+        pictures = [as_readable(pool, all_objects.not_read) for pool in views.pictures]
+        platform_views.append(replace(views, pictures=pictures, not_read=limits))
+    everything = _add_overlaps(merge_views(platform_views), spaces)
     if not namespace or not everything.not_read:
         return everything
-    # Troubles of cluster-scoped pools are left out: they would depend on what was not read.
-    here = everything.within({namespace}).troubles
-    return replace(everything, troubles=here)
+    # Troubles of cluster-scoped pools are left out: objects that were not read may matter to them.
+    return replace(everything, troubles=everything.within({namespace}).troubles)
 
 
 def from_manifests(
@@ -103,10 +103,10 @@ def from_manifests(
         pools: the NetworkPools, which objects of other platforms may name.
         now: the time.
     """
-    all_objects = _found_in(bodies, namespace, pools=pools, now=now)
+    all_objects = _group_by_platform(bodies, namespace, pools=pools, now=now)
     platforms = list_platforms(all_objects.by_platform)
-    views = merge_views(_views_of(platform, all_objects) for platform in platforms)
-    return _with_overlaps(views, spaces_of(all_objects))
+    views = merge_views(_make_views(platform, all_objects) for platform in platforms)
+    return _add_overlaps(views, index_offers(all_objects))
 
 
 def outcomes(
@@ -116,7 +116,7 @@ def outcomes(
     pools: NetworkPools,
     now: datetime,
 ) -> list[Planned]:
-    """Return the outcomes of the requests among manifests that waited for addresses.
+    """Return the outcome of each request that waited for addresses before the controllers ran.
 
     Args:
         before: the manifests before the controllers ran.
@@ -125,26 +125,26 @@ def outcomes(
         pools: the NetworkPools after the controllers ran.
         now: the time.
     """
-    was = _found_in(before, namespace, pools=pools, now=now)
-    became = _found_in(after, namespace, pools=pools, now=now)
+    objects_before = _group_by_platform(before, namespace, pools=pools, now=now)
+    objects_after = _group_by_platform(after, namespace, pools=pools, now=now)
     return [
         planned
-        for platform in list_platforms(became.by_platform)
-        if not became.of(platform.name).empty
-        for planned in platform.outcomes(was, became)
+        for platform in list_platforms(objects_after.by_platform)
+        if not objects_after.of(platform.name).empty
+        for planned in platform.outcomes(objects_before, objects_after)
     ]
 
 
-def _views_of(platform: Platform, all_objects: PlatformObjects) -> Views:
+def _make_views(platform: Platform, all_objects: PlatformObjects) -> Views:
     """Return the views of a platform, with a trouble for each object that cannot be decoded."""
     objects = all_objects.of(platform.name)
     if objects.empty:
         return Views()
-    part = platform.views(all_objects)
-    return replace(part, troubles=[*unreadable_troubles(objects.unreadable), *part.troubles])
+    views = platform.views(all_objects)
+    return replace(views, troubles=[*unreadable_troubles(objects.unreadable), *views.troubles])
 
 
-def _found_in(
+def _group_by_platform(
     bodies: Sequence[Mapping[str, Any]], namespace: str, pools: NetworkPools, now: datetime
 ) -> PlatformObjects:
     """Return the objects among manifests, by platform."""
@@ -155,12 +155,12 @@ def _found_in(
     return PlatformObjects(by_platform, pools, now)
 
 
-def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
+def _add_overlaps(views: Views, spaces: SpaceIndex) -> Views:
     """Return views with the index of offers, and a trouble for each overlap of pools."""
     return replace(views, troubles=[*views.troubles, *overlap_troubles(spaces)], spaces=spaces)
 
 
-def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
+def index_offers(all_objects: PlatformObjects) -> SpaceIndex:
     """Return an index of the offers of pools of all kinds.
 
     The index also notes pools that cannot be decoded, and kinds of pools that the user may not
@@ -176,14 +176,15 @@ def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
             for pool in all_objects.of(platform.name).by_kind.get(kind.kind, ()):
                 name = PoolName(kind.kind, pool.metadata.key)
                 spaces.put(name, platform.offers_of(kind, pool))
-    for name in _unreadable_pools(all_objects):
+    for name in _list_unreadable_pools(all_objects):
         spaces.note_unreadable(name, unreadable=True)
+    # The kinds that the user may not read, or may read in one namespace only.
     not_read = {limit.kind for limit in (*networkpools.not_read, *all_objects.not_read)}
-    spaces.settle(Kinds.NETWORK_POOLS, compared=_is_read(not_read, NETWORK_POOL.full_name))
+    spaces.settle(Kinds.NETWORK_POOLS, compared=NETWORK_POOL.full_name not in not_read)
     unread = {
         platform.compared_as
         for platform in platforms
-        if not _is_read(not_read, *(kind.full_name for kind in platform.pools))
+        if not not_read.isdisjoint(kind.full_name for kind in platform.pools)
     }
     for kinds in Kinds:
         if kinds is not Kinds.NETWORK_POOLS:
@@ -191,16 +192,7 @@ def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
     return spaces
 
 
-def _is_read(not_read: Collection[str], *kinds: str) -> bool:
-    """Return whether the user may read all objects of all these kinds.
-
-    Args:
-        not_read: the full names of kinds that the user may not read, or not everywhere.
-    """
-    return all(kind not in not_read for kind in kinds)
-
-
-def _unreadable_pools(all_objects: PlatformObjects) -> Iterator[PoolName]:
+def _list_unreadable_pools(all_objects: PlatformObjects) -> Iterator[PoolName]:
     """Yield the pools that could not be decoded."""
     yield from (PoolName(NETWORK_POOL.kind, key) for key in all_objects.networkpools.unreadable)
     unreadable = [
