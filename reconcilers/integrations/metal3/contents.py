@@ -144,7 +144,7 @@ def list_contents(
         unreadable = [
             unreadable_object
             for source in sources
-            for unreadable_object in find_unreadable(partial(source.check, key))
+            for unreadable_object in find_unreadable(partial(source.check_readable, key))
         ]
         yield IPPoolContents(
             pool,
