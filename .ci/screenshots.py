@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.browser import Page, browser  # noqa: E402
-from tests.reconcilers.cli.commandline import pool  # noqa: E402
-from tests.reconcilers.cli.saved import cluster, make_holder  # noqa: E402
+from tests.reconcilers.cli.commandline import make_pool  # noqa: E402
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 TENANTS = (
@@ -40,8 +40,10 @@ def objects() -> list[dict[str, Any]]:
     ready = {"type": "Ready", "status": "True", "reason": "Serving", "message": "serving"}
     ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     documents: list[dict[str, Any]] = [
-        pool("vlan40", "10.40.0.0/24", reserved=["10.40.0.0/28"], status={"conditions": [ready]}),
-        pool("vlan41", "10.41.0.0/26", status={"conditions": [ready]}),
+        make_pool(
+            "vlan40", "10.40.0.0/24", reserved=["10.40.0.0/28"], status={"conditions": [ready]}
+        ),
+        make_pool("vlan41", "10.41.0.0/26", status={"conditions": [ready]}),
     ]
     at = 16
     for number in range(12):
@@ -49,19 +51,20 @@ def objects() -> list[dict[str, Any]]:
         ends = (f"10.40.0.{at}", f"10.40.0.{at + size - 1}")
         kind = "nodes" if number % 3 == 0 else "loadbalancer"
         documents.append(
-            make_holder(f"vlan40-{number}", *ends, of="vlan40", tenant=tenant, kind=kind)
+            make_holder(f"vlan40-{number}", *ends, pool="vlan40", tenant=tenant, purpose=kind)
         )
         at += size + (8 if number % 4 == 3 else 0)
     for number in range(5):
         ends = (f"10.41.0.{10 * number}", f"10.41.0.{10 * number + 7}")
         documents.append(
-            make_holder(f"vlan41-{number}", *ends, of="vlan41", tenant=TENANTS[number])
+            make_holder(f"vlan41-{number}", *ends, pool="vlan41", tenant=TENANTS[number])
         )
     for tenant_key in TENANTS:
         namespace, _, name = tenant_key.partition("/")
         network = {**ready, "type": "NetworkReady"}
         documents.append(
-            cluster(name, namespace) | {"status": {"phase": "Ready", "conditions": [network]}}
+            make_saved_cluster(name, namespace)
+            | {"status": {"phase": "Ready", "conditions": [network]}}
         )
     return documents
 

@@ -43,7 +43,7 @@ from tests.audit.records import OfferKind
 from tests.edits import edit
 from tests.freezing import freeze, thaw
 from tests.polling import SECONDS, until
-from tests.reconcilers.cli.commands import Running
+from tests.reconcilers.cli.commands import RunningCommand
 from tests.reconcilers.cli.commands import start as start_command
 
 HOME = names.DEFAULT_NAMESPACE
@@ -304,7 +304,7 @@ class Site(Generic[T]):
         await until(lambda: self.find_allocation(allocation), has_message)
 
     @asynccontextmanager
-    async def controllers(self, *flags: str) -> AsyncIterator[Running]:
+    async def controllers(self, *flags: str) -> AsyncIterator[RunningCommand]:
         """Run `butler-ipam run` with these flags, and wait until its controllers have started."""
         async with start_command(
             "run",
@@ -313,7 +313,7 @@ class Site(Generic[T]):
             "--health-probe-bind-address=0",
             *flags,
         ) as running:
-            await running.until('"Starting workers","controller":"tenantcluster"')
+            await running.wait_for_output('"Starting workers","controller":"tenantcluster"')
             yield running
 
     @asynccontextmanager

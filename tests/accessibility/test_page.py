@@ -11,20 +11,20 @@ from controller.clock import SystemClock
 from controller.pages import Bind
 from reconcilers.ui.serving import serve_local_page
 from tests.browser import Page, browser
-from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.commandline import make_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster
 from tests.reconcilers.cli.test_page import open_page
 from tests.reconcilers.ui.cluster import Cluster, event
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 WIDTHS = (1600, 800, 400)
 OBJECTS = (
-    pool("east", "10.0.0.0/24", reserved=["10.0.0.0/31"]),
-    pool("six", "fd00:10::/64"),
-    pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
-    make_holder("a", "10.0.0.16", "10.0.0.23", of="east", tenant="team/red"),
-    make_holder("b", "10.0.0.20", "10.0.0.31", of="east", tenant="team/blue"),
-    cluster("red", "team"),
+    make_pool("east", "10.0.0.0/24", reserved=["10.0.0.0/31"]),
+    make_pool("six", "fd00:10::/64"),
+    make_pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
+    make_holder("a", "10.0.0.16", "10.0.0.23", pool="east", tenant="team/red"),
+    make_holder("b", "10.0.0.20", "10.0.0.31", pool="east", tenant="team/blue"),
+    make_saved_cluster("red", "team"),
 )
 RUN = (
     "axe.run().then((found) => JSON.stringify([...found.violations, ...found.incomplete]"
@@ -61,7 +61,7 @@ async def test_nothing_is_found_on_the_page(tmp_path: Path, dark: bool) -> None:
 async def test_nothing_is_found_on_the_live_page(tmp_path: Path) -> None:
     clock = SystemClock()
     cluster = Cluster(clock)
-    await cluster.create(pool("lab", "10.0.0.0/24"), event("e", "Allocated", "It holds it."))
+    await cluster.create(make_pool("lab", "10.0.0.0/24"), event("e", "Allocated", "It holds it."))
     async with (
         serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url,
         browser(tmp_path) as page,

@@ -119,7 +119,7 @@ async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
             rest_of_server = (time.process_time() - server_before) / rest_seconds
             await page.value(_NOTE_CHANGED)
             before = worked_by(page)
-            await cluster.create(make_holder("new", "10.0.0.64", "10.0.0.71", of="large"))
+            await cluster.create(make_holder("new", "10.0.0.64", "10.0.0.71", pool="large"))
             await page.value("window.changed")
             await anyio.sleep(KEY_SECONDS)
             change = worked_by(page) - before

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.commandline import make_allocation, make_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster
 
 POOLS_OF_IPV4 = 35
 POOLS_OF_IPV6 = 4
@@ -27,39 +27,39 @@ def objects(share: int = 1) -> Iterator[dict[str, Any]]:
     """
     tenants = TENANTS // share
     names = [f"team-{number % 40}/cluster-{number}" for number in range(tenants)]
-    yield pool("large", "10.0.0.0/16", reserved=["10.0.0.0/28"], status=_ready())
+    yield make_pool("large", "10.0.0.0/16", reserved=["10.0.0.0/28"], status=_ready())
     for number in range(IN_LARGE_POOL // share):
         first = IPv4Address("10.0.1.0") + number * _STEP
         size = (8, 16, 4, 24)[number % 4]
         kind = "nodes" if number % 3 == 0 else "loadbalancer"
         tenant = names[number % tenants]
         ends = (str(first), str(first + size - 1))
-        yield make_holder(f"large-{number}", *ends, of="large", tenant=tenant, kind=kind)
+        yield make_holder(f"large-{number}", *ends, pool="large", tenant=tenant, purpose=kind)
     for at in range(POOLS_OF_IPV4):
-        yield pool(f"vlan-{at}", f"10.{at + 1}.0.0/24", reserved=[f"10.{at + 1}.0.0/29"])
+        yield make_pool(f"vlan-{at}", f"10.{at + 1}.0.0/24", reserved=[f"10.{at + 1}.0.0/29"])
         for number in range(IN_SMALL_POOL):
             ends = (f"10.{at + 1}.0.{16 * number + 16}", f"10.{at + 1}.0.{16 * number + 27}")
             tenant = names[(at * IN_SMALL_POOL + number) % tenants]
-            yield make_holder(f"vlan-{at}-{number}", *ends, of=f"vlan-{at}", tenant=tenant)
+            yield make_holder(f"vlan-{at}-{number}", *ends, pool=f"vlan-{at}", tenant=tenant)
     for at in range(POOLS_OF_IPV6):
-        yield pool(f"six-{at}", f"fd00:{at + 1}::/48")
+        yield make_pool(f"six-{at}", f"fd00:{at + 1}::/48")
         for number in range(IN_SMALL_POOL):
             first_of_six = IPv6Address(f"fd00:{at + 1}:0:{number + 1}::")
             ends = (str(first_of_six), str(first_of_six + (1 << 64) - 1))
             yield make_holder(
-                f"six-{at}-{number}", *ends, of=f"six-{at}", tenant=names[number % tenants]
+                f"six-{at}-{number}", *ends, pool=f"six-{at}", tenant=names[number % tenants]
             )
     for number in range(WAITING):
-        yield allocation(
+        yield make_allocation(
             f"waits-{number}",
             512,
-            of=f"vlan-{number % 5}",
+            pool=f"vlan-{number % 5}",
             tenant=names[number % tenants],
             status={"phase": "Failed", "conditions": [_waits(512)]},
         )
     for name in names:
         namespace, _, cluster_name = name.partition("/")
-        yield cluster(cluster_name, namespace, uid=f"uid-{cluster_name}") | {
+        yield make_saved_cluster(cluster_name, namespace, uid=f"uid-{cluster_name}") | {
             "status": {"phase": "Ready", "conditions": [_condition("NetworkReady", "it is")]}
         }
 

@@ -17,7 +17,7 @@ from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
 from tests.freezing import freeze, thaw
 from tests.polling import make_awaitable, until
-from tests.reconcilers.cli.commands import butler_ipam, environment
+from tests.reconcilers.cli.commands import make_command_line, make_environment
 from tests.tracebacks import find_traceback
 from tests.yamls import read_all_yaml
 
@@ -83,7 +83,7 @@ def product(
     kubeconfig: Path,
     log: Path,
     *flags: str,
-    program: Callable[..., list[str]] = butler_ipam,
+    program: Callable[..., list[str]] = make_command_line,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run the product with an integration as a process; it is killed at the end.
 
@@ -105,7 +105,12 @@ def product(
     )
     with log.open("ab") as out:
         process = subprocess.Popen(
-            command, env=environment(), cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            command,
+            env=make_environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
         )
     try:
         yield process

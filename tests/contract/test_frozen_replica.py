@@ -23,7 +23,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.local.objects import NAMESPACE
 from tests.freezing import freeze, thaw
 from tests.polling import SECONDS
-from tests.reconcilers.cli.commands import Running, start
+from tests.reconcilers.cli.commands import RunningCommand, start
 
 HOME = names.DEFAULT_NAMESPACE
 SHORT_LEASE = (
@@ -144,11 +144,11 @@ def _run_controllers(path: Path, *flags: str) -> Any:
     )
 
 
-def _freeze_process(running: Running) -> None:
+def _freeze_process(running: RunningCommand) -> None:
     freeze(running.process.pid)
 
 
-def _resume_process(running: Running) -> None:
+def _resume_process(running: RunningCommand) -> None:
     thaw(running.process.pid)
 
 
@@ -161,8 +161,8 @@ async def test_two_replicas_that_both_lead_never_allocate_an_address_twice_if_fr
         _run_controllers(kubeconfig) as other,
         _run_witness(kubeconfig) as witness,
     ):
-        await first.until("Starting workers")
-        await other.until("Starting workers")
+        await first.wait_for_output("Starting workers")
+        await other.wait_for_output("Starting workers")
         async with witness.create_burst(0, 60):
             _freeze_process(
                 first
@@ -195,11 +195,11 @@ async def test_a_leader_frozen_beyond_its_lease_exits_when_it_resumes_and_no_ran
         _run_controllers(kubeconfig, *SHORT_LEASE) as leader,
         _run_witness(kubeconfig) as witness,
     ):
-        await leader.until("Starting workers")
+        await leader.wait_for_output("Starting workers")
         async with _run_controllers(kubeconfig, *SHORT_LEASE) as successor:
             async with witness.create_burst(0, 60):
                 _freeze_process(leader)
-            await successor.until("Starting workers")
+            await successor.wait_for_output("Starting workers")
             await witness.wait_until_served(60)
             await witness.create_allocations(60, 80)
             await witness.wait_until_served(80)

@@ -65,7 +65,7 @@ async def _run_tenant(platform: Plane, folder: Path) -> AsyncIterator[tuple[Path
     if platform.kind == "embedded":
         arguments = ("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={path}")
         async with start(*arguments) as server:
-            await server.until("Ctrl-C ends it")
+            await server.wait_for_output("Ctrl-C ends it")
             yield path, server.process.pid
         return
     async with ControlPlane.start() as plane:

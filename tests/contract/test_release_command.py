@@ -19,7 +19,7 @@ from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.release import Preview, annotate
 from tests.contract.roles import list_manifests
 from tests.contract.test_webhooks import RBAC, WebhookLab, bind_role, lab, make_allocation_spec
-from tests.reconcilers.cli.commandline import Outcome, run_beside
+from tests.reconcilers.cli.commandline import Outcome, run_in_thread
 
 __all__ = ["lab"]
 
@@ -58,7 +58,7 @@ async def write_user_kubeconfig(plane: Plane, folder: Path, name: str, *groups: 
 async def run_release(kubeconfig: Path, *options: str) -> Outcome:
     """Run `release team/a` with a kubeconfig, without a terminal."""
     command = ("release", "team/a", f"--kubeconfig={kubeconfig}")
-    return await run_beside(*command, *options)
+    return await run_in_thread(*command, *options)
 
 
 async def read_annotations(admin: httpx.AsyncClient) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests.contract.test_incidents import create_platform, run_json_command, wri
 from tests.contract.test_release_command import RANGE, write_user_kubeconfig
 from tests.contract.test_static_flow import HOME, ManagementCluster, make_cluster_body, management
 from tests.polling import until
-from tests.reconcilers.cli.commandline import run_beside
+from tests.reconcilers.cli.commandline import run_in_thread
 from tests.reconcilers.cli.commands import start
 from tests.reconcilers.cli.test_ui import read_first_message
 
@@ -37,7 +37,7 @@ async def test_the_live_page_of_a_namespace_shows_its_clusters_and_names_the_kin
     team = await write_team_kubeconfig(plane, management, tmp_path)
     arguments = ("ui", f"--kubeconfig={team}", "-n", "team", "--listen=127.0.0.1:0")
     async with start(*arguments) as running:
-        match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
+        match = await running.wait_for_output(r"the map is at (http://\S+)/#token=(\S+)")
         message = await read_first_message(match[1], match[2])
         assert await running.stop(signal.SIGINT) == 0
     assert [tenant["name"] for tenant in message["tenants"]["set"].values()] == ["team/a"]
@@ -53,7 +53,7 @@ async def test_status_and_tenants_with_watch_only_need_to_read_the_clusters_of_t
     for command in ("status", "tenants"):
         arguments = (command, f"--kubeconfig={team}", "-n", "team", "-w")
         async with start(*arguments) as running:
-            await running.until(r"1 TenantCluster|team +a ")
+            await running.wait_for_output(r"1 TenantCluster|team +a ")
             await running.stop(signal.SIGINT)
 
 
@@ -67,11 +67,11 @@ async def test_explain_lists_the_ranges_of_a_cluster_and_the_objects_that_it_may
     await management.client.patch_status(TENANT_CLUSTER, created, network)
     team = await write_team_kubeconfig(plane, management, tmp_path)
     for name in ("team/a", "tenantcluster.butler.butlerlabs.dev/team/a"):
-        explained = await run_beside("explain", name, f"--kubeconfig={team}")
+        explained = await run_in_thread("explain", name, f"--kubeconfig={team}")
         assert explained.code == 0, explained.err
         assert "butler-system/team-a-lb: loadbalancer 10.40.0.0-10.40.0.7" in explained.out
         assert "you may not read the platform's default ProviderConfig" in explained.out
-    unknown = await run_beside("explain", "team/team-a-lb", f"--kubeconfig={team}")
+    unknown = await run_in_thread("explain", "team/team-a-lb", f"--kubeconfig={team}")
     assert (unknown.code, "you may not read ipallocations" in unknown.errors[0]) == (1, True)
 
 
@@ -115,7 +115,7 @@ async def test_explain_uses_the_provider_in_butlerconfig_or_reports_that_it_may_
     await management.create(TENANT_CLUSTER, "team", "a", **make_cluster_body())
     operator = plane.write_kubeconfig(tmp_path / "operator")
     team = await write_team_kubeconfig(plane, management, tmp_path)
-    before = await run_beside("explain", "team/a", f"--kubeconfig={operator}")
+    before = await run_in_thread("explain", "team/a", f"--kubeconfig={operator}")
     assert f"ProviderConfig {HOME}/default, mode static" in before.out
 
     await _serve_butler_configs(admin)
@@ -127,9 +127,9 @@ async def test_explain_uses_the_provider_in_butlerconfig_or_reports_that_it_may_
     }
     created = await admin.post(BUTLER_CONFIGS, json=config)
     assert created.status_code == 201, created.text
-    explained = await run_beside("explain", "team/a", f"--kubeconfig={operator}")
+    explained = await run_in_thread("explain", "team/a", f"--kubeconfig={operator}")
     assert f"ProviderConfig {HOME}/platform, mode static" in explained.out
-    restricted = await run_beside("explain", "team/a", f"--kubeconfig={team}", "-o", "json")
+    restricted = await run_in_thread("explain", "team/a", f"--kubeconfig={team}", "-o", "json")
     [item] = json.loads(restricted.out)["items"]
     assert item["lines"][0] == (
         "the platform's default ProviderConfig is not known: you may not read ButlerConfig butler,"
@@ -145,7 +145,7 @@ async def test_check_of_a_namespace_only_needs_to_read_its_clusters_and_names_wh
     team = await write_team_kubeconfig(plane, management, tmp_path)
     arguments = ("check", f"--kubeconfig={team}", "-n", "team")
     for option in ((), ("--tenants",)):
-        checked = await run_beside(*arguments, *option)
+        checked = await run_in_thread(*arguments, *option)
         assert (checked.code, checked.out) == (0, "nothing is wrong in what was read\n"), (
             checked.err
         )
@@ -155,7 +155,7 @@ async def test_check_of_a_namespace_only_needs_to_read_its_clusters_and_names_wh
             in checked.err
         )
         assert ("; load balancers of tenants" in checked.err) == bool(option)
-    assert (await run_beside(*arguments, "--strict")).code == 1
+    assert (await run_in_thread(*arguments, "--strict")).code == 1
 
     created = await management.client.get(TENANT_CLUSTER, Key("team", "a"))
     unreachable = {
@@ -166,7 +166,7 @@ async def test_check_of_a_namespace_only_needs_to_read_its_clusters_and_names_wh
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     await management.client.patch_status(TENANT_CLUSTER, created, {"conditions": [unreachable]})
-    checked = await run_beside(*arguments, "-o", "json")
+    checked = await run_in_thread(*arguments, "-o", "json")
     report = json.loads(checked.out)
     assert [finding["kind"] for finding in report["findings"]] == ["TenantUnreachable"]
     assert "ipallocations.butler.butlerlabs.dev" in report["notRead"]
@@ -174,7 +174,7 @@ async def test_check_of_a_namespace_only_needs_to_read_its_clusters_and_names_wh
 
     file = tmp_path / "report.json"
     file.write_text(checked.out)
-    repaired = await run_beside(*arguments, "--repair", str(file))
+    repaired = await run_in_thread(*arguments, "--repair", str(file))
     assert repaired.code == 1
     assert "you may not read what this command needs" in repaired.errors[0]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.test_on_a_cluster import CILIUM_PAGE, READY, run_command
 from tests.docs.text import ROOT, commands, list_fenced_blocks
-from tests.reconcilers.cli.commands import environment, start
+from tests.reconcilers.cli.commands import make_environment, start
 
 
 @pytest.mark.long
@@ -17,7 +17,7 @@ async def test_every_line_of_the_page_about_cilium_works_on_up(
     desk = tmp_path / "desk"
     desk.mkdir()
     (desk / "manifests").symlink_to(ROOT / "manifests")
-    variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
+    variables = make_environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(config))
     monkeypatch.chdir(desk)
     for block in list_fenced_blocks(CILIUM_PAGE, "yaml"):
@@ -25,7 +25,7 @@ async def test_every_line_of_the_page_about_cilium_works_on_up(
         (desk / name).write_text(block, encoding="utf-8")
     failed = []
     async with start("up", "--load-balancer=cilium", f"--kubeconfig={config}") as up:
-        await up.until(READY)
+        await up.wait_for_output(READY)
         for command in commands(CILIUM_PAGE):
             if command.block:
                 code, error_output = await run_command(command, desk, variables)

@@ -17,7 +17,7 @@ from tests.docs.text import (
     list_fenced_blocks,
 )
 from tests.reconcilers.cli.commandline import run
-from tests.reconcilers.cli.commands import Kubectl, environment, start
+from tests.reconcilers.cli.commands import Kubectl, make_environment, start
 
 READY = "Ctrl-C ends it"
 HOW_DO_I = "docs/operating/how-do-i.md"
@@ -87,13 +87,13 @@ async def test_every_line_that_reads_a_cluster_and_every_object_in_the_guides_wo
     desk.mkdir()
     (desk / "manifests").symlink_to(ROOT / "manifests")
     kubectl = Kubectl(config, tmp_path / "cache")
-    variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
+    variables = make_environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(config))
     monkeypatch.chdir(desk)
     lines, failed = list_typed_commands(), []
     assert len(lines) > 25
     async with start("up", f"--kubeconfig={config}") as up:
-        await up.until(READY)
+        await up.wait_for_output(READY)
         for command in lines:
             code, error_output = await run_command(command, desk, variables)
             if code != command.line_text.endswith(LINES_WITH_FINDINGS):
@@ -119,7 +119,7 @@ async def test_every_line_of_the_page_about_tasks_works_on_up(
     config = tmp_path / "config"
     desk = tmp_path / "desk"
     desk.mkdir()
-    variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
+    variables = make_environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(config))
     monkeypatch.chdir(desk)
     for block in list_fenced_blocks(HOW_DO_I, "yaml"):
@@ -127,7 +127,7 @@ async def test_every_line_of_the_page_about_tasks_works_on_up(
         (desk / name).write_text(block, encoding="utf-8")
     kubectl = Kubectl(config, tmp_path / "cache")
     async with start("up", f"--kubeconfig={config}") as up:
-        await up.until(READY)
+        await up.wait_for_output(READY)
         for command in commands(HOW_DO_I):
             if command.block:
                 code, error_output = await run_command(command, desk, variables)

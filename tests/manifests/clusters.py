@@ -16,7 +16,7 @@ import pytest
 
 from envtest.plane import RunningControlPlane as Plane
 from tests.polling import SECONDS, until
-from tests.reconcilers.cli.commands import ROOT, environment
+from tests.reconcilers.cli.commands import ROOT, make_environment
 from tests.servers import Server, program, running
 from tests.yamls import written_yaml
 
@@ -243,7 +243,7 @@ class Cluster:
         helm = {
             f"HELM_{name}_HOME": str(self.folder / name) for name in ("CACHE", "CONFIG", "DATA")
         }
-        return environment(
+        return make_environment(
             KUBECONFIG=str(self.config), KUBECACHEDIR=str(self.folder / "kubectl"), **helm
         )
 

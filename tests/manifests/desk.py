@@ -26,7 +26,7 @@ from tests.manifests.test_running import (
     run_controller,
     wait_until_webhooks_reject,
 )
-from tests.reconcilers.cli.commands import Running
+from tests.reconcilers.cli.commands import RunningCommand
 from tests.servers import program
 from tests.yamls import read_all_yaml
 
@@ -125,7 +125,7 @@ class Operator:
         await self.cluster.kubectl(*wait, *DEFINITIONS)
 
     @asynccontextmanager
-    async def run_controller(self, *flags: str) -> AsyncIterator[Running]:
+    async def run_controller(self, *flags: str) -> AsyncIterator[RunningCommand]:
         """Run the controller as in its pod, with further flags, and wait for its webhooks."""
         await self.wait_until_established()
         async with run_controller(self.cluster, self.documents, self.port, *flags) as running:

@@ -204,7 +204,7 @@ async def run_until_all_written(cluster: Cluster) -> None:
             lambda stored: all("butler-ipam" in list_managers(obj) for obj in stored.values()),
         )
         assert await running.stop() == 0
-    assert '"level":"error"' not in running.complained, running.complained
+    assert '"level":"error"' not in running.stderr, running.stderr
 
 
 async def find_changed_fields(cluster: Cluster, before: dict[tuple[str, str], Json]) -> list[str]:

@@ -112,7 +112,7 @@ async def run_deployed(cluster: Cluster, clusterctl: Clusterctl) -> AsyncIterato
     await cluster.kubectl("replace", "-f", "-", stdin=write_manifests(configuration))
     async with run_installed_controller(cluster, documents, port) as running:
         yield
-    assert "forbidden" not in running.complained.lower(), running.complained
+    assert "forbidden" not in running.stderr.lower(), running.stderr
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
 from tests.manifests.helm import Chart
 from tests.manifests.test_running import ACCOUNT, GROUPS
 from tests.polling import until
-from tests.reconcilers.cli.commands import call
+from tests.reconcilers.cli.commands import run_to_end
 from tests.servers import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,7 +50,7 @@ async def play_kubelet(cluster: Cluster) -> str:
     [container] = json.loads(output)["spec"]["containers"]
     await cluster.plane.add_user(ACCOUNT, GROUPS)
     config = cluster.plane.write_kubeconfig(cluster.folder / "account", ACCOUNT)
-    done = await call(*container["args"], KUBECONFIG=str(config))
+    done = await run_to_end(*container["args"], KUBECONFIG=str(config))
     phase = "Failed" if done.returncode else "Succeeded"
     patch = json.dumps({"status": {"phase": phase}})
     await cluster.kubectl("patch", *POD, "--subresource=status", "--type=merge", "-p", patch)

@@ -5,7 +5,7 @@ import subprocess
 
 from tests.docs.text import read
 from tests.manifests.clusters import MANIFESTS
-from tests.reconcilers.cli.commands import call
+from tests.reconcilers.cli.commands import run_to_end
 from tests.servers import oldest_assets
 from tests.yamls import read_yaml
 
@@ -34,7 +34,7 @@ def test_the_oldest_test_server_has_the_version_that_the_chart_names() -> None:
 
 async def test_the_demo_plays_all_its_steps_on_the_oldest_kubernetes() -> None:
     assets = oldest_assets()
-    done = await call("demo", seconds=DEMO_SECONDS, KUBEBUILDER_ASSETS=str(assets))
+    done = await run_to_end("demo", seconds=DEMO_SECONDS, KUBEBUILDER_ASSETS=str(assets))
     output = done.stdout.decode()
     assert done.returncode == 0, output + done.stderr.decode()
     assert "no two ranges ever overlapped" in output

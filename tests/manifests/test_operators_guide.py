@@ -19,7 +19,7 @@ from tests.manifests.clusters import MANIFESTS, Cluster, run_empty_cluster, writ
 from tests.manifests.guide import NOT_TYPED, list_copied_lines, type_line
 from tests.manifests.test_running import read_ranges, wait_until_allocated
 from tests.polling import until
-from tests.reconcilers.cli.commands import ROOT, Running, start
+from tests.reconcilers.cli.commands import ROOT, RunningCommand, start
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DEFINITIONS = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
@@ -196,7 +196,7 @@ def run_controllers(cluster: Cluster) -> Any:
     return start("run", f"--kubeconfig={cluster.config}", INTEGRATIONS, *PORTS)
 
 
-async def stop_cleanly(running: Running) -> None:
+async def stop_cleanly(running: RunningCommand) -> None:
     """Stop the controllers, and check that they exit with status 0."""
     assert await running.stop() == 0
 

@@ -22,7 +22,7 @@ from reconcilers.api import crd, names
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
 from tests.manifests.guide import list_typed_lines, type_line
 from tests.polling import until
-from tests.reconcilers.cli.commands import Running, start
+from tests.reconcilers.cli.commands import RunningCommand, start
 from tests.yamls import read_all_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -102,7 +102,7 @@ def build_arguments(documents: list[dict[str, Any]], port: int) -> list[str]:
 @asynccontextmanager
 async def run_controller(
     cluster: Cluster, documents: list[dict[str, Any]], port: int, *flags: str
-) -> AsyncIterator[Running]:
+) -> AsyncIterator[RunningCommand]:
     """Run the controller under its installed ServiceAccount until the body ends.
 
     Args:
@@ -116,8 +116,8 @@ async def run_controller(
     command = [*build_arguments(documents, port), f"--kubeconfig={config}", *flags]
     async with start(*command, "--webhook-cert-name=127.0.0.1") as running:
         for kind in crd.KINDS:
-            await running.until(f'"Starting workers","controller":"{kind.kind.lower()}"')
-        await running.until("Wrote the CA bundle")
+            await running.wait_for_output(f'"Starting workers","controller":"{kind.kind.lower()}"')
+        await running.wait_for_output("Wrote the CA bundle")
         yield running
 
 
@@ -188,7 +188,7 @@ async def create_ownerless_allocation(cluster: Cluster) -> None:
     await cluster.kubectl("wait", condition, "ipallocation/made-by-hand", "-n", HOME)
 
 
-async def uninstall_by_guide(cluster: Cluster, running: Running, desk: Path) -> None:
+async def uninstall_by_guide(cluster: Cluster, running: RunningCommand, desk: Path) -> None:
     """Type the guide's lines to uninstall the one-file install.
 
     The controller is stopped after the line that deletes the webhooks.
@@ -249,7 +249,7 @@ async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
         "api-resources", "--api-group=butler.butlerlabs.dev", "-o", "name"
     )
     assert remaining_kinds == ""
-    log_lines = [json.loads(line) for line in running.complained.splitlines()]
+    log_lines = [json.loads(line) for line in running.stderr.splitlines()]
     assert [line for line in log_lines if line["level"] == "error"] == []
 
 

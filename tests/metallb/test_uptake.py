@@ -24,7 +24,7 @@ from reconcilers.loadbalancers.metallb.uptake import (
 )
 from tests.metallb.site import Site, Tenant, run_site
 from tests.polling import until
-from tests.reconcilers.cli.commands import call
+from tests.reconcilers.cli.commands import run_to_end
 from tests.tenants import BALANCER, QUICK, RIVAL, frozen
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
@@ -50,7 +50,7 @@ async def _read_log(tenant: Tenant) -> str:
 async def _list_findings(site: Site) -> list[str]:
     """Return the kinds of what `check --tenants` finds wrong with the tenant."""
     kubeconfig = f"--kubeconfig={site.kubeconfig}"
-    done = await call("check", kubeconfig, "--tenants", "-o", "json")
+    done = await run_to_end("check", kubeconfig, "--tenants", "-o", "json")
     findings = json.loads(done.stdout)["findings"]
     return [
         finding["kind"] for finding in findings if finding["subject"]["kind"] == "TenantCluster"

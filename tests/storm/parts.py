@@ -161,7 +161,7 @@ def replica(kubeconfig: Path, *flags: str) -> Restarted:
     async def run() -> AsyncIterator[Program]:
         async with start("run", f"--kubeconfig={kubeconfig}", *flags) as running:
             process = running.process
-            yield Program(process.pid, process.wait, lambda: running.complained)
+            yield Program(process.pid, process.wait, lambda: running.stderr)
 
     return Restarted(run)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.clusterapi.lab import IPAM, ClusterApiLab, get_status
 from tests.contract.product import Server
-from tests.reconcilers.cli.commandline import run_beside
+from tests.reconcilers.cli.commandline import run_in_thread
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -79,15 +79,15 @@ async def test_addresses_that_other_namespaces_hold_of_a_global_pool_are_never_s
     assert (await server.admin.post("/api/v1/namespaces", json=body)).status_code == 201
 
     admin = (f"--kubeconfig={server.admin_kubeconfig}", "-n", other_namespace)
-    answer = await run_beside("whois", address, *admin)
+    answer = await run_in_thread("whois", address, *admin)
     assert answer.code == 0
     assert f"allocated  IPAddressClaim {lab.namespace}/node" in answer.out
-    pools = json.loads((await run_beside("pools", *admin, "-o", "json")).out)
+    pools = json.loads((await run_in_thread("pools", *admin, "-o", "json")).out)
     (pool,) = [pool for pool in pools["items"] if pool["name"] == pool_name]
     (family,) = pool["families"]
     assert (family["allocated"], family["available"]) == (1, 10)
     assert "notRead" not in pools
-    checked = json.loads((await run_beside("check", *admin, "-o", "json")).out)
+    checked = json.loads((await run_in_thread("check", *admin, "-o", "json")).out)
     assert [
         finding for finding in checked["findings"] if finding["subject"]["name"] == pool_name
     ] == []
@@ -95,14 +95,14 @@ async def test_addresses_that_other_namespaces_hold_of_a_global_pool_are_never_s
     other_lab = ClusterApiLab(server.admin, other_namespace)
     kubeconfig = await create_namespaced_reader(server, other_lab, tmp_path)
     reader = (f"--kubeconfig={kubeconfig}", "-n", other_namespace)
-    answer = await run_beside("whois", address, *reader)
+    answer = await run_in_thread("whois", address, *reader)
     assert answer.code == 0
     assert f"{address}  GlobalInClusterIPPool {pool_name}  unknown" in answer.out
     assert "free" not in answer.out
     kinds, _, _ = answer.err.partition(f" of other namespaces than {other_namespace}")
     assert kinds != answer.err
     assert f"ipaddressclaims.{IPAM}" in kinds
-    answer = await run_beside("whois", "192.0.2.1", *reader)
+    answer = await run_in_thread("whois", "192.0.2.1", *reader)
     assert answer.code == 1
     assert (
         f"no pool that you may read of namespace {other_namespace} or of the whole cluster"
@@ -110,32 +110,32 @@ async def test_addresses_that_other_namespaces_hold_of_a_global_pool_are_never_s
         " contain"
     ) in answer.err
     absent = "192.0.2.1"
-    (all_searched,) = (await run_beside("whois", absent, admin[0])).errors
+    (all_searched,) = (await run_in_thread("whois", absent, admin[0])).errors
     assert all_searched == f"no pool of any namespace contains {absent}"
-    (one_searched,) = (await run_beside("whois", absent, *admin)).errors
+    (one_searched,) = (await run_in_thread("whois", absent, *admin)).errors
     assert one_searched == (
         f"no pool of namespace {other_namespace} or of the whole cluster contains {absent};"
         " a pool of another namespace may contain it: run the command without -n, or with -A"
     )
-    pools = json.loads((await run_beside("pools", *reader, "-o", "json")).out)
+    pools = json.loads((await run_in_thread("pools", *reader, "-o", "json")).out)
     (pool,) = [pool for pool in pools["items"] if pool["name"] == pool_name]
     (family,) = pool["families"]
     assert (family["total"], family["allocated"], family["available"]) == (11, None, None)
     assert pool["waiting"] is None
     assert f"ipaddresses.{IPAM} of other namespaces than {other_namespace}" in pool["notRead"]
-    mapped = json.loads((await run_beside("map", *reader, "-o", "json")).out)
+    mapped = json.loads((await run_in_thread("map", *reader, "-o", "json")).out)
     (pool,) = [item for item in mapped["items"] if item["name"] == pool_name]
     states = {extent["state"] for extent in pool["families"][0]["extents"]}
     assert "unknown" in states
     assert "free" not in states
     assert f"ipaddresses.{IPAM} of other namespaces than {other_namespace}" in pools["notRead"]
-    checked = await run_beside("check", *reader, "-o", "json")
+    checked = await run_in_thread("check", *reader, "-o", "json")
     report = json.loads(checked.out)
     assert (checked.code, report["findings"]) == (0, [])
     assert report["notRead"] == pools["notRead"]
     file = tmp_path / "report.json"
     file.write_text(checked.out)
-    repaired = await run_beside("check", *reader, "--repair", str(file))
+    repaired = await run_in_thread("check", *reader, "--repair", str(file))
     assert repaired.code == 0, repaired.err
 
     for kind, name in (("IPAddressClaim", "node"), ("GlobalInClusterIPPool", pool_name)):
@@ -153,25 +153,25 @@ async def test_addresses_that_unreadable_claims_may_hold_are_shown_as_unknown_an
     reader = (f"--kubeconfig={kubeconfig}", "-n", lab.namespace)
     claims = f"ipaddressclaims.{IPAM}"
 
-    answer = await run_beside("whois", address, *reader, "-o", "json")
+    answer = await run_in_thread("whois", address, *reader, "-o", "json")
     report = json.loads(answer.out)
     assert (answer.code, [part["state"] for part in report["items"]]) == (0, ["unknown"])
     assert claims in report["notRead"]
     assert claims in answer.err
 
-    pools = json.loads((await run_beside("pools", *reader, "-o", "json")).out)["items"]
+    pools = json.loads((await run_in_thread("pools", *reader, "-o", "json")).out)["items"]
     (pool,) = [item for item in pools if item["name"] == "rack"]
     (family,) = pool["families"]
     assert (family["total"], family["allocated"], family["available"]) == (16, None, None)
     assert claims in pool["notRead"]
     for command in ("pools", "map"):
-        outcome = await run_beside(command, *reader)
+        outcome = await run_in_thread(command, *reader)
         assert (outcome.code, "unknown" in outcome.out) == (0, True)
         assert "  free" not in outcome.out
 
-    checked = await run_beside("check", *reader, "-o", "json")
+    checked = await run_in_thread("check", *reader, "-o", "json")
     document = json.loads(checked.out)
     assert (checked.code, document["findings"], claims in document["notRead"]) == (0, [], True)
-    strict = await run_beside("check", *reader, "--strict")
+    strict = await run_in_thread("check", *reader, "--strict")
     assert (strict.code, strict.out) == (1, "nothing is wrong in what was read\n")
     await lab.delete("IPAddressClaim", "node")

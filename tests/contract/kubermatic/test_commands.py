@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract.kubermatic.lab import KubermaticLab, ranges
 from tests.contract.product import Server
-from tests.reconcilers.cli.commandline import run_beside
+from tests.reconcilers.cli.commandline import run_in_thread
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -21,7 +21,7 @@ async def test_pools_whois_and_check_report_a_full_ipampool_and_its_allocation(
     await lab.create_cluster("b")
     await lab.wait_for_condition("b", "False", "PoolExhausted")
     options = (f"--kubeconfig={server.admin_kubeconfig}",)
-    pools = json.loads((await run_beside("pools", *options, "-o", "json")).out)
+    pools = json.loads((await run_in_thread("pools", *options, "-o", "json")).out)
     [pool] = [item for item in pools["items"] if item["name"] == lab.name("p")]
     [family] = pool.pop("families")
     assert pool == {
@@ -35,9 +35,9 @@ async def test_pools_whois_and_check_report_a_full_ipampool_and_its_allocation(
     }
     figures = {"total": 2, "allocated": 2, "available": 0, "outOfRange": 0}
     assert family.items() >= {"offers": "10.78.0.0/31, 2 addresses each", **figures}.items()
-    answer = (await run_beside("whois", "10.78.0.1", *options)).out
+    answer = (await run_in_thread("whois", "10.78.0.1", *options)).out
     assert f"IPAMAllocation {lab.namespace('a')}/{lab.name('p')}" in answer
-    checked = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    checked = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     kinds = [
         finding["kind"]
         for finding in checked["findings"]
@@ -54,7 +54,7 @@ async def test_a_pool_without_datacenters_is_reported_by_event_and_check(
         "IPAMPool", "empty", reason="InvalidPool", content="datacenters is empty"
     )
     options = (f"--kubeconfig={server.admin_kubeconfig}",)
-    checked = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    checked = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     (finding,) = [
         finding
         for finding in checked["findings"]
@@ -76,13 +76,13 @@ async def test_a_repair_deletes_one_of_two_overlapping_allocations_which_is_recr
         path = lab.allocation_path(name, "p")
         await lab.until(path, lambda body: "ownerReferences" in body["metadata"])
     options = (f"--kubeconfig={server.admin_kubeconfig}",)
-    report = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    report = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     for finding in report["findings"]:
         if finding["kind"] == "Overlap" and finding["subject"]["namespace"] == lab.namespace("b"):
             finding["action"] = "delete"
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report))
-    repaired = await run_beside("check", *options, "--repair", str(file))
+    repaired = await run_in_thread("check", *options, "--repair", str(file))
     assert repaired.code == 0, repaired.err
     await lab.wait_for_ranges("b", "p", "10.77.0.4-10.77.0.7")
     await lab.wait_for_ranges("a", "p", "10.77.0.0-10.77.0.3")

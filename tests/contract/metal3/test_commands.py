@@ -9,7 +9,7 @@ from tests.contract.metal3.lab import CLAIM_KINDS, FINALIZERS, PAUSED, Metal3Lab
 from tests.contract.metal3.test_adoption import make_address_status
 from tests.contract.metal3.webhooks import without_webhooks
 from tests.contract.product import Server
-from tests.reconcilers.cli.commandline import run_beside
+from tests.reconcilers.cli.commandline import run_in_thread
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -31,7 +31,7 @@ async def test_pools_whois_and_map_show_claims_of_both_kinds(
     await lab.wait_until_refused("c", "Exhausted IP Pools")
     await lab.create_claim("paused", "p", annotations=PAUSED)
     options = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
-    pools = json.loads((await run_beside("pools", *options, "-o", "json")).out)
+    pools = json.loads((await run_in_thread("pools", *options, "-o", "json")).out)
     [pool] = [item for item in pools["items"] if item["namespace"] == lab.namespace]
     head = ("kind", "name", "waiting", "ready")
     assert [pool[name] for name in head] == ["IPPool", "p", 1, "True"]
@@ -39,11 +39,11 @@ async def test_pools_whois_and_map_show_claims_of_both_kinds(
     assert [[family[name] for name in figures] for family in pool["families"]] == [
         ["10.0.0.1-10.0.0.3", 2, 2, 0, 0]
     ]
-    answer = (await run_beside("whois", "10.0.0.3", *options)).out
+    answer = (await run_in_thread("whois", "10.0.0.3", *options)).out
     assert f"IPAddressClaim {lab.namespace}/b" in answer
-    answer = (await run_beside("map", "p", *options)).out
+    answer = (await run_in_thread("map", "p", *options)).out
     assert f"IPClaim {lab.namespace}/a" in answer or "a" in answer
-    checked = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    checked = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     kinds = {finding["kind"] for finding in checked["findings"]}
     assert "OutOfRange" not in kinds
     assert "RequestsWait" in kinds
@@ -61,7 +61,7 @@ async def test_check_reports_claims_that_name_one_ipaddress(
     await lab.patch("IPClaim", "b", patch={"status": {"address": other}}, subresource="status")
     await lab.patch("IPClaim", "b", {"spec": {"pool": {"name": "p"}}})
     options = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
-    checked = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    checked = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     claims = {(finding["kind"], finding["subject"]["name"]) for finding in checked["findings"]}
     assert ("Overlap", "b") in claims
 
@@ -75,7 +75,7 @@ async def test_status_reports_the_claims_that_wait_for_a_full_pool(
     await lab.create_claim("b", "p")
     await lab.wait_until_refused("b", "Exhausted IP Pools")
     options = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace, "-o", "json")
-    answer = json.loads((await run_beside("status", *options)).out)
+    answer = json.loads((await run_in_thread("status", *options)).out)
     waiting = [finding for finding in answer["findings"] if finding["kind"] == "RequestsWait"]
     assert [finding["subject"]["name"] for finding in waiting] == ["p"]
 
@@ -94,7 +94,7 @@ async def test_a_repair_deletes_the_chosen_claim_of_two_with_one_address(
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch(kind, "b", {"metadata": {"annotations": unpaused}})
     options = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
-    report = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    report = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     overlaps = [
         {**finding, "action": "delete"}
         for finding in report["findings"]
@@ -103,7 +103,7 @@ async def test_a_repair_deletes_the_chosen_claim_of_two_with_one_address(
     assert overlaps
     file = tmp_path / "report.json"
     file.write_text(json.dumps({**report, "findings": overlaps[:1]}))
-    repaired = await run_beside("check", *options, "--repair", str(file))
+    repaired = await run_in_thread("check", *options, "--repair", str(file))
     assert repaired.code == 0, repaired.err
     await lab.wait_until_gone(kind, "b")
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"

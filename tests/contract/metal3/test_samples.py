@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.metal3.lab import Metal3Lab
 from tests.contract.product import Server
-from tests.reconcilers.cli.commandline import run_beside
+from tests.reconcilers.cli.commandline import run_in_thread
 from tests.yamls import read_all_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -24,7 +24,7 @@ async def test_claims_of_both_kinds_get_addresses_of_the_pool_of_the_samples(
 
 
 async def test_a_plan_of_the_samples_shows_the_same_addresses() -> None:
-    plan = await run_beside("plan", "-f", str(SAMPLES))
+    plan = await run_in_thread("plan", "-f", str(SAMPLES))
     assert plan.code == 0, plan.err
     lines = [line.split() for line in plan.out.splitlines()]
     address_by_claim = {

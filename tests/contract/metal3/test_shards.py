@@ -21,11 +21,11 @@ from tests.contract.product import (
     under_shipped_roles,
 )
 from tests.polling import until
-from tests.reconcilers.cli.test_run import FAST
+from tests.reconcilers.cli.test_run import FAST_LEADER_ELECTION
 from tests.yamls import read_all_yaml
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
-FLAGS = ("--shards=2", *FAST)
+FLAGS = ("--shards=2", *FAST_LEADER_ELECTION)
 
 
 async def test_two_processes_with_a_shard_each_serve_each_claim_once_also_after_one_ends(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract.product import Server
 from tests.contract.vitistack.lab import VitistackLab
-from tests.reconcilers.cli.commandline import run_beside
+from tests.reconcilers.cli.commandline import run_in_thread
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -21,7 +21,7 @@ async def test_pools_whois_and_check_report_a_full_network_and_its_allocations(
     await lab.create_allocation("b")
     await lab.wait_for_phase("b", "Error")
     options = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
-    pools = json.loads((await run_beside("pools", *options, "-o", "json")).out)
+    pools = json.loads((await run_in_thread("pools", *options, "-o", "json")).out)
     [pool] = [item for item in pools["items"] if item["namespace"] == lab.namespace]
     head = ("kind", "name", "waiting", "ready")
     assert [pool[name] for name in head] == ["NetworkNamespace", "net", 1, "True"]
@@ -29,9 +29,9 @@ async def test_pools_whois_and_check_report_a_full_network_and_its_allocations(
     assert [[family[name] for name in figures] for family in pool["families"]] == [
         ["10.0.2.7-10.0.2.7", 1, 1, 0, 0]
     ]
-    answer = (await run_beside("whois", "10.0.2.7", *options)).out
+    answer = (await run_in_thread("whois", "10.0.2.7", *options)).out
     assert f"ipallocations.vitistack.io {lab.namespace}/a" in answer
-    checked = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    checked = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     findings = {(finding["kind"], finding["subject"]["name"]) for finding in checked["findings"]}
     # Networks of other tests, in other namespaces of this server, have the same addresses.
     overlaps = {("PoolsOverlap", "net")}
@@ -53,11 +53,11 @@ async def test_a_repair_deletes_an_unclaimed_allocation_and_its_address_is_free(
         "IPAllocation", "unclaimed", lambda allocation: bool(allocation["metadata"].get("labels"))
     )
     options = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
-    report = json.loads((await run_beside("check", *options, "-o", "json")).out)
+    report = json.loads((await run_in_thread("check", *options, "-o", "json")).out)
     [finding] = [entry for entry in report["findings"] if entry["subject"]["name"] == "unclaimed"]
     file = tmp_path / "report.json"
     file.write_text(json.dumps({**report, "findings": [{**finding, "action": "delete"}]}))
-    repaired = await run_beside("check", *options, "--repair", str(file))
+    repaired = await run_in_thread("check", *options, "--repair", str(file))
     assert repaired.code == 0, repaired.err
     await lab.wait_until_gone("IPAllocation", "unclaimed")
     await lab.create_allocation("next")

@@ -55,7 +55,7 @@ def _select_lines(content: str, prefix: str) -> list[str]:
 
 @contextmanager
 def preserve_logging() -> Iterator[None]:
-    """Restore this process's logging at the end, as commands configure it."""
+    """Restore this process's logging at the end of the context: commands configure it anew."""
     before, root = structlog.get_config(), logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:
@@ -70,7 +70,7 @@ def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam"
     """Run a command in this process; it must end with an exit code.
 
     Args:
-        arguments: of the command line.
+        arguments: the arguments of the command line.
         stdin: the content of standard input.
         program: the name under which the program is called.
     """
@@ -91,7 +91,7 @@ def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam"
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
-async def run_beside(*arguments: str | Path) -> Outcome:
+async def run_in_thread(*arguments: str | Path) -> Outcome:
     """Run a command in a thread, so that servers in this event loop can answer it."""
     return await anyio.to_thread.run_sync(partial(run, *arguments))
 
@@ -119,43 +119,62 @@ def make_object(kind: str, name: str, spec: Mapping[str, Any], **more: Any) -> d
     return body | ({"status": status} if status is not None else {})
 
 
-def pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> dict[str, Any]:
+def make_pool(
+    name: str = "lab",
+    cidr: str = "10.40.0.0/24",
+    *,
+    reserved: Sequence[str] = (),
+    tenant_allocation: Mapping[str, Any] | None = None,
+    exclude_edges: bool = False,
+    **more: Any,
+) -> dict[str, Any]:
     """Return a NetworkPool.
 
     Args:
         cidr: its spec.cidr.
-        more: further metadata; `tenant` is its spec.tenantAllocation, `reserved` the CIDRs of
-            spec.reserved, `edges` its spec.excludeNetworkAndBroadcast, which is False by default.
+        reserved: the CIDRs of spec.reserved.
+        tenant_allocation: its spec.tenantAllocation; None to leave it out.
+        exclude_edges: its spec.excludeNetworkAndBroadcast.
+        more: further metadata, and its `status`.
     """
-    spec: dict[str, Any] = {"cidr": cidr, "excludeNetworkAndBroadcast": more.pop("edges", False)}
-    if "tenant" in more:
-        spec["tenantAllocation"] = more.pop("tenant")
-    if "reserved" in more:
-        spec["reserved"] = [{"cidr": cidr} for cidr in more.pop("reserved")]
+    spec: dict[str, Any] = {"cidr": cidr, "excludeNetworkAndBroadcast": exclude_edges}
+    if tenant_allocation is not None:
+        spec["tenantAllocation"] = tenant_allocation
+    if reserved:
+        spec["reserved"] = [{"cidr": block} for block in reserved]
     return make_object("NetworkPool", name, spec, **more)
 
 
-def allocation(
-    name: str, count: int | None = None, of: str = "lab", **more: Any
+def make_allocation(
+    name: str,
+    count: int | None = None,
+    pool: str = "lab",
+    *,
+    tenant: str = "others/one",
+    purpose: str = "loadbalancer",
+    pinned_range: tuple[str, str] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """Return an IPAllocation.
 
     Args:
         count: its spec.count; None to leave it out.
-        of: the name of its pool.
-        more: further metadata; `kind` is its spec.type, `pin` the ends of its pinned range,
-            `tenant` the namespace/name of its TenantCluster.
+        pool: the name of its pool.
+        tenant: the namespace/name of its TenantCluster.
+        purpose: its spec.type.
+        pinned_range: first and last address of its spec.pinnedRange; None to leave it out.
+        more: further metadata, and its `status`.
     """
-    namespace, _, tenant = more.pop("tenant", "others/one").partition("/")
+    namespace, _, cluster = tenant.partition("/")
     spec: dict[str, Any] = {
-        "poolRef": {"name": of},
-        "tenantClusterRef": {"name": tenant, "namespace": namespace},
-        "type": more.pop("kind", "loadbalancer"),
+        "poolRef": {"name": pool},
+        "tenantClusterRef": {"name": cluster, "namespace": namespace},
+        "type": purpose,
     }
     if count is not None:
         spec["count"] = count
-    if "pin" in more:
-        start, end = more.pop("pin")
+    if pinned_range is not None:
+        start, end = pinned_range
         spec["pinnedRange"] = {"startAddress": start, "endAddress": end}
     return make_object("IPAllocation", name, spec, **more)
 
@@ -165,7 +184,7 @@ def make_held_status(start: str, end: str, phase: str = "Allocated") -> dict[str
     return {"phase": phase, "startAddress": start, "endAddress": end}
 
 
-def provider(name: str, *pools: str, **network: Any) -> dict[str, Any]:
+def make_provider(name: str, *pools: str, **network: Any) -> dict[str, Any]:
     """Return a ProviderConfig with these pools, by descending preference.
 
     Args:
@@ -177,26 +196,39 @@ def provider(name: str, *pools: str, **network: Any) -> dict[str, Any]:
     return make_object("ProviderConfig", name, spec)
 
 
-def cluster(name: str = "app", of: str | None = "prov", **more: Any) -> dict[str, Any]:
-    """Return a TenantCluster in namespace team.
+def make_cluster(
+    name: str = "app",
+    provider: str | None = "prov",
+    *,
+    namespace: str = "team",
+    networking: Mapping[str, Any] | None = None,
+    addons: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a TenantCluster.
 
     Args:
-        of: the name of its ProviderConfig; None to name none.
-        more: further metadata; `networking` and `addons` are fields of its spec.
+        provider: the name of its ProviderConfig; None to name none.
+        networking: its spec.networking; None to leave it out.
+        addons: its spec.addons; None to leave it out.
+        more: further metadata, and its `status`.
     """
     spec: dict[str, Any] = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
-    if of is not None:
-        spec["providerConfigRef"] = {"name": of}
-    for field in ("networking", "addons"):
-        if field in more:
-            spec[field] = more.pop(field)
-    return make_object("TenantCluster", name, spec, **({"namespace": "team"} | more))
+    if provider is not None:
+        spec["providerConfigRef"] = {"name": provider}
+    if networking is not None:
+        spec["networking"] = networking
+    if addons is not None:
+        spec["addons"] = addons
+    return make_object("TenantCluster", name, spec, namespace=namespace, **more)
 
 
-def find_condition(body: Mapping[str, Any], condition: str = "Ready") -> dict[str, Any]:
-    """Return the condition of a type in the status of an object."""
+def find_condition(body: Mapping[str, Any], condition_type: str = "Ready") -> dict[str, Any]:
+    """Return the only condition of a type in the status of an object."""
     conditions = [
-        candidate for candidate in body["status"]["conditions"] if candidate["type"] == condition
+        condition
+        for condition in body["status"]["conditions"]
+        if condition["type"] == condition_type
     ]
     assert len(conditions) == 1
     return dict(conditions[0])

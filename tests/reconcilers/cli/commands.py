@@ -23,77 +23,83 @@ from tests.tracebacks import find_traceback
 
 ROOT = Path(__file__).parents[3]
 LEAST_KUBECTL = (1, 28)
-_FROM_OUTSIDE = ("KUBECONFIG", "USE_EXISTING_CLUSTER")
+_VARIABLES_NAMING_CLUSTERS = ("KUBECONFIG", "USE_EXISTING_CLUSTER")
 
 
-def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without variables that name clusters or set our flags.
+def make_environment(**variables: str) -> dict[str, str]:
+    """Return the environment for a command, which no setting of the developer's shell changes.
+
+    It is this process's environment without the variables that name clusters or set our flags.
 
     Args:
-        more: further variables.
+        variables: variables to add.
     """
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
-        if name not in _FROM_OUTSIDE and not name.startswith("BUTLER_IPAM_")
+        if name not in _VARIABLES_NAMING_CLUSTERS and not name.startswith("BUTLER_IPAM_")
     }
-    return kept | {"PYTHONPATH": str(ROOT)} | more
+    return inherited | {"PYTHONPATH": str(ROOT)} | variables
 
 
-def butler_ipam(*arguments: str) -> list[str]:
-    """Return a command line of `butler-ipam`; its start is a fork (tests/forkserver.py)."""
+def make_command_line(*arguments: str) -> list[str]:
+    """Return a command line that runs `butler-ipam` from this repository.
+
+    A fork starts it (tests/forkserver.py), so that it need not import its modules again.
+    """
     return [sys.executable, "-m", "reconcilers", *arguments]
 
 
 def find_installed_command(*arguments: str) -> list[str]:
-    """Return the command line of `butler-ipam` as it is installed: it imports all it needs."""
+    """Return a command line that runs `butler-ipam` as it is installed, with all its imports."""
     return [str(Path(sys.executable).with_name("butler-ipam")), *arguments]
 
 
-async def call(
+async def run_to_end(
     *arguments: str,
     seconds: float = SECONDS,
-    program: Callable[..., list[str]] = butler_ipam,
+    program: Callable[..., list[str]] = make_command_line,
     **variables: str,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `butler-ipam` to its end; raise TimeoutError if it does not end in time.
 
     Args:
-        arguments: of the program.
+        arguments: the arguments of `butler-ipam`.
         seconds: how long it may run, in real time.
-        program: returns the command line.
-        variables: further variables of its environment.
+        program: makes the command line from the arguments.
+        variables: variables to add to its environment.
     """
     with anyio.fail_after(seconds):
         return await anyio.run_process(
-            program(*arguments), check=False, env=environment(**variables), cwd="/"
+            program(*arguments), check=False, env=make_environment(**variables), cwd="/"
         )
 
 
 @dataclass
-class Running:
+class RunningCommand:
     """A running `butler-ipam`.
 
     Args:
-        printed: its standard output so far.
-        complained: its standard error so far.
+        stdout: its standard output so far.
+        stderr: its standard error so far.
     """
 
     process: Process
-    printed: str = ""
-    complained: str = ""
-    _moved: anyio.Event = field(default_factory=anyio.Event)
+    stdout: str = ""
+    stderr: str = ""
+    _has_changed: anyio.Event = field(default_factory=anyio.Event)
+    """Set when there is more output, or when the process has ended; then it is replaced."""
 
-    async def until(self, pattern: str) -> re.Match[str]:
-        """Wait until its output so far matches a pattern, and return the first match."""
+    async def wait_for_output(self, pattern: str) -> re.Match[str]:
+        """Wait until standard output or error matches a pattern; return the first match."""
         with anyio.fail_after(SECONDS):
             while True:
-                moved = self._moved
-                if match := re.search(pattern, self.printed + self.complained):
+                has_changed = self._has_changed
+                if match := re.search(pattern, self.stdout + self.stderr):
                     return match
                 if self.process.returncode is not None:
-                    raise AssertionError(f"it ended:\n{self.printed}{self.complained}")
-                await moved.wait()
+                    raise AssertionError(f"it ended:\n{self.stdout}{self.stderr}")
+                await has_changed.wait()
 
     async def stop(self, number: int = signal.SIGINT) -> int:
         """Send a signal, wait for the end of the process, and return its exit code."""
@@ -101,48 +107,49 @@ class Running:
         with anyio.fail_after(SECONDS):
             return await self.process.wait()
 
-    async def read(self) -> None:
-        """Read both outputs to their ends."""
+    async def collect_output(self) -> None:
+        """Collect both outputs until the process ends."""
         async with anyio.create_task_group() as readers:
-            readers.start_soon(self._read, "printed", self.process.stdout)
-            readers.start_soon(self._read, "complained", self.process.stderr)
+            readers.start_soon(self._append_stream, "stdout", self.process.stdout)
+            readers.start_soon(self._append_stream, "stderr", self.process.stderr)
         await self.process.wait()
-        self._move()
+        self._announce_change()
 
-    async def _read(self, name: str, stream: Any) -> None:
+    async def _append_stream(self, name: str, stream: Any) -> None:
+        """Append the text of a stream to the field `name`."""
         async for chunk in stream:
             setattr(self, name, getattr(self, name) + chunk.decode())
-            self._move()
+            self._announce_change()
 
-    def _move(self) -> None:
-        self._moved.set()
-        self._moved = anyio.Event()
+    def _announce_change(self) -> None:
+        self._has_changed.set()
+        self._has_changed = anyio.Event()
 
 
 @asynccontextmanager
 async def start(
-    *arguments: str, program: Callable[..., list[str]] = butler_ipam, **variables: str
-) -> AsyncIterator[Running]:
+    *arguments: str, program: Callable[..., list[str]] = make_command_line, **variables: str
+) -> AsyncIterator[RunningCommand]:
     """Run `butler-ipam` during the context; kill it at the end of the context if it still runs.
 
     Args:
-        arguments: of the program.
-        program: returns the command line.
-        variables: further variables of its environment.
+        arguments: the arguments of `butler-ipam`.
+        program: makes the command line from the arguments.
+        variables: variables to add to its environment.
 
     Raises:
         AssertionError: its log shows the traceback of a bug that it survived.
     """
     process = await anyio.open_process(
         program(*arguments),
-        env=environment(**variables),
+        env=make_environment(**variables),
         cwd="/",
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
-    running = Running(process)
+    running = RunningCommand(process)
     async with anyio.create_task_group() as group:
-        group.start_soon(running.read)
+        group.start_soon(running.collect_output)
         try:
             yield running
         finally:
@@ -151,13 +158,13 @@ async def start(
             with anyio.CancelScope(shield=True):
                 await process.wait()
     await process.aclose()
-    traceback = find_traceback(running.complained)
+    traceback = find_traceback(running.stderr)
     assert not traceback, f"it survived a bug:\n{traceback}"
 
 
 @lru_cache(maxsize=1)
-def _kubectl() -> tuple[str, str]:
-    """Return the path of a usable kubectl and "", or "" and why there is none."""
+def _find_kubectl() -> tuple[str, str]:
+    """Return the path of a usable kubectl, and the reason why there is none; one is empty."""
     path = shutil.which("kubectl")
     if path is None:
         return "", "there is no kubectl on the PATH"
@@ -168,7 +175,7 @@ def _kubectl() -> tuple[str, str]:
         version = json.loads(done.stdout)["clientVersion"]
         version_numbers = (int(version["major"]), int(re.sub(r"\D", "", version["minor"])))
     except (ValueError, KeyError):
-        return "", f"{path} does not tell its version"
+        return "", f"{path} does not print its version"
     if version_numbers < LEAST_KUBECTL:
         return (
             "",
@@ -181,11 +188,11 @@ class Kubectl:
     """The real kubectl with one kubeconfig; the test is skipped if kubectl is not installed.
 
     Args:
-        cache: a folder for its cache of discovery.
+        cache: the folder for its discovery cache.
     """
 
     def __init__(self, kubeconfig: Path, cache: Path) -> None:
-        path, why = _kubectl()
+        path, why = _find_kubectl()
         if not path:
             pytest.skip(why)
         self._command = [path, f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}"]
@@ -199,12 +206,12 @@ class Kubectl:
                 [*self._command, *arguments],
                 input=stdin.encode(),
                 check=False,
-                env=environment(),
+                env=make_environment(),
             )
         assert not check or done.returncode == 0, done.stderr.decode()
         return done
 
-    async def text(self, *arguments: str, stdin: str = "") -> str:
+    async def read_output(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl and return its standard output."""
         return (await self.run(*arguments, stdin=stdin)).stdout.decode()
 
@@ -213,6 +220,6 @@ class Kubectl:
         documents = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
         await self.run("apply", "-f", "-", stdin=documents)
 
-    async def wait(self, *words: str) -> None:
-        """Wait for a condition, a phase or a deletion: `kubectl wait` watches."""
-        await self.run("wait", "--timeout=30s", *words)
+    async def wait(self, *arguments: str) -> None:
+        """Wait for a condition, a phase or a deletion, by `kubectl wait` with these arguments."""
+        await self.run("wait", "--timeout=30s", *arguments)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.reconcilers.cli.commandline import (
     Outcome,
-    allocation,
+    make_allocation,
     make_held_status,
     make_object,
     run,
@@ -17,27 +17,57 @@ FINALIZER = "butler.butlerlabs.dev/ipallocation"
 UID = "butler.butlerlabs.dev/tenant-uid"
 
 
-def make_labels(name: str, of: str, tenant: str, kind: str = "loadbalancer") -> dict[str, str]:
-    """Return the labels that the controllers give to an allocation of pool `of` for a tenant."""
-    team, _, cluster = tenant.partition("/")
+def make_labels(pool: str, tenant: str, purpose: str = "loadbalancer") -> dict[str, str]:
+    """Return the labels that the controllers give to an allocation.
+
+    Args:
+        pool: the name of its pool.
+        tenant: the namespace/name of its TenantCluster.
+        purpose: its spec.type.
+    """
+    namespace, _, cluster = tenant.partition("/")
     return {
-        "butler.butlerlabs.dev/network-pool": of,
-        "butler.butlerlabs.dev/team": team,
+        "butler.butlerlabs.dev/network-pool": pool,
+        "butler.butlerlabs.dev/team": namespace,
         "butler.butlerlabs.dev/tenant": cluster,
-        "butler.butlerlabs.dev/allocation-type": kind,
+        "butler.butlerlabs.dev/allocation-type": purpose,
     }
 
 
-def make_holder(name: str, start: str, end: str, **more: Any) -> dict[str, Any]:
-    """Return an allocation that holds a range, with all labels and the finalizer."""
-    tenant = more.get("tenant", "others/one")
-    more.setdefault("labels", make_labels(name, "lab", tenant))
-    more.setdefault("finalizers", [FINALIZER])
-    return allocation(name, 1, status=make_held_status(start, end), uid=f"uid-{name}", **more)
+def make_holder(
+    name: str,
+    start: str,
+    end: str,
+    *,
+    pool: str = "lab",
+    tenant: str = "others/one",
+    **more: Any,
+) -> dict[str, Any]:
+    """Return an allocation that holds a range, with all labels and the finalizer.
+
+    Args:
+        start: the first address of the range.
+        end: the last address of the range.
+        pool: the name of its pool.
+        tenant: the namespace/name of its TenantCluster.
+        more: further metadata; `labels` and `finalizers` replace those of the controllers.
+    """
+    more = {"labels": make_labels(pool, tenant), "finalizers": [FINALIZER], **more}
+    return make_allocation(
+        name,
+        1,
+        pool,
+        tenant=tenant,
+        status=make_held_status(start, end),
+        uid=f"uid-{name}",
+        **more,
+    )
 
 
-def cluster(name: str = "one", namespace: str = "others", uid: str = "u1") -> dict[str, Any]:
-    """Return a TenantCluster that names no ProviderConfig."""
+def make_saved_cluster(
+    name: str = "one", namespace: str = "others", uid: str = "u1"
+) -> dict[str, Any]:
+    """Return a stored TenantCluster, with a uid, that names no ProviderConfig."""
     body = make_object(
         "TenantCluster",
         name,

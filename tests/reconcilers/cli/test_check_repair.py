@@ -19,13 +19,13 @@ from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, run_api_server
 from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
-from tests.reconcilers.cli.commandline import run_beside
+from tests.reconcilers.cli.commandline import run_in_thread
 
 NAMESPACE = names.DEFAULT_NAMESPACE
 METALLB = "metallb-system"
 
 
-def encode(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     """Return data in base64, as in a Secret."""
     return base64.b64encode(data).decode()
 
@@ -64,14 +64,14 @@ async def create_allocation(server: ApiServer, name: str, **metadata: Any) -> No
 
 async def write_report(kubeconfig: str, path: Path) -> dict[str, dict[str, Any]]:
     """Write the report of `check` to a file; return its findings by "kind name"."""
-    outcome = await run_beside("check", kubeconfig, "-o", "json")
+    outcome = await run_in_thread("check", kubeconfig, "-o", "json")
     await anyio.Path(path).write_text(outcome.out)
     report = json.loads(outcome.out)
     return {f"{f['kind']} {f['subject']['name']}": f for f in report["findings"]}
 
 
-async def exists(server: ApiServer, name: str) -> bool:
-    """Return whether an IPAllocation exists."""
+async def has_allocation(server: ApiServer, name: str) -> bool:
+    """Return whether an IPAllocation with this name exists."""
     try:
         await Client(server.transport).get(IP_ALLOCATION, Key(NAMESPACE, name))
     except NotFound:
@@ -84,11 +84,10 @@ async def test_a_reviewed_report_is_carried_out(tmp_path: Path) -> None:
         await create_allocation(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
         assert set(await write_report(kubeconfig, report)) == {"Orphan left"}
-        done = await run_beside("check", kubeconfig, "--repair", str(report))
-        printed = done.err
-        assert "IPAllocation butler-system/left: deleted" in printed
-        assert not await exists(server, "left")
-        again = await run_beside("check", kubeconfig)
+        done = await run_in_thread("check", kubeconfig, "--repair", str(report))
+        assert "IPAllocation butler-system/left: deleted" in done.err
+        assert not await has_allocation(server, "left")
+        again = await run_in_thread("check", kubeconfig)
         assert (again.code, again.out) == (0, "nothing is wrong\n")
 
 
@@ -100,9 +99,9 @@ async def test_a_finding_whose_action_a_reviewer_sets_to_none_is_not_repaired(
         report = tmp_path / "report.json"
         await write_report(kubeconfig, report)
         report.write_text(report.read_text().replace('"action": "delete"', '"action": "none"'))
-        done = await run_beside("check", kubeconfig, "--repair", str(report))
+        done = await run_in_thread("check", kubeconfig, "--repair", str(report))
         assert done.code == 0
-        assert await exists(server, "left")
+        assert await has_allocation(server, "left")
 
 
 async def test_an_object_that_changed_since_the_report_is_not_repaired(tmp_path: Path) -> None:
@@ -114,10 +113,10 @@ async def test_an_object_that_changed_since_the_report_is_not_repaired(tmp_path:
         allocation = await client.get(IP_ALLOCATION, Key(NAMESPACE, "left"))
         note = {"metadata": {"annotations": {"note": "do not touch"}}}
         await client.patch(IP_ALLOCATION, Version.from_object(allocation), note)
-        done = await run_beside("check", kubeconfig, "--repair", str(report))
+        done = await run_in_thread("check", kubeconfig, "--repair", str(report))
         assert done.code == 1
         assert "changed since the report was made" in done.err
-        assert await exists(server, "left")
+        assert await has_allocation(server, "left")
 
 
 async def test_an_action_that_a_finding_does_not_offer_is_rejected(tmp_path: Path) -> None:
@@ -126,22 +125,22 @@ async def test_an_action_that_a_finding_does_not_offer_is_rejected(tmp_path: Pat
         report = tmp_path / "report.json"
         assert set(await write_report(kubeconfig, report)) == {"LabelDrift fine"}
         report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
-        done = await run_beside("check", kubeconfig, "--repair", str(report))
+        done = await run_in_thread("check", kubeconfig, "--repair", str(report))
         assert done.code == 1
         assert "delete is not an action for LabelDrift" in done.err
-        assert await exists(server, "fine")
+        assert await has_allocation(server, "fine")
 
 
 async def test_pools_whois_and_tenants_read_the_objects_of_a_cluster(tmp_path: Path) -> None:
     async with run_cluster(tmp_path) as (server, kubeconfig):
         await create_allocation(server, "waits")
-        pools = await run_beside("pools", kubeconfig, "-o", "json")
+        pools = await run_in_thread("pools", kubeconfig, "-o", "json")
         [document] = json.loads(pools.out)["items"]
         [family] = document["families"]
         assert (family["total"], family["allocated"], document["waiting"]) == (256, 0, 1)
-        holders = await run_beside("whois", kubeconfig, "10.40.0.1")
+        holders = await run_in_thread("whois", kubeconfig, "10.40.0.1")
         assert "butler-system/lab  free" in holders.out
-        tenants = (await run_beside("tenants", kubeconfig)).out
+        tenants = (await run_in_thread("tenants", kubeconfig)).out
         assert tenants.splitlines()[1].split()[:3] == ["team", "gone", "-"]
 
 
@@ -151,14 +150,16 @@ async def test_the_error_about_a_cluster_without_our_crds_says_how_to_install_th
     async with run_api_server("bare", []) as bare:
         path = tmp_path / "kubeconfig"
         path.write_text(bare.kubeconfig)
-        done = await run_beside("pools", f"--kubeconfig={path}")
+        done = await run_in_thread("pools", f"--kubeconfig={path}")
     assert done.code == 1
     assert "are the CRDs installed? `butler-ipam crds | kubectl apply -f -`" in done.err
 
 
 @asynccontextmanager
 async def run_own_tenant(folder: Path) -> AsyncIterator[tuple[Client, str]]:
-    """Run an API server that is its own tenant, with MetalLB's kinds; its cluster holds a range.
+    """Run one API server that is the management cluster, and the tenant of TenantCluster team/a.
+
+    It serves the kinds of MetalLB, too. The tenant's allocation holds 10.40.0.0-10.40.0.1.
 
     Yields:
         a client of the server, and the flag with its kubeconfig.
@@ -195,9 +196,9 @@ async def run_own_tenant(folder: Path) -> AsyncIterator[tuple[Client, str]]:
         yield client, f"--kubeconfig={path}"
 
 
-async def list_drift(kubeconfig: str) -> tuple[int, list[str]]:
-    """Run `check --tenants --strict`; return its exit code and the sentences of TenantDrift."""
-    done = await run_beside("check", kubeconfig, "--tenants", "--strict", "-o", "json")
+async def read_tenant_drift(kubeconfig: str) -> tuple[int, list[str]]:
+    """Run `check --tenants --strict`; return its exit code and the sentences about TenantDrift."""
+    done = await run_in_thread("check", kubeconfig, "--tenants", "--strict", "-o", "json")
     findings = json.loads(done.out)["findings"]
     return done.code, [
         finding["sentence"] for finding in findings if finding["kind"] == "TenantDrift"
@@ -208,20 +209,20 @@ async def test_check_reports_a_tenant_without_a_kubeconfig_and_each_drift_of_its
     tmp_path: Path,
 ) -> None:
     async with run_own_tenant(tmp_path) as (client, kubeconfig):
-        _, [sentence] = await list_drift(kubeconfig)
+        _, [sentence] = await read_tenant_drift(kubeconfig)
         assert sentence.startswith("could not be asked: ")
         secret = {
             "metadata": {"name": "a-admin-kubeconfig"},
-            "data": {"admin.conf": encode((tmp_path / "kubeconfig").read_bytes())},
+            "data": {"admin.conf": encode_base64((tmp_path / "kubeconfig").read_bytes())},
         }
         await client.create(SECRET, "team", secret)
-        code, [sentence] = await list_drift(kubeconfig)
+        code, [sentence] = await read_tenant_drift(kubeconfig)
         assert code == 1
         assert "holds nothing, and should hold 10.40.0.0-10.40.0.1" in sentence
         spec = {"addresses": ["10.40.0.0-10.40.0.1"]}
         pool = {"metadata": {"name": "default-pool"}, "spec": spec}
         await client.create(IP_ADDRESS_POOL, METALLB, pool)
-        assert (await list_drift(kubeconfig))[1] == []
+        assert (await read_tenant_drift(kubeconfig))[1] == []
 
         # Its allocation is lost, as after a restore, and the tenant still holds the range.
         cluster = await client.get(TENANT_CLUSTER, Key("team", "a"))
@@ -229,5 +230,5 @@ async def test_check_reports_a_tenant_without_a_kubeconfig_and_each_drift_of_its
         await client.patch(TENANT_CLUSTER, Version.from_object(cluster), begun)
         lost = await client.get(IP_ALLOCATION, Key(NAMESPACE, "team-a-lb"))
         await client.delete(IP_ALLOCATION, Version.from_object(lost))
-        [sentence] = (await list_drift(kubeconfig))[1]
+        [sentence] = (await read_tenant_drift(kubeconfig))[1]
         assert "holds 10.40.0.0-10.40.0.1, and should hold nothing" in sentence

@@ -14,20 +14,22 @@ from tests.reconcilers.cli.commandline import Outcome, run
 
 IPAM = "ipam.cluster.x-k8s.io"
 OURS = "butler.butlerlabs.dev"
-BORN = "2026-01-01T00:00:00Z"
+CREATED = "2026-01-01T00:00:00Z"
 
 
-def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any) -> Any:
-    """Return an object in namespace b, of Cluster API's IPAM group or of ours by its kind.
+def make_saved_object(
+    kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any
+) -> Any:
+    """Return an object of our API group or of Cluster API's IPAM group, in namespace b.
 
     Args:
-        kind: a kind that begins with Global has no namespace.
-        version: its API version, if it is of Cluster API.
+        kind: decides the API group; a kind that begins with Global has no namespace.
+        version: its version in the group of Cluster API.
         more: further fields; `metadata` is merged.
     """
     group = OURS if kind in {"NetworkPool", "IPAllocation"} else IPAM
     version = "v1alpha1" if group == OURS else version
-    meta = {"name": name, "creationTimestamp": BORN}
+    meta = {"name": name, "creationTimestamp": CREATED}
     if not kind.startswith("Global"):
         meta["namespace"] = "b"
     meta |= more.pop("metadata", {})
@@ -40,28 +42,28 @@ def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any)
     }
 
 
-def ip_pool(name: str, *addresses: str, **spec: Any) -> Any:
+def make_ip_pool(name: str, *addresses: str, **spec: Any) -> Any:
     """Return an InClusterIPPool of these addresses, with prefix 24."""
-    expected = {"addresses": [*addresses], "prefix": 24, **spec}
-    return body("InClusterIPPool", name, spec=expected, version="v1alpha2")
+    spec = {"addresses": [*addresses], "prefix": 24, **spec}
+    return make_saved_object("InClusterIPPool", name, spec=spec, version="v1alpha2")
 
 
-def claim(name: str, pool: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
+def make_claim(name: str, pool: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
     """Return an IPAddressClaim on a pool of a kind."""
     group = OURS if kind == "NetworkPool" else IPAM
     ref = {"apiGroup": group, "kind": kind, "name": pool}
-    return body("IPAddressClaim", name, {"poolRef": ref}, **more)
+    return make_saved_object("IPAddressClaim", name, {"poolRef": ref}, **more)
 
 
-def address(name: str, pool: str, content: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
-    """Return the IPAddress `content` of a pool, for the claim of the same name."""
+def make_address(name: str, pool: str, ip: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
+    """Return the IPAddress that gives the address `ip` of a pool to the claim of its own name."""
     group = OURS if kind == "NetworkPool" else IPAM
     ref = {"apiGroup": group, "kind": kind, "name": pool}
-    spec = {"claimRef": {"name": name}, "poolRef": ref, "address": content, "prefix": 24}
-    return body("IPAddress", name, spec, **more)
+    spec = {"claimRef": {"name": name}, "poolRef": ref, "address": ip, "prefix": 24}
+    return make_saved_object("IPAddress", name, spec, **more)
 
 
-def ask_command(tmp_path: Path, command: str, *objects: Any) -> Outcome:
+def run_on_saved(tmp_path: Path, command: str, *objects: Any) -> Outcome:
     """Save objects in a file, and run a command, given as one string, with `-f` on it."""
     file = tmp_path / "saved.yaml"
     file.write_text(yaml.safe_dump_all(objects))
@@ -70,14 +72,14 @@ def ask_command(tmp_path: Path, command: str, *objects: Any) -> Outcome:
 
 
 def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "pools -o json",
-        ip_pool("p", "10.0.0.10-10.0.0.19", excludedAddresses=["10.0.0.15"]),
-        address("a", "p", "10.0.0.10"),
-        address("out", "p", "10.0.0.15"),
-        claim("a", "p"),
-        claim("w", "p"),
+        make_ip_pool("p", "10.0.0.10-10.0.0.19", excludedAddresses=["10.0.0.15"]),
+        make_address("a", "p", "10.0.0.10"),
+        make_address("out", "p", "10.0.0.15"),
+        make_claim("a", "p"),
+        make_claim("w", "p"),
     )
     assert outcome.code == 0
     [document] = yaml.safe_load(outcome.out)["items"]
@@ -93,7 +95,7 @@ def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
     assert family["offers"] == "10.0.0.10-10.0.0.19"
     figures = {"total": 9, "allocated": 1, "available": 8, "outOfRange": 1}
     assert family.items() >= figures.items()
-    table = ask_command(tmp_path, "pools", ip_pool("p", "10.0.0.10-10.0.0.19")).out
+    table = run_on_saved(tmp_path, "pools", make_ip_pool("p", "10.0.0.10-10.0.0.19")).out
     assert table.splitlines()[1].split() == [
         *("InClusterIPPool", "b", "p", "10.0.0.10-10.0.0.19"),
         *("[--------------------]", "0%", "10", "0", "10", "10", "0%", "0", "Unknown"),
@@ -101,25 +103,25 @@ def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
 
 
 def test_whois_names_the_ipaddress_that_holds_an_address(tmp_path: Path) -> None:
-    pool = ip_pool("p", "10.0.0.10-10.0.0.12")
-    outcome = ask_command(tmp_path, "whois 10.0.0.11", pool, address("a", "p", "10.0.0.11"))
+    pool = make_ip_pool("p", "10.0.0.10-10.0.0.12")
+    outcome = run_on_saved(tmp_path, "whois 10.0.0.11", pool, make_address("a", "p", "10.0.0.11"))
     assert outcome.code == 0
     assert "InClusterIPPool b/p  allocated  IPAddress b/a" in outcome.out
-    missing = ask_command(tmp_path, "whois 10.0.0.13", pool)
+    missing = run_on_saved(tmp_path, "whois 10.0.0.13", pool)
     assert (missing.code, missing.errors) == (1, ["no pool in the files contains 10.0.0.13"])
 
 
 def test_an_address_of_a_network_pool_that_a_claim_holds_is_allocated(tmp_path: Path) -> None:
     objects = [
-        body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
-        claim("a", "site", "NetworkPool"),
-        address("a", "site", content="10.9.0.2", kind="NetworkPool"),
+        make_saved_object("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
+        make_claim("a", "site", "NetworkPool"),
+        make_address("a", "site", ip="10.9.0.2", kind="NetworkPool"),
     ]
-    outcome = ask_command(tmp_path, "whois 10.9.0.2", *objects)
+    outcome = run_on_saved(tmp_path, "whois 10.9.0.2", *objects)
     assert "10.9.0.2  NetworkPool b/site  allocated  IPAddressClaim b/a" in outcome.out
-    gateway = ask_command(tmp_path, "whois 10.9.0.1 -o json", *objects)
+    gateway = run_on_saved(tmp_path, "whois 10.9.0.1 -o json", *objects)
     assert yaml.safe_load(gateway.out)["items"][0]["note"] == "gateway"
-    figures = yaml.safe_load(ask_command(tmp_path, "pools -o json", *objects).out)["items"][0][
+    figures = yaml.safe_load(run_on_saved(tmp_path, "pools -o json", *objects).out)["items"][0][
         "families"
     ][0]
     assert (figures["total"], figures["allocated"]) == (7, 1)
@@ -136,12 +138,16 @@ def test_an_ipv6_address_of_a_dual_stack_network_pool_that_an_ipaddress_holds_is
         "ipFamilyPolicy": "RequireDualStack",
     }
     objects = [
-        body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "secondary": {"cidr": "fd00::/125"}}),
-        address("a", "site", content="fd00::", kind="NetworkPool"),
+        make_saved_object(
+            "NetworkPool", "site", {"cidr": "10.9.0.0/29", "secondary": {"cidr": "fd00::/125"}}
+        ),
+        make_address("a", "site", ip="fd00::", kind="NetworkPool"),
     ]
-    outcome = ask_command(tmp_path, "whois fd00::", *objects)
+    outcome = run_on_saved(tmp_path, "whois fd00::", *objects)
     assert "fd00::  NetworkPool b/site  allocated  IPAddress b/a" in outcome.out
-    planned = ask_command(tmp_path, "plan -o json", *objects, body("IPAllocation", "i", spec))
+    planned = run_on_saved(
+        tmp_path, "plan -o json", *objects, make_saved_object("IPAllocation", "i", spec)
+    )
     families = planned.items["IPAllocation/i"]["status"]["families"]
     assert "fd00::" not in {family["startAddress"] for family in families}
     status = planned.items["NetworkPool/site"]["status"]
@@ -151,53 +157,66 @@ def test_an_ipv6_address_of_a_dual_stack_network_pool_that_an_ipaddress_holds_is
 @pytest.mark.parametrize(
     ("expected", "objects"),
     [
-        ("InvalidPool InClusterIPPool", [ip_pool("p", "x")]),
+        ("InvalidPool InClusterIPPool", [make_ip_pool("p", "x")]),
         (
             "Overlap IPAddress",
             [
-                ip_pool("p", "10.0.0.0/24"),
-                address("a", "p", "10.0.0.7"),
-                address("b", "p", "10.0.0.7"),
+                make_ip_pool("p", "10.0.0.0/24"),
+                make_address("a", "p", "10.0.0.7"),
+                make_address("b", "p", "10.0.0.7"),
             ],
         ),
-        ("OutOfRange IPAddress", [ip_pool("p", "10.0.0.1"), address("a", "p", "10.0.0.9")]),
-        ("UnknownPool IPAddressClaim", [claim("a", "gone")]),
+        (
+            "OutOfRange IPAddress",
+            [make_ip_pool("p", "10.0.0.1"), make_address("a", "p", "10.0.0.9")],
+        ),
+        ("UnknownPool IPAddressClaim", [make_claim("a", "gone")]),
         (
             "LostAddress IPAddressClaim",
             [
-                ip_pool("p", "10.0.0.1"),
-                claim("a", "p", status={"addressRef": {"name": "a"}}),
+                make_ip_pool("p", "10.0.0.1"),
+                make_claim("a", "p", status={"addressRef": {"name": "a"}}),
             ],
         ),
         (
             "Unclaimed IPAddress",
             [
-                ip_pool("p", "10.0.0.1"),
-                address("a", "p", "10.0.0.1", metadata={"finalizers": [f"{IPAM}/ProtectAddress"]}),
+                make_ip_pool("p", "10.0.0.1"),
+                make_address(
+                    "a", "p", "10.0.0.1", metadata={"finalizers": [f"{IPAM}/ProtectAddress"]}
+                ),
             ],
         ),
-        ("PoolsOverlap InClusterIPPool", [ip_pool("p", "10.0.0.1"), ip_pool("q", "10.0.0.1")]),
+        (
+            "PoolsOverlap InClusterIPPool",
+            [make_ip_pool("p", "10.0.0.1"), make_ip_pool("q", "10.0.0.1")],
+        ),
         (
             "StuckRelease IPAddressClaim",
             [
-                ip_pool("p", "10.0.0.1"),
-                claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]}),
+                make_ip_pool("p", "10.0.0.1"),
+                make_claim(
+                    "a", "p", metadata={"deletionTimestamp": CREATED, "finalizers": ["x/y"]}
+                ),
             ],
         ),
         (
             "StatusDrift InClusterIPPool",
             [
-                ip_pool("p", "10.0.0.1")
+                make_ip_pool("p", "10.0.0.1")
                 | {"status": {"ipAddresses": {"total": 1, "used": 1, "free": 0, "outOfRange": 0}}}
             ],
         ),
-        ("Unreadable IPAddress", [address("a", "p", "10.0.0.1") | {"spec": {"prefix": "many"}}]),
+        (
+            "Unreadable IPAddress",
+            [make_address("a", "p", "10.0.0.1") | {"spec": {"prefix": "many"}}],
+        ),
     ],
 )
 def test_check_reports_each_kind_of_problem(
     tmp_path: Path, expected: str, objects: list[Any]
 ) -> None:
-    outcome = ask_command(tmp_path, "check -o json", *objects)
+    outcome = run_on_saved(tmp_path, "check -o json", *objects)
     severities = {
         f"{finding['kind']} {finding['subject']['kind']}": finding["severity"]
         for finding in yaml.safe_load(outcome.out)["findings"]
@@ -207,16 +226,16 @@ def test_check_reports_each_kind_of_problem(
 
 
 def test_check_has_no_findings_in_the_objects_that_plan_prints(tmp_path: Path) -> None:
-    planned = ask_command(
+    planned = run_on_saved(
         tmp_path,
         "plan -o yaml",
-        ip_pool("p", "10.0.0.1-10.0.0.5"),
-        body("NetworkPool", "site", {"cidr": "10.9.0.0/29"}),
-        claim("a", "p"),
-        claim("b", "site", "NetworkPool"),
+        make_ip_pool("p", "10.0.0.1-10.0.0.5"),
+        make_saved_object("NetworkPool", "site", {"cidr": "10.9.0.0/29"}),
+        make_claim("a", "p"),
+        make_claim("b", "site", "NetworkPool"),
     )
     items = yaml.safe_load(planned.out)["items"]
-    outcome = ask_command(tmp_path, "check -o json", *items)
+    outcome = run_on_saved(tmp_path, "check -o json", *items)
     assert yaml.safe_load(outcome.out)["findings"] == []
     assert {item["kind"] for item in items} >= {"IPAddress", "IPAddressClaim"}
 
@@ -224,13 +243,13 @@ def test_check_has_no_findings_in_the_objects_that_plan_prints(tmp_path: Path) -
 def test_plan_serves_claims_oldest_first_and_gives_the_reason_for_the_others(
     tmp_path: Path,
 ) -> None:
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "plan",
-        ip_pool("p", "10.0.0.10-10.0.0.11", gateway="10.0.0.10"),
-        claim("young", "p", metadata={"creationTimestamp": "2026-01-03T00:00:00Z"}),
-        claim("old", "p"),
-        claim("lost", "gone"),
+        make_ip_pool("p", "10.0.0.10-10.0.0.11", gateway="10.0.0.10"),
+        make_claim("young", "p", metadata={"creationTimestamp": "2026-01-03T00:00:00Z"}),
+        make_claim("old", "p"),
+        make_claim("lost", "gone"),
     )
     lines = [line.split(maxsplit=5) for line in outcome.out.splitlines()[1:]]
     assert [[line[1], *line[4:]] for line in lines] == [
@@ -241,13 +260,13 @@ def test_plan_serves_claims_oldest_first_and_gives_the_reason_for_the_others(
 
 
 def test_plan_keeps_an_existing_ipaddress_of_the_name_of_its_claim(tmp_path: Path) -> None:
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "plan",
-        ip_pool("p", "10.0.0.10-10.0.0.19"),
-        claim("a", "p"),
-        claim("b", "p"),
-        address("b", "p", "10.0.0.10"),
+        make_ip_pool("p", "10.0.0.10-10.0.0.19"),
+        make_claim("a", "p"),
+        make_claim("b", "p"),
+        make_address("b", "p", "10.0.0.10"),
     )
     assert [line.split()[4] for line in outcome.out.splitlines()[1:]] == [
         "10.0.0.11/24",
@@ -264,13 +283,13 @@ def test_plan_gives_allocations_and_claims_of_one_pool_different_addresses(
         "type": "nodes",
         "count": 4,
     }
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "plan -o json",
-        body("NetworkPool", "site", {"cidr": "10.9.0.0/28"}),
-        body("IPAllocation", "i", spec),
-        address("made", "site", content="10.9.0.1", kind="NetworkPool"),
-        claim("a", "site", "NetworkPool"),
+        make_saved_object("NetworkPool", "site", {"cidr": "10.9.0.0/28"}),
+        make_saved_object("IPAllocation", "i", spec),
+        make_address("made", "site", ip="10.9.0.1", kind="NetworkPool"),
+        make_claim("a", "site", "NetworkPool"),
     )
     allocation = outcome.items["IPAllocation/i"]["status"]
     claimed = outcome.items["IPAddress/a"]["spec"]["address"]
@@ -281,27 +300,27 @@ def test_plan_gives_allocations_and_claims_of_one_pool_different_addresses(
 
 
 def test_pools_with_a_namespace_lists_only_pools_of_that_namespace(tmp_path: Path) -> None:
-    other = ip_pool("q", "10.0.1.1") | {"metadata": {"name": "q", "namespace": "c"}}
-    outcome = ask_command(tmp_path, "pools -n c -o name", ip_pool("p", "10.0.0.1"), other)
+    other = make_ip_pool("q", "10.0.1.1") | {"metadata": {"name": "q", "namespace": "c"}}
+    outcome = run_on_saved(tmp_path, "pools -n c -o name", make_ip_pool("p", "10.0.0.1"), other)
     assert outcome.out.split() == ["inclusterippool.ipam.cluster.x-k8s.io/q"]
 
 
-RESTING = {
+RELEASED_METADATA = {
     "finalizers": [f"{IPAM}/ProtectAddress"],
-    "annotations": {f"{OURS}/released-at": BORN},
+    "annotations": {f"{OURS}/released-at": CREATED},
 }
 """Metadata of an IPAddress that is released but not yet handed out again."""
 
 
 def test_plan_prints_the_statuses_that_pools_of_claims_would_get(tmp_path: Path) -> None:
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "plan -o json",
-        ip_pool("p", "10.0.0.10-10.0.0.12"),
-        ip_pool("broken", "10.0.0.999"),
-        body("NetworkPool", "site", {"cidr": "10.0.0.12/30"}),
-        claim("a", "p"),
-        claim("foreign", "p", "InClusterIPPool")
+        make_ip_pool("p", "10.0.0.10-10.0.0.12"),
+        make_ip_pool("broken", "10.0.0.999"),
+        make_saved_object("NetworkPool", "site", {"cidr": "10.0.0.12/30"}),
+        make_claim("a", "p"),
+        make_claim("foreign", "p", "InClusterIPPool")
         | {"spec": {"poolRef": {"apiGroup": "other", "kind": "IPPool", "name": "p"}}},
     )
     status = outcome.items["InClusterIPPool/p"]["status"]
@@ -323,12 +342,12 @@ def test_check_offers_to_delete_the_younger_of_two_ipaddresses_that_overlap(
     tmp_path: Path,
 ) -> None:
     young = {"creationTimestamp": "2026-02-01T00:00:00Z", "uid": "u", "resourceVersion": "7"}
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "check -o json",
-        ip_pool("p", "10.0.0.0/24"),
-        address("a", "p", "10.0.0.7", metadata=young),
-        address("b", "p", "10.0.0.7"),
+        make_ip_pool("p", "10.0.0.0/24"),
+        make_address("a", "p", "10.0.0.7", metadata=young),
+        make_address("b", "p", "10.0.0.7"),
     )
     [finding] = yaml.safe_load(outcome.out)["findings"]
     assert (finding["kind"], finding["choices"]) == ("Overlap", ["none", "delete"])
@@ -344,16 +363,16 @@ def test_check_offers_to_delete_the_younger_of_two_ipaddresses_that_overlap(
 def test_check_has_no_finding_about_a_released_address_that_is_not_handed_out_yet(
     tmp_path: Path,
 ) -> None:
-    rests = address("a", "p", "10.0.0.1", metadata=RESTING)
-    outcome = ask_command(tmp_path, "check -o json", ip_pool("p", "10.0.0.1"), rests)
+    released = make_address("a", "p", "10.0.0.1", metadata=RELEASED_METADATA)
+    outcome = run_on_saved(tmp_path, "check -o json", make_ip_pool("p", "10.0.0.1"), released)
     assert yaml.safe_load(outcome.out)["findings"] == []
 
 
 def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
     tmp_path: Path,
 ) -> None:
-    site = body("NetworkPool", "site", {"cidr": "10.0.0.0/30"})
-    outcome = ask_command(tmp_path, "check -o json", site, ip_pool("p", "10.0.0.1"))
+    site = make_saved_object("NetworkPool", "site", {"cidr": "10.0.0.0/30"})
+    outcome = run_on_saved(tmp_path, "check -o json", site, make_ip_pool("p", "10.0.0.1"))
     kinds = {
         finding["subject"]["kind"]: (finding["kind"], finding["sentence"].partition(":")[0])
         for finding in yaml.safe_load(outcome.out)["findings"]
@@ -372,10 +391,12 @@ def test_plan_gives_a_promised_address_to_its_claim_even_if_an_older_claim_waits
     tmp_path: Path,
 ) -> None:
     stored = {"uid": "uid-young", "resourceVersion": "5", "finalizers": [CLAIM_FINALIZER]}
-    young = claim("young", "p", metadata={**stored, "creationTimestamp": "2026-01-02T00:00:00Z"})
-    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", to="young", version="5")
-    old = claim("old", "p", metadata={"uid": "uid-old", "resourceVersion": "4"})
-    planned = ask_command(tmp_path, "plan -o json", pool, old, young)
+    young = make_claim(
+        "young", "p", metadata={**stored, "creationTimestamp": "2026-01-02T00:00:00Z"}
+    )
+    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", claim="young", version="5")
+    old = make_claim("old", "p", metadata={"uid": "uid-old", "resourceVersion": "4"})
+    planned = run_on_saved(tmp_path, "plan -o json", pool, old, young)
     address = {
         item["metadata"]["name"]: item["spec"]["address"]
         for item in yaml.safe_load(planned.out)["items"]
@@ -384,15 +405,25 @@ def test_plan_gives_a_promised_address_to_its_claim_even_if_an_older_claim_waits
     assert address == {"old": "10.0.0.11", "young": "10.0.0.10"}
 
 
-def make_promising_pool(name: str, addresses: str, to: str, version: str) -> Any:
-    """Return a pool whose journal promises 10.0.0.10 to a claim of this name and version."""
+def make_promising_pool(name: str, addresses: str, claim: str, version: str) -> Any:
+    """Return an InClusterIPPool whose journal promises 10.0.0.10 to a claim.
+
+    Args:
+        addresses: the range of the pool.
+        claim: the name of the claim.
+        version: the resourceVersion of the claim for which the promise was made.
+    """
     promised = (PromisedRange(AddressRange.parse("10.0.0.10", "10.0.0.10")),)
     promise = Promise(
-        JOURNALS.kind, Key("b", to), uid=f"uid-{to}", resourceVersion=version, ranges=promised
+        JOURNALS.kind,
+        Key("b", claim),
+        uid=f"uid-{claim}",
+        resourceVersion=version,
+        ranges=promised,
     )
     stored_pool = MetadataOnly(ObjectMeta(name=name, namespace="b", uid=f"uid-{name}"))
     journal = JOURNALS.patch(stored_pool, JOURNALS.with_revision(1, [promise]))["metadata"]
-    pool = ip_pool(name, addresses)
+    pool = make_ip_pool(name, addresses)
     pool["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "6", **journal}
     return pool
 
@@ -400,7 +431,7 @@ def make_promising_pool(name: str, addresses: str, to: str, version: str) -> Any
 def make_stored_claim(name: str, version: str) -> Any:
     """Return a claim on pool p as it is stored, with a uid, a finalizer and a resourceVersion."""
     meta = {"uid": f"uid-{name}", "resourceVersion": version, "finalizers": [CLAIM_FINALIZER]}
-    return claim(name, "p", metadata=meta)
+    return make_claim(name, "p", metadata=meta)
 
 
 def find_planned_status(planned: Outcome, name: str) -> Any:
@@ -416,9 +447,9 @@ def find_planned_status(planned: Outcome, name: str) -> Any:
 def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_pool(
     tmp_path: Path,
 ) -> None:
-    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
-    other = address("yy", "other", "10.0.0.77")
-    planned = ask_command(tmp_path, "plan -o json", pool, make_stored_claim("yy", "5"), other)
+    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", claim="yy", version="5")
+    other = make_address("yy", "other", "10.0.0.77")
+    planned = run_on_saved(tmp_path, "plan -o json", pool, make_stored_claim("yy", "5"), other)
     status = find_planned_status(planned, "yy")
     assert "addressRef" not in status
     [ready] = (condition for condition in status["conditions"] if condition["type"] == "Ready")
@@ -431,10 +462,10 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
 def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_claim(
     tmp_path: Path,
 ) -> None:
-    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
-    other = address("yy", "p", "10.0.0.10")
+    pool = make_promising_pool("p", "10.0.0.10-10.0.0.19", claim="yy", version="5")
+    other = make_address("yy", "p", "10.0.0.10")
     other["spec"]["claimRef"]["name"] = "xx"
-    planned = ask_command(tmp_path, "plan -o json", pool, make_stored_claim("yy", "5"), other)
+    planned = run_on_saved(tmp_path, "plan -o json", pool, make_stored_claim("yy", "5"), other)
     status = find_planned_status(planned, "yy")
     assert "addressRef" not in status
     [ready] = (condition for condition in status["conditions"] if condition["type"] == "Ready")
@@ -444,8 +475,8 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
 def test_plan_gives_an_address_that_is_promised_to_a_missing_claim_to_another_claim(
     tmp_path: Path,
 ) -> None:
-    pool = make_promising_pool("p", "10.0.0.10", to="gone", version="5")
-    planned = ask_command(tmp_path, "plan -o json", pool, make_stored_claim("waiting", "9"))
+    pool = make_promising_pool("p", "10.0.0.10", claim="gone", version="5")
+    planned = run_on_saved(tmp_path, "plan -o json", pool, make_stored_claim("waiting", "9"))
     assert find_planned_status(planned, "waiting")["addressRef"] == {"name": "waiting"}
 
 
@@ -454,14 +485,14 @@ def test_an_address_of_a_family_that_a_pool_lacks_is_shown_as_stray(
     tmp_path: Path, kind: str
 ) -> None:
     pool = (
-        ip_pool("p", "10.0.0.10-10.0.0.12")
+        make_ip_pool("p", "10.0.0.10-10.0.0.12")
         if kind == "InClusterIPPool"
-        else body("NetworkPool", "p", {"cidr": "10.9.0.0/29"})
+        else make_saved_object("NetworkPool", "p", {"cidr": "10.9.0.0/29"})
     )
-    objects = [pool, address("web", "p", content="fd00::5", kind=kind)]
-    [document] = yaml.safe_load(ask_command(tmp_path, "map -o json", *objects).out)["items"]
+    objects = [pool, make_address("web", "p", ip="fd00::5", kind=kind)]
+    [document] = yaml.safe_load(run_on_saved(tmp_path, "map -o json", *objects).out)["items"]
     [family] = document["families"]
     [held_extent] = [extent for extent in family["extents"] if extent["holders"]]
     assert (held_extent["start"], held_extent["state"]) == ("fd00::5", "stray")
-    outcome = ask_command(tmp_path, "whois fd00::5", *objects)
+    outcome = run_on_saved(tmp_path, "whois fd00::5", *objects)
     assert f"{kind} b/p  stray  IPAddress b/web" in outcome.out

@@ -7,17 +7,24 @@ import pytest
 import yaml
 
 from tests.reconcilers.addressmap import received
-from tests.reconcilers.cli.test_claims import RESTING, address, ask_command, body, claim, ip_pool
+from tests.reconcilers.cli.test_claims import (
+    RELEASED_METADATA,
+    make_address,
+    make_claim,
+    make_ip_pool,
+    make_saved_object,
+    run_on_saved,
+)
 
 
 def test_map_shows_only_the_named_pool_with_its_holders(tmp_path: Path) -> None:
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "map p",
-        ip_pool("p", "10.0.0.10-10.0.0.12"),
-        ip_pool("q", "10.0.1.10"),
-        claim("a", "p"),
-        address("a", "p", "10.0.0.11"),
+        make_ip_pool("p", "10.0.0.10-10.0.0.12"),
+        make_ip_pool("q", "10.0.1.10"),
+        make_claim("a", "p"),
+        make_address("a", "p", "10.0.0.11"),
     )
     title, row, *_ = lines = outcome.out.splitlines()
     assert title == "InClusterIPPool b/p  10.0.0.8/29"
@@ -31,7 +38,9 @@ def test_map_shows_only_the_named_pool_with_its_holders(tmp_path: Path) -> None:
 
 
 def test_ranges_of_pools_of_claims_are_in_the_json(tmp_path: Path) -> None:
-    outcome = ask_command(tmp_path, "map p -o json", ip_pool("p", "10.0.0.10"), claim("a", "p"))
+    outcome = run_on_saved(
+        tmp_path, "map p -o json", make_ip_pool("p", "10.0.0.10"), make_claim("a", "p")
+    )
     [document] = yaml.safe_load(outcome.out)["items"]
     [extent] = document["families"][0]["extents"]
     assert (extent["start"], extent["end"], extent["state"]) == ("10.0.0.10", "10.0.0.10", "free")
@@ -39,13 +48,13 @@ def test_ranges_of_pools_of_claims_are_in_the_json(tmp_path: Path) -> None:
 
 
 def test_holders_of_a_global_pool_are_shown_with_their_namespace(tmp_path: Path) -> None:
-    everywhere = {"addresses": ["10.0.0.10"], "prefix": 24}
-    outcome = ask_command(
+    spec = {"addresses": ["10.0.0.10"], "prefix": 24}
+    outcome = run_on_saved(
         tmp_path,
         "map",
-        body("GlobalInClusterIPPool", "p", spec=everywhere, version="v1alpha2"),
-        claim("a", "p", "GlobalInClusterIPPool"),
-        address("a", "p", content="10.0.0.10", kind="GlobalInClusterIPPool"),
+        make_saved_object("GlobalInClusterIPPool", "p", spec=spec, version="v1alpha2"),
+        make_claim("a", "p", "GlobalInClusterIPPool"),
+        make_address("a", "p", ip="10.0.0.10", kind="GlobalInClusterIPPool"),
     )
     assert "allocated  IPAddressClaim b/a  b/a" in outcome.out
 
@@ -57,17 +66,17 @@ def read_page_pools(html: str) -> dict[str, Any]:
 
 
 def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> None:
-    outcome = ask_command(
+    outcome = run_on_saved(
         tmp_path,
         "map --html -",
-        body("NetworkPool", "p", {"cidr": "10.9.0.0/29"}),
-        ip_pool("p", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
-        claim("a", "p"),
-        address("a", "p", "10.0.0.10"),
-        address("rests", "p", "10.0.0.11", metadata=RESTING),
-        address("out", "p", "10.0.0.9"),
-        claim("waits", "p"),
-        ip_pool("broken", "10.0.0.999"),
+        make_saved_object("NetworkPool", "p", {"cidr": "10.9.0.0/29"}),
+        make_ip_pool("p", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
+        make_claim("a", "p"),
+        make_address("a", "p", "10.0.0.10"),
+        make_address("released", "p", "10.0.0.11", metadata=RELEASED_METADATA),
+        make_address("out", "p", "10.0.0.9"),
+        make_claim("waits", "p"),
+        make_ip_pool("broken", "10.0.0.999"),
     )
     output = read_page_pools(outcome.out)
     assert list(output) == ["b/p", "InClusterIPPool b/broken", "InClusterIPPool b/p"]
@@ -80,7 +89,7 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
         ("10.0.0.8", "outside", []),
         ("10.0.0.9", "stray", ["IPAddress b/out"]),
         ("10.0.0.10", "allocated", ["IPAddressClaim b/a"]),
-        ("10.0.0.11", "releasing", ["IPAddress b/rests"]),
+        ("10.0.0.11", "releasing", ["IPAddress b/released"]),
         ("10.0.0.12", "free", []),
         ("10.0.0.14", "outside", []),
     ]
@@ -96,10 +105,12 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
 def test_the_page_shows_waiting_claims_without_a_creation_time(
     tmp_path: Path, metadata: dict[str, None]
 ) -> None:
-    waiting = claim("waits", "p"), claim("second", "p")
+    waiting = make_claim("waits", "p"), make_claim("second", "p")
     for request in waiting:
         request["metadata"] = {"name": request["metadata"]["name"], "namespace": "b", **metadata}
-    outcome = ask_command(tmp_path, "map --html -", ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting)
+    outcome = run_on_saved(
+        tmp_path, "map --html -", make_ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting
+    )
     output = read_page_pools(outcome.out)["InClusterIPPool b/p"]
     assert list(output["requests"]) == ["IPAddressClaim b/waits", "IPAddressClaim b/second"]
 
@@ -107,9 +118,9 @@ def test_the_page_shows_waiting_claims_without_a_creation_time(
 @pytest.mark.parametrize(
     ("pool", "argument", "title"),
     [
-        (ip_pool("p", "10.0.0.10-10.0.0.13"), "p", "InClusterIPPool b/p  10.0.0.8/29"),
+        (make_ip_pool("p", "10.0.0.10-10.0.0.13"), "p", "InClusterIPPool b/p  10.0.0.8/29"),
         (
-            body(
+            make_saved_object(
                 "GlobalInClusterPrefixPool",
                 "g",
                 spec={"prefixes": ["2001:db8::/62"], "allocationPrefixLength": 64},
@@ -123,14 +134,16 @@ def test_the_page_shows_waiting_claims_without_a_creation_time(
 def test_a_pool_of_claims_is_drawn_as_a_picture(
     tmp_path: Path, pool: Any, argument: str, title: str
 ) -> None:
-    outcome = ask_command(tmp_path, f"map {argument} --svg -", pool, ip_pool("other", "10.7.0.1"))
+    outcome = run_on_saved(
+        tmp_path, f"map {argument} --svg -", pool, make_ip_pool("other", "10.7.0.1")
+    )
     assert outcome.code == 0
     assert f"<title>{title}</title>" in outcome.out
 
 
 def test_a_pool_without_addresses_to_hand_out_cannot_be_drawn_as_svg(tmp_path: Path) -> None:
-    empty = ip_pool("p", "10.0.0.1", gateway="10.0.0.1")
-    outcome = ask_command(tmp_path, "map p --svg -", empty)
+    empty = make_ip_pool("p", "10.0.0.1", gateway="10.0.0.1")
+    outcome = run_on_saved(tmp_path, "map p --svg -", empty)
     assert outcome.code == 1
     assert outcome.errors == [
         "InClusterIPPool b/p cannot be drawn: nothing in this pool may be handed out"

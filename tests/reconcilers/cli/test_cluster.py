@@ -16,8 +16,14 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.repair import read_report
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
-from tests.reconcilers.cli.saved import UID, cluster, make_holder, make_labels, run_on_files
+from tests.reconcilers.cli.commandline import Outcome, make_allocation, make_pool, run
+from tests.reconcilers.cli.saved import (
+    UID,
+    make_holder,
+    make_labels,
+    make_saved_cluster,
+    run_on_files,
+)
 
 # --- figures -----------------------------------------------------------------------------------
 
@@ -26,9 +32,9 @@ def test_pools_shows_a_bar_and_figures_that_are_computed_from_the_allocations(
     tmp_path: Path,
 ) -> None:
     objects = (
-        pool(cidr="10.0.0.0/28"),
+        make_pool(cidr="10.0.0.0/28"),
         make_holder("a", "10.0.0.0", "10.0.0.11"),
-        allocation("waits", 9),
+        make_allocation("waits", 9),
     )
     lines = run_on_files(tmp_path, "pools", objects=objects).out.splitlines()
     assert lines[1].split()[:4] == ["NetworkPool", "butler-system", "lab", "10.0.0.0/28"]
@@ -43,7 +49,7 @@ def test_pools_shows_a_bar_and_figures_that_are_computed_from_the_allocations(
 
 def test_pools_with_output_name_prints_names_that_kubectl_accepts(tmp_path: Path) -> None:
     out = run_on_files(
-        tmp_path, "pools", "-o", "name", objects=(pool(), pool("other", "10.9.0.0/24"))
+        tmp_path, "pools", "-o", "name", objects=(make_pool(), make_pool("other", "10.9.0.0/24"))
     ).out
     assert out.splitlines() == [
         "networkpool.butler.butlerlabs.dev/lab",
@@ -52,7 +58,7 @@ def test_pools_with_output_name_prints_names_that_kubectl_accepts(tmp_path: Path
 
 
 def test_whois_names_the_allocation_and_the_tenant_of_an_address(tmp_path: Path) -> None:
-    objects = (pool(), make_holder("a", "10.40.0.8", "10.40.0.15", tenant="team/shop"))
+    objects = (make_pool(), make_holder("a", "10.40.0.8", "10.40.0.15", tenant="team/shop"))
     row = run_on_files(tmp_path, "whois", "10.40.0.9", objects=objects).out.splitlines()[1].split()
     assert row[:6] == [
         *("10.40.0.9", "NetworkPool", "butler-system/lab"),
@@ -61,7 +67,7 @@ def test_whois_names_the_allocation_and_the_tenant_of_an_address(tmp_path: Path)
 
 
 def test_whois_lists_every_pool_that_contains_the_address(tmp_path: Path) -> None:
-    objects = (pool("east", "10.0.0.0/24"), pool("west", "10.0.0.0/24"))
+    objects = (make_pool("east", "10.0.0.0/24"), make_pool("west", "10.0.0.0/24"))
     document = json.loads(
         run_on_files(tmp_path, "whois", "10.0.0.1", "-o", "json", objects=objects).out
     )
@@ -72,17 +78,19 @@ def test_whois_lists_every_pool_that_contains_the_address(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("mistaken", "meant"),
+    ("wrong_name", "suggestion"),
     [("lab-poo", "lab-pool"), ("butler-system/lab-pol", "butler-system/lab-pool")],
 )
 def test_the_error_about_a_mistyped_pool_name_suggests_the_nearest_name(
-    tmp_path: Path, mistaken: str, meant: str
+    tmp_path: Path, wrong_name: str, suggestion: str
 ) -> None:
-    objects = (pool("lab-pool"), pool("site-b", "10.41.0.0/24"))
-    outcome = run_on_files(tmp_path, "map", mistaken, objects=objects)
+    objects = (make_pool("lab-pool"), make_pool("site-b", "10.41.0.0/24"))
+    outcome = run_on_files(tmp_path, "map", wrong_name, objects=objects)
     assert outcome.code == 1
     [error] = outcome.errors
-    assert error.startswith(f"there is no pool '{mistaken}'; did you mean {meant}? There are: ")
+    assert error.startswith(
+        f"there is no pool '{wrong_name}'; did you mean {suggestion}? There are: "
+    )
     [error] = run_on_files(tmp_path, "map", "elsewhere", objects=objects).errors
     assert "did you mean" not in error
 
@@ -90,7 +98,7 @@ def test_the_error_about_a_mistyped_pool_name_suggests_the_nearest_name(
 def test_the_error_about_whois_with_a_name_lists_the_commands_that_take_names(
     tmp_path: Path,
 ) -> None:
-    outcome = run_on_files(tmp_path, "whois", "lab-pool", objects=(pool("lab-pool"),))
+    outcome = run_on_files(tmp_path, "whois", "lab-pool", objects=(make_pool("lab-pool"),))
     assert outcome.code == 2
     [error] = outcome.errors
     assert "whois takes addresses" in error
@@ -101,7 +109,7 @@ def test_the_error_about_whois_with_a_name_lists_the_commands_that_take_names(
 def test_whois_names_the_namespace_that_it_searched_and_how_to_search_the_others(
     tmp_path: Path,
 ) -> None:
-    objects = (pool("lab", "10.40.0.0/24"),)
+    objects = (make_pool("lab", "10.40.0.0/24"),)
     assert run_on_files(tmp_path, "whois", "10.40.0.9", objects=objects).code == 0
     outcome = run_on_files(tmp_path, "whois", "10.40.0.9", "-n", "team", objects=objects)
     (error,) = outcome.errors
@@ -117,11 +125,11 @@ def test_whois_names_the_namespace_that_it_searched_and_how_to_search_the_others
 def test_whois_names_a_pool_that_cannot_be_read_because_it_may_contain_the_address(
     tmp_path: Path,
 ) -> None:
-    stored = pool("odd", resourceVersion="4", uid="u4")
+    stored = make_pool("odd", resourceVersion="4", uid="u4")
     stored["spec"]["cidr"] = 7
-    (error,) = run_on_files(tmp_path, "whois", "192.0.2.1", objects=(stored, pool("lab"))).errors[
-        -1:
-    ]
+    (error,) = run_on_files(
+        tmp_path, "whois", "192.0.2.1", objects=(stored, make_pool("lab"))
+    ).errors[-1:]
     assert error == (
         "no pool in the files contains 192.0.2.1; NetworkPool butler-system/odd cannot be read and"
         " may contain it"
@@ -131,20 +139,20 @@ def test_whois_names_a_pool_that_cannot_be_read_because_it_may_contain_the_addre
 def test_whois_of_an_unknown_address_exits_with_1_and_of_an_invalid_one_with_2(
     tmp_path: Path,
 ) -> None:
-    unknown = run_on_files(tmp_path, "whois", "192.0.2.1", objects=(pool(),))
+    unknown = run_on_files(tmp_path, "whois", "192.0.2.1", objects=(make_pool(),))
     assert (unknown.code, len(unknown.errors)) == (1, 1)
     assert "192.0.2.1" in unknown.errors[0]
-    nonsense = run_on_files(tmp_path, "whois", "10.0.0", objects=(pool(),))
-    assert nonsense.code == 2
-    assert "10.0.0" in nonsense.errors[0]
+    invalid = run_on_files(tmp_path, "whois", "10.0.0", objects=(make_pool(),))
+    assert invalid.code == 2
+    assert "10.0.0" in invalid.errors[0]
 
 
 def test_tenants_lists_the_allocations_of_each_tenant_and_of_an_earlier_one_of_its_name(
     tmp_path: Path,
 ) -> None:
     objects = (
-        pool(),
-        cluster("shop", "team", "u7"),
+        make_pool(),
+        make_saved_cluster("shop", "team", "u7"),
         make_holder(
             "team-shop-lb", "10.40.0.0", "10.40.0.7", tenant="team/shop", annotations={UID: "u7"}
         ),
@@ -178,8 +186,8 @@ def index_findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
 
 def test_check_has_no_findings_in_a_sound_cluster(tmp_path: Path) -> None:
     objects = (
-        pool(),
-        cluster(),
+        make_pool(),
+        make_saved_cluster(),
         make_holder("a", "10.40.0.0", "10.40.0.7", annotations={UID: "u1"}),
     )
     outcome = run_on_files(tmp_path, "check", objects=objects)
@@ -188,18 +196,24 @@ def test_check_has_no_findings_in_a_sound_cluster(tmp_path: Path) -> None:
 
 def test_overlaps_orphans_and_ranges_outside_are_errors(tmp_path: Path) -> None:
     objects = (
-        pool(cidr="10.40.0.0/24", reserved=["10.40.0.0/29"]),
-        cluster(),
+        make_pool(cidr="10.40.0.0/24", reserved=["10.40.0.0/29"]),
+        make_saved_cluster(),
         make_holder("first", "10.40.0.16", "10.40.0.23", creationTimestamp="2026-01-01T00:00:00Z"),
         make_holder(
             "second", "10.40.0.20", "10.40.0.27", creationTimestamp="2026-02-01T00:00:00Z"
         ),
-        make_holder("stray", "10.40.0.0", "10.40.0.1"),
+        make_holder("in-reserved", "10.40.0.0", "10.40.0.1"),
         make_holder(
-            "left", "10.40.0.32", "10.40.0.33", tenant="gone/team", annotations={UID: "x"}
+            "of-missing-cluster",
+            "10.40.0.32",
+            "10.40.0.33",
+            tenant="gone/team",
+            annotations={UID: "x"},
         ),
-        make_holder("other", "10.40.0.40", "10.40.0.41", annotations={UID: "earlier"}),
-        allocation("lost", 1, of="nowhere", labels=make_labels("lost", "nowhere", "others/one")),
+        make_holder("of-earlier-cluster", "10.40.0.40", "10.40.0.41", annotations={UID: "old"}),
+        make_allocation(
+            "of-missing-pool", 1, pool="nowhere", labels=make_labels("nowhere", "others/one")
+        ),
     )
     outcome = run_on_files(tmp_path, "check", "-o", "json", objects=objects)
     assert outcome.code == 1
@@ -208,19 +222,23 @@ def test_overlaps_orphans_and_ranges_outside_are_errors(tmp_path: Path) -> None:
         name for name, finding in findings_by_name.items() if finding["severity"] == "error"
     } == {
         "Overlap second",
-        "OutOfRange stray",
-        "Orphan left",
-        "Orphan other",
-        "UnknownPool lost",
+        "OutOfRange in-reserved",
+        "Orphan of-missing-cluster",
+        "Orphan of-earlier-cluster",
+        "UnknownPool of-missing-pool",
     }
     assert findings_by_name["Overlap second"]["action"] == "none"
     assert findings_by_name["Overlap second"]["choices"] == ["none", "delete"]
     assert "10.40.0.20" in findings_by_name["Overlap second"]["sentence"]
-    assert findings_by_name["Orphan left"]["action"] == "delete"
+    assert findings_by_name["Orphan of-missing-cluster"]["action"] == "delete"
 
 
 def test_an_allocation_made_before_its_cluster_is_no_orphan(tmp_path: Path) -> None:
-    objects = (pool(), cluster("elsewhere"), make_holder("a", "10.40.0.0", "10.40.0.7"))
+    objects = (
+        make_pool(),
+        make_saved_cluster("elsewhere"),
+        make_holder("a", "10.40.0.0", "10.40.0.7"),
+    )
     assert run_on_files(tmp_path, "check", objects=objects).code == 0
 
 
@@ -233,7 +251,7 @@ def test_check_does_not_report_the_counters_of_a_pool_that_is_too_large(
         for kind, value in (("Ready", "False"), ("Stalled", "True"))
     ]
     status = {"observedGeneration": 1, "totalIPs": 0, "conditions": conditions}
-    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
+    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=(make_pool(status=status),))
     assert set(index_findings(outcome)) == {"PoolNotReady lab"}
 
 
@@ -245,7 +263,7 @@ def test_check_does_not_report_counters_that_no_controller_would_correct(
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {"observedGeneration": 1, "totalIPs": 0, "conditions": [blocked | since]}
     findings_by_name = index_findings(
-        run_on_files(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
+        run_on_files(tmp_path, "check", "-o", "json", objects=(make_pool(status=status),))
     )
     assert set(findings_by_name) == {"PoolNotReady lab"}
 
@@ -257,10 +275,10 @@ def test_check_compares_the_exact_counts_of_a_pool_with_more_than_32_bits(tmp_pa
     shown_counts = {name: min(count, 2**31 - 1) for name, count in counts.items()}
     status = {"observedGeneration": 1, "exactCounts": exact} | shown_counts
     holder = make_holder("a", "fd00::", "fd00::7", annotations={UID: "u1"})
-    objects = (pool(cidr="fd00::/64", status=status), cluster(), holder)
+    objects = (make_pool(cidr="fd00::/64", status=status), make_saved_cluster(), holder)
     assert index_findings(run_on_files(tmp_path, "check", "-o", "json", objects=objects)) == {}
     drifted = status | {"exactCounts": exact | {"availableIPs": str(2**64)}}
-    objects = (pool(cidr="fd00::/64", status=drifted), cluster(), holder)
+    objects = (make_pool(cidr="fd00::/64", status=drifted), make_saved_cluster(), holder)
     findings_by_name = index_findings(
         run_on_files(tmp_path, "check", "-o", "json", objects=objects)
     )
@@ -271,9 +289,9 @@ def test_check_compares_the_exact_counts_of_a_pool_with_more_than_32_bits(tmp_pa
 
 
 def test_drift_is_a_warning_which_makes_check_fail_only_with_strict(tmp_path: Path) -> None:
-    drifted = pool(status={"observedGeneration": 1, "totalIPs": 256, "availableIPs": 5})
-    loose = make_holder("a", "10.40.0.0", "10.40.0.7", labels={}, finalizers=[])
-    objects = (drifted, loose)
+    drifted = make_pool(status={"observedGeneration": 1, "totalIPs": 256, "availableIPs": 5})
+    bare_holder = make_holder("a", "10.40.0.0", "10.40.0.7", labels={}, finalizers=[])
+    objects = (drifted, bare_holder)
     findings_by_name = index_findings(
         run_on_files(tmp_path, "check", "-o", "json", objects=objects)
     )
@@ -284,7 +302,11 @@ def test_drift_is_a_warning_which_makes_check_fail_only_with_strict(tmp_path: Pa
 
 
 def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
-    objects = (pool("a", "10.0.0.0/16"), pool("b", "10.0.4.0/24"), pool("c", "10.1.0.0/24"))
+    objects = (
+        make_pool("a", "10.0.0.0/16"),
+        make_pool("b", "10.0.4.0/24"),
+        make_pool("c", "10.1.0.0/24"),
+    )
     findings_by_name = index_findings(
         run_on_files(tmp_path, "check", "-o", "json", objects=objects)
     )
@@ -298,8 +320,10 @@ def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
 
 
 def test_pools_that_hand_out_different_parts_of_one_cidr_are_no_finding(tmp_path: Path) -> None:
-    low = pool("a", "10.0.0.0/24", tenant={"start": "10.0.0.0", "end": "10.0.0.127"})
-    high = pool("b", "10.0.0.0/24", reserved=["10.0.0.0/25"])
+    low = make_pool(
+        "a", "10.0.0.0/24", tenant_allocation={"start": "10.0.0.0", "end": "10.0.0.127"}
+    )
+    high = make_pool("b", "10.0.0.0/24", reserved=["10.0.0.0/25"])
     assert not index_findings(run_on_files(tmp_path, "check", "-o", "json", objects=(low, high)))
 
 
@@ -454,10 +478,10 @@ def test_a_table_names_the_objects_that_it_leaves_out_because_they_cannot_be_rea
 def test_check_says_that_the_api_server_rejects_an_invalid_cluster_only_if_it_is_not_stored(
     tmp_path: Path, stored: dict[str, str], sentences: list[str]
 ) -> None:
-    wrong = cluster()
+    wrong = make_saved_cluster()
     wrong["spec"]["workers"]["replicas"] = "many"
     wrong["metadata"].update(stored)
-    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=(pool(), wrong))
+    outcome = run_on_files(tmp_path, "check", "-o", "json", objects=(make_pool(), wrong))
     assert "spec.workers.replicas" in outcome.errors[0]
     findings = json.loads(outcome.out)["findings"]
     assert [

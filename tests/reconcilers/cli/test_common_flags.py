@@ -8,11 +8,11 @@ import pytest
 
 from reconcilers.cli.main import cli
 from tests.reconcilers.cli.commandline import (
-    allocation,
+    make_allocation,
     make_held_status,
+    make_pool,
     plan,
     plan_text,
-    pool,
     run,
 )
 
@@ -48,9 +48,9 @@ def test_every_command_has_the_flags_that_choose_cluster_and_namespace(name: str
 @pytest.fixture
 def saved_objects(tmp_path: Path) -> Path:
     """A file with the planned pool `lab` and an allocation that holds eight addresses of it."""
-    holder = allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
+    holder = make_allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
     path = tmp_path / "saved.json"
-    path.write_text(plan(pool(), holder).out)
+    path.write_text(plan(make_pool(), holder).out)
     return path
 
 
@@ -76,7 +76,7 @@ def test_wide_shows_what_a_repair_would_do(saved_objects: Path) -> None:
 
 
 def test_wide_lists_pools_that_a_plan_leaves_as_they_are() -> None:
-    out = plan_text(json.dumps(pool()), "-o", "wide").out
+    out = plan_text(json.dumps(make_pool()), "-o", "wide").out
     section = out.partition("Before and after\n")[2].splitlines()
     assert section[1].split() == ["butler-system", "lab", "10.40.0.0/24", "0", "256", "256", "0%"]
 

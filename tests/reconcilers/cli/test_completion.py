@@ -16,12 +16,14 @@ from reconcilers.cli.completion import main
 from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.main import COMMANDS
 from reconcilers.integrations.clusterapi.crds import crds as pool_crds
-from tests.reconcilers.cli.test_claims import ip_pool
+from tests.reconcilers.cli.test_claims import make_ip_pool
 from tests.reconcilers.cli.test_run import write_kubeconfig
 from tests.reconcilers.cli.test_ui import create_object, create_pool
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = """
+NO_FILES, FILES, FOLDERS = ":4", ":0", ":16"
+"""Directives of kubectl (ShellCompDirective): which names of files the shell may add."""
+RUN_MAIN = """
 import sys
 from reconcilers.cli.main import main
 sys.argv = ["butler-ipam"]
@@ -30,41 +32,42 @@ try:
 finally:
     print("pydantic" in sys.modules)
 """
+"""A program that runs `butler-ipam`, and prints whether that has loaded pydantic."""
 
 
 def complete_words(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
-    """Return kubectl's completions without descriptions, and the directive in the last line."""
+    """Return the completions for kubectl, without descriptions, and the directive below them."""
     main(words)
-    *lines, last = capsys.readouterr().out.splitlines()
-    return [line.partition("\t")[0] for line in lines], last
+    *lines, directive = capsys.readouterr().out.splitlines()
+    return [line.partition("\t")[0] for line in lines], directive
 
 
 def test_kubectl_completes_commands_with_their_descriptions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     main([""])
-    *lines, last = capsys.readouterr().out.splitlines()
+    *lines, directive = capsys.readouterr().out.splitlines()
     assert lines == [f"{name}\t{summary}" for name, summary in COMMANDS.items()]
-    assert last == ":4"
+    assert directive == NO_FILES
 
 
 @pytest.mark.parametrize(
-    ("words", "choices", "last"),
+    ("words", "choices", "directive"),
     [
-        (("pl",), ["plan"], ":4"),
-        (("pools", "--conte"), ["--context"], ":4"),
-        (("pools", "-o", "w"), ["wide"], ":4"),
-        (("run", "--log-level", ""), ["debug", "info", "warning", "error"], ":4"),
-        (("map", "--svg", ""), [], ":0"),
-        (("crds", "--directory", ""), [], ":16"),
-        (("nonsense", ""), list(COMMANDS), ":4"),
-        ((), list(COMMANDS), ":4"),
+        (("pl",), ["plan"], NO_FILES),
+        (("pools", "--conte"), ["--context"], NO_FILES),
+        (("pools", "-o", "w"), ["wide"], NO_FILES),
+        (("run", "--log-level", ""), ["debug", "info", "warning", "error"], NO_FILES),
+        (("map", "--svg", ""), [], FILES),
+        (("crds", "--directory", ""), [], FOLDERS),
+        (("nonsense", ""), list(COMMANDS), NO_FILES),
+        ((), list(COMMANDS), NO_FILES),
     ],
 )
 def test_the_last_word_is_completed(
-    words: tuple[str, ...], choices: list[str], last: str, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], choices: list[str], directive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert complete_words(capsys, *words) == (choices, last)
+    assert complete_words(capsys, *words) == (choices, directive)
 
 
 def test_kubectl_finds_the_executable_by_its_name() -> None:
@@ -91,13 +94,13 @@ def test_the_real_kubectl_completes_the_plugin(tmp_path: Path) -> None:
         cwd=ROOT,
         env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
     )
-    assert done.stdout.split() == ["wide", ":4"]
+    assert done.stdout.split() == ["wide", NO_FILES]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_gets_its_completion_script(shell: str) -> None:
     printed = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, "-c", RUN_MAIN],
         capture_output=True,
         text=True,
         check=True,
@@ -113,7 +116,7 @@ def test_a_shell_completes_commands_without_loading_the_commands() -> None:
         "COMP_CWORD": "1",
     }
     printed = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=env
+        [sys.executable, "-c", RUN_MAIN], capture_output=True, text=True, check=True, env=env
     ).stdout
     assert printed.split() == ["plain,plan", "plain,pools", "False"]
 
@@ -124,8 +127,11 @@ def test_contexts_are_completed_from_the_kubeconfig(
     path = tmp_path / "config"
     path.write_text("contexts: [{name: lab}, {name: live}, {name: prod}]")
     words = ("pools", f"--kubeconfig={path}", "--context", "l")
-    assert complete_words(capsys, *words) == (["lab", "live"], ":4")
-    assert complete_words(capsys, "pools", "--kubeconfig=/nowhere", "--context", "") == ([], ":4")
+    assert complete_words(capsys, *words) == (["lab", "live"], NO_FILES)
+    assert complete_words(capsys, "pools", "--kubeconfig=/nowhere", "--context", "") == (
+        [],
+        NO_FILES,
+    )
 
 
 async def test_pools_and_namespaces_are_completed_from_the_cluster(
@@ -135,17 +141,17 @@ async def test_pools_and_namespaces_are_completed_from_the_cluster(
         await create_pool(server)
         config = write_kubeconfig(server, tmp_path)
 
-        async def ask_completions(*words: str) -> list[str]:
+        async def complete(*words: str) -> list[str]:
             completions, _ = await anyio.to_thread.run_sync(
                 partial(complete_words, capsys, *words)
             )
             return completions
 
-        assert await ask_completions("map", config, "") == ["lab"]
-        assert await ask_completions("map", config, "x") == []
+        assert await complete("map", config, "") == ["lab"]
+        assert await complete("map", config, "x") == []
         for command in ("pools", "ui"):
-            assert await ask_completions(command, config, "-n", "butler") == ["butler-system"]
-        assert await ask_completions("map", config, "-n", "default", "") == []
+            assert await complete(command, config, "-n", "butler") == ["butler-system"]
+        assert await complete("map", config, "-n", "default", "") == []
 
 
 async def test_pools_of_every_kind_are_completed_by_name_and_by_kind_and_name(
@@ -154,20 +160,20 @@ async def test_pools_of_every_kind_are_completed_by_name_and_by_kind_and_name(
     async with run_api_server("management", [*crds(), *pool_crds()]) as server:
         await create_pool(server)
         for kind, name in (("inclusterippools", "machines"), ("inclusterippools", "lab")):
-            body = ip_pool(name, "10.0.0.10") | {"metadata": {"name": name}}
+            body = make_ip_pool(name, "10.0.0.10") | {"metadata": {"name": name}}
             path = f"/apis/ipam.cluster.x-k8s.io/v1alpha2/namespaces/butler-system/{kind}"
             await create_object(server, path, body)
         config = write_kubeconfig(server, tmp_path)
 
-        async def ask_completions(word: str) -> list[str]:
+        async def complete(word: str) -> list[str]:
             completions, _ = await anyio.to_thread.run_sync(
                 partial(complete_words, capsys, "map", config, word)
             )
             return completions
 
-        assert await ask_completions("") == [
+        assert await complete("") == [
             *("inclusterippool/lab", "lab", "machines", "networkpool/lab"),
         ]
-        assert await ask_completions("mach") == ["machines"]
-        assert await ask_completions("in") == ["inclusterippool/lab", "inclusterippool/machines"]
-        assert await ask_completions("networkpool/") == ["networkpool/lab"]
+        assert await complete("mach") == ["machines"]
+        assert await complete("in") == ["inclusterippool/lab", "inclusterippool/machines"]
+        assert await complete("networkpool/") == ["networkpool/lab"]

@@ -9,7 +9,7 @@ import pytest
 from manifests import documents, folder, read_definitions
 from reconcilers.api import crd
 from tests.reconcilers.cli.commandline import run
-from tests.reconcilers.cli.commands import butler_ipam, environment
+from tests.reconcilers.cli.commands import make_command_line, make_environment
 from tests.yamls import read_all_yaml
 
 
@@ -70,12 +70,12 @@ def test_a_closed_standard_output_is_not_reported_as_an_error(tmp_path: Path) ->
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        butler_ipam("crds", "-d", str(tmp_path)),
+        make_command_line("crds", "-d", str(tmp_path)),
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
-        env=environment(),
+        env=make_environment(),
     )
     os.close(writer)
     assert done.stderr == ""

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from controller.cache import Change
-from controller.clock import SystemClock
+from controller.clock import Clock, SystemClock
 from controller.endpoint import Endpoint
 from controller.errors import Cause, Invalid
 from controller.httptransport import HttpTransport
@@ -45,7 +45,7 @@ from reconcilers.ipallocation.release import Released
 from reconcilers.loadbalancers.metallb.projection import TenantMetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
-from tests.reconcilers.cli.commands import call, find_installed_command, start
+from tests.reconcilers.cli.commands import find_installed_command, run_to_end, start
 from tests.reconcilers.cli.test_progress import FakeTerminal
 from tests.reconcilers.make import allocation
 
@@ -68,7 +68,9 @@ def describe_expected_parts() -> tuple[str, str]:
 
 @pytest.mark.long
 async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_names() -> None:
-    done = await call("demo", "--step-timeout=60s", seconds=300.0, program=find_installed_command)
+    done = await run_to_end(
+        "demo", "--step-timeout=60s", seconds=300.0, program=find_installed_command
+    )
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     assert printed.startswith("Starting:\n")
@@ -85,7 +87,7 @@ async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_
 @pytest.mark.long
 async def test_the_demo_with_cilium_plays_all_its_steps() -> None:
     flags = ("--step-timeout=60s", "--load-balancer=cilium")
-    done = await call("demo", *flags, seconds=300.0)
+    done = await run_to_end("demo", *flags, seconds=300.0)
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     lbipam = "Cilium LB-IPAM" if read_settings().lbipam else "stand-in for Cilium LB-IPAM"
@@ -97,13 +99,13 @@ async def test_the_demo_with_cilium_plays_all_its_steps() -> None:
 
 async def test_an_interrupted_demo_ends_without_a_traceback() -> None:
     async with start("demo") as demo:
-        await demo.until("An administrator declares")
+        await demo.wait_for_output("An administrator declares")
         assert await demo.stop(signal.SIGINT) == 130
-    assert "Traceback" not in demo.printed + demo.complained
+    assert "Traceback" not in demo.stdout + demo.stderr
 
 
 async def test_a_demo_that_fails_names_the_step_and_shows_the_end_of_the_log() -> None:
-    done = await call("demo", "--step-timeout=0s")
+    done = await run_to_end("demo", "--step-timeout=0s")
     complained = done.stderr.decode()
     assert done.returncode == 1
     assert "error: step 1 of 28 (An administrator declares two pools) did not happen" in complained
@@ -112,14 +114,14 @@ async def test_a_demo_that_fails_names_the_step_and_shows_the_end_of_the_log() -
 
 
 async def test_the_error_of_a_demo_without_server_programs_names_their_folder() -> None:
-    done = await call("demo", KUBEBUILDER_ASSETS="/nowhere")
+    done = await run_to_end("demo", KUBEBUILDER_ASSETS="/nowhere")
     assert done.returncode == 1
     assert "/nowhere" in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
 
 
 async def test_a_demo_does_not_touch_a_cluster_that_exists() -> None:
-    done = await call("demo", USE_EXISTING_CLUSTER="true", KUBECONFIG="/nowhere")
+    done = await run_to_end("demo", USE_EXISTING_CLUSTER="true", KUBECONFIG="/nowhere")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode() == (
         "error: USE_EXISTING_CLUSTER names one cluster, and this command starts several API"
@@ -127,8 +129,8 @@ async def test_a_demo_does_not_touch_a_cluster_that_exists() -> None:
     )
 
 
-async def test_a_step_that_does_not_happen_is_named() -> None:
-    clock = VirtualClock()
+def _make_unreachable_view(clock: Clock) -> PlatformView:
+    """Return the view of a platform whose API server does not exist; it shows no objects."""
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer(
         "management",
@@ -137,7 +139,17 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
         kubeconfig="",
         transport=transport,
     )
-    view, printed = PlatformView(LocalPlatform(nowhere, {}), clock), list[str]()
+    return PlatformView(LocalPlatform(nowhere, {}), clock)
+
+
+def _make_unused_view() -> PlatformView:
+    """Return a view without any attribute, for functions that pass it on but do not read it."""
+    return PlatformView.__new__(PlatformView)
+
+
+async def test_a_step_that_does_not_happen_is_named() -> None:
+    clock = VirtualClock()
+    view, printed = _make_unreachable_view(clock), list[str]()
     step = StoryStep("A pool is not served", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
@@ -160,15 +172,7 @@ async def test_a_step_prints_its_explanation_and_on_a_terminal_what_it_waits_for
 ) -> None:
     monkeypatch.setattr(progress, "PROGRESS_SECONDS", 0.01)
     terminal, printed, clock = FakeTerminal(), list[str](), SystemClock()
-    transport = HttpTransport(Endpoint("https://nowhere.invalid"))
-    nowhere = ApiServer(
-        "management",
-        "https://nowhere.invalid",
-        kind="embedded",
-        kubeconfig="",
-        transport=transport,
-    )
-    view = PlatformView(LocalPlatform(nowhere, {}), clock)
+    view = _make_unreachable_view(clock)
     step = StoryStep(
         "A pool is not served", (checks.pool_in_use("vlan40", 0),), explanation="Why."
     )
@@ -182,7 +186,7 @@ async def test_a_step_prints_its_explanation_and_on_a_terminal_what_it_waits_for
 
 
 def test_every_step_has_an_explanation_of_at_least_fifteen_words() -> None:
-    steps = build_story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
+    steps = build_story(OverlapWatch(), ReleaseWatch(_make_unused_view()), "")
     assert len(steps) == 28
     for step in steps:
         assert len(step.explanation.split()) >= 15, step.title
@@ -195,19 +199,19 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     async def release_at_once(*arguments: object) -> Released:
         return Released("the tenant was not asked")
 
-    async def keep_pool(*arguments: object) -> None:
+    async def skip_deletion(*arguments: object) -> None:
         """Leave the tenant's pool as it is."""
 
     monkeypatch.setattr(TenantReleaseCheck, "check", release_at_once)
-    monkeypatch.setattr(TenantMetalLB, "_delete_objects", keep_pool)
+    monkeypatch.setattr(TenantMetalLB, "_delete_objects", skip_deletion)
 
     def build_short_story(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[StoryStep]:
-        leaving = StoryStep(
-            "The tenant goes",
+        deletion = StoryStep(
+            "The tenant is deleted",
             (lambda view: releases.check_removed_first(view, 1),),
             (delete_objects(TENANT_CLUSTER, WEB),),
         )
-        return [*build_story(OverlapWatch(), releases, url)[:4], leaving]
+        return [*build_story(OverlapWatch(), releases, url)[:4], deletion]
 
     with pytest.raises(ExceptionGroup) as failure:
         await perform(30.0, build_short_story)
@@ -230,7 +234,7 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
         view.allocations.subscribe(record_phase)
 
     def build_short_story(*_: object) -> list[StoryStep]:
-        steps = build_story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
+        steps = build_story(OverlapWatch(), ReleaseWatch(_make_unused_view()), "")
         waiting = [step for step in steps if step.title.startswith("Two requests have to wait")]
         return [StoryStep("The test watches", (), (watch,)), *waiting]
 
@@ -241,7 +245,7 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
 
 async def test_a_manifest_that_the_server_rejects_stops_the_demo_with_the_reason() -> None:
     clock = SystemClock()
-    refused = StoryStep(
+    rejected_step = StoryStep(
         "Nonsense is declared",
         (),
         (apply_manifests(build_own_object("NetworkPool", "x", {"cidr": "nonsense"})),),
@@ -250,11 +254,11 @@ async def test_a_manifest_that_the_server_rejects_stops_the_demo_with_the_reason
         view = PlatformView(LocalPlatform(server, {}), clock)
         await _make_default_namespace(view)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
-            await play([refused], view, clock=clock, echo=lambda _: None, seconds=5.0)
+            await play([rejected_step], view, clock=clock, echo=lambda _: None, seconds=5.0)
 
 
 async def test_a_missing_rejection_stops_the_demo() -> None:
-    sound = {"cidr": "10.0.0.0/24"}
+    valid_spec = {"cidr": "10.0.0.0/24"}
     step = expect_refusals(
         "All is refused",
         build_attempt(
@@ -262,7 +266,7 @@ async def test_a_missing_rejection_stops_the_demo() -> None:
             "create",
             resource=NETWORK_POOL,
             name="sound",
-            spec=sound,
+            spec=valid_spec,
             words="unsound",
         ),
     )
@@ -331,7 +335,7 @@ def test_the_overlap_watch_reports_an_overlap_that_is_over_again() -> None:
     watch.record_change(Change(None, other))
     watch.record_change(Change(other, None))
     with pytest.raises(Broken, match="other and one overlap"):
-        watch.check_no_overlaps(PlatformView.__new__(PlatformView))
+        watch.check_no_overlaps(_make_unused_view())
 
 
 def test_the_overlap_watch_reports_nothing_if_a_range_is_released_before_it_is_given_again() -> (

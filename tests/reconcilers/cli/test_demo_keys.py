@@ -55,6 +55,8 @@ async def test_an_interrupt_restores_the_settings_of_the_terminal(keyboard: int)
 
 
 async def wait_until_keys_are_read() -> None:
-    """Wait until the terminal delivers single keys, as it is not in canonical mode any more."""
-    while termios.tcgetattr(sys.stdin)[3] & termios.ICANON:
+    """Wait until the terminal has left canonical mode, so that it delivers single keys."""
+    local_modes = 3
+    """The index of the local modes (c_lflag) in the attributes of a terminal."""
+    while termios.tcgetattr(sys.stdin)[local_modes] & termios.ICANON:
         await anyio.lowlevel.checkpoint()

@@ -6,34 +6,34 @@ from pathlib import Path
 import pytest
 
 from tests.reconcilers.cli.commandline import run
-from tests.reconcilers.cli.commands import ROOT, butler_ipam, environment
+from tests.reconcilers.cli.commands import ROOT, make_command_line, make_environment
 
 SAMPLE = (ROOT / "manifests/samples/10-single-pool-static.yaml").read_text()
 
 
-@pytest.mark.parametrize("call", [("pools",), ("tenants",), ("map", "lab-pool")])
+@pytest.mark.parametrize("command", [("pools",), ("tenants",), ("map", "lab-pool")])
 def test_an_unreadable_file_makes_the_exit_code_1_and_the_other_files_are_shown(
-    call: tuple[str, ...], tmp_path: Path
+    command: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "good.yaml").write_text(SAMPLE)
-    expected = run(*call, "-f", tmp_path)
+    expected = run(*command, "-f", tmp_path)
     assert expected.code == 0
     (tmp_path / "broken.yaml").write_text("a: [")
-    outcome = run(*call, "-f", tmp_path)
+    outcome = run(*command, "-f", tmp_path)
     assert (outcome.code, outcome.out) == (1, expected.out)
     assert "broken.yaml" in outcome.err
 
 
-@pytest.mark.parametrize("call", [("crds",), ("--help",)])
-def test_a_full_disk_under_standard_output_is_reported(call: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("command", [("crds",), ("--help",)])
+def test_a_full_disk_under_standard_output_is_reported(command: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            butler_ipam(*call),
+            make_command_line(*command),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            env=environment(),
+            env=make_environment(),
         )
     assert (done.returncode, done.stderr) == (
         1,
@@ -44,11 +44,11 @@ def test_a_full_disk_under_standard_output_is_reported(call: tuple[str, ...]) ->
 def test_a_size_limit_on_standard_output_is_reported(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as out:
         done = subprocess.run(
-            ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *butler_ipam("crds")],
+            ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *make_command_line("crds")],
             stdout=out,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            env=environment(),
+            env=make_environment(),
         )
     assert (done.returncode, done.stderr) == (1, "error: standard output: File too large\n")

@@ -20,8 +20,8 @@ from reconcilers.cli.problems import CommandProblem
 from reconcilers.health.explanation import explain_allocation, explain_tenant
 from reconcilers.integrations.core.scopedlists import NotRead
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import allocation, make_object, pool
-from tests.reconcilers.cli.saved import cluster, make_holder, run_on_files
+from tests.reconcilers.cli.commandline import make_allocation, make_object, make_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster, run_on_files
 
 
 def _make_provider(*pools: str, **network: Any) -> dict[str, Any]:
@@ -45,10 +45,10 @@ def test_the_explanation_of_a_cluster_lists_its_pools_with_what_they_have_free(
     lines = _explain(
         tmp_path,
         "shop",
-        pool("small", "10.0.0.0/30"),
-        pool("large", "10.1.0.0/24"),
+        make_pool("small", "10.0.0.0/30"),
+        make_pool("large", "10.1.0.0/24"),
         _make_provider("small", "gone", "large"),
-        cluster("shop", "team"),
+        make_saved_cluster("shop", "team"),
     )
     assert "mode static: 8 load-balancer addresses in a row" in lines
     needed = "5 node addresses and 8 load-balancer addresses, 13 together"
@@ -64,7 +64,7 @@ def _make_waiting_cluster(*requests: tuple[str, int], pools: Sequence[str]) -> d
         requests: the type and the number of addresses of each waiting request.
         pools: the names of the pools that were tried.
     """
-    body = cluster("shop", "team")
+    body = make_saved_cluster("shop", "team")
     common = {
         "role": "initial",
         "reason": "PoolExhausted",
@@ -80,8 +80,8 @@ def test_explain_and_status_name_a_pool_without_room_for_all_waiting_requests_of
     tmp_path: Path,
 ) -> None:
     objects = (
-        pool("small", "10.0.0.0/29"),
-        pool("large", "10.1.0.0/28"),
+        make_pool("small", "10.0.0.0/29"),
+        make_pool("large", "10.1.0.0/28"),
         _make_provider("small", "large"),
         _make_waiting_cluster(("nodes", 5), ("loadbalancer", 8), pools=("small", "large")),
     )
@@ -102,7 +102,7 @@ def test_explain_and_status_name_a_pool_without_room_for_all_waiting_requests_of
 
 
 def test_a_pool_with_room_for_the_waiting_request_alone_is_not_called_full(tmp_path: Path) -> None:
-    objects = (pool("small", "10.0.0.0/29"), _make_provider("small"))
+    objects = (make_pool("small", "10.0.0.0/29"), _make_provider("small"))
     waits = _make_waiting_cluster(("loadbalancer", 8), pools=("small",))
     lines = _explain(tmp_path, "shop", *objects, waits)
     assert "13 together, of which 8 wait; 8 IPv4 addresses free, largest block 8" in lines
@@ -115,7 +115,7 @@ def test_the_explanation_of_a_range_counts_the_free_blocks_that_would_fit(
     lines = _explain(
         tmp_path,
         "butler-system/mid",
-        pool(cidr="10.40.0.0/26"),
+        make_pool(cidr="10.40.0.0/26"),
         make_holder("first", "10.40.0.0", "10.40.0.7"),
         make_holder("mid", "10.40.0.8", "10.40.0.15"),
         make_holder("last", "10.40.0.16", "10.40.0.31"),
@@ -126,7 +126,7 @@ def test_the_explanation_of_a_range_counts_the_free_blocks_that_would_fit(
 
 def test_a_single_block_that_fits_is_counted_in_the_singular(tmp_path: Path) -> None:
     body = make_holder("first", "10.40.0.0", "10.40.0.7")
-    lines = _explain(tmp_path, "butler-system/first", pool(cidr="10.40.0.0/29"), body)
+    lines = _explain(tmp_path, "butler-system/first", make_pool(cidr="10.40.0.0/29"), body)
     assert "now 1 free block has room for 8, the smallest 8" in lines
 
 
@@ -135,25 +135,25 @@ def test_the_explanation_of_a_range_quotes_the_message_of_its_choice(tmp_path: P
     body = make_holder("first", "10.40.0.0", "10.40.0.7")
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": message}
     body["status"]["conditions"] = [ready | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]
-    lines = _explain(tmp_path, "butler-system/first", pool(cidr="10.40.0.0/26"), body)
+    lines = _explain(tmp_path, "butler-system/first", make_pool(cidr="10.40.0.0/26"), body)
     assert f"recorded when it was chosen: {message}" in lines
 
 
 def test_a_request_with_a_pinned_range_needs_as_many_addresses_as_the_range_has(
     tmp_path: Path,
 ) -> None:
-    body = allocation("first", 8)
+    body = make_allocation("first", 8)
     del body["spec"]["count"]
     body["spec"]["pinnedRange"] = {"startAddress": "10.40.0.9", "endAddress": "10.40.0.11"}
-    lines = _explain(tmp_path, "first", pool(cidr="10.40.0.0/29"), body)
+    lines = _explain(tmp_path, "first", make_pool(cidr="10.40.0.0/29"), body)
     assert "needs 3 addresses in a row of NetworkPool butler-system/lab" in lines
 
 
 def test_the_explanation_of_a_waiting_request_counts_older_requests(tmp_path: Path) -> None:
-    first, second = allocation("first", 100), allocation("second", 70)
+    first, second = make_allocation("first", 100), make_allocation("second", 70)
     first["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     second["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
-    lines = _explain(tmp_path, "second", pool(cidr="10.40.0.0/26"), first, second)
+    lines = _explain(tmp_path, "second", make_pool(cidr="10.40.0.0/26"), first, second)
     assert "needs 70 addresses in a row of NetworkPool butler-system/lab" in lines
     assert "the pool now has 64 IPv4 addresses free, largest block 64" in lines
     assert "1 older request waits" in lines
@@ -162,7 +162,12 @@ def test_the_explanation_of_a_waiting_request_counts_older_requests(tmp_path: Pa
 def test_the_errors_about_ambiguous_and_unknown_names_say_how_to_name_an_object(
     tmp_path: Path,
 ) -> None:
-    objects = (pool(), cluster("shop", "team"), cluster("shop", "other"), allocation("shop", 1))
+    objects = (
+        make_pool(),
+        make_saved_cluster("shop", "team"),
+        make_saved_cluster("shop", "other"),
+        make_allocation("shop", 1),
+    )
     ambiguous = run_on_files(tmp_path, "explain", "shop", objects=objects)
     assert ambiguous.code == 1
     assert "TenantCluster/other/shop" in ambiguous.errors[0]
@@ -175,7 +180,8 @@ def test_the_errors_about_ambiguous_and_unknown_names_say_how_to_name_an_object(
 
 
 NOT_READ = [NotRead(kind.full_name) for kind in (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG)]
-RANGE = {
+"""Every kind but TenantCluster, as kinds that the user may not read."""
+RANGE_IN_STATUS = {
     "allocation": "team-a-lb",
     "namespace": "butler-system",
     "pool": "lab",
@@ -197,7 +203,7 @@ RANGE = {
 def test_a_provider_that_may_not_be_read_is_not_called_missing_and_ranges_come_from_the_status(
     spec: dict[str, Any], provider: str
 ) -> None:
-    tenant = make.tenant(spec=spec, status={"network": {"ranges": [RANGE]}})
+    tenant = make.tenant(spec=spec, status={"network": {"ranges": [RANGE_IN_STATUS]}})
     objects = Objects(
         {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=NOT_READ
     )
@@ -223,7 +229,7 @@ def test_a_pool_that_may_not_be_read_is_not_called_missing() -> None:
 def test_the_explanation_of_a_cluster_names_its_missing_provider_config(
     tmp_path: Path,
 ) -> None:
-    body = cluster("shop", "team")
+    body = make_saved_cluster("shop", "team")
     body["spec"]["providerConfigRef"] = {"name": "gone"}
     lines = _explain(tmp_path, "shop", body)
     assert "names ProviderConfig butler-system/gone, which does not exist" in lines
@@ -232,9 +238,11 @@ def test_the_explanation_of_a_cluster_names_its_missing_provider_config(
 def test_a_cluster_that_names_no_provider_config_is_explained_by_the_first_of_the_namespace(
     tmp_path: Path,
 ) -> None:
-    later, first = _make_provider("other"), _make_provider("lab")
-    later["metadata"]["name"], first["metadata"]["name"] = "west", "east"
-    lines = _explain(tmp_path, "shop", pool("lab", "10.1.0.0/24"), later, first, cluster("shop"))
+    west, east = _make_provider("other"), _make_provider("lab")
+    west["metadata"]["name"], east["metadata"]["name"] = "west", "east"
+    lines = _explain(
+        tmp_path, "shop", make_pool("lab", "10.1.0.0/24"), west, east, make_saved_cluster("shop")
+    )
     assert "ProviderConfig butler-system/east, mode static" in lines
     assert "1. NetworkPool butler-system/lab: 5 node addresses and 8 load-balancer" in lines
 
@@ -249,13 +257,13 @@ def test_a_cluster_that_names_no_provider_config_is_explained_by_the_platforms_d
 ) -> None:
     default, platform = _make_provider("small"), _make_provider("lab")
     platform["metadata"]["name"] = "platform"
-    objects = (pool("lab", "10.1.0.0/24"), default, platform, cluster("shop"))
+    objects = (make_pool("lab", "10.1.0.0/24"), default, platform, make_saved_cluster("shop"))
     lines = _explain(tmp_path, "shop", *objects, _make_butler_config("platform"))
     assert "ProviderConfig butler-system/platform, mode static" in lines
     assert "1. NetworkPool butler-system/lab: 5 node addresses" in lines
     gone = _explain(tmp_path, "shop", *objects, _make_butler_config("gone"))
     assert "the platform's default is ProviderConfig butler-system/gone, which does not" in gone
-    tenant_cluster = cluster("shop")
+    tenant_cluster = make_saved_cluster("shop")
     tenant_cluster["spec"]["providerConfigRef"] = {"name": "default"}
     lines = _explain(
         tmp_path, "shop", *objects[:-1], tenant_cluster, _make_butler_config("platform")
@@ -300,7 +308,7 @@ def test_a_platforms_default_that_is_not_known_is_not_guessed() -> None:
 def test_explain_accepts_kinds_in_the_forms_that_kubectl_accepts_and_prints(
     name: str, tmp_path: Path
 ) -> None:
-    objects = (cluster("shop", "team"), allocation("shop", 1))
+    objects = (make_saved_cluster("shop", "team"), make_allocation("shop", 1))
     assert run_on_files(tmp_path, "explain", name, objects=objects).out.startswith(
         "TenantCluster team/sh"
     )
@@ -355,7 +363,7 @@ def test_the_audit_does_not_report_a_pool_that_may_not_be_read_as_missing() -> N
 def test_the_errors_about_an_object_of_another_namespace_and_about_a_pool_name_them(
     tmp_path: Path,
 ) -> None:
-    objects = (cluster("shop", "team"), pool("lab"))
+    objects = (make_saved_cluster("shop", "team"), make_pool("lab"))
     elsewhere = run_on_files(tmp_path, "explain", "shop", "-n", "other", objects=objects)
     assert elsewhere.errors == [
         "namespace other has no 'shop'; elsewhere there is: TenantCluster/team/shop"

@@ -8,15 +8,15 @@ import pytest
 import yaml
 
 from tests.reconcilers.addressmap.received import of_page
-from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import UID, cluster, make_holder, run_on_files
+from tests.reconcilers.cli.commandline import make_allocation, make_pool
+from tests.reconcilers.cli.saved import UID, make_holder, make_saved_cluster, run_on_files
 
 REQUIRE_BOTH = {"ipFamilyPolicy": "RequireDualStack"}
 
 
 def _make_dual_pool(**status: Any) -> dict[str, Any]:
     """Return pool `lab` with 16 IPv4 addresses and 2^64 - 16 IPv6 addresses to hand out."""
-    network_pool = pool(cidr="10.0.0.0/28")
+    network_pool = make_pool(cidr="10.0.0.0/28")
     if status:
         network_pool["status"] = status
     network_pool["spec"]["secondary"] = {"cidr": "fd00::/64", "reserved": [{"cidr": "fd00::/124"}]}
@@ -53,7 +53,7 @@ def test_a_holder_of_one_family_is_not_counted_as_a_holder_or_request_of_the_oth
     tmp_path: Path,
 ) -> None:
     only_four = make_holder("b", "10.0.0.12", "10.0.0.13", tenant="others/two")
-    objects = (_make_dual_pool(), _make_dual_holder(), only_four, allocation("waits", 9))
+    objects = (_make_dual_pool(), _make_dual_holder(), only_four, make_allocation("waits", 9))
     [document] = json.loads(run_on_files(tmp_path, "pools", "-o", "json", objects=objects).out)[
         "items"
     ]
@@ -133,7 +133,7 @@ def test_whois_of_an_invalid_address_exits_with_2(tmp_path: Path, wrong: str) ->
 
 
 def test_the_ranges_of_both_families_are_counted_and_listed_for_a_tenant(tmp_path: Path) -> None:
-    objects = (_make_dual_pool(), _make_dual_holder(), cluster())
+    objects = (_make_dual_pool(), _make_dual_holder(), make_saved_cluster())
     [row] = run_on_files(tmp_path, "tenants", "-o", "wide", objects=objects).out.splitlines()[1:]
     assert "12 + 12" in row
     assert "10.0.0.0-10.0.0.11, fd00::10-fd00::1b" in row
@@ -184,32 +184,39 @@ def test_the_flag_family_selects_what_is_drawn(tmp_path: Path, family: str, star
 
 
 def test_map_of_a_family_that_no_pool_has_says_so(tmp_path: Path) -> None:
-    alone = pool("lab", "10.0.0.0/28")
+    alone = make_pool("lab", "10.0.0.0/28")
     outcome = run_on_files(tmp_path, "map", "lab", "--family", "6", objects=(alone,))
     assert (outcome.code, outcome.out) == (0, "no addresses of IPv6 were found\n")
 
 
 def test_check_compares_the_status_of_each_family(tmp_path: Path) -> None:
     free = 2**64 - 28
-    exact = {"totalIPs": free + 12, "allocatedIPs": 12, "availableIPs": free}
-    texts = {name: str(count) for name, count in exact.items()} | {"largestFreeBlock": str(free)}
-    most = 2**31 - 1
-    second = dict.fromkeys(texts, most) | {"allocatedIPs": 12, "exactCounts": texts}
-    first = {"totalIPs": 16, "allocatedIPs": 12, "availableIPs": 4, "largestFreeBlock": 4}
-    status = {"observedGeneration": 1, **first, "secondary": second}
+    counts = {
+        "totalIPs": free + 12,
+        "allocatedIPs": 12,
+        "availableIPs": free,
+        "largestFreeBlock": free,
+    }
+    exact_counts = {name: str(count) for name, count in counts.items()}
+    largest_int32 = 2**31 - 1
+    ipv6 = {name: min(count, largest_int32) for name, count in counts.items()}
+    ipv4 = {"totalIPs": 16, "allocatedIPs": 12, "availableIPs": 4, "largestFreeBlock": 4}
 
-    def check(**changed: Any) -> list[str]:
-        objects = (_make_dual_pool(**status | changed), _make_dual_holder(), cluster())
+    def check_with_ipv6_counts(exact_counts: dict[str, str]) -> list[str]:
+        """Return the sentences of `check` about a pool whose status has these IPv6 counts."""
+        secondary = ipv6 | {"exactCounts": exact_counts}
+        pool = _make_dual_pool(observedGeneration=1, **ipv4, secondary=secondary)
+        objects = (pool, _make_dual_holder(), make_saved_cluster())
         out = run_on_files(tmp_path, "check", "-o", "json", objects=objects).out
         return [finding["sentence"] for finding in json.loads(out)["findings"]]
 
-    assert check() == []
-    [drift] = check(secondary=second | {"exactCounts": texts | {"allocatedIPs": "13"}})
+    assert check_with_ipv6_counts(exact_counts) == []
+    [drift] = check_with_ipv6_counts(exact_counts | {"allocatedIPs": "13"})
     assert "allocatedIPs is 13, not 12" in drift
 
 
 def test_plan_gives_a_request_for_both_families_both_or_none(tmp_path: Path) -> None:
-    fits, too_large = allocation("b", 4), allocation("c", 8)
+    fits, too_large = make_allocation("b", 4), make_allocation("c", 8)
     for request in (fits, too_large):
         request["spec"] |= REQUIRE_BOTH
     out = run_on_files(
@@ -237,7 +244,7 @@ def test_plan_gives_a_request_for_both_families_both_or_none(tmp_path: Path) -> 
 def test_plan_reports_a_pinned_range_of_either_family_that_is_outside_the_pool(
     tmp_path: Path, last: str, code: int
 ) -> None:
-    both = allocation("b")
+    both = make_allocation("b")
     both["spec"] |= REQUIRE_BOTH | {
         "pinnedRanges": [
             {"startAddress": "10.0.0.12", "endAddress": "10.0.0.13"},

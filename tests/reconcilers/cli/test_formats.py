@@ -10,8 +10,13 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tests.reconcilers.cli import test_platforms as platforms
-from tests.reconcilers.cli.saved import cluster, run_on_files
-from tests.reconcilers.cli.test_claims import address, body, claim, ip_pool
+from tests.reconcilers.cli.saved import make_saved_cluster, run_on_files
+from tests.reconcilers.cli.test_claims import (
+    make_address,
+    make_claim,
+    make_ip_pool,
+    make_saved_object,
+)
 
 SCHEMA = json.loads(
     (Path(__file__).parents[3] / "docs/formats/reports.schema.json").read_text(encoding="utf-8")
@@ -25,36 +30,38 @@ ALLOCATION = {
     "count": 1,
 }
 OBJECTS: tuple[dict[str, Any], ...] = (
-    body(
+    make_saved_object(
         "NetworkPool",
         "site",
         {"cidr": "10.9.0.0/28", "gateway": "10.9.0.1", "secondary": {"cidr": "fd00::/64"}},
     ),
-    body("NetworkPool", "broken", {"cidr": "10.9.1.0/28", "reserved": [{"cidr": "10.1.0.0/28"}]}),
-    body(
+    make_saved_object(
+        "NetworkPool", "broken", {"cidr": "10.9.1.0/28", "reserved": [{"cidr": "10.1.0.0/28"}]}
+    ),
+    make_saved_object(
         "IPAllocation",
         "holds",
         ALLOCATION,
         status={"phase": "Allocated", "startAddress": "10.9.0.4", "endAddress": "10.9.0.4"},
     ),
-    body("IPAllocation", "waits", ALLOCATION),
-    cluster(),
-    claim("m", "site", "NetworkPool"),
-    address("m", "site", content="10.9.0.2", kind="NetworkPool"),
-    ip_pool("machines", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
-    address("stray", "machines", "10.0.0.9"),
-    claim("waits", "machines"),
-    body(
+    make_saved_object("IPAllocation", "waits", ALLOCATION),
+    make_saved_cluster(),
+    make_claim("m", "site", "NetworkPool"),
+    make_address("m", "site", ip="10.9.0.2", kind="NetworkPool"),
+    make_ip_pool("machines", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
+    make_address("stray", "machines", "10.0.0.9"),
+    make_claim("waits", "machines"),
+    make_saved_object(
         "GlobalInClusterPrefixPool",
         "prefixes",
         spec={"prefixes": ["fd00:71::/60"], "allocationPrefixLength": 64},
         version="v1alpha2",
     ),
-    platforms.ipam_pool("metallb", east=platforms.RANGE, west=platforms.PREFIX),
-    platforms.cluster("a", "east"),
-    platforms.allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
-    platforms.network(),
-    platforms.request("web", "10.3.0.11"),
+    platforms.make_ipam_pool("metallb", east=platforms.RANGE, west=platforms.PREFIX),
+    platforms.make_kkp_cluster("a", "east"),
+    platforms.make_ipam_allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
+    platforms.make_network(),
+    platforms.make_vitistack_request("web", "10.3.0.11"),
 )
 COMMANDS = [
     ("pools",),
@@ -73,29 +80,29 @@ COMMANDS = [
 def test_the_document_of_a_command_conforms_to_the_schema(
     tmp_path: Path, command: tuple[str, ...], output: str
 ) -> None:
-    answered = run_on_files(tmp_path, *command, "-o", output, objects=OBJECTS)
-    assert (answered.code == 0) != (command in {("check",), ("status",)}), answered.err
-    document: Mapping[str, Any] = yaml.safe_load(answered.out)
+    outcome = run_on_files(tmp_path, *command, "-o", output, objects=OBJECTS)
+    assert (outcome.code == 0) != (command in {("check",), ("status",)}), outcome.err
+    document: Mapping[str, Any] = yaml.safe_load(outcome.out)
     VALIDATOR.validate(document)
     assert document.get("items") or document["findings"]
 
 
 def test_a_forecast_conforms_to_the_schema(tmp_path: Path) -> None:
-    answered = run_on_files(tmp_path, "plan", "--fit", "1+2", "-o", "json", objects=OBJECTS)
-    document: Mapping[str, Any] = json.loads(answered.out)
+    outcome = run_on_files(tmp_path, "plan", "--fit", "1+2", "-o", "json", objects=OBJECTS)
+    document: Mapping[str, Any] = json.loads(outcome.out)
     VALIDATOR.validate(document)
     assert document["kind"] == "PoolForecastList"
     assert document["items"]
 
 
 def test_figures_that_are_not_known_are_null(tmp_path: Path) -> None:
-    broken = address("m", "site", content="10.9.0.2", kind="NetworkPool")
+    broken = make_address("m", "site", ip="10.9.0.2", kind="NetworkPool")
     broken["spec"]["prefix"] = "many"
     for command in ("pools", "map"):
-        answered = run_on_files(
+        outcome = run_on_files(
             tmp_path, command, "site", "-o", "json", objects=(OBJECTS[0], broken)
         )
-        document = json.loads(answered.out)
+        document = json.loads(outcome.out)
         VALIDATOR.validate(document)
         [pool] = document["items"]
         assert pool["waiting"] is None

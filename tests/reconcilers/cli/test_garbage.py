@@ -10,36 +10,37 @@ from reconcilers.cli.garbage import THAW_SECONDS, Freezer, keep_collections_shor
 
 
 @pytest.fixture(autouse=True)
-def _unfrozen() -> Iterator[None]:
+def _unfreeze_objects() -> Iterator[None]:
+    """Let no object be frozen before and after a test."""
     gc.unfreeze()
     yield
     gc.unfreeze()
 
 
-def _note_collection(seconds: float, generation: int = 2) -> int:
-    """Report a collection to a Freezer; return how many objects are frozen then.
+def _count_frozen_after_collection(seconds: float, generation: int = 2) -> int:
+    """Tell a Freezer of a collection; return the number of objects that are frozen after it.
 
     Args:
         seconds: the CPU time of the collection.
         generation: the generation that was collected; 2 is a full collection.
     """
-    times = iter((10.0, 10.0 + seconds))
-    freezer = Freezer(lambda: next(times))
+    cpu_times = iter((10.0, 10.0 + seconds))
+    freezer = Freezer(lambda: next(cpu_times))
     for phase in ("start", "stop"):
         freezer.handle_collection(phase, {"generation": generation})
     return gc.get_freeze_count()
 
 
 def test_a_long_full_collection_freezes_the_surviving_objects() -> None:
-    assert _note_collection(0.1) > 0
+    assert _count_frozen_after_collection(0.1) > 0
 
 
 def test_a_short_full_collection_freezes_nothing() -> None:
-    assert _note_collection(0.005) == 0
+    assert _count_frozen_after_collection(0.005) == 0
 
 
 def test_a_collection_of_young_objects_freezes_nothing() -> None:
-    assert _note_collection(0.1, generation=1) == 0
+    assert _count_frozen_after_collection(0.1, generation=1) == 0
 
 
 def test_the_settings_of_the_collector_are_restored_after_the_context() -> None:

@@ -18,10 +18,11 @@ from tests.docs.text import count_words, split_sentences
 from tests.reconcilers.cli.commandline import run
 
 SOURCES = Path(reconcilers.cli.__file__).parent
-DECLARING = {
+OPTION_DECORATORS = {
     *("option", "switch_option", "name_list_option", "duration_option"),
     *("_manager_duration_option", "_bind_option", "_certificate_option"),
 }
+"""The functions by which the code of the command line declares an option."""
 VERBS = set(
     re.findall(
         r"\w+",
@@ -74,9 +75,9 @@ def test_every_sentence_of_help_has_at_most_30_words(command_name: str) -> None:
 def test_the_variable_of_an_option_is_its_flag_or_named_in_the_help(
     command_name: str, option: Option
 ) -> None:
-    long = next(flag for flag in option.opts if flag.startswith("--"))
+    long_flag = next(flag for flag in option.opts if flag.startswith("--"))
     assert option.envvar
-    if option.envvar != name_variable(long):
+    if option.envvar != name_variable(long_flag):
         assert f"[env var: {option.envvar}]" in read_help(command_name)
 
 
@@ -118,7 +119,7 @@ def test_run_lists_each_option_under_the_heading_of_its_subject() -> None:
 
 
 def list_flags_with_headings(flags_by_heading: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """Yield heading and first flag of each option."""
+    """Yield the heading and the first flag of each option, from the flags by heading."""
     for heading, flags in flags_by_heading.items():
         for flag in flags:
             yield heading, flag.split()[0]
@@ -179,7 +180,7 @@ def list_declared_flags() -> Iterator[str]:
     """Yield the long flag of each declaration of an option in the code of the command line."""
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in DECLARING:
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in OPTION_DECORATORS:
                 yield from list_flags(node)
 
 
@@ -192,25 +193,27 @@ def list_flags(call: ast.Call) -> Iterator[str]:
 
 
 def test_an_option_of_several_commands_is_declared_in_one_place() -> None:
-    count = Counter(list_declared_flags())
+    declarations_by_flag = Counter(list_declared_flags())
     assert {"--kubeconfig", "--output", "--filename", "--leader-elect", "--ui-cert-dir"} <= set(
-        count
+        declarations_by_flag
     )
     # --kubeconfig of commands that start API servers names a file that they write.
-    assert {flag for flag, number in count.items() if number > 1} == {"--kubeconfig"}
+    assert {flag for flag, number in declarations_by_flag.items() if number > 1} == {
+        "--kubeconfig"
+    }
 
 
 def test_an_option_that_several_commands_have_works_the_same_in_each() -> None:
-    by_flag: dict[str, dict[str, Option]] = {}
+    options_by_flag: dict[str, dict[str, Option]] = {}
     for command_name in COMMANDS:
         for option in list_options(command_name):
-            by_flag.setdefault(option.opts[-1], {})[command_name] = option
+            options_by_flag.setdefault(option.opts[-1], {})[command_name] = option
     for command_name in ("up", "apiserver"):  # there, the flag names a file that is written
-        del by_flag["--kubeconfig"][command_name]
-    for flag, options in by_flag.items():
-        forms = {
+        del options_by_flag["--kubeconfig"][command_name]
+    for flag, options in options_by_flag.items():
+        declarations = {
             # --namespace of `run` is a setting, which has no short form.
             (option.name, str(option.envvar), option.multiple, option.is_flag, type(option.type))
             for option in options.values()
         }
-        assert len(forms) == 1, f"{flag} differs among {', '.join(options)}"
+        assert len(declarations) == 1, f"{flag} differs among {', '.join(options)}"

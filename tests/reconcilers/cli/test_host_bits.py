@@ -7,9 +7,9 @@ import pytest
 
 from controller.meta import ObjectMeta
 from reconcilers.api.names import GROUP
-from reconcilers.integrations.clusterapi import rules as of_clusterapi
+from reconcilers.integrations.clusterapi import rules as clusterapi_rules
 from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
-from reconcilers.integrations.kubermatic import rules as of_kubermatic
+from reconcilers.integrations.kubermatic import rules as kubermatic_rules
 from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, KkpPoolSpec
 from tests.reconcilers.cli.saved import run_on_files
 
@@ -52,7 +52,7 @@ POOLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def make_pool(kind: str) -> dict[str, Any]:
-    """Return the pool of a kind in POOLS."""
+    """Return a pool of a kind, with the spec in POOLS."""
     group_version, spec = POOLS[kind]
     meta = {"name": "odd"}
     if kind not in {"IPAMPool", "GlobalInClusterIPPool"}:
@@ -73,11 +73,11 @@ def test_check_and_plan_warn_about_host_bits_in_every_kind(
 
 def test_the_webhook_of_cluster_apis_pools_names_the_entry() -> None:
     spec = IPPoolSpec(addresses=("10.2.0.0/28", "10.2.0.200/28"), prefix=24)
-    assert list(of_clusterapi.find_warnings(spec)) == [
+    assert list(clusterapi_rules.find_warnings(spec)) == [
         "spec.addresses[1]: '10.2.0.200/28' has host bits set; it is read as 10.2.0.192/28"
     ]
     prefixes = PrefixPoolSpec(prefixes=("fd00::1/64",), allocationPrefixLength=80)
-    assert list(of_clusterapi.find_warnings(prefixes)) == [
+    assert list(clusterapi_rules.find_warnings(prefixes)) == [
         "spec.prefixes[0]: 'fd00::1/64' has host bits set; it is read as fd00::/64"
     ]
 
@@ -85,7 +85,7 @@ def test_the_webhook_of_cluster_apis_pools_names_the_entry() -> None:
 def test_the_webhook_of_ipampools_names_the_field() -> None:
     datacenter = Datacenter("range", poolCidr="10.4.0.200/28", allocationRange=4)
     pool = IPAMPool(ObjectMeta("odd", ""), KkpPoolSpec({"dc": datacenter}))
-    assert list(of_kubermatic.find_warnings(pool)) == [
+    assert list(kubermatic_rules.find_warnings(pool)) == [
         (
             "spec.datacenters.dc.poolCidr: '10.4.0.200/28' has host bits set; it is read as"
             " 10.4.0.192/28"

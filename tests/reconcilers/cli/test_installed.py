@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from reconcilers.cli.main import COMMANDS
-from tests.reconcilers.cli.commands import ROOT, environment, find_installed_command
+from tests.reconcilers.cli.commands import ROOT, find_installed_command, make_environment
 
 SAMPLES = ("-f", str(ROOT / "manifests/samples"))
 COMMANDS_THAT_END = {
@@ -39,7 +39,7 @@ def test_an_installed_command_imports_all_that_it_needs(command: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env=environment(),
+        env=make_environment(),
     )
     assert "Traceback" not in done.stderr
     assert part in done.stdout

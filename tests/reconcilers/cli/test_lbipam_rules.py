@@ -43,10 +43,12 @@ def _make_service(
     return Service(metadata, ServiceSpec(type="LoadBalancer", **spec), status)
 
 
-def _choose(services: Sequence[Service], *pools: CiliumPool) -> dict[str, tuple[str, ...]]:
+def _choose_addresses(
+    services: Sequence[Service], *pools: CiliumPool
+) -> dict[str, tuple[str, ...]]:
     """Return the addresses that the stand-in chooses for each Service, by name."""
-    chosen = choose_addresses(services, read_pools(pools))
-    return {service.metadata.name: addresses for service, addresses in chosen}
+    addresses_by_service = choose_addresses(services, read_pools(pools))
+    return {service.metadata.name: addresses for service, addresses in addresses_by_service}
 
 
 def test_the_first_free_address_of_the_oldest_pool_is_given() -> None:
@@ -57,7 +59,7 @@ def test_the_first_free_address_of_the_oldest_pool_is_given() -> None:
         _make_service("second"),
         _make_service("third"),
     ]
-    assert _choose(services, young, old) == {
+    assert _choose_addresses(services, young, old) == {
         "first": ("10.0.0.0",),
         "second": ("10.0.0.1",),
         "third": ("10.0.0.8",),
@@ -66,14 +68,16 @@ def test_the_first_free_address_of_the_oldest_pool_is_given() -> None:
 
 def test_an_address_that_no_pool_contains_is_replaced_or_cleared() -> None:
     service = _make_service("web", "10.0.0.5")
-    assert _choose([service], _make_pool("a", ("10.0.0.0", "10.0.0.0"))) == {"web": ("10.0.0.0",)}
-    assert _choose([service], _make_pool("a")) == {"web": ()}
+    assert _choose_addresses([service], _make_pool("a", ("10.0.0.0", "10.0.0.0"))) == {
+        "web": ("10.0.0.0",)
+    }
+    assert _choose_addresses([service], _make_pool("a")) == {"web": ()}
 
 
 def test_services_keep_addresses_of_a_disabled_pool_and_get_no_new_ones() -> None:
     disabled = _make_pool("a", ("10.0.0.0", "10.0.0.3"), disabled=True)
     services = [_make_service("old", "10.0.0.2"), _make_service("new")]
-    assert _choose(services, disabled) == {"old": ("10.0.0.2",), "new": ()}
+    assert _choose_addresses(services, disabled) == {"old": ("10.0.0.2",), "new": ()}
 
 
 def test_the_younger_of_two_overlapping_pools_assigns_no_addresses() -> None:
@@ -84,24 +88,24 @@ def test_the_younger_of_two_overlapping_pools_assigns_no_addresses() -> None:
     pools = read_pools([young, old])
     assert [pool.conflict for pool in pools] == ["", "it overlaps CiliumLoadBalancerIPPool b"]
     services = [_make_service("first"), _make_service("second")]
-    assert _choose(services, young, old) == {"first": ("10.0.0.0",), "second": ()}
+    assert _choose_addresses(services, young, old) == {"first": ("10.0.0.0",), "second": ()}
 
 
 def test_a_dual_stack_service_gets_an_address_of_each_family_that_a_pool_has() -> None:
     both = _make_service("web", ipFamilies=("IPv4", "IPv6"))
     four, six = _make_pool("a", ("10.0.0.0", "10.0.0.0")), _make_pool("b", ("fd00::1", "fd00::1"))
-    assert _choose([both], four) == {"web": ("10.0.0.0",)}
-    assert _choose([both], four, six) == {"web": ("10.0.0.0", "fd00::1")}
+    assert _choose_addresses([both], four) == {"web": ("10.0.0.0",)}
+    assert _choose_addresses([both], four, six) == {"web": ("10.0.0.0", "fd00::1")}
 
 
 def test_a_requested_address_is_assigned_to_the_first_service_that_requests_it() -> None:
     pool = _make_pool("a", ("10.0.0.0", "10.0.0.3"))
-    asks = {"annotations": {"lbipam.cilium.io/ips": "10.0.0.2"}}
-    services = [_make_service("first", meta=asks), _make_service("second", meta=asks)]
-    assert _choose(services, pool) == {"first": ("10.0.0.2",), "second": ()}
+    request = {"annotations": {"lbipam.cilium.io/ips": "10.0.0.2"}}
+    services = [_make_service("first", meta=request), _make_service("second", meta=request)]
+    assert _choose_addresses(services, pool) == {"first": ("10.0.0.2",), "second": ()}
 
 
 def test_services_of_other_classes_and_proxies_are_ignored() -> None:
     proxied = {"labels": {"service.kubernetes.io/service-proxy-name": "other"}}
     services = [_make_service("a", loadBalancerClass="x.io/y"), _make_service("b", meta=proxied)]
-    assert _choose(services, _make_pool("a", ("10.0.0.0", "10.0.0.3"))) == {}
+    assert _choose_addresses(services, _make_pool("a", ("10.0.0.0", "10.0.0.3"))) == {}

@@ -65,18 +65,18 @@ async def _read_addresses(client: Client, name: str) -> tuple[str, ...]:
     return read_status_addresses(await client.get(SERVICE, Key("default", name)))
 
 
-async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_address() -> None:
+async def test_a_new_pool_is_counted_after_a_waiting_service_got_its_address() -> None:
     async with _run_tenant() as client:
         await _add_service(client, "web")
         await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.1")
         pool = await _wait_until_acknowledged(client, "a")
-        assert await _read_addresses(client, "web") == ("10.0.0.0",), "Services are written first"
+        assert await _read_addresses(client, "web") == ("10.0.0.0",), (
+            "Services are written before pools"
+        )
         assert read_count(pool, IPS_USED) == 1
 
 
-async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lost_theirs() -> (
-    None
-):
+async def test_a_pool_without_blocks_is_acknowledged_after_services_lost_their_addresses() -> None:
     async with _run_tenant() as client:
         await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.7")
         await _add_service(client, "web")

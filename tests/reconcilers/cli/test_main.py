@@ -13,7 +13,7 @@ import pytest
 from reconcilers.cli import main as commands
 from reconcilers.cli.flags import name_variable
 from reconcilers.configuration.integrationnames import INTEGRATIONS
-from tests.reconcilers.cli.commandline import plan, pool, run
+from tests.reconcilers.cli.commandline import make_pool, plan, run
 
 EXAMPLES = Path(__file__).parents[3] / "examples/clusterapi"
 
@@ -158,7 +158,7 @@ def test_plan_loads_no_kubernetes_client_no_embedded_api_server_and_no_pydantic(
     script = (
         "import io, sys\n"
         "from reconcilers.cli.main import main\n"
-        f"sys.stdin = io.TextIOWrapper(io.BytesIO({json.dumps(pool()).encode()!r}))\n"
+        f"sys.stdin = io.TextIOWrapper(io.BytesIO({json.dumps(make_pool()).encode()!r}))\n"
         "try:\n    main(['plan', '-f', '-'])\nexcept SystemExit:\n    pass\n"
         "unwanted = ('envtest', 'kubernetes_asyncio', 'cryptography', 'pydantic', 'structlog',"
         " 'aiohttp')\n"
@@ -213,7 +213,7 @@ def test_a_wrong_call_gets_one_sentence_and_exit_code_2(
 def test_every_option_is_also_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUTLER_IPAM_OUTPUT", "yaml")
     monkeypatch.setenv("BUTLER_IPAM_NAMESPACE", "elsewhere")
-    network_pool = pool()
+    network_pool = make_pool()
     del network_pool["metadata"]["namespace"]
     import yaml
 
@@ -225,19 +225,19 @@ def test_the_variable_of_a_flag_is_its_name_in_capitals() -> None:
     assert name_variable("--max-pool-addresses") == "BUTLER_IPAM_MAX_POOL_ADDRESSES"
 
 
-@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+@pytest.mark.parametrize(("no_color", "is_coloured"), [("", True), ("1", False)])
 def test_a_terminal_gets_colours_unless_no_color_is_set(
-    monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
+    monkeypatch: pytest.MonkeyPatch, no_color: str, is_coloured: bool
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setattr(click.utils, "should_strip_ansi", lambda _stream, color: color is False)
-    outcome = plan(pool(cidr="10.0.0.0/33"), options=["-o", "table"])
-    assert ("\x1b" in outcome.err) == coloured
-    assert ("\x1b" in outcome.out) == coloured
+    outcome = plan(make_pool(cidr="10.0.0.0/33"), options=["-o", "table"])
+    assert ("\x1b" in outcome.err) == is_coloured
+    assert ("\x1b" in outcome.out) == is_coloured
 
 
 def test_a_pipe_gets_no_colours() -> None:
-    outcome = plan(pool(cidr="10.0.0.0/33"))
+    outcome = plan(make_pool(cidr="10.0.0.0/33"))
     assert "\x1b" not in outcome.out + outcome.err
 
 

@@ -41,20 +41,20 @@ FLAGS: list[tuple[str, str, str, Any]] = [
     ("--webhook-cert-name", "127.0.0.1", "webhook_self_signed.names", ("127.0.0.1",)),
 ]
 # Flags that do not become ManagerOptions: tests of their effects are elsewhere.
-ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
+FLAGS_TESTED_ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
     *("--ui-bind-address", "--ui-cert-dir"),
     *("--diagnostics-address", "--insecure-diagnostics"),
 }
 
 
 def parse_options(*arguments: str, **variables: str) -> ManagerOptions:
-    """Return the ManagerOptions of a command with all flags of `run`.
+    """Parse a command line by all flags of `run`; return the ManagerOptions.
 
-    It has the flags of the settings, too: click fails if two flags have one parameter name.
+    The flags of the settings are among them: click fails if two flags have one parameter name.
 
     Args:
         arguments: the command line.
-        variables: the environment.
+        variables: variables of the environment.
     """
     parsed: list[ManagerOptions] = []
 
@@ -92,8 +92,8 @@ def test_a_flag_and_its_variable_reach_the_setting(
 def test_every_flag_of_run_is_a_setting_or_has_a_test_here_or_elsewhere() -> None:
     flags = {max(parameter.opts, key=len) for parameter in run.params if parameter.opts}
     flags = {"--log-level" if flag == "--zap-log-level" else flag for flag in flags}
-    of_settings = {setting.flag for setting in list_settings(Settings())}
-    assert flags - of_settings == {flag for flag, *_ in FLAGS} | ELSEWHERE
+    flags_of_settings = {setting.flag for setting in list_settings(Settings())}
+    assert flags - flags_of_settings == {flag for flag, *_ in FLAGS} | FLAGS_TESTED_ELSEWHERE
 
 
 def test_the_defaults_are_those_of_controller_runtime() -> None:

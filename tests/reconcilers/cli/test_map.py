@@ -11,7 +11,7 @@ from reconcilers.networkpool.picture import make_picture
 from reconcilers.pictures.extents import AddressState
 from tests.browser import browser
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import Outcome, pool
+from tests.reconcilers.cli.commandline import Outcome, make_pool
 from tests.reconcilers.cli.saved import make_holder, run_on_files
 
 
@@ -25,7 +25,7 @@ def list_extents(outcome: Outcome) -> list[tuple[str, str, str]]:
 def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
     tmp_path: Path,
 ) -> None:
-    network_pool = pool(cidr="10.0.0.0/29", edges=True)
+    network_pool = make_pool(cidr="10.0.0.0/29", exclude_edges=True)
     outcome = run_on_files(tmp_path, *("map", "lab", "-o", "json"), objects=(network_pool,))
     [pool_shown] = json.loads(outcome.out)["items"]
     [family] = pool_shown["families"]
@@ -37,7 +37,7 @@ def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
 
 
 def test_the_gateway_of_a_pool_is_shown_as_reserved(tmp_path: Path) -> None:
-    network_pool = pool(cidr="10.0.0.0/29", reserved=["10.0.0.6/31"])
+    network_pool = make_pool(cidr="10.0.0.0/29", reserved=["10.0.0.6/31"])
     network_pool["spec"]["gateway"] = "10.0.0.1"
     outcome = run_on_files(tmp_path, *("map", "lab", "-o", "json"), objects=(network_pool,))
     assert list_extents(outcome) == [
@@ -53,10 +53,10 @@ def test_the_map_lists_held_ranges_and_the_gaps_between_in_one_order(tmp_path: P
         tmp_path,
         *("map", "lab", "-o", "json"),
         objects=(
-            pool(
+            make_pool(
                 cidr="10.0.0.0/28",
                 reserved=["10.0.0.0/31"],
-                tenant={"ranges": [{"start": "10.0.0.0", "end": "10.0.0.11"}]},
+                tenant_allocation={"ranges": [{"start": "10.0.0.0", "end": "10.0.0.11"}]},
             ),
             make_holder("a", "10.0.0.4", "10.0.0.5"),
             make_holder("b", "10.0.0.6", "10.0.0.6"),
@@ -77,7 +77,7 @@ def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> 
         tmp_path,
         *("map", "lab", "-o", "json"),
         objects=(
-            pool(cidr="10.0.0.0/29"),
+            make_pool(cidr="10.0.0.0/29"),
             make_holder("a", "10.0.0.0", "10.0.0.3"),
             make_holder("b", "10.0.0.3", "10.0.0.4"),
             make_holder("far", "10.9.0.0", "10.9.0.0"),
@@ -92,11 +92,14 @@ def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> 
     ]
 
 
-SPANS = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda s: (s[0], s[0] + s[1] - 1))
+SPANS = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(
+    lambda start_and_size: (start_and_size[0], sum(start_and_size) - 1)
+)
+"""Offsets of the first and the last address of a range from the first address of a pool."""
 
 
 def make_ends(span: tuple[int, int], family: int) -> tuple[str, str]:
-    """Return the addresses at two offsets from the first address of a pool."""
+    """Return the first and the last address of a range, whose offsets are `span`."""
     return make.address(span[0], family), make.address(span[1], family)
 
 
@@ -124,16 +127,17 @@ def test_the_map_gives_every_address_the_state_that_follows_from_all_objects(
         return
 
     def expect_state(address: int) -> AddressState:
+        """Return the state that the address at an offset must have."""
         holders = sum(first <= address <= last for first, last in held_spans)
         is_reserved = reserved * 8 <= address < reserved * 8 + 8
-        inside = window[0] <= address <= window[1]
+        is_inside = window[0] <= address <= window[1]
         if holders:
             if holders > 1:
                 return AddressState.OVERLAP
-            return AddressState.ALLOCATED if inside and not is_reserved else AddressState.STRAY
+            return AddressState.ALLOCATED if is_inside and not is_reserved else AddressState.STRAY
         if is_reserved:
             return AddressState.RESERVED
-        return AddressState.FREE if inside else AddressState.OUTSIDE
+        return AddressState.FREE if is_inside else AddressState.OUTSIDE
 
     for address in range(64):
         extent = picture.find_extent(make.address(address, family))
@@ -145,7 +149,7 @@ def test_the_map_gives_every_address_the_state_that_follows_from_all_objects(
 
 
 def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_range(tmp_path: Path) -> None:
-    objects = (pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.64", "10.0.0.71"))
+    objects = (make_pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.64", "10.0.0.71"))
     out = run_on_files(tmp_path, "map", objects=objects).out
     lines = out.splitlines()
     assert lines[0] == "NetworkPool butler-system/lab  10.0.0.0/24"
@@ -156,7 +160,10 @@ def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_range(tmp_path: Pa
 
 
 def test_a_pool_of_ipv6_is_drawn_by_its_ranges_whatever_its_size(tmp_path: Path) -> None:
-    objects = (pool(cidr="FD00::/64"), make_holder("a", "fd00::ffff:0:0:0", "fd00::ffff:0:0:7"))
+    objects = (
+        make_pool(cidr="FD00::/64"),
+        make_holder("a", "fd00::ffff:0:0:0", "fd00::ffff:0:0:7"),
+    )
     out = run_on_files(tmp_path, "map", objects=objects).out
     assert f"each cell: {2**64 // 2048:,} addresses" in out
     listed = [line.split()[:4] for line in out.partition("START")[2].splitlines()[1:]]
@@ -169,13 +176,13 @@ def test_a_pool_of_ipv6_is_drawn_by_its_ranges_whatever_its_size(tmp_path: Path)
 
 
 def test_a_pool_of_a_million_addresses_fits_the_grid(tmp_path: Path) -> None:
-    out = run_on_files(tmp_path, "map", objects=(pool(cidr="10.0.0.0/12"),)).out
+    out = run_on_files(tmp_path, "map", objects=(make_pool(cidr="10.0.0.0/12"),)).out
     assert "each cell: 512 addresses" in out
     assert len(out.splitlines()) < 50
 
 
 def test_the_map_of_an_invalid_pool_says_why_it_cannot_be_drawn(tmp_path: Path) -> None:
-    broken = pool(cidr="10.0.0.0/24", reserved=["10.1.0.0/24"])
+    broken = make_pool(cidr="10.0.0.0/24", reserved=["10.1.0.0/24"])
     out = run_on_files(tmp_path, "map", objects=(broken,)).out
     assert "cannot be drawn: reserved CIDR" in out
 
@@ -183,7 +190,7 @@ def test_the_map_of_an_invalid_pool_says_why_it_cannot_be_drawn(tmp_path: Path) 
 def test_a_picture_as_svg_is_well_formed_and_names_the_holders(tmp_path: Path) -> None:
     from xml.etree import ElementTree
 
-    objects = (pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.0", "10.0.0.7"))
+    objects = (make_pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.0", "10.0.0.7"))
     outcome = run_on_files(tmp_path, "map", "lab", "--svg", "-", objects=objects)
     root = ElementTree.fromstring(outcome.out)
     titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
@@ -191,14 +198,14 @@ def test_a_picture_as_svg_is_well_formed_and_names_the_holders(tmp_path: Path) -
 
 
 def test_svg_of_several_pools_is_rejected(tmp_path: Path) -> None:
-    objects = (pool("east", "10.0.0.0/24"), pool("west", "10.1.0.0/24"))
+    objects = (make_pool("east", "10.0.0.0/24"), make_pool("west", "10.1.0.0/24"))
     outcome = run_on_files(tmp_path, "map", "--svg", "-", objects=objects)
     assert outcome.code == 1
     assert "--svg draws one pool" in outcome.errors[0]
 
 
 def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_path: Path) -> None:
-    evil = pool(cidr="10.0.0.0/29")
+    evil = make_pool(cidr="10.0.0.0/29")
     evil["spec"]["reserved"] = [
         {"cidr": "10.0.0.0/31", "description": "</script><script>alert(1)</script>"}
     ]
@@ -213,7 +220,7 @@ def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_pa
 
 def test_a_range_far_outside_a_pool_is_listed_but_not_drawn_to_scale(tmp_path: Path) -> None:
     objects = (
-        pool("lab", "10.0.0.0/24", reserved=["10.0.0.255/32"]),
+        make_pool("lab", "10.0.0.0/24", reserved=["10.0.0.255/32"]),
         make_holder("far", "1.0.0.0", "1.0.0.7"),
         make_holder("across", "10.0.0.255", "10.0.1.7"),
     )
@@ -233,10 +240,10 @@ def test_a_range_far_outside_a_pool_is_listed_but_not_drawn_to_scale(tmp_path: P
 async def test_a_real_browser_draws_the_page_with_all_its_pools(tmp_path: Path) -> None:
     target = tmp_path / "map.html"
     objects = (
-        pool("east", "10.0.0.0/24"),
-        pool("west", "10.16.0.0/12"),
-        pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
-        make_holder("a", "10.0.0.0", "10.0.0.7", of="east"),
+        make_pool("east", "10.0.0.0/24"),
+        make_pool("west", "10.16.0.0/12"),
+        make_pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
+        make_holder("a", "10.0.0.0", "10.0.0.7", pool="east"),
     )
     assert run_on_files(tmp_path, "map", "--html", str(target), objects=objects).code == 0
     async with browser(tmp_path) as page:

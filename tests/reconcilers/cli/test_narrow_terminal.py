@@ -10,23 +10,23 @@ from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.release import Preview
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import allocation, pool, provider
-from tests.reconcilers.cli.saved import cluster as tenant
+from tests.reconcilers.cli.commandline import make_allocation, make_pool, make_provider
 from tests.reconcilers.cli.saved import make_holder, run_on_files
-from tests.reconcilers.cli.test_claims import address, claim, ip_pool
-from tests.reconcilers.cli.test_platforms import RANGE, ipam_pool, network
+from tests.reconcilers.cli.saved import make_saved_cluster as tenant
+from tests.reconcilers.cli.test_claims import make_address, make_claim, make_ip_pool
+from tests.reconcilers.cli.test_platforms import RANGE, make_ipam_pool, make_network
 from tests.reconcilers.cli.test_terminal import OBJECTS, SHOP
 
 WIDTHS = (30, 40, 60, 80, 120)
 OBJECTS_OF_ALL_KINDS = (
     *OBJECTS,
-    provider("prov", "frankfurt-1"),
+    make_provider("prov", "frankfurt-1"),
     tenant("web", "team", "u9"),
-    make_holder("twice", "10.40.0.32", "10.40.0.95", of="frankfurt-1", tenant=SHOP),
-    allocation("waits", 4, of="frankfurt-1", tenant="team/web"),
-    ip_pool("machines", "10.0.0.10-10.0.0.19"),
-    address("node-1", "machines", "10.0.0.10"),
-    claim("node-1", "machines"),
+    make_holder("twice", "10.40.0.32", "10.40.0.95", pool="frankfurt-1", tenant=SHOP),
+    make_allocation("waits", 4, pool="frankfurt-1", tenant="team/web"),
+    make_ip_pool("machines", "10.0.0.10-10.0.0.19"),
+    make_address("node-1", "machines", "10.0.0.10"),
+    make_claim("node-1", "machines"),
 )
 # Arguments of each command, and the facts that it must show without spaces and line breaks.
 COMMANDS = {
@@ -93,10 +93,10 @@ def test_pools_of_all_kinds_are_one_table_on_eighty_columns(
 ) -> None:
     monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: 80)
     platforms = (
-        pool("site", "10.9.0.0/28"),
-        ip_pool("machines", "10.0.0.10-10.0.0.13", "10.0.0.20-10.0.0.23", "10.0.0.30"),
-        ipam_pool("metallb", east=RANGE),
-        network(),
+        make_pool("site", "10.9.0.0/28"),
+        make_ip_pool("machines", "10.0.0.10-10.0.0.13", "10.0.0.20-10.0.0.23", "10.0.0.30"),
+        make_ipam_pool("metallb", east=RANGE),
+        make_network(),
     )
     head, *rows = run_on_files(tmp_path, "pools", objects=platforms).out.splitlines()
     assert {"NAME", "OFFERS", "USED", "FREE", "READY"} <= {*head.split()}

@@ -9,7 +9,8 @@ from tests.reconcilers.cli.commandline import Outcome, make_object, plan, run
 from tests.yamls import written_yaml
 
 Body = dict[str, Any]
-SITES = ": well for separate sites, a slip otherwise"
+ADVICE = ": well for separate sites, a slip otherwise"
+"""The end of each sentence about pools that share addresses."""
 POOL, IP_POOL = "NetworkPool butler-system/np", "InClusterIPPool butler-system/ic"
 IPAM_POOL, NETWORK = "IPAMPool kkp in datacenter dc-1", "NetworkNamespace butler-system/viti"
 
@@ -84,10 +85,10 @@ def find_overlap_condition(outcome: Outcome, kind: str) -> Body:
 def test_pools_of_all_kinds_name_each_other_in_the_same_words() -> None:
     objects = make_pools(24, 31)
     assert list_overlaps(*objects) == {
-        "NetworkPool": f"{describe_sharing(IPAM_POOL, IP_POOL, NETWORK)}{SITES}",
-        "InClusterIPPool": f"{describe_sharing(IPAM_POOL, NETWORK, POOL)}{SITES}",
-        "IPAMPool": f"datacenter dc-1: {describe_sharing(IP_POOL, NETWORK, POOL)}{SITES}",
-        "NetworkNamespace": f"{describe_sharing(IPAM_POOL, IP_POOL, POOL)}{SITES}",
+        "NetworkPool": f"{describe_sharing(IPAM_POOL, IP_POOL, NETWORK)}{ADVICE}",
+        "InClusterIPPool": f"{describe_sharing(IPAM_POOL, NETWORK, POOL)}{ADVICE}",
+        "IPAMPool": f"datacenter dc-1: {describe_sharing(IP_POOL, NETWORK, POOL)}{ADVICE}",
+        "NetworkNamespace": f"{describe_sharing(IPAM_POOL, IP_POOL, POOL)}{ADVICE}",
     }
     outcome = plan(*objects)
     assert outcome.code == 0
@@ -132,6 +133,6 @@ def test_the_second_family_of_a_networkpool_is_compared_too() -> None:
         "ipam.cluster.x-k8s.io/v1alpha2", "GlobalInClusterPrefixPool", name="pp", spec=prefixes
     )
     sentence = "addresses are also handed out by GlobalInClusterPrefixPool pp (16 addresses)"
-    assert list_overlaps(pool, other)["NetworkPool"] == f"{sentence}{SITES}"
+    assert list_overlaps(pool, other)["NetworkPool"] == f"{sentence}{ADVICE}"
     [of_pool, _] = plan(pool, other).warnings
     assert f"spec.secondary.cidr: {sentence}" in of_pool

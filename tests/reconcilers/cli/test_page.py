@@ -12,16 +12,16 @@ import anyio
 import pytest
 
 from tests.browser import Page, browser
-from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.cli.saved import make_holder, run_on_files
 
 DRAWN = "document.body && document.body.dataset.drawn === 'true'"
 MARKUP = "<img src=x onerror=alert(1)>"
 OBJECTS = (
-    pool("east", "10.0.0.0/16", reserved=["10.0.0.0/31"]),
-    pool("west", "10.16.0.0/12"),
-    make_holder("a", "10.0.0.16", "10.0.0.23", of="east", tenant="team/red"),
-    make_holder("b", "10.0.128.0", "10.0.128.63", of="east", tenant="team/blue"),
+    make_pool("east", "10.0.0.0/16", reserved=["10.0.0.0/31"]),
+    make_pool("west", "10.16.0.0/12"),
+    make_holder("a", "10.0.0.16", "10.0.0.23", pool="east", tenant="team/red"),
+    make_holder("b", "10.0.128.0", "10.0.128.63", pool="east", tenant="team/blue"),
 )
 
 
@@ -33,9 +33,15 @@ class MapTab:
         self.call, self.value = tab.call, tab.value
         self.press, self.wait_until_drawn = tab.press, tab.wait_until_drawn
 
-    async def read_pool_state(self, name: str, of: str = "east") -> Any:
-        """Return a value of the page's state of a pool: `from`, `span` or `cursor`."""
-        place = f"document.querySelector('[data-pool=\"butler-system/{of}\"]')"
+    async def read_pool_state(self, name: str, pool: str = "east") -> Any:
+        """Return a value of the state that the page keeps for a pool.
+
+        Args:
+            name: `from` for the offset of the first address that the map shows, `span` for the
+                number of addresses that it shows, `cursor` for the offset of the selected one.
+            pool: the name of the pool.
+        """
+        place = f"document.querySelector('[data-pool=\"butler-system/{pool}\"]')"
         return json.loads(await self.value(f"{place}.dataset.{name}") or "null")
 
     async def find_map_box(self) -> dict[str, float]:
@@ -93,8 +99,8 @@ async def open_page(
         objects: the objects that `map` reads.
     """
     target = folder / "map.html"
-    written = partial(run_on_files, folder, "map", "--html", str(target), objects=objects)
-    assert (await anyio.to_thread.run_sync(written)).code == 0
+    run_map = partial(run_on_files, folder, "map", "--html", str(target), objects=objects)
+    assert (await anyio.to_thread.run_sync(run_map)).code == 0
     async with browser(folder) as tab:
         await tab.show(target.as_uri(), width=width, dark=dark)
         await tab.until(DRAWN)
@@ -198,8 +204,11 @@ async def test_a_phone_shows_the_page_without_scrolling_sideways_and_pinches(
         assert await page.value("document.documentElement.scrollWidth") <= 375
         box = await page.find_map_box()
         x, y = box["left"] + box["width"] / 2, box["top"] + 100
-        for kind, apart in (("touchStart", 20), ("touchMove", 40), ("touchMove", 80)):
-            points = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
+        for kind, half_distance in (("touchStart", 20), ("touchMove", 40), ("touchMove", 80)):
+            points = [
+                {"x": x - half_distance, "y": y, "id": 0},
+                {"x": x + half_distance, "y": y, "id": 1},
+            ]
             await page.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
         await page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
         assert await page.read_pool_state("span") < 65536
@@ -218,7 +227,7 @@ async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> No
 
 
 async def test_markup_in_descriptions_is_shown_as_text(tmp_path: Path) -> None:
-    evil = pool("evil", "10.0.0.0/24")
+    evil = make_pool("evil", "10.0.0.0/24")
     evil["spec"]["reserved"] = [{"cidr": "10.0.0.0/31", "description": MARKUP}]
     async with open_page(tmp_path, objects=(evil,)) as page:
         await page.value("document.querySelector('details').open = true")
@@ -231,10 +240,10 @@ async def test_markup_in_descriptions_is_shown_as_text(tmp_path: Path) -> None:
 
 async def test_a_list_of_thousands_of_ranges_contains_only_rows_in_view(tmp_path: Path) -> None:
     many = [
-        make_holder(f"a{n}", *(f"10.0.{n * 4 // 256}.{n * 4 % 256}",) * 2, of="big")
+        make_holder(f"a{n}", *(f"10.0.{n * 4 // 256}.{n * 4 % 256}",) * 2, pool="big")
         for n in range(2000)
     ]
-    async with open_page(tmp_path, objects=(pool("big", "10.0.0.0/16"), *many)) as page:
+    async with open_page(tmp_path, objects=(make_pool("big", "10.0.0.0/16"), *many)) as page:
         await page.value("document.querySelector('details').open = true")
         rows = "[...document.querySelectorAll('.list tbody tr:not(.spacer)')]"
         await page.tab.until(f"{rows}.length")
@@ -256,15 +265,15 @@ async def test_the_page_formats_addresses_of_both_families_like_python(
     numbers += [(1 << 112) + (1 << 80) + (1 << 48) + 1, 0x10 << 64, 0x100 << 32]
     texts = [str(ipaddress.IPv6Address(number)) for number in numbers] + ["10.1.20.3"]
     async with open_page(tmp_path) as page:
-        again = f"{json.dumps(texts)}.map((text) => formatAddress(...parseAddress(text)))"
-        assert await page.value(again) == texts
+        reformatted = f"{json.dumps(texts)}.map((text) => formatAddress(...parseAddress(text)))"
+        assert await page.value(reformatted) == texts
         wrong = ["1.2.3", "1.2.3.256", "::1::", "1:2", "g::", "1:2:3:4:5:6:7:8:9", "", "red"]
         assert await page.value(f"{json.dumps(wrong)}.map(parseAddress)") == [None] * len(wrong)
 
 
 IPV6_OBJECTS = (
-    pool("six", "fd00::/32", reserved=["fd00::/128"]),
-    make_holder("far", "fd00:0:8000::", "fd00:0:8000::7", of="six", tenant="team/far"),
+    make_pool("six", "fd00::/32", reserved=["fd00::/128"]),
+    make_holder("far", "fd00:0:8000::", "fd00:0:8000::7", pool="six", tenant="team/far"),
 )
 
 
@@ -284,9 +293,9 @@ async def test_a_large_ipv6_pool_can_be_zoomed_to_single_addresses(tmp_path: Pat
         await page.press("ArrowRight", "ArrowRight", "ArrowRight")
         assert await page.read_pool_state("cursor", "six") == middle + 3
         await page.press(*["ArrowRight"] * 5)
-        said = await page.read_map_line()
-        assert said.startswith("fd00:0:8000::8  in  fd00:0:8000::8 - fd00:0:ffff:"), said
-        assert f"({middle - 8:,})" in said
+        line = await page.read_map_line()
+        assert line.startswith("fd00:0:8000::8  in  fd00:0:8000::8 - fd00:0:ffff:"), line
+        assert f"({middle - 8:,})" in line
         await page.press("End")
         assert await page.read_pool_state("cursor", "six") == size - 1
         await page.press("0")

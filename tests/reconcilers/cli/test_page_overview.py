@@ -6,20 +6,20 @@ from pathlib import Path
 
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
-from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.commandline import make_allocation, make_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster
 from tests.reconcilers.cli.test_page import DRAWN, MapTab, open_page
 
 OBJECTS = (
-    pool("east", "10.0.0.0/24"),
-    pool("west", "10.16.0.0/26"),
-    pool("six", "fd00:10::/64"),
-    make_holder("a", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
-    make_holder("b", "10.16.0.0", "10.16.0.31", of="west", tenant="team/blue"),
-    make_holder("c", "10.16.0.32", "10.16.0.39", of="west", tenant="team/red"),
-    make_holder("d", "fd00:10::", "fd00:10::ff", of="six", tenant="team/red"),
-    allocation("waits", 400, of="west"),
-    cluster("red", "team"),
+    make_pool("east", "10.0.0.0/24"),
+    make_pool("west", "10.16.0.0/26"),
+    make_pool("six", "fd00:10::/64"),
+    make_holder("a", "10.0.0.0", "10.0.0.7", pool="east", tenant="team/red"),
+    make_holder("b", "10.16.0.0", "10.16.0.31", pool="west", tenant="team/blue"),
+    make_holder("c", "10.16.0.32", "10.16.0.39", pool="west", tenant="team/red"),
+    make_holder("d", "fd00:10::", "fd00:10::ff", pool="six", tenant="team/red"),
+    make_allocation("waits", 400, pool="west"),
+    make_saved_cluster("red", "team"),
 )
 
 
@@ -97,9 +97,9 @@ async def test_counts_above_the_exact_numbers_of_a_browser_are_added_up_and_sort
     tmp_path: Path,
 ) -> None:
     huge = (
-        pool("six", "fd00::/48"),
-        make_holder("a", "fd00::", "fd00::7fff:ffff:ffff:ffff", of="six", tenant="team/half"),
-        make_holder("b", "fd00:0:0:1::", "fd00:0:0:2::", of="six", tenant="team/whole"),
+        make_pool("six", "fd00::/48"),
+        make_holder("a", "fd00::", "fd00::7fff:ffff:ffff:ffff", pool="six", tenant="team/half"),
+        make_holder("b", "fd00:0:0:1::", "fd00:0:0:2::", pool="six", tenant="team/whole"),
     )
     async with open_page(tmp_path, objects=huge) as page:
         for order in (["team/whole", "team/half"], ["team/half", "team/whole"]):
@@ -140,9 +140,9 @@ async def test_the_commands_for_a_range_of_another_platform_name_no_tenant_clust
     tmp_path: Path,
 ) -> None:
     objects = (
-        platforms.ipam_pool("metallb", east=platforms.RANGE),
-        platforms.cluster("blue", "east"),
-        platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        platforms.make_ipam_pool("metallb", east=platforms.RANGE),
+        platforms.make_kkp_cluster("blue", "east"),
+        platforms.make_ipam_allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
     )
     async with open_page(tmp_path, objects=objects) as page:
         await select_first_range(page)
@@ -152,16 +152,19 @@ async def test_the_commands_for_a_range_of_another_platform_name_no_tenant_clust
 
 
 async def test_an_address_of_a_family_that_a_pool_lacks_is_listed(tmp_path: Path) -> None:
-    objects = (claims.ip_pool("p", "10.0.0.10"), claims.address("web", "p", "fd00::5"))
+    objects = (claims.make_ip_pool("p", "10.0.0.10"), claims.make_address("web", "p", "fd00::5"))
     async with open_page(tmp_path, objects=objects) as page:
         described = "shownPools()[0].extents.map((one) => describe(shownPools()[0], one)).join()"
         assert "fd00::5  (1)  ·  stray" in await page.value(described)
 
 
 async def test_a_map_zooms_to_its_used_addresses(tmp_path: Path) -> None:
-    big = (pool("big", "10.16.0.0/12"), make_holder("a", "10.20.0.0", "10.20.0.63", of="big"))
+    big = (
+        make_pool("big", "10.16.0.0/12"),
+        make_holder("a", "10.20.0.0", "10.20.0.63", pool="big"),
+    )
     async with open_page(tmp_path, objects=big) as page:
-        first = 4 << 16
+        first = 4 << 16  # the offset of 10.20.0.0 in 10.16.0.0/12
         await page.value("document.querySelector('canvas.map').focus()")
         for _ in range(20):
             await page.press("+")
@@ -181,14 +184,14 @@ async def test_ranges_of_tenants_have_different_looks_and_the_tenants_names(
     tmp_path: Path,
 ) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
-        written = (
+        drawn_texts = (
             "(() => { const seen = [], real = CanvasRenderingContext2D.prototype.fillText;"
             " CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
             " seen.push(text); return real.call(this, text, ...rest); };"
             " for (const panel of panels.values()) drawMap(panel);"
             " CanvasRenderingContext2D.prototype.fillText = real; return seen; })()"
         )
-        assert {"team/red", "team/blue"} <= set(await page.value(written))
+        assert {"team/red", "team/blue"} <= set(await page.value(drawn_texts))
         looks = "JSON.stringify([lookOf('team/red'), lookOf('team/blue')])"
         red, blue = json.loads(await page.value(looks))
         assert red != blue
@@ -197,13 +200,13 @@ async def test_ranges_of_tenants_have_different_looks_and_the_tenants_names(
 async def test_a_narrow_window_has_names_below_a_map_and_bars_in_sight(tmp_path: Path) -> None:
     """There is no room for names beside the ranges; the bars are the point of the overview."""
     async with open_page(tmp_path, width=400, objects=OBJECTS) as page:
-        below = "[...document.querySelectorAll('.key')].map((one) => one.textContent)"
+        names = "[...document.querySelectorAll('.key')].map((one) => one.textContent)"
         for at in range(3):
             map_ = f"document.querySelectorAll('canvas.map')[{at}]"
             await page.value(f"{map_}.scrollIntoView({{block: 'center'}})")
             await page.tab.until(f"{map_}.width && {DRAWN}")
         await page.value("window.scrollTo(0, 0)")
-        assert await page.value(below) == ["", "team/red", ""]
+        assert await page.value(names) == ["", "team/red", ""]
         empty = "[...document.querySelectorAll('.key')].map((one) => one.hidden)"
         assert await page.value(empty) == [True, False, True]
         bars = "[...document.querySelectorAll('#pools-table .used')]"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.commandline import make_allocation, make_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster
 from tests.reconcilers.cli.test_page import DRAWN, MapTab, open_page
 
 EAST, WEST, SIX = "butler-system/east", "butler-system/west", "butler-system/six"
@@ -21,16 +21,16 @@ FULL = {
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }
 OBJECTS = (
-    pool("east", "10.0.0.0/24", reserved=["10.0.0.128/25"]),
-    pool("west", "10.16.0.0/26"),
-    pool("six", "fd00:10::/48"),
-    make_holder("web", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
-    make_holder("db", "10.0.0.16", "10.0.0.31", of="east", tenant="team/blue"),
+    make_pool("east", "10.0.0.0/24", reserved=["10.0.0.128/25"]),
+    make_pool("west", "10.16.0.0/26"),
+    make_pool("six", "fd00:10::/48"),
+    make_holder("web", "10.0.0.0", "10.0.0.7", pool="east", tenant="team/red"),
+    make_holder("db", "10.0.0.16", "10.0.0.31", pool="east", tenant="team/blue"),
     make_holder(
-        "far", "fd00:10:0:1::", "fd00:10:0:1:ffff:ffff:ffff:ffff", of="six", tenant="team/red"
+        "far", "fd00:10:0:1::", "fd00:10:0:1:ffff:ffff:ffff:ffff", pool="six", tenant="team/red"
     ),
-    allocation("waits", 400, of="west", tenant="team/blue", status={"conditions": [FULL]}),
-    *(cluster(name, "team", uid=f"u-{name}") for name in ("red", "blue", "idle")),
+    make_allocation("waits", 400, pool="west", tenant="team/blue", status={"conditions": [FULL]}),
+    *(make_saved_cluster(name, "team", uid=f"u-{name}") for name in ("red", "blue", "idle")),
 )
 
 
@@ -45,6 +45,7 @@ async def list_rows(page: MapTab, table: str) -> list[str]:
 @pytest.mark.slow
 async def test_the_search_finds_addresses_cidrs_and_ranges(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
+        # The query, and the pools and the tenants that the page shows then.
         for query, pools, tenants in (
             ("10.0.0.3", [EAST], ["team/red"]),
             ("::ffff:10.0.0.3", [EAST], ["team/red"]),
@@ -72,6 +73,7 @@ async def test_the_search_finds_addresses_cidrs_and_ranges(tmp_path: Path) -> No
 @pytest.mark.slow
 async def test_the_search_finds_names_reasons_and_waiting_requests(tmp_path: Path) -> None:
     async with open_page(tmp_path, objects=OBJECTS) as page:
+        # The query, and the pools and the waiting requests that the page shows then.
         for query, pools, requests in (
             ("waiting", [WEST], ["butler-system/waits"]),
             ("free block of 400", [WEST], ["butler-system/waits"]),
@@ -139,7 +141,7 @@ async def test_the_filters_are_evaluated_once_after_several_keys(tmp_path: Path)
 
 @pytest.mark.slow
 async def test_matching_ranges_are_exported_as_csv_and_json(tmp_path: Path) -> None:
-    evil = pool("evil", "10.9.0.0/29")
+    evil = make_pool("evil", "10.9.0.0/29")
     evil["spec"]["reserved"] = [{"cidr": "10.9.0.0/31", "description": '=cmd|"calc", 1'}]
     async with open_page(tmp_path, objects=(*OBJECTS, evil)) as page:
         exported: list[dict[str, Any]]
@@ -167,10 +169,12 @@ async def test_matching_ranges_are_exported_as_csv_and_json(tmp_path: Path) -> N
 
 @pytest.mark.slow
 async def test_a_request_to_a_pool_of_two_families_is_listed_once(tmp_path: Path) -> None:
-    dual = pool("dual", "10.9.0.0/29")
+    dual = make_pool("dual", "10.9.0.0/29")
     dual["spec"]["secondary"] = {"cidr": "fd00:9::/64"}
-    asks = allocation("huge", 4000, of="dual", tenant="team/red", status={"conditions": [FULL]})
-    async with open_page(tmp_path, objects=(*OBJECTS, dual, asks)) as page:
+    request = make_allocation(
+        "huge", 4000, pool="dual", tenant="team/red", status={"conditions": [FULL]}
+    )
+    async with open_page(tmp_path, objects=(*OBJECTS, dual, request)) as page:
         await page.search("huge")
         assert await list_rows(page, "waiting-table") == ["butler-system/huge"]
         assert await page.value("select().waiting") == 2, "beside the other pool's request"
@@ -203,8 +207,8 @@ async def test_addresses_of_ipv6_are_counted_in_prefixes(tmp_path: Path) -> None
             2**96 - 8: "≈65,536 × /48",
             2**64 - 1: "≈65,536 × /80",
         }
-        for value, row_count in counts.items():
-            assert await page.value(f"addressCount(6, {value}n)") == row_count
+        for value, label in counts.items():
+            assert await page.value(f"addressCount(6, {value}n)") == label
         assert await page.value(f"addressCount(4, {2**24}n)") == "16,777,216"
         six = "document.querySelector('[data-pool=\"butler-system/six\"] header').textContent"
         assert "65,535 × /64 of /48 free" in await page.value(six)
@@ -214,8 +218,10 @@ async def test_addresses_of_ipv6_are_counted_in_prefixes(tmp_path: Path) -> None
 async def test_a_page_of_many_pools_and_tenants_has_few_nodes_and_finds_the_last(
     tmp_path: Path,
 ) -> None:
-    pools = [pool(f"p{at}", f"10.{at}.0.0/24") for at in range(30)]
-    tenants = [cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(1000)]
+    pools = [make_pool(f"p{at}", f"10.{at}.0.0/24") for at in range(30)]
+    tenants = [
+        make_saved_cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(1000)
+    ]
     async with open_page(tmp_path, objects=(*pools, *tenants)) as page:
         assert await page.value("document.querySelectorAll('*').length") < 3000
         assert await page.value("document.querySelectorAll('canvas.map').length") == 0
@@ -238,8 +244,10 @@ async def test_a_page_of_many_pools_and_tenants_has_few_nodes_and_finds_the_last
 
 @pytest.mark.slow
 async def test_the_focus_stays_in_a_table_whose_rows_scroll_away(tmp_path: Path) -> None:
-    tenants = [cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(500)]
-    async with open_page(tmp_path, objects=(pool("lab", "10.0.0.0/24"), *tenants)) as page:
+    tenants = [
+        make_saved_cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(500)
+    ]
+    async with open_page(tmp_path, objects=(make_pool("lab", "10.0.0.0/24"), *tenants)) as page:
         table = "document.getElementById('tenants-table')"
         await page.value(f"{table}.querySelector('tbody a').focus()")
         await page.value(f"{table}.closest('.wide').scrollTop = 5000")

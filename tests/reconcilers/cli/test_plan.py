@@ -9,32 +9,33 @@ from hypothesis import strategies as st
 from allocator import AddressRange
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import (
-    allocation,
+    Outcome,
     find_condition,
+    make_allocation,
     make_held_status,
+    make_pool,
     plan,
-    pool,
 )
 
 LATER = "2026-01-02T00:00:00Z"
 EARLIER = "2026-01-01T00:00:00Z"
 
 
-def read_cidr(outcome: object, name: str) -> str:
+def read_cidr(outcome: Outcome, name: str) -> str:
     """Return the CIDR of an allocation in the output of a plan; its phase if it has none."""
-    body = outcome.items[f"IPAllocation/{name}"]  # type: ignore[attr-defined]
+    body = outcome.items[f"IPAllocation/{name}"]
     return str(body["status"].get("cidr", body["status"]["phase"]))
 
 
 def test_a_request_gets_the_lowest_addresses_of_the_best_fitting_block() -> None:
-    outcome = plan(pool(), allocation("a", 8), allocation("b", 5))
+    outcome = plan(make_pool(), make_allocation("a", 8), make_allocation("b", 5))
     assert outcome.code == 0
     assert read_cidr(outcome, "a") == "10.40.0.0/29"
     assert read_cidr(outcome, "b") == "10.40.0.8-10.40.0.12"
 
 
 def test_the_status_is_what_the_controller_would_write() -> None:
-    status = plan(pool(), allocation("a", 2)).items["IPAllocation/a"]["status"]
+    status = plan(make_pool(), make_allocation("a", 2)).items["IPAllocation/a"]["status"]
     [condition] = status.pop("conditions")
     assert condition.pop("lastTransitionTime") == status.pop("allocatedAt")
     assert condition == {
@@ -58,11 +59,13 @@ def test_the_status_is_what_the_controller_would_write() -> None:
 
 
 def test_the_status_of_the_pool_shows_its_capacity_after_the_plan() -> None:
-    network_pool = pool(
-        reserved=["10.40.0.0/28"], tenant={"start": "10.40.0.16", "end": "10.40.0.239"}
+    network_pool = make_pool(
+        reserved=["10.40.0.0/28"], tenant_allocation={"start": "10.40.0.16", "end": "10.40.0.239"}
     )
     outcome = plan(
-        network_pool, allocation("a", 8), allocation("b", pin=("10.40.0.100", "10.40.0.101"))
+        network_pool,
+        make_allocation("a", 8),
+        make_allocation("b", pinned_range=("10.40.0.100", "10.40.0.101")),
     )
     status = outcome.items["NetworkPool/lab"]["status"]
     conditions = {
@@ -92,14 +95,14 @@ def test_the_status_of_the_pool_shows_its_capacity_after_the_plan() -> None:
 
 
 def test_a_request_without_a_count_gets_the_default_of_its_pool_and_type() -> None:
-    own = pool("own", tenant={"defaults": {"nodesPerTenant": 3}})
+    own = make_pool("own", tenant_allocation={"defaults": {"nodesPerTenant": 3}})
     outcome = plan(
         own,
-        pool("plain", "10.41.0.0/24"),
-        allocation("own-nodes", of="own", kind="nodes"),
-        allocation("own-lb", of="own"),
-        allocation("plain-nodes", of="plain", kind="nodes"),
-        allocation("plain-lb", of="plain"),
+        make_pool("plain", "10.41.0.0/24"),
+        make_allocation("own-nodes", pool="own", purpose="nodes"),
+        make_allocation("own-lb", pool="own"),
+        make_allocation("plain-nodes", pool="plain", purpose="nodes"),
+        make_allocation("plain-lb", pool="plain"),
     )
     counts = {
         name.removeprefix("IPAllocation/"): body["status"]["allocatedCount"]
@@ -110,7 +113,9 @@ def test_a_request_without_a_count_gets_the_default_of_its_pool_and_type() -> No
 
 
 def test_requests_without_a_creation_time_are_served_in_the_order_of_the_input() -> None:
-    outcome = plan(pool(), allocation("z", 4), allocation("a", 4), allocation("m", 4))
+    outcome = plan(
+        make_pool(), make_allocation("z", 4), make_allocation("a", 4), make_allocation("m", 4)
+    )
     assert [read_cidr(outcome, name) for name in "zam"] == [
         *("10.40.0.0/30", "10.40.0.4/30", "10.40.0.8/30"),
     ]
@@ -118,10 +123,10 @@ def test_requests_without_a_creation_time_are_served_in_the_order_of_the_input()
 
 def test_older_requests_are_served_first_and_requests_without_a_creation_time_last() -> None:
     outcome = plan(
-        allocation("unknown", 4),
-        allocation("later", 4, creationTimestamp=LATER),
-        allocation("earlier", 4, creationTimestamp=EARLIER),
-        pool(),
+        make_allocation("unknown", 4),
+        make_allocation("later", 4, creationTimestamp=LATER),
+        make_allocation("earlier", 4, creationTimestamp=EARLIER),
+        make_pool(),
     )
     assert [read_cidr(outcome, name) for name in ("earlier", "later", "unknown")] == [
         *("10.40.0.0/30", "10.40.0.4/30", "10.40.0.8/30"),
@@ -130,34 +135,36 @@ def test_older_requests_are_served_first_and_requests_without_a_creation_time_la
 
 def test_two_requests_of_the_same_second_are_served_in_the_order_of_their_names() -> None:
     outcome = plan(
-        pool(),
-        allocation("b", 4, creationTimestamp=LATER),
-        allocation("a", 4, creationTimestamp=LATER),
+        make_pool(),
+        make_allocation("b", 4, creationTimestamp=LATER),
+        make_allocation("a", 4, creationTimestamp=LATER),
     )
     assert (read_cidr(outcome, "a"), read_cidr(outcome, "b")) == ("10.40.0.0/30", "10.40.0.4/30")
 
 
 def test_a_recreated_request_keeps_the_age_in_its_annotation() -> None:
-    again = {"butler.butlerlabs.dev/requested-at": EARLIER}
+    requested_earlier = {"butler.butlerlabs.dev/requested-at": EARLIER}
     outcome = plan(
-        pool(),
-        allocation("young", 4, creationTimestamp="2026-01-01T12:00:00Z"),
-        allocation("again", 4, creationTimestamp=LATER, annotations=again),
+        make_pool(),
+        make_allocation("young", 4, creationTimestamp="2026-01-01T12:00:00Z"),
+        make_allocation("recreated", 4, creationTimestamp=LATER, annotations=requested_earlier),
     )
-    assert read_cidr(outcome, "again") == "10.40.0.0/30"
+    assert read_cidr(outcome, "recreated") == "10.40.0.0/30"
 
 
 def test_creation_times_in_different_time_zones_are_compared_correctly() -> None:
     outcome = plan(
-        pool(),
-        allocation("b", 4, creationTimestamp="2026-01-01T12:30:00+02:00"),
-        allocation("a", 4, creationTimestamp="2026-01-01T11:00:00Z"),
+        make_pool(),
+        make_allocation("b", 4, creationTimestamp="2026-01-01T12:30:00+02:00"),
+        make_allocation("a", 4, creationTimestamp="2026-01-01T11:00:00Z"),
     )
     assert read_cidr(outcome, "b") == "10.40.0.0/30"
 
 
 def test_a_pinned_range_is_allocated_exactly() -> None:
-    outcome = plan(pool(), allocation("a", 3, pin=("10.40.0.100", "10.40.0.107")))
+    outcome = plan(
+        make_pool(), make_allocation("a", 3, pinned_range=("10.40.0.100", "10.40.0.107"))
+    )
     assert outcome.code == 0
     assert outcome.items["IPAllocation/a"]["status"]["allocatedCount"] == 8
     assert read_cidr(outcome, "a") == "10.40.0.100-10.40.0.107"
@@ -165,7 +172,9 @@ def test_a_pinned_range_is_allocated_exactly() -> None:
 
 def test_allocations_that_hold_a_range_keep_their_status_unchanged() -> None:
     status = make_held_status("10.40.0.0", "10.40.0.7") | {"allocatedAt": "2025-05-05T05:05:05Z"}
-    outcome = plan(pool(), allocation("new", 8), allocation("old", 8, status=status))
+    outcome = plan(
+        make_pool(), make_allocation("new", 8), make_allocation("old", 8, status=status)
+    )
     assert outcome.items["IPAllocation/old"]["status"] == status
     assert read_cidr(outcome, "new") == "10.40.0.8/29"
 
@@ -174,12 +183,14 @@ def test_allocations_that_hold_a_range_keep_their_status_unchanged() -> None:
 def test_the_range_of_an_allocation_is_not_given_to_another_in_any_phase(
     phase: str | None,
 ) -> None:
-    status = {
-        k: v
-        for k, v in make_held_status("10.40.0.0", "10.40.0.7", str(phase)).items()
-        if v != "None"
-    }
-    outcome = plan(pool(), allocation("new", 8), allocation("old", 8, status=status))
+    status = make_held_status("10.40.0.0", "10.40.0.7")
+    if phase is None:
+        del status["phase"]
+    else:
+        status["phase"] = phase
+    outcome = plan(
+        make_pool(), make_allocation("new", 8), make_allocation("old", 8, status=status)
+    )
     assert read_cidr(outcome, "new") == "10.40.0.8/29"
     assert outcome.items["IPAllocation/old"]["status"]["endAddress"] == "10.40.0.7"
 
@@ -190,10 +201,10 @@ def test_an_allocation_that_is_being_deleted_keeps_its_range_and_gets_no_new_one
         "finalizers": ["butler.butlerlabs.dev/ipallocation"],
     }
     outcome = plan(
-        pool(),
-        allocation("held", 8, status=make_held_status("10.40.0.0", "10.40.0.7"), **deleted),
-        allocation("unserved", 8, **deleted),
-        allocation("new", 8),
+        make_pool(),
+        make_allocation("held", 8, status=make_held_status("10.40.0.0", "10.40.0.7"), **deleted),
+        make_allocation("unserved", 8, **deleted),
+        make_allocation("new", 8),
     )
     assert read_cidr(outcome, "new") == "10.40.0.8/29"
     assert outcome.items["IPAllocation/held"]["status"]["startAddress"] == "10.40.0.0"
@@ -203,10 +214,10 @@ def test_an_allocation_that_is_being_deleted_keeps_its_range_and_gets_no_new_one
 
 def test_a_request_that_finds_the_pool_full_is_failed_and_is_no_error_of_the_command() -> None:
     outcome = plan(
-        pool(cidr="10.0.0.0/29"),
-        allocation("a", 6),
-        allocation("b", 6),
-        allocation("c", 2),
+        make_pool(cidr="10.0.0.0/29"),
+        make_allocation("a", 6),
+        make_allocation("b", 6),
+        make_allocation("c", 2),
     )
     assert (outcome.code, outcome.err) == (0, "")
     failed = outcome.items["IPAllocation/b"]
@@ -218,15 +229,15 @@ def test_a_request_that_finds_the_pool_full_is_failed_and_is_no_error_of_the_com
 
 
 def test_a_request_that_failed_is_tried_again() -> None:
-    outcome = plan(pool(), allocation("a", 8, status={"phase": "Failed"}))
+    outcome = plan(make_pool(), make_allocation("a", 8, status={"phase": "Failed"}))
     assert read_cidr(outcome, "a") == "10.40.0.0/29"
 
 
 def test_a_pinned_range_that_another_holds_is_failed_and_is_no_error_of_the_command() -> None:
     outcome = plan(
-        pool(),
-        allocation("first", pin=("10.40.0.4", "10.40.0.7")),
-        allocation("second", pin=("10.40.0.7", "10.40.0.9")),
+        make_pool(),
+        make_allocation("first", pinned_range=("10.40.0.4", "10.40.0.7")),
+        make_allocation("second", pinned_range=("10.40.0.7", "10.40.0.9")),
     )
     assert outcome.code == 0
     condition = find_condition(outcome.items["IPAllocation/second"])
@@ -243,13 +254,13 @@ def test_a_promise_in_the_status_of_a_pool_is_kept() -> None:
         "startAddress": "10.40.0.64",
         "endAddress": "10.40.0.67",
     }
-    network_pool = pool(
+    network_pool = make_pool(
         resourceVersion="80",
         uid="p",
         status=make.journal_of("p", 60, promise),
     )
     finalizers = ["butler.butlerlabs.dev/ipallocation"]
-    waiting = allocation("a", 4, uid=uid, resourceVersion="70", finalizers=finalizers)
+    waiting = make_allocation("a", 4, uid=uid, resourceVersion="70", finalizers=finalizers)
     outcome = plan(network_pool, waiting)
     assert read_cidr(outcome, "a") == "10.40.0.64/30"
     status = outcome.items["NetworkPool/lab"]["status"]
@@ -266,14 +277,16 @@ def test_a_promise_to_an_allocation_that_is_not_in_the_input_is_dropped() -> Non
         "endAddress": "10.40.0.7",
     }
     status = make.journal_of("p", 60, promise)
-    network_pool = pool(resourceVersion="80", uid="p", status=status)
-    outcome = plan(network_pool, allocation("a", 4))
+    network_pool = make_pool(resourceVersion="80", uid="p", status=status)
+    outcome = plan(network_pool, make_allocation("a", 4))
     assert read_cidr(outcome, "a") == "10.40.0.0/30"
     assert "assignments" not in outcome.items["NetworkPool/lab"]["status"]
 
 
 def test_more_requests_than_one_pass_serves_are_all_served() -> None:
-    outcome = plan(pool(cidr="10.40.0.0/20"), *(allocation(f"a{n}", 2) for n in range(300)))
+    outcome = plan(
+        make_pool(cidr="10.40.0.0/20"), *(make_allocation(f"a{n}", 2) for n in range(300))
+    )
     assert outcome.items["NetworkPool/lab"]["status"]["allocationCount"] == 300
 
 
@@ -284,7 +297,12 @@ def test_a_pool_with_several_ranges_allocates_from_each_of_them() -> None:
             {"start": "10.40.0.20", "end": "10.40.0.29"},
         ]
     }
-    outcome = plan(pool(tenant=tenant), allocation("a", 6), allocation("b", 4), allocation("c", 5))
+    outcome = plan(
+        make_pool(tenant_allocation=tenant),
+        make_allocation("a", 6),
+        make_allocation("b", 4),
+        make_allocation("c", 5),
+    )
     assert read_cidr(outcome, "a") == "10.40.0.20-10.40.0.25"
     assert read_cidr(outcome, "b") == "10.40.0.10-10.40.0.13"
     assert read_cidr(outcome, "c") == "Failed"
@@ -293,10 +311,10 @@ def test_a_pool_with_several_ranges_allocates_from_each_of_them() -> None:
 
 def test_pools_of_the_same_name_in_two_namespaces_do_not_mix() -> None:
     outcome = plan(
-        pool(),
-        pool(namespace="other", cidr="10.9.0.0/24"),
-        allocation("a", 4),
-        allocation("b", 4, namespace="other"),
+        make_pool(),
+        make_pool(namespace="other", cidr="10.9.0.0/24"),
+        make_allocation("a", 4),
+        make_allocation("b", 4, namespace="other"),
     )
     assert (read_cidr(outcome, "a"), read_cidr(outcome, "b")) == ("10.40.0.0/30", "10.9.0.0/30")
 
@@ -316,7 +334,7 @@ def test_no_plan_gives_an_address_twice_or_miscounts(
 ) -> None:
     allocations = []
     for n, (kind, number) in enumerate(requests):
-        request = allocation(f"a{n}", number if kind == "count" else None)
+        request = make_allocation(f"a{n}", number if kind == "count" else None)
         if kind == "block":
             request["spec"]["prefixLength"] = make.prefix_length(number, family)
         elif kind == "pin":
@@ -324,7 +342,7 @@ def test_no_plan_gives_an_address_twice_or_miscounts(
             request["spec"]["pinnedRange"] = {"startAddress": first, "endAddress": last}
         allocations.append(request)
     reserved = f"{make.address(32, family)}/{make.prefix_length(2, family)}"
-    outcome = plan(pool(cidr=make.cidr(6, family), reserved=[reserved]), *allocations)
+    outcome = plan(make_pool(cidr=make.cidr(6, family), reserved=[reserved]), *allocations)
     held_ranges = [
         AddressRange.parse(body["status"]["startAddress"], body["status"]["endAddress"])
         for body in outcome.items.values()
@@ -342,7 +360,8 @@ def test_no_plan_gives_an_address_twice_or_miscounts(
 @settings(max_examples=15, deadline=None)
 def test_a_plan_of_the_output_of_a_plan_changes_nothing(counts: list[int]) -> None:
     first = plan(
-        pool(cidr="10.40.0.0/27"), *(allocation(f"a{n}", c) for n, c in enumerate(counts))
+        make_pool(cidr="10.40.0.0/27"),
+        *(make_allocation(f"a{n}", c) for n, c in enumerate(counts)),
     )
     again = plan(*first.items.values())
     for name, body in first.items.items():

@@ -4,14 +4,14 @@ import pytest
 
 from tests.reconcilers.cli.commandline import (
     Outcome,
-    allocation,
-    cluster,
     find_condition,
+    make_allocation,
+    make_cluster,
     make_held_status,
+    make_pool,
+    make_provider,
     plan,
     plan_text,
-    pool,
-    provider,
     run,
 )
 
@@ -33,7 +33,7 @@ def get_only_error(outcome: Outcome) -> str:
 def test_an_invalid_cidr_is_an_error_and_requests_to_the_pool_wait(
     cidr: str, problem: str
 ) -> None:
-    outcome = plan(pool(cidr=cidr), allocation("a", 4))
+    outcome = plan(make_pool(cidr=cidr), make_allocation("a", 4))
     error = get_only_error(outcome)
     assert "NetworkPool butler-system/lab: spec.cidr: invalid pool CIDR" in error
     assert problem in error
@@ -73,30 +73,30 @@ spec:
 
 
 def test_every_fault_of_a_pool_is_reported_at_once() -> None:
-    outcome = plan(pool(reserved=["10.99.0.0/24", "10.40.0.0/40"]))
+    outcome = plan(make_pool(reserved=["10.99.0.0/24", "10.40.0.0/40"]))
     assert len(outcome.errors) == 2
 
 
 def test_one_bad_pool_does_not_stop_the_others() -> None:
     outcome = plan(
-        pool("bad", "10.0.0.0/33"),
-        allocation("waits", 4, of="bad"),
-        pool(),
-        allocation("served", 4),
+        make_pool("bad", "10.0.0.0/33"),
+        make_allocation("waits", 4, pool="bad"),
+        make_pool(),
+        make_allocation("served", 4),
     )
     assert outcome.code == 1
     assert outcome.items["IPAllocation/served"]["status"]["cidr"] == "10.40.0.0/30"
 
 
 def test_a_pool_that_is_too_large_is_refused_unless_the_flag_allows_it() -> None:
-    huge = pool(cidr="10.0.0.0/8")
+    huge = make_pool(cidr="10.0.0.0/8")
     assert "pool too large: 16777216 IPs (max 1048576)" in get_only_error(plan(huge))
-    allowed = plan(huge, allocation("a", 4), options=["--max-pool-addresses", str(2**24)])
+    allowed = plan(huge, make_allocation("a", 4), options=["--max-pool-addresses", str(2**24)])
     assert allowed.items["NetworkPool/lab"]["status"]["availableIPs"] == 2**24 - 4
 
 
 def test_a_pool_whose_addresses_are_all_reserved_is_a_warning() -> None:
-    outcome = plan(pool(reserved=["10.40.0.0/24"]))
+    outcome = plan(make_pool(reserved=["10.40.0.0/24"]))
     assert outcome.code == 0
     assert "nothing can be handed out" in outcome.warnings[0]
     condition = find_condition(outcome.items["NetworkPool/lab"], "CapacityExhausted")
@@ -104,7 +104,9 @@ def test_a_pool_whose_addresses_are_all_reserved_is_a_warning() -> None:
 
 
 def test_host_bits_in_a_cidr_are_a_warning() -> None:
-    outcome = plan(pool(cidr="10.40.0.7/24", reserved=["10.40.0.17/28"]), allocation("a", 4))
+    outcome = plan(
+        make_pool(cidr="10.40.0.7/24", reserved=["10.40.0.17/28"]), make_allocation("a", 4)
+    )
     assert outcome.code == 0
     first, second = outcome.warnings
     assert "spec.cidr: '10.40.0.7/24' has host bits set; it is read as 10.40.0.0/24" in first
@@ -113,14 +115,14 @@ def test_host_bits_in_a_cidr_are_a_warning() -> None:
 
 
 def test_reserved_ranges_that_overlap_are_a_warning() -> None:
-    outcome = plan(pool(reserved=["10.40.0.0/28", "10.40.0.8/29"]))
+    outcome = plan(make_pool(reserved=["10.40.0.0/28", "10.40.0.8/29"]))
     assert outcome.code == 0
     [warning] = outcome.warnings
     assert "spec.reserved[1]: 10.40.0.8/29 overlaps reserved[0] (10.40.0.0/28)" in warning
 
 
 def test_a_request_to_a_missing_pool_waits_and_is_an_error() -> None:
-    outcome = plan(allocation("a", 4, of="nowhere"))
+    outcome = plan(make_allocation("a", 4, pool="nowhere"))
     assert get_only_error(outcome).endswith(
         "IPAllocation butler-system/a: spec.poolRef.name: names NetworkPool butler-system/nowhere,"
         " which is not in the input"
@@ -133,7 +135,7 @@ def test_a_request_to_a_missing_pool_waits_and_is_an_error() -> None:
 
 
 def test_the_error_about_a_request_to_an_invalid_pool_refers_to_the_error_above() -> None:
-    outcome = plan(pool(cidr="banana"), allocation("a", 4))
+    outcome = plan(make_pool(cidr="banana"), make_allocation("a", 4))
     assert len(outcome.errors) == 2
     assert "which is in the input but wrong, see above" in outcome.errors[1]
 
@@ -150,7 +152,11 @@ def test_the_error_about_a_request_to_an_invalid_pool_refers_to_the_error_above(
 def test_a_pinned_range_that_its_pool_can_never_serve_is_an_error(
     pin: tuple[str, str], reason: str, problem: str
 ) -> None:
-    outcome = plan(pool(reserved=["10.40.0.0/28"]), allocation("a", pin=pin), allocation("b", 4))
+    outcome = plan(
+        make_pool(reserved=["10.40.0.0/28"]),
+        make_allocation("a", pinned_range=pin),
+        make_allocation("b", 4),
+    )
     error = get_only_error(outcome)
     assert "IPAllocation butler-system/a: spec.pinnedRange: " in error
     assert problem in error
@@ -160,7 +166,7 @@ def test_a_pinned_range_that_its_pool_can_never_serve_is_an_error(
 
 
 def test_a_request_larger_than_the_empty_pool_is_a_warning() -> None:
-    outcome = plan(pool(), allocation("a", 300))
+    outcome = plan(make_pool(), make_allocation("a", 300))
     assert outcome.code == 0
     assert "asks for 300 addresses in a row" in outcome.warnings[0]
     assert "256 at most, even empty" in outcome.warnings[0]
@@ -169,10 +175,10 @@ def test_a_request_larger_than_the_empty_pool_is_a_warning() -> None:
 
 def test_held_ranges_that_overlap_are_an_error_and_both_are_kept() -> None:
     outcome = plan(
-        pool(),
-        allocation("a", status=make_held_status("10.40.0.0", "10.40.0.15")),
-        allocation("b", status=make_held_status("10.40.0.8", "10.40.0.11")),
-        allocation("c", 4),
+        make_pool(),
+        make_allocation("a", status=make_held_status("10.40.0.0", "10.40.0.15")),
+        make_allocation("b", status=make_held_status("10.40.0.8", "10.40.0.11")),
+        make_allocation("c", 4),
     )
     error = get_only_error(outcome)
     assert "IPAllocation butler-system/b" in error
@@ -183,16 +189,17 @@ def test_held_ranges_that_overlap_are_an_error_and_both_are_kept() -> None:
 
 def test_many_overlaps_are_counted_and_not_all_listed() -> None:
     same = [
-        allocation(f"a{n}", status=make_held_status("10.40.0.0", "10.40.0.7")) for n in range(50)
+        make_allocation(f"a{n}", status=make_held_status("10.40.0.0", "10.40.0.7"))
+        for n in range(50)
     ]
-    outcome = plan(pool(), *same)
+    outcome = plan(make_pool(), *same)
     assert len(outcome.errors) == 21
     assert outcome.errors[-1].endswith("29 more allocations overlap others")
 
 
 def test_a_range_outside_its_pool_is_an_error_and_kept() -> None:
     outside = make_held_status("10.99.0.0", "10.99.0.7")
-    outcome = plan(pool(), allocation("a", status=outside))
+    outcome = plan(make_pool(), make_allocation("a", status=outside))
     assert (
         "10.99.0.0/29 lies outside what NetworkPool butler-system/lab may hand out"
         in get_only_error(outcome)
@@ -201,18 +208,22 @@ def test_a_range_outside_its_pool_is_an_error_and_kept() -> None:
 
 
 def test_an_invalid_held_range_is_an_error_and_a_new_one_is_chosen() -> None:
-    outcome = plan(pool(), allocation("a", 4, status=make_held_status("here", "there")))
+    outcome = plan(make_pool(), make_allocation("a", 4, status=make_held_status("here", "there")))
     assert "'here-there' is not a range of addresses; it is ignored" in get_only_error(outcome)
     assert outcome.items["IPAllocation/a"]["status"]["cidr"] == "10.40.0.0/30"
 
 
 def test_pools_that_hand_out_different_parts_of_one_cidr_are_no_warning() -> None:
-    low = pool("a", tenant={"start": "10.40.0.0", "end": "10.40.0.127"})
-    assert plan(low, pool("b", reserved=["10.40.0.0/25"])).warnings == []
+    low = make_pool("a", tenant_allocation={"start": "10.40.0.0", "end": "10.40.0.127"})
+    assert plan(low, make_pool("b", reserved=["10.40.0.0/25"])).warnings == []
 
 
 def test_pools_that_share_addresses_are_a_warning() -> None:
-    outcome = plan(pool("a", "10.40.0.0/22"), pool("b", "10.40.3.0/24"), pool("c", "10.41.0.0/24"))
+    outcome = plan(
+        make_pool("a", "10.40.0.0/22"),
+        make_pool("b", "10.40.3.0/24"),
+        make_pool("c", "10.41.0.0/24"),
+    )
     assert outcome.code == 0
     of_a, of_b = outcome.warnings
     shared = "spec.cidr: addresses are also handed out by NetworkPool butler-system"
@@ -221,13 +232,13 @@ def test_pools_that_share_addresses_are_a_warning() -> None:
 
 
 def test_a_pool_that_is_being_deleted_serves_no_request() -> None:
-    deleted = pool(
+    deleted = make_pool(
         deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["butler.butlerlabs.dev/networkpool"]
     )
     outcome = plan(
         deleted,
-        allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7")),
-        allocation("new", 4),
+        make_allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7")),
+        make_allocation("new", 4),
     )
     condition = find_condition(outcome.items["NetworkPool/lab"])
     assert condition["message"] == "waiting for 1 active allocation to be released"
@@ -235,7 +246,7 @@ def test_a_pool_that_is_being_deleted_serves_no_request() -> None:
 
 
 def test_a_provider_that_names_no_pool_is_an_error() -> None:
-    outcome = plan(provider("prov"), cluster())
+    outcome = plan(make_provider("prov"), make_cluster())
     assert 'at least one poolRef is required when network mode is "ipam"' in get_only_error(
         outcome
     )
@@ -260,7 +271,7 @@ spec:
 
 
 def test_a_provider_that_names_an_absent_pool_is_a_warning() -> None:
-    outcome = plan(pool(), provider("prov", "nowhere", "lab"))
+    outcome = plan(make_pool(), make_provider("prov", "nowhere", "lab"))
     assert outcome.code == 0
     assert (
         "names NetworkPool butler-system/nowhere, which is not in the input" in outcome.warnings[0]
@@ -268,7 +279,7 @@ def test_a_provider_that_names_an_absent_pool_is_a_warning() -> None:
 
 
 def test_a_cluster_without_its_provider_is_an_error() -> None:
-    outcome = plan(cluster(of="nowhere"))
+    outcome = plan(make_cluster(provider="nowhere"))
     assert (
         "names ProviderConfig butler-system/nowhere, which is not in the input"
         in get_only_error(outcome)
@@ -280,7 +291,7 @@ def test_a_cluster_without_its_provider_is_an_error() -> None:
 
 
 def test_missing_pools_of_a_cluster_are_reported_as_missing_and_not_as_exhausted() -> None:
-    outcome = plan(provider("prov", "nowhere"), cluster())
+    outcome = plan(make_provider("prov", "nowhere"), make_cluster())
     why = (
         "no configured pool exists: ProviderConfig butler-system/prov names NetworkPool"
         " butler-system/nowhere, which does not exist"

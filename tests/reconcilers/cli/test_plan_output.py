@@ -8,13 +8,13 @@ import yaml
 
 from reconcilers.cli.output import Cell, TableColumn, draw_bar, render_table
 from tests.reconcilers.cli.commandline import (
-    allocation,
-    cluster,
+    make_allocation,
+    make_cluster,
     make_held_status,
+    make_pool,
+    make_provider,
     plan,
     plan_text,
-    pool,
-    provider,
     run,
 )
 
@@ -29,13 +29,13 @@ def dump_yaml(*objects: object) -> str:
 def test_the_table_of_a_plan_equals_the_stored_table() -> None:
     outcome = plan_text(
         dump_yaml(
-            pool(cidr="10.40.0.0/27"),
-            provider("prov", "lab"),
-            cluster(),
-            allocation(
+            make_pool(cidr="10.40.0.0/27"),
+            make_provider("prov", "lab"),
+            make_cluster(),
+            make_allocation(
                 "old", 8, status=make_held_status("10.40.0.16", "10.40.0.23"), tenant="team/x"
             ),
-            allocation("huge", 16, tenant="team/z"),
+            make_allocation("huge", 16, tenant="team/z"),
         )
     )
     assert outcome.code == 0
@@ -43,20 +43,22 @@ def test_the_table_of_a_plan_equals_the_stored_table() -> None:
 
 
 def test_the_table_contains_the_reason_of_a_failed_request() -> None:
-    outcome = plan_text(dump_yaml(pool(cidr="10.0.0.0/30"), allocation("a", 8), allocation("b")))
+    outcome = plan_text(
+        dump_yaml(make_pool(cidr="10.0.0.0/30"), make_allocation("a", 8), make_allocation("b"))
+    )
     assert "Failed  PoolExhausted: pool exhausted: no contiguous block available" in outcome.out
     assert "it never has 8 addresses in a row, 4 at the most\n" in outcome.out
     assert "2 allocations: 2 failed\n" in outcome.out
 
 
 def test_the_table_contains_the_reason_why_a_pool_is_not_ready() -> None:
-    outcome = plan_text(dump_yaml(pool(cidr="10.0.0.0/33"), allocation("a", 8)))
+    outcome = plan_text(dump_yaml(make_pool(cidr="10.0.0.0/33"), make_allocation("a", 8)))
     assert "no: validation errors: [invalid pool CIDR" in outcome.out
     assert "1 allocation: 1 waiting\n" in outcome.out
 
 
 def test_yaml_and_json_hold_the_same_list() -> None:
-    objects = dump_yaml(pool(), allocation("a", 4))
+    objects = dump_yaml(make_pool(), make_allocation("a", 4))
     printed = [yaml.safe_load(plan_text(objects, "-o", form).out) for form in ("yaml", "json")]
     for document in printed:
         assert (document["apiVersion"], document["kind"]) == ("v1", "List")
@@ -68,14 +70,16 @@ def test_yaml_and_json_hold_the_same_list() -> None:
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
 def test_labels_and_finalizers_of_the_input_are_in_the_output(form: str) -> None:
-    request = allocation("a", 4, labels={"team": "a"}, finalizers=["example.com/x"])
-    document = yaml.safe_load(plan_text(dump_yaml(pool(), request), "-o", form).out)
+    request = make_allocation("a", 4, labels={"team": "a"}, finalizers=["example.com/x"])
+    document = yaml.safe_load(plan_text(dump_yaml(make_pool(), request), "-o", form).out)
     metadata = document["items"][1]["metadata"]
     assert (metadata["labels"], metadata["finalizers"]) == ({"team": "a"}, ["example.com/x"])
 
 
 def test_objects_are_printed_in_the_order_of_the_input_and_new_ones_at_the_end() -> None:
-    outcome = plan(cluster(), allocation("a", 4), provider("prov", "lab"), pool())
+    outcome = plan(
+        make_cluster(), make_allocation("a", 4), make_provider("prov", "lab"), make_pool()
+    )
     assert list(outcome.items) == [
         *("TenantCluster/app", "IPAllocation/a", "ProviderConfig/prov", "NetworkPool/lab"),
         *("IPAllocation/team-app-lb", "IPAllocation/team-app-nodes"),
@@ -84,8 +88,12 @@ def test_objects_are_printed_in_the_order_of_the_input_and_new_ones_at_the_end()
 
 def test_metadata_and_spec_of_the_input_are_printed_unchanged() -> None:
     labels = {"example.com/why": "because"}
-    network_pool = pool(
-        labels=labels, uid="u", resourceVersion="7", generation=3, tenant={"defaults": {}}
+    network_pool = make_pool(
+        labels=labels,
+        uid="u",
+        resourceVersion="7",
+        generation=3,
+        tenant_allocation={"defaults": {}},
     )
     planned = plan(network_pool).items["NetworkPool/lab"]
     assert planned["metadata"] == network_pool["metadata"]
@@ -94,7 +102,7 @@ def test_metadata_and_spec_of_the_input_are_printed_unchanged() -> None:
 
 
 def test_a_range_of_more_than_65536_addresses_lists_the_first_of_them() -> None:
-    outcome = plan(pool(cidr="10.0.0.0/12"), allocation("a", 70_000))
+    outcome = plan(make_pool(cidr="10.0.0.0/12"), make_allocation("a", 70_000))
     status = outcome.items["IPAllocation/a"]["status"]
     assert status["allocatedCount"] == 70_000
     assert len(status["addresses"]) == 65_536
@@ -107,7 +115,7 @@ def test_a_plan_of_a_missing_file_prints_an_empty_list() -> None:
 
 
 def test_standard_output_is_valid_yaml_if_there_are_errors() -> None:
-    full = [pool(cidr="10.0.0.0/30"), provider("prov", "gone", "lab"), cluster()]
+    full = [make_pool(cidr="10.0.0.0/30"), make_provider("prov", "gone", "lab"), make_cluster()]
     yaml.safe_load(plan_text(dump_yaml(*full), "-o", "yaml").out)
 
 

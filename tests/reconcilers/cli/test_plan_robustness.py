@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import (
-    allocation,
-    cluster,
+    make_allocation,
+    make_cluster,
     make_held_status,
+    make_pool,
+    make_provider,
     plan,
-    pool,
-    provider,
     run,
 )
 
@@ -27,9 +27,9 @@ READY = {
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }
 OBJECTS: list[dict[str, Any]] = [
-    pool(
+    make_pool(
         reserved=["10.40.0.0/28"],
-        tenant={
+        tenant_allocation={
             "ranges": [{"start": "10.40.0.16", "end": "10.40.0.200"}],
             "defaults": {"nodesPerTenant": 5},
         },
@@ -42,13 +42,15 @@ OBJECTS: list[dict[str, Any]] = [
         creationTimestamp="2026-01-01T00:00:00Z",
         finalizers=["butler.butlerlabs.dev/networkpool"],
     ),
-    allocation(
+    make_allocation(
         "held", 4, status=make_held_status("10.40.0.16", "10.40.0.19") | {"conditions": [READY]}
     ),
-    allocation("counted", 4),
-    allocation("pinned", pin=("10.40.0.64", "10.40.0.67")),
-    provider("prov", "lab", loadBalancer={"defaultPoolSize": 4}, quotaPerTenant={"maxNodeIPs": 9}),
-    cluster(networking={"lbPoolSize": 3}),
+    make_allocation("counted", 4),
+    make_allocation("pinned", pinned_range=("10.40.0.64", "10.40.0.67")),
+    make_provider(
+        "prov", "lab", loadBalancer={"defaultPoolSize": 4}, quotaPerTenant={"maxNodeIPs": 9}
+    ),
+    make_cluster(networking={"lbPoolSize": 3}),
 ]
 # Values that replace others.
 PLAIN = st.one_of(

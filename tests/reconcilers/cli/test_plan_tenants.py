@@ -6,14 +6,14 @@ import pytest
 
 from tests.reconcilers.cli.commandline import (
     Outcome,
-    allocation,
-    cluster,
     find_condition,
+    make_allocation,
+    make_cluster,
     make_held_status,
     make_object,
+    make_pool,
+    make_provider,
     plan,
-    pool,
-    provider,
 )
 
 
@@ -36,7 +36,7 @@ def read_counts(outcome: Outcome) -> dict[str, int]:
 
 
 def test_a_cluster_gets_load_balancer_and_node_addresses() -> None:
-    outcome = plan(pool(), provider("prov", "lab"), cluster())
+    outcome = plan(make_pool(), make_provider("prov", "lab"), make_cluster())
     assert outcome.code == 0
     assert read_ranges(outcome) == {
         "team-app-lb": "10.40.0.0/29",
@@ -54,7 +54,9 @@ def test_a_cluster_gets_load_balancer_and_node_addresses() -> None:
 
 
 def test_an_allocation_for_a_cluster_has_all_fields_that_the_controller_writes() -> None:
-    created = plan(pool(), provider("prov", "lab"), cluster()).items["IPAllocation/team-app-lb"]
+    created = plan(make_pool(), make_provider("prov", "lab"), make_cluster()).items[
+        "IPAllocation/team-app-lb"
+    ]
     prefix = "butler.butlerlabs.dev"
     assert created["apiVersion"] == f"{prefix}/v1alpha1"
     assert created["metadata"] == {
@@ -93,31 +95,33 @@ def test_an_allocation_for_a_cluster_has_all_fields_that_the_controller_writes()
 def test_the_size_of_the_cluster_overrides_the_providers_and_the_quota_limits_both(
     network: dict[str, Any], own: dict[str, int], expected: int
 ) -> None:
-    outcome = plan(pool(), provider("prov", "lab", **network), cluster(networking=own))
+    outcome = plan(
+        make_pool(), make_provider("prov", "lab", **network), make_cluster(networking=own)
+    )
     assert read_counts(outcome)["loadbalancer"] == expected
 
 
 def test_node_addresses_are_the_pools_default_within_the_quota() -> None:
-    generous = pool(tenant={"defaults": {"nodesPerTenant": 10}})
-    assert read_counts(plan(generous, provider("prov", "lab"), cluster()))["nodes"] == 10
-    limited = provider("prov", "lab", quotaPerTenant={"maxNodeIPs": 3})
-    assert read_counts(plan(generous, limited, cluster()))["nodes"] == 3
+    generous = make_pool(tenant_allocation={"defaults": {"nodesPerTenant": 10}})
+    assert read_counts(plan(generous, make_provider("prov", "lab"), make_cluster()))["nodes"] == 10
+    limited = make_provider("prov", "lab", quotaPerTenant={"maxNodeIPs": 3})
+    assert read_counts(plan(generous, limited, make_cluster()))["nodes"] == 3
 
 
 def test_an_elastic_cluster_without_an_ingress_starts_with_no_load_balancer_addresses() -> None:
-    elastic = provider("prov", "lab", loadBalancer={"allocationMode": "elastic"})
-    none = cluster(addons={"ingress": {"enabled": False}})
-    outcome = plan(pool(), elastic, none)
+    elastic = make_provider("prov", "lab", loadBalancer={"allocationMode": "elastic"})
+    without_ingress = make_cluster(addons={"ingress": {"enabled": False}})
+    outcome = plan(make_pool(), elastic, without_ingress)
     assert list(read_ranges(outcome)) == ["team-app-nodes"]
     assert find_condition(outcome.items["TenantCluster/app"], "NetworkReady")["status"] == "True"
 
 
 def test_clusters_use_the_next_pool_when_the_first_is_full() -> None:
-    clusters = [cluster(f"c{n}") for n in range(3)]
+    clusters = [make_cluster(f"c{n}") for n in range(3)]
     outcome = plan(
-        pool("first", "10.0.0.0/28"),
-        pool("second", "10.1.0.0/24"),
-        provider("prov", "first", "second"),
+        make_pool("first", "10.0.0.0/28"),
+        make_pool("second", "10.1.0.0/24"),
+        make_provider("prov", "first", "second"),
         *clusters,
     )
     assert outcome.code == 0
@@ -143,27 +147,34 @@ def test_pools_are_tried_by_priority_and_not_in_the_order_of_the_list() -> None:
             },
         },
     )
-    outcome = plan(pool("later", "10.1.0.0/24"), pool("sooner", "10.2.0.0/24"), config, cluster())
+    outcome = plan(
+        make_pool("later", "10.1.0.0/24"),
+        make_pool("sooner", "10.2.0.0/24"),
+        config,
+        make_cluster(),
+    )
     assert read_ranges(outcome)["team-app-lb"] == "10.2.0.0/29"
 
 
 def test_a_pool_without_a_large_enough_free_block_is_skipped() -> None:
     holes = [
-        allocation(f"a{n}", of="first", status=make_held_status(f"10.0.0.{n}", f"10.0.0.{n}"))
+        make_allocation(
+            f"a{n}", pool="first", status=make_held_status(f"10.0.0.{n}", f"10.0.0.{n}")
+        )
         for n in range(3, 32, 4)
     ]
     outcome = plan(
-        pool("first", "10.0.0.0/27"),
-        pool("second", "10.1.0.0/24"),
-        provider("prov", "first", "second"),
-        cluster(),
+        make_pool("first", "10.0.0.0/27"),
+        make_pool("second", "10.1.0.0/24"),
+        make_provider("prov", "first", "second"),
+        make_cluster(),
         *holes,
     )
     assert read_ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
 
 
-def test_where_every_pool_is_full_a_cluster_reports_it_and_gets_no_allocation() -> None:
-    outcome = plan(pool(cidr="10.0.0.0/30"), provider("prov", "lab"), cluster())
+def test_a_cluster_reports_that_every_pool_is_full_and_gets_no_allocation() -> None:
+    outcome = plan(make_pool(cidr="10.0.0.0/30"), make_provider("prov", "lab"), make_cluster())
     assert outcome.code == 0
     assert read_ranges(outcome) == {}
     condition = find_condition(outcome.items["TenantCluster/app"], "NetworkReady")
@@ -177,39 +188,43 @@ def test_where_every_pool_is_full_a_cluster_reports_it_and_gets_no_allocation() 
 
 
 def test_requests_of_the_input_are_served_before_requests_of_clusters() -> None:
-    outcome = plan(provider("prov", "lab"), cluster(), pool(), allocation("a", 4))
+    outcome = plan(
+        make_provider("prov", "lab"), make_cluster(), make_pool(), make_allocation("a", 4)
+    )
     assert read_ranges(outcome)["a"] == "10.40.0.0/30"
 
 
 def test_a_pinned_allocation_that_names_a_cluster_is_its_load_balancer_allocation() -> None:
-    pinned = allocation("stable", pin=("10.40.0.64", "10.40.0.71"), tenant="team/app")
-    outcome = plan(pool(), provider("prov", "lab"), cluster(), pinned)
+    pinned = make_allocation(
+        "stable", pinned_range=("10.40.0.64", "10.40.0.71"), tenant="team/app"
+    )
+    outcome = plan(make_pool(), make_provider("prov", "lab"), make_cluster(), pinned)
     assert set(read_ranges(outcome)) == {"stable", "team-app-nodes"}
     assert outcome.items["TenantCluster/app"]["status"]["lbAllocationRef"] == {"name": "stable"}
 
 
 def test_existing_allocations_of_a_cluster_are_not_requested_again() -> None:
-    first = plan(pool(), provider("prov", "lab"), cluster())
+    first = plan(make_pool(), make_provider("prov", "lab"), make_cluster())
     again = plan(*first.items.values())
     assert read_ranges(again) == read_ranges(first)
 
 
 def test_a_failed_request_of_a_cluster_moves_to_a_pool_with_room() -> None:
-    stamp = {"butler.butlerlabs.dev/tenant-uid": "u1"}
-    failed = allocation(
+    owner_uid = {"butler.butlerlabs.dev/tenant-uid": "u1"}
+    failed = make_allocation(
         "team-app-lb",
         8,
-        of="full",
+        pool="full",
         tenant="team/app",
-        annotations=stamp,
+        annotations=owner_uid,
         creationTimestamp="2026-01-01T00:00:00Z",
         status={"phase": "Failed"},
     )
     outcome = plan(
-        pool("full", "10.0.0.0/30"),
-        pool("free", "10.1.0.0/24"),
-        provider("prov", "full", "free"),
-        cluster(uid="u1"),
+        make_pool("full", "10.0.0.0/30"),
+        make_pool("free", "10.1.0.0/24"),
+        make_provider("prov", "full", "free"),
+        make_cluster(uid="u1"),
         failed,
     )
     moved = outcome.items["IPAllocation/team-app-lb"]
@@ -223,24 +238,24 @@ def test_a_failed_request_of_a_cluster_moves_to_a_pool_with_room() -> None:
 
 def test_a_cluster_without_a_uid_owns_stored_allocations_that_name_it() -> None:
     """The cluster comes from a repository, the allocations from a running cluster."""
-    stamp = {"butler.butlerlabs.dev/tenant-uid": "u1"}
-    holder = allocation(
+    owner_uid = {"butler.butlerlabs.dev/tenant-uid": "u1"}
+    holder = make_allocation(
         "team-app-lb",
         8,
         tenant="team/app",
-        annotations=stamp,
+        annotations=owner_uid,
         status=make_held_status("10.40.0.0", "10.40.0.7"),
     )
-    outcome = plan(pool(), provider("prov", "lab"), cluster(), holder)
+    outcome = plan(make_pool(), make_provider("prov", "lab"), make_cluster(), holder)
     assert set(read_ranges(outcome)) == {"team-app-lb", "team-app-nodes"}
 
 
 def test_a_ready_cluster_gets_node_addresses_only_with_the_backfill_flag() -> None:
-    running = cluster(status={"phase": "Ready"})
-    holder = allocation(
+    running = make_cluster(status={"phase": "Ready"})
+    holder = make_allocation(
         "team-app-lb", 8, tenant="team/app", status=make_held_status("10.40.0.0", "10.40.0.7")
     )
-    objects = (pool(), provider("prov", "lab"), running, holder)
+    objects = (make_pool(), make_provider("prov", "lab"), running, holder)
     assert "IPAllocation/team-app-nodes" not in plan(*objects).items
     backfilled = plan(*objects, options=["--backfill-node-allocations"])
     assert "IPAllocation/team-app-nodes" in backfilled.items
@@ -251,7 +266,7 @@ def test_a_cluster_in_cloud_mode_gets_no_allocations() -> None:
     cloud = make_object(
         "ProviderConfig", "prov", {"provider": "local", "network": {"mode": "cloud"}}
     )
-    outcome = plan(pool(), cloud, cluster())
+    outcome = plan(make_pool(), cloud, make_cluster())
     assert read_ranges(outcome) == {}
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Ready"
     assert find_condition(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == (
@@ -260,8 +275,8 @@ def test_a_cluster_in_cloud_mode_gets_no_allocations() -> None:
 
 
 def test_a_cluster_that_is_being_deleted_gets_no_allocations() -> None:
-    deleted = cluster(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
-    outcome = plan(pool(), provider("prov", "lab"), deleted)
+    deleted = make_cluster(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
+    outcome = plan(make_pool(), make_provider("prov", "lab"), deleted)
     assert read_ranges(outcome) == {}
 
 
@@ -273,12 +288,12 @@ def test_a_cluster_that_names_no_provider_gets_the_platforms_default() -> None:
         "spec": {"defaultProviderConfigRef": {"name": "chosen"}},
     }
     outcome = plan(
-        pool(),
-        pool("other", "10.1.0.0/24"),
-        provider("alphabetically-first", "lab"),
-        provider("chosen", "other"),
+        make_pool(),
+        make_pool("other", "10.1.0.0/24"),
+        make_provider("alphabetically-first", "lab"),
+        make_provider("chosen", "other"),
         platform,
-        cluster(of=None),
+        make_cluster(provider=None),
     )
     assert outcome.code == 0
     assert read_ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
@@ -288,10 +303,10 @@ def test_two_clusters_whose_namespace_and_name_join_to_the_same_do_not_share_an_
     None
 ):
     outcome = plan(
-        pool(),
-        provider("prov", "lab"),
-        cluster("b-c", namespace="a"),
-        cluster("c", namespace="a-b"),
+        make_pool(),
+        make_provider("prov", "lab"),
+        make_cluster("b-c", namespace="a"),
+        make_cluster("c", namespace="a-b"),
     )
     allocations = [body for body in outcome.items.values() if body["kind"] == "IPAllocation"]
     assert len(allocations) == 4
@@ -299,7 +314,7 @@ def test_two_clusters_whose_namespace_and_name_join_to_the_same_do_not_share_an_
 
 
 def test_a_provider_reports_the_capacity_of_its_pools_after_the_plan() -> None:
-    outcome = plan(pool(), provider("prov", "lab"), cluster())
+    outcome = plan(make_pool(), make_provider("prov", "lab"), make_cluster())
     status = outcome.items["ProviderConfig/prov"]["status"]
     assert status["capacity"] == {"availableIPs": 243, "estimatedTenants": 18}
     assert find_condition(outcome.items["ProviderConfig/prov"], "PoolAvailable")["message"] == (

@@ -10,34 +10,35 @@ from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import (
     Outcome,
-    allocation,
-    cluster,
     find_condition,
+    make_allocation,
+    make_cluster,
     make_held_status,
+    make_pool,
+    make_provider,
     plan,
     plan_text,
-    pool,
-    provider,
 )
 from tests.reconcilers.cli.saved import run_on_files
-from tests.reconcilers.cli.test_claims import address, claim, ip_pool
+from tests.reconcilers.cli.test_claims import make_address, make_claim, make_ip_pool
 from tests.reconcilers.cli.test_platforms import (
     RANGE,
     VM,
-    ipam_pool,
-    kkp,
-    network,
-    request,
-    vitistack,
+    make_ipam_pool,
+    make_kkp_object,
+    make_network,
+    make_vitistack_object,
+    make_vitistack_request,
 )
-from tests.reconcilers.cli.test_platforms import allocation as kkp_allocation
-from tests.reconcilers.cli.test_platforms import cluster as kkp_cluster
+from tests.reconcilers.cli.test_platforms import make_ipam_allocation as kkp_allocation
+from tests.reconcilers.cli.test_platforms import make_kkp_cluster as kkp_cluster
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json
 from tests.yamls import written_yaml
 
 STORED: Json = {"resourceVersion": "7", "uid": "u7"}
-SPOILT: dict[str, Json] = {
+"""Metadata that only a stored object has."""
+DAMAGES: dict[str, Json] = {
     "its pool is known": {"spec": {"count": "many"}},
     "its pool is unknown": {"spec": {"poolRef": 7}},
     "it is being deleted": {
@@ -47,17 +48,17 @@ SPOILT: dict[str, Json] = {
 }
 
 
-def make_unreadable(name: str = "odd", of: str = "lab", **more: Any) -> Json:
-    """Return an allocation that a cluster has stored and that cannot be parsed."""
-    body = allocation(
-        name, of=of, status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED, **more
+def make_unreadable(name: str = "odd", pool: str = "lab", **more: Any) -> Json:
+    """Return a stored allocation whose spec.count cannot be parsed; it holds a range of a pool."""
+    body = make_allocation(
+        name, pool=pool, status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED, **more
     )
     body["spec"]["count"] = "many"
     return body
 
 
 def read_condition(body: Json, condition: str = "Ready") -> tuple[str, str, str]:
-    """Return status, reason and message of a condition."""
+    """Return status, reason and message of the condition of a type."""
     ready_condition = find_condition(body, condition)
     return ready_condition["status"], ready_condition["reason"], ready_condition["message"]
 
@@ -71,9 +72,9 @@ def read_ranges(outcome: Outcome) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("spoilt", SPOILT)
+@pytest.mark.parametrize("damage", DAMAGES)
 async def test_a_plan_beside_an_unreadable_allocation_equals_the_writes_of_the_controllers(
-    spoilt: str,
+    damage: str,
 ) -> None:
     platform = Platform()
     server = platform.server
@@ -81,9 +82,9 @@ async def test_a_plan_beside_an_unreadable_allocation_equals_the_writes_of_the_c
     server.add("networkpools", make.pool("next", "10.41.0.0/24"))
     finalizers: dict[str, Any] = {"finalizers": [names.FINALIZER_ALLOCATION]}
     server.add("ipallocations", make.allocation("odd", tenant="others/one", **finalizers))
-    server.edit("ipallocations", "odd", SPOILT[spoilt])
-    for number, of in enumerate(("lab", "next")):
-        server.add("ipallocations", make.allocation(f"a{number}", of=of, tenant="others/one"))
+    server.edit("ipallocations", "odd", DAMAGES[damage])
+    for number, pool in enumerate(("lab", "next")):
+        server.add("ipallocations", make.allocation(f"a{number}", of=pool, tenant="others/one"))
     server.add("providerconfigs", make.provider("lab"))
     server.add("tenantclusters", make.tenant())
     platform.tenant("a")
@@ -103,8 +104,13 @@ async def test_a_plan_beside_an_unreadable_allocation_equals_the_writes_of_the_c
 
 
 def test_a_pool_that_a_stored_unreadable_allocation_names_hands_out_nothing() -> None:
-    objects = (pool(), pool("next", "10.41.0.0/24"), make_unreadable(), allocation("a", 4))
-    outcome = plan(*objects, allocation("b", 4, of="next"))
+    objects = (
+        make_pool(),
+        make_pool("next", "10.41.0.0/24"),
+        make_unreadable(),
+        make_allocation("a", 4),
+    )
+    outcome = plan(*objects, make_allocation("b", 4, pool="next"))
     assert read_ranges(outcome) == {"a": "Pending", "b": "10.41.0.0/30"}
     assert read_condition(outcome.items["NetworkPool/lab"]) == (
         "False",
@@ -120,22 +126,22 @@ def test_an_unreadable_allocation_that_is_not_stored_yet_blocks_no_pool() -> Non
     body = make_unreadable()
     for name in STORED:
         del body["metadata"][name]
-    outcome = plan(pool(), body, allocation("a", 4))
+    outcome = plan(make_pool(), body, make_allocation("a", 4))
     assert read_ranges(outcome) == {"a": "10.40.0.0/30"}
     assert (outcome.code, len(outcome.errors)) == (1, 1)
 
 
 def test_a_stored_allocation_that_breaks_only_rules_of_the_crd_keeps_its_range() -> None:
-    body = allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED)
+    body = make_allocation("old", status=make_held_status("10.40.0.0", "10.40.0.7"), **STORED)
     body["spec"]["count"] = 100_000_000_000
     body["metadata"]["labels"] = {"team": "not a label value!"}
-    outcome = plan(pool(), body, allocation("a", 4))
+    outcome = plan(make_pool(), body, make_allocation("a", 4))
     assert read_ranges(outcome)["a"] == "10.40.0.8/30"
     assert any("is not a label value" in error for error in outcome.errors)
 
 
 def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
-    manifests = written_yaml((pool(), make_unreadable(), allocation("a", 4)))
+    manifests = written_yaml((make_pool(), make_unreadable(), make_allocation("a", 4)))
     outcome = plan_text(manifests)
     assert (
         "1 object cannot be read, and what depends on it is not planned: IPAllocation"
@@ -144,7 +150,7 @@ def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
 
 
 def test_the_forecast_of_a_pool_with_unknown_holders_is_unknown() -> None:
-    manifests = written_yaml((pool(), make_unreadable(), allocation("a", 4)))
+    manifests = written_yaml((make_pool(), make_unreadable(), make_allocation("a", 4)))
     out = plan_text(manifests, "--fit", "0+4", "-o", "wide").out
     [row] = [
         line for line in out.partition("Before and after")[2].splitlines() if "unknown" in line
@@ -154,9 +160,9 @@ def test_the_forecast_of_a_pool_with_unknown_holders_is_unknown() -> None:
 
 def test_a_cluster_with_an_unreadable_allocation_gets_no_new_allocations() -> None:
     outcome = plan(
-        pool(),
-        provider("prov", "lab"),
-        cluster(),
+        make_pool(),
+        make_provider("prov", "lab"),
+        make_cluster(),
         make_unreadable("team-app-lb", tenant="team/app"),
     )
     assert read_ranges(outcome) == {}
@@ -171,10 +177,10 @@ def test_a_cluster_with_an_unreadable_allocation_gets_no_new_allocations() -> No
 
 
 def test_a_cluster_with_an_unreadable_provider_gets_no_allocations() -> None:
-    body = provider("prov", "lab")
+    body = make_provider("prov", "lab")
     body["metadata"] |= STORED
     body["spec"]["network"]["poolRefs"] = 7
-    outcome = plan(pool(), provider("other", "lab"), body, cluster())
+    outcome = plan(make_pool(), make_provider("other", "lab"), body, make_cluster())
     assert read_ranges(outcome) == {}
     assert read_condition(outcome.items["TenantCluster/app"], "NetworkReady") == (
         "False",
@@ -184,14 +190,14 @@ def test_a_cluster_with_an_unreadable_provider_gets_no_allocations() -> None:
 
 
 def test_an_unreadable_pool_is_reported_as_unreadable_and_not_as_missing() -> None:
-    body = pool("first") | {"spec": {"cidr": 7}}
+    body = make_pool("first") | {"spec": {"cidr": 7}}
     body["metadata"] |= STORED
     outcome = plan(
         body,
-        pool("second", "10.41.0.0/24"),
-        provider("prov", "first", "second"),
-        cluster(),
-        allocation("a", 4, of="first"),
+        make_pool("second", "10.41.0.0/24"),
+        make_provider("prov", "first", "second"),
+        make_cluster(),
+        make_allocation("a", 4, pool="first"),
     )
     assert read_ranges(outcome) == {"a": "Pending"}
     sentence = "NetworkPool butler-system/first cannot be read; correct or delete it"
@@ -207,14 +213,14 @@ def test_an_unreadable_pool_is_reported_as_unreadable_and_not_as_missing() -> No
 
 def _make_site() -> tuple[Json, Json]:
     """Return NetworkPool b/site, and an unreadable allocation of it, which is stored."""
-    site = pool("site", "10.9.0.0/29", namespace="b")
-    return site, make_unreadable(of="site", namespace="b")
+    site = make_pool("site", "10.9.0.0/29", namespace="b")
+    return site, make_unreadable(pool="site", namespace="b")
 
 
 def test_a_claim_on_a_pool_with_an_unreadable_allocation_waits(tmp_path: Path) -> None:
     site, unreadable = _make_site()
     outcome = run_on_files(
-        tmp_path, "plan", objects=(site, unreadable, claim("c", "site", "NetworkPool"))
+        tmp_path, "plan", objects=(site, unreadable, make_claim("c", "site", "NetworkPool"))
     )
     assert (
         "PoolNotReady: NetworkPool site is not ready: IPAllocations that cannot be read: odd"
@@ -226,9 +232,9 @@ def test_an_allocation_of_a_pool_with_an_unreadable_ipaddress_waits(
     tmp_path: Path,
 ) -> None:
     site, _ = _make_site()
-    broken = address("m", "site", content="10.9.0.0", kind="NetworkPool")
+    broken = make_address("m", "site", ip="10.9.0.0", kind="NetworkPool")
     broken["spec"]["prefix"] = "many"
-    waiting = allocation("a", 2, of="site", namespace="b")
+    waiting = make_allocation("a", 2, pool="site", namespace="b")
     outcome = plan(site, broken, waiting)
     assert read_ranges(outcome) == {"a": "Pending"}
     assert read_condition(outcome.items["NetworkPool/site"]) == (
@@ -245,29 +251,35 @@ def test_an_allocation_of_a_pool_with_an_unreadable_ipaddress_waits(
 
 
 def test_a_claim_on_an_unreadable_pool_waits_and_names_the_pool(tmp_path: Path) -> None:
-    broken = ip_pool("p", "10.0.0.1")
+    broken = make_ip_pool("p", "10.0.0.1")
     broken["spec"]["prefix"] = "many"
     site, _ = _make_site()
     site = site | {"spec": {"cidr": 7}}
     site["metadata"] |= STORED
-    claims = (claim("c", "p"), claim("d", "site", "NetworkPool"))
+    claims = (make_claim("c", "p"), make_claim("d", "site", "NetworkPool"))
     out = run_on_files(tmp_path, "plan", objects=(broken, site, *claims)).out
     assert "PoolNotReady: InClusterIPPool p cannot be read; correct or delete it" in out
     assert "PoolNotReady: NetworkPool site cannot be read; correct or delete it" in out
 
 
 def test_check_does_not_call_an_unreadable_object_missing(tmp_path: Path) -> None:
-    broken = ip_pool("p", "10.0.0.1")
+    broken = make_ip_pool("p", "10.0.0.1")
     broken["spec"]["prefix"] = "many"
-    unreadable_claim = claim("m", "q")
+    unreadable_claim = make_claim("m", "q")
     unreadable_claim["spec"] = {"poolRef": 7}
-    ip_address = address(
+    ip_address = make_address(
         "m", "q", "10.0.1.1", metadata={"finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"]}
     )
     out = run_on_files(
         tmp_path,
         "check",
-        objects=(broken, claim("c", "p"), ip_pool("q", "10.0.1.1"), unreadable_claim, ip_address),
+        objects=(
+            broken,
+            make_claim("c", "p"),
+            make_ip_pool("q", "10.0.1.1"),
+            unreadable_claim,
+            ip_address,
+        ),
     ).out
     assert "does not exist" not in out
     assert "cannot be read" in out
@@ -275,11 +287,11 @@ def test_check_does_not_call_an_unreadable_object_missing(tmp_path: Path) -> Non
 
 def test_explain_names_an_unreadable_allocation_and_its_effects(tmp_path: Path) -> None:
     objects = (
-        pool(),
+        make_pool(),
         make_unreadable(),
-        allocation("a", 4),
-        provider("default", "lab"),
-        cluster(of=None),
+        make_allocation("a", 4),
+        make_provider("default", "lab"),
+        make_cluster(provider=None),
     )
     waiting = run_on_files(tmp_path, "explain", "a", objects=objects).out
     assert "an unknown number of addresses free" in waiting
@@ -298,37 +310,39 @@ def test_explain_names_an_unreadable_allocation_and_its_effects(tmp_path: Path) 
 
 
 def test_explain_names_an_unreadable_pool_and_provider(tmp_path: Path) -> None:
-    broken = pool() | {"spec": {"cidr": 7}}
+    broken = make_pool() | {"spec": {"cidr": 7}}
     broken["metadata"] |= STORED
     lines = run_on_files(
-        tmp_path, "explain", "app", objects=(broken, provider("prov", "lab"), cluster())
+        tmp_path, "explain", "app", objects=(broken, make_provider("prov", "lab"), make_cluster())
     ).out
     assert "1. NetworkPool butler-system/lab cannot be read; correct or delete it" in lines
-    config = provider("prov", "lab")
+    config = make_provider("prov", "lab")
     config["metadata"] |= STORED
     config["spec"]["network"] = 7
-    lines = run_on_files(tmp_path, "explain", "app", objects=(pool(), config, cluster())).out
+    lines = run_on_files(
+        tmp_path, "explain", "app", objects=(make_pool(), config, make_cluster())
+    ).out
     assert "ProviderConfig butler-system/prov cannot be read; correct or delete it" in lines
 
 
-MACHINE = vitistack("NetworkConfiguration", "vm", {"networkInterfaces": 7})
+MACHINE = make_vitistack_object("NetworkConfiguration", "vm", {"networkInterfaces": 7})
 UNREADABLE_REFERENTS: dict[str, tuple[Json, ...]] = {
     "IPAMPool": (
-        kkp("IPAMPool", "p", {"datacenters": 7}),
+        make_kkp_object("IPAMPool", "p", {"datacenters": 7}),
         kkp_cluster("x", "dc"),
         kkp_allocation("p", "x", "dc"),
     ),
     "Cluster of KKP": (
-        ipam_pool("p", dc=RANGE),
-        kkp("Cluster", "x", {"cloud": 7}),
+        make_ipam_pool("p", dc=RANGE),
+        make_kkp_object("Cluster", "x", {"cloud": 7}),
         kkp_allocation("p", "x", "dc"),
     ),
     "NetworkNamespace": (
-        vitistack("NetworkNamespace", "net", {"ipAllocation": 7}),
+        make_vitistack_object("NetworkNamespace", "net", {"ipAllocation": 7}),
         VM,
-        request("r"),
+        make_vitistack_request("r"),
     ),
-    "NetworkConfiguration": (network(), MACHINE, request("r")),
+    "NetworkConfiguration": (make_network(), MACHINE, make_vitistack_request("r")),
 }
 
 
@@ -349,7 +363,7 @@ def test_a_request_of_an_unreadable_network_waits_for_it(tmp_path: Path) -> None
 
 
 def test_the_table_shows_the_figures_of_a_pool_with_an_unreadable_holder_as_unknown() -> None:
-    out = plan_text(written_yaml((pool(), make_unreadable()))).out
+    out = plan_text(written_yaml((make_pool(), make_unreadable()))).out
     heads, row = out.splitlines()[1:3]
     figures = dict(zip(heads.split(), row.split(), strict=False))
     assert figures["TOTAL"] == "256"

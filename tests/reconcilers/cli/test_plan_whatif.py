@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from allocator import AddressRange, Layout, Space
 from reconcilers.cli.planning.report import Size, count_tenants
 from tests.reconcilers.cli.commandline import (
-    allocation,
+    make_allocation,
     make_held_status,
+    make_pool,
     plan,
     plan_text,
-    pool,
     run,
 )
 
@@ -32,13 +32,13 @@ def read_forecast(*objects: Any, fit: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_largest_block_and_the_fragmentation_are_printed_before_and_after() -> None:
-    holder = allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
+    holder = make_allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
     printed = read_forecast(
-        pool(
+        make_pool(
             cidr="10.40.0.0/27",
         ),
         holder,
-        allocation("new", 16),
+        make_allocation("new", 16),
         fit="0+8",
     )["lab"]
     assert (printed["before"]["largestFreeBlock"], printed["after"]["largestFreeBlock"]) == (16, 8)
@@ -54,22 +54,22 @@ def test_the_largest_block_and_the_fragmentation_are_printed_before_and_after() 
 
 
 def test_a_tenant_fits_only_where_both_its_ranges_do() -> None:
-    printed = read_forecast(pool(cidr="10.40.0.0/28"), fit="5+8")["lab"]
+    printed = read_forecast(make_pool(cidr="10.40.0.0/28"), fit="5+8")["lab"]
     assert printed["before"]["fits"][0]["tenants"] == 1
-    printed = read_forecast(pool(cidr="10.40.0.0/28"), fit="9+8")["lab"]
+    printed = read_forecast(make_pool(cidr="10.40.0.0/28"), fit="9+8")["lab"]
     assert printed["before"]["fits"][0]["tenants"] == 0
 
 
 def test_the_number_of_tenants_is_computed_for_a_very_large_pool() -> None:
-    printed = read_forecast(pool(cidr="fd00::/64"), fit="5+8")["lab"]
+    printed = read_forecast(make_pool(cidr="fd00::/64"), fit="5+8")["lab"]
     assert printed["before"]["fits"][0]["tenants"] == str(2**64 // 13)
     assert printed["before"]["total"] == str(2**64), "as text: it is above 2^53"
 
 
 def test_the_forecast_has_an_entry_for_each_family_of_a_pool() -> None:
-    both = pool(cidr="10.40.0.0/28")
+    both = make_pool(cidr="10.40.0.0/28")
     both["spec"]["secondary"] = {"cidr": "fd00::/122"}
-    request = allocation("a", 4)
+    request = make_allocation("a", 4)
     request["spec"]["ipFamilyPolicy"] = "RequireDualStack"
     printed = json.loads(plan(both, request, options=("--fit", "2+2")).out)["items"]
     outcomes = [
@@ -85,7 +85,7 @@ def test_the_forecast_has_an_entry_for_each_family_of_a_pool() -> None:
 
 
 def test_the_table_has_a_column_for_each_size() -> None:
-    manifests = json.dumps(pool(cidr="10.40.0.0/24"))
+    manifests = json.dumps(make_pool(cidr="10.40.0.0/24"))
     out = plan_text(manifests, "--fit", "5+8", "--fit", "0+4").out
     section = out.partition("Before and after\n")[2].partition("\n\n")[0]
     head, row = section.splitlines()
@@ -99,12 +99,12 @@ def test_the_table_has_a_column_for_each_size() -> None:
 
 
 def test_without_fit_the_table_of_an_unchanged_pool_has_no_comparison() -> None:
-    assert "Before and after" not in plan_text(json.dumps(pool())).out
+    assert "Before and after" not in plan_text(json.dumps(make_pool())).out
 
 
 def test_an_invalid_pool_has_no_forecast_and_no_tenant_fits_into_a_deleted_pool() -> None:
-    deleted = pool("deleted", "10.0.0.0/24", deletionTimestamp="2026-01-01T00:00:00Z")
-    outcome = plan(pool("bad", "10.0.0.0/33"), deleted, options=("--fit", "1+1"))
+    deleted = make_pool("deleted", "10.0.0.0/24", deletionTimestamp="2026-01-01T00:00:00Z")
+    outcome = plan(make_pool("bad", "10.0.0.0/33"), deleted, options=("--fit", "1+1"))
     printed = {item["name"]: item for item in json.loads(outcome.out)["items"]}
     assert list(printed) == ["deleted"]
     assert printed["deleted"]["before"]["fits"][0]["tenants"] == 0
@@ -120,8 +120,8 @@ def test_an_invalid_size_is_rejected_and_quoted(content: str) -> None:
 
 
 def test_output_name_lists_the_allocations_that_get_a_range_in_the_plan() -> None:
-    holder = allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
-    manifests = "\n---\n".join(map(json.dumps, (pool(), holder, allocation("new", 16))))
+    holder = make_allocation("old", 8, status=make_held_status("10.40.0.8", "10.40.0.15"))
+    manifests = "\n---\n".join(map(json.dumps, (make_pool(), holder, make_allocation("new", 16))))
     assert plan_text(manifests, "-o", "name").out == ("ipallocation.butler.butlerlabs.dev/new\n")
 
 

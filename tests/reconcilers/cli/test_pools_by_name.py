@@ -13,12 +13,18 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTE
 from reconcilers.cli.cluster.kindwords import list_kind_words
 from reconcilers.cli.cluster.poolnames import find_common_namespace
 from tests.reconcilers.cli.commandline import Outcome, make_held_status
-from tests.reconcilers.cli.test_claims import address, ask_command, body, claim, ip_pool
+from tests.reconcilers.cli.test_claims import (
+    make_address,
+    make_claim,
+    make_ip_pool,
+    make_saved_object,
+    run_on_saved,
+)
 from tests.reconcilers.cli.test_claims_map import read_page_pools
 
 POOL_WITH_CLAIMS = (
-    body("NetworkPool", "rack", {"cidr": "10.70.0.0/28"}),
-    body(
+    make_saved_object("NetworkPool", "rack", {"cidr": "10.70.0.0/28"}),
+    make_saved_object(
         "IPAllocation",
         "whole",
         {
@@ -29,16 +35,16 @@ POOL_WITH_CLAIMS = (
         },
         status=make_held_status("10.70.0.0", "10.70.0.13"),
     ),
-    claim("m1", "rack", "NetworkPool"),
-    address("m1", "rack", content="10.70.0.14", kind="NetworkPool"),
-    claim("m2", "rack", "NetworkPool"),
+    make_claim("m1", "rack", "NetworkPool"),
+    make_address("m1", "rack", ip="10.70.0.14", kind="NetworkPool"),
+    make_claim("m2", "rack", "NetworkPool"),
 )
 """A NetworkPool of 16 addresses: an IPAllocation holds 14, a claim holds 1, a claim waits."""
 
 POOLS_OF_ONE_NAME = (
-    body("NetworkPool", "machines", {"cidr": "10.63.0.0/28"}),
-    ip_pool("machines", "10.63.1.8/29"),
-    body("NetworkPool", "other", {"cidr": "10.64.0.0/28"}),
+    make_saved_object("NetworkPool", "machines", {"cidr": "10.63.0.0/28"}),
+    make_ip_pool("machines", "10.63.1.8/29"),
+    make_saved_object("NetworkPool", "other", {"cidr": "10.64.0.0/28"}),
 )
 """Two pools of one name, of different kinds."""
 
@@ -55,7 +61,7 @@ def list_titles(outcome: Outcome) -> list[str]:
 def test_pools_shows_a_network_pool_with_claims_in_one_row(
     tmp_path: Path,
 ) -> None:
-    table = ask_command(tmp_path, "pools", *POOL_WITH_CLAIMS).out
+    table = run_on_saved(tmp_path, "pools", *POOL_WITH_CLAIMS).out
     assert table.count("rack") == 1
     head, row = (line.split() for line in table.replace("%", "").splitlines())
     cell_by_column = dict(zip(head[::-1], row[::-1], strict=False))
@@ -64,17 +70,17 @@ def test_pools_shows_a_network_pool_with_claims_in_one_row(
         "1",
         "1",
     )
-    document = json.loads(ask_command(tmp_path, "pools -o json", *POOL_WITH_CLAIMS).out)
+    document = json.loads(run_on_saved(tmp_path, "pools -o json", *POOL_WITH_CLAIMS).out)
     (item,) = document["items"]
     (family,) = item["families"]
     assert (family["allocated"], family["available"], item["waiting"]) == (15, 1, 1)
-    names = ask_command(tmp_path, "pools -o name", *POOL_WITH_CLAIMS).out
+    names = run_on_saved(tmp_path, "pools -o name", *POOL_WITH_CLAIMS).out
     assert names == "networkpool.butler.butlerlabs.dev/rack\n"
 
 
 @pytest.mark.parametrize("name", ["rack", "b/rack", "networkpool/rack", "NetworkPool/b/rack"])
 def test_map_shows_allocations_and_claims_of_a_network_pool(tmp_path: Path, name: str) -> None:
-    outcome = ask_command(tmp_path, f"map {name}", *POOL_WITH_CLAIMS)
+    outcome = run_on_saved(tmp_path, f"map {name}", *POOL_WITH_CLAIMS)
     assert list_titles(outcome) == ["NetworkPool b/rack  10.70.0.0/28"]
     listed = [line.split()[:6] for line in outcome.out.partition("START")[2].splitlines()[1:]]
     assert listed == [
@@ -87,7 +93,7 @@ def test_map_shows_allocations_and_claims_of_a_network_pool(tmp_path: Path, name
 def test_json_svg_and_page_show_allocations_and_claims_of_a_network_pool(
     tmp_path: Path,
 ) -> None:
-    document = json.loads(ask_command(tmp_path, "map rack -o json", *POOL_WITH_CLAIMS).out)
+    document = json.loads(run_on_saved(tmp_path, "map rack -o json", *POOL_WITH_CLAIMS).out)
     (item,) = document["items"]
     assert [
         (part["start"], [(holder["kind"], holder["name"]) for holder in part["holders"]])
@@ -97,10 +103,10 @@ def test_json_svg_and_page_show_allocations_and_claims_of_a_network_pool(
         ("10.70.0.14", [("IPAddressClaim", "m1")]),
         ("10.70.0.15", []),
     ]
-    svg = ElementTree.fromstring(ask_command(tmp_path, "map rack --svg -", *POOL_WITH_CLAIMS).out)
+    svg = ElementTree.fromstring(run_on_saved(tmp_path, "map rack --svg -", *POOL_WITH_CLAIMS).out)
     texts = [node.text or "" for node in svg.iter("{http://www.w3.org/2000/svg}title")]
     assert any("IPAddressClaim b/m1" in label for label in texts)
-    output = read_page_pools(ask_command(tmp_path, "map rack --html -", *POOL_WITH_CLAIMS).out)
+    output = read_page_pools(run_on_saved(tmp_path, "map rack --html -", *POOL_WITH_CLAIMS).out)
     assert list(output) == ["b/rack"]
     assert (output["b/rack"]["allocated"], output["b/rack"]["available"]) == (15, 1)
     assert list(output["b/rack"]["requests"]) == ["IPAddressClaim b/m2"]
@@ -109,7 +115,7 @@ def test_json_svg_and_page_show_allocations_and_claims_of_a_network_pool(
 def test_the_forecast_of_a_network_pool_counts_addresses_of_claims(
     tmp_path: Path,
 ) -> None:
-    document = json.loads(ask_command(tmp_path, "plan --fit 0+2 -o json", *POOL_WITH_CLAIMS).out)
+    document = json.loads(run_on_saved(tmp_path, "plan --fit 0+2 -o json", *POOL_WITH_CLAIMS).out)
     (item,) = document["items"]
     # The waiting claim gets the last address.
     figures = [
@@ -124,7 +130,7 @@ def test_the_forecast_of_a_network_pool_counts_addresses_of_claims(
 def test_a_name_that_two_pools_have_is_rejected_with_their_full_names(
     tmp_path: Path, command: str, name: str
 ) -> None:
-    outcome = ask_command(tmp_path, f"{command} {name}", *POOLS_OF_ONE_NAME)
+    outcome = run_on_saved(tmp_path, f"{command} {name}", *POOLS_OF_ONE_NAME)
     assert (outcome.code, outcome.out) == (1, "")
     (error,) = outcome.errors
     assert error == (
@@ -134,7 +140,7 @@ def test_a_name_that_two_pools_have_is_rejected_with_their_full_names(
 
 
 def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
-    lines = ask_command(tmp_path, "pools", *POOLS_OF_ONE_NAME).out.splitlines()
+    lines = run_on_saved(tmp_path, "pools", *POOLS_OF_ONE_NAME).out.splitlines()
     assert [line.split()[:4] for line in lines] == [
         ["KIND", "NAMESPACE", "NAME", "OFFERS"],
         ["NetworkPool", "b", "machines", "10.63.0.0/28"],
@@ -143,7 +149,7 @@ def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
     ]
     for output in ("json", "yaml"):
         document = yaml.safe_load(
-            ask_command(tmp_path, f"pools -o {output}", *POOLS_OF_ONE_NAME).out
+            run_on_saved(tmp_path, f"pools -o {output}", *POOLS_OF_ONE_NAME).out
         )
         assert [(pool["kind"], pool["name"]) for pool in document["items"]] == [
             ("NetworkPool", "machines"),
@@ -154,7 +160,7 @@ def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
 
 
 def test_pools_with_a_name_shows_only_that_pool(tmp_path: Path) -> None:
-    [_, row] = ask_command(
+    [_, row] = run_on_saved(
         tmp_path, "pools InClusterIPPool/machines", *POOLS_OF_ONE_NAME
     ).out.splitlines()
     assert row.split()[:3] == ["InClusterIPPool", "b", "machines"]
@@ -172,14 +178,16 @@ def test_pools_with_a_name_shows_only_that_pool(tmp_path: Path) -> None:
 def test_a_kind_before_a_name_selects_the_pool_of_that_kind(
     tmp_path: Path, name: str, index: int
 ) -> None:
-    assert list_titles(ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [TITLES[index]]
-    svg = ask_command(tmp_path, f"map {name} --svg -", *POOLS_OF_ONE_NAME)
+    assert list_titles(run_on_saved(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [
+        TITLES[index]
+    ]
+    svg = run_on_saved(tmp_path, f"map {name} --svg -", *POOLS_OF_ONE_NAME)
     assert svg.code == 0, svg.err
     assert "10.63.0.0/28" in svg.out if index == 0 else "10.63.1.8/29" in svg.out
 
 
 def test_the_error_about_svg_of_several_pools_lists_them(tmp_path: Path) -> None:
-    outcome = ask_command(tmp_path, "map --svg -", *POOLS_OF_ONE_NAME)
+    outcome = run_on_saved(tmp_path, "map --svg -", *POOLS_OF_ONE_NAME)
     assert outcome.code == 1
     (error,) = outcome.errors
     assert error == (
@@ -192,15 +200,15 @@ def test_the_error_about_svg_of_several_pools_lists_them(tmp_path: Path) -> None
 def test_a_name_of_pools_in_two_namespaces_is_rejected_unless_a_namespace_is_chosen(
     tmp_path: Path,
 ) -> None:
-    elsewhere: Any = body("NetworkPool", "machines", {"cidr": "10.65.0.0/28"})
+    elsewhere: Any = make_saved_object("NetworkPool", "machines", {"cidr": "10.65.0.0/28"})
     elsewhere["metadata"]["namespace"] = "c"
-    outcome = ask_command(tmp_path, "map NetworkPool/machines", POOLS_OF_ONE_NAME[0], elsewhere)
+    outcome = run_on_saved(tmp_path, "map NetworkPool/machines", POOLS_OF_ONE_NAME[0], elsewhere)
     (error,) = outcome.errors
     assert error == (
         "2 pools have the name 'NetworkPool/machines': NetworkPool/b/machines,"
         " NetworkPool/c/machines; name one of them"
     )
-    only = ask_command(tmp_path, "map NetworkPool/machines -n c", POOLS_OF_ONE_NAME[0], elsewhere)
+    only = run_on_saved(tmp_path, "map NetworkPool/machines -n c", POOLS_OF_ONE_NAME[0], elsewhere)
     assert list_titles(only) == ["NetworkPool c/machines  10.65.0.0/28"]
 
 
@@ -208,7 +216,7 @@ def test_a_name_of_pools_in_two_namespaces_is_rejected_unless_a_namespace_is_cho
     "name", ["absent", "NetworkPool/absent", "GlobalInClusterIPPool/machines"]
 )
 def test_the_error_about_an_unknown_pool_lists_all_pools(tmp_path: Path, name: str) -> None:
-    outcome = ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)
+    outcome = run_on_saved(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)
     assert outcome.code == 1
     (error,) = outcome.errors
     assert error == (
@@ -228,9 +236,12 @@ def test_the_error_about_an_unknown_pool_lists_all_pools(tmp_path: Path, name: s
 def test_a_pool_that_cannot_be_read_is_not_called_missing(
     tmp_path: Path, name: str, full_name: str
 ) -> None:
-    nets, ips = body("NetworkPool", "nets", {"cidr": 7}), ip_pool("ips", "10.0.0.1")
+    nets, ips = (
+        make_saved_object("NetworkPool", "nets", {"cidr": 7}),
+        make_ip_pool("ips", "10.0.0.1"),
+    )
     ips["spec"]["prefix"] = "no number"
-    outcome = ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME, nets, ips)
+    outcome = run_on_saved(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME, nets, ips)
     assert outcome.code == 1
     assert outcome.errors[-1] == (
         f"{full_name} cannot be read; correct or delete what `butler-ipam check` reports"
@@ -238,7 +249,7 @@ def test_a_pool_that_cannot_be_read_is_not_called_missing(
 
 
 def test_map_of_a_family_that_the_pool_lacks_says_so(tmp_path: Path) -> None:
-    outcome = ask_command(tmp_path, "map NetworkPool/machines --family 6", *POOLS_OF_ONE_NAME)
+    outcome = run_on_saved(tmp_path, "map NetworkPool/machines --family 6", *POOLS_OF_ONE_NAME)
     assert outcome.out == "no addresses of IPv6 were found\n"
 
 
@@ -266,7 +277,7 @@ def test_map_accepts_kinds_in_the_forms_that_kubectl_accepts_and_prints(
     kind: str, title: str, tmp_path: Path
 ) -> None:
     for name in (f"{kind}/machines", f"{kind}/b/machines"):
-        assert list_titles(ask_command(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [title]
+        assert list_titles(run_on_saved(tmp_path, f"map {name}", *POOLS_OF_ONE_NAME)) == [title]
         assert find_common_namespace([name]) in {"", "b"}
 
 

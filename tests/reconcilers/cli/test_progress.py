@@ -19,7 +19,7 @@ from reconcilers.cli.problems import say
 from reconcilers.cli.progress import Work, count_progress, progress, show_done, show_progress
 from reconcilers.cli.up import apply_samples
 from reconcilers.configuration.settings import Settings
-from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.cli.saved import make_holder, run_on_files
 
 LIMIT_SECONDS = 30.0
@@ -121,22 +121,22 @@ def test_no_progress_is_shown_without_a_terminal_or_for_quick_work(
 
 
 @pytest.fixture
-def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
+def reported_works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
     """The list of all Work that commands report progress of, as if on a terminal."""
-    pieces: list[Work] = []
+    recorded_works: list[Work] = []
 
-    def note_work(label: str) -> Work:
-        pieces.append(Work(label))
-        return pieces[-1]
+    def record_work(label: str) -> Work:
+        recorded_works.append(Work(label))
+        return recorded_works[-1]
 
-    monkeypatch.setattr(progress_module, "Work", note_work)
+    monkeypatch.setattr(progress_module, "Work", record_work)
     monkeypatch.setattr(progress_module, "sys", SimpleNamespace(stderr=FakeTerminal()))
-    return pieces
+    return recorded_works
 
 
 OBJECTS = (
-    pool("one", "10.0.0.0/24"),
-    pool("two", "10.1.0.0/24"),
+    make_pool("one", "10.0.0.0/24"),
+    make_pool("two", "10.1.0.0/24"),
     make_holder("a", "10.0.0.0", "10.0.0.7"),
 )
 
@@ -152,23 +152,25 @@ OBJECTS = (
     ],
 )
 def test_each_command_names_its_activities(
-    works: list[Work], tmp_path: Path, command: tuple[str, ...], expected: list[str]
+    reported_works: list[Work], tmp_path: Path, command: tuple[str, ...], expected: list[str]
 ) -> None:
     outcome = run_on_files(tmp_path, *command, objects=OBJECTS)
     assert outcome.out, outcome.err
-    assert [work.activity for work in works] == expected
+    assert [work.activity for work in reported_works] == expected
     if "drawing" in expected and "--svg" not in command:  # an SVG shows one pool
-        assert {work.total for work in works} == {0, 2}
+        assert {work.total for work in reported_works} == {0, 2}
 
 
-async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:
+async def test_starting_servers_and_applying_samples_is_counted(
+    reported_works: list[Work],
+) -> None:
     clock = SystemClock()
     async with run_platform([LocalTenant("tenant", WEB)], clock, {"one": Settings()}) as platform:
-        starting, controllers = works
+        starting, controllers = reported_works
         assert (starting.activity, starting.done, starting.total) == ("starting API servers", 2, 2)
         assert controllers.activity == "starting MetalLB and the controllers"
         with progress("applying samples"):
             samples = documents("samples")[:3]
             assert await apply_samples(platform.management, samples) == 3
-        assert (works[-1].done, works[-1].total) == (2, 3)
-    assert works[-1].activity == "stopping API servers"
+        assert (reported_works[-1].done, reported_works[-1].total) == (2, 3)
+    assert reported_works[-1].activity == "stopping API servers"

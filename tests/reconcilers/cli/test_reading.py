@@ -12,17 +12,17 @@ import yaml
 
 from reconcilers.cli.reading import objects
 from tests.reconcilers.cli.commandline import (
-    allocation,
+    make_allocation,
     make_held_status,
     make_object,
+    make_pool,
     plan,
     plan_text,
-    pool,
     run,
 )
-from tests.reconcilers.cli.commands import butler_ipam, environment
+from tests.reconcilers.cli.commands import make_command_line, make_environment
 
-VALID_POOL = yaml.safe_dump(pool("good"))
+VALID_POOL = yaml.safe_dump(make_pool("good"))
 
 
 def plan_manifests(manifests: str | bytes) -> tuple[list[str], list[str]]:
@@ -155,11 +155,11 @@ def test_an_inner_folder_that_cannot_be_read_is_an_error_and_names_the_folder(
 
 def test_a_closed_standard_input_is_an_error_without_a_traceback() -> None:
     done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *butler_ipam("plan", "-f", "-")],
+        ["sh", "-c", 'exec "$@" <&-', "sh", *make_command_line("plan", "-f", "-")],
         capture_output=True,
         text=True,
         check=False,
-        env=environment(),
+        env=make_environment(),
     )
     assert done.returncode == 1
     assert done.stderr.startswith(
@@ -187,11 +187,11 @@ def test_a_file_of_comments_among_others_is_a_warning(tmp_path: Path) -> None:
 
 def test_the_yaml_and_json_files_of_a_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "1.yaml").write_text(VALID_POOL)
-    (tmp_path / "2.yml").write_text(yaml.safe_dump(pool("two", "10.2.0.0/24")))
-    (tmp_path / "3.json").write_text(json.dumps(pool("three", "10.3.0.0/24")))
+    (tmp_path / "2.yml").write_text(yaml.safe_dump(make_pool("two", "10.2.0.0/24")))
+    (tmp_path / "3.json").write_text(json.dumps(make_pool("three", "10.3.0.0/24")))
     (tmp_path / "README.md").write_text("no: manifest: this")
     (tmp_path / "deeper").mkdir()
-    (tmp_path / "deeper" / "4.yaml").write_text(yaml.safe_dump(pool("four", "10.4.0.0/24")))
+    (tmp_path / "deeper" / "4.yaml").write_text(yaml.safe_dump(make_pool("four", "10.4.0.0/24")))
     flat = run("plan", "-f", tmp_path, "-o", "json")
     assert list(flat.items) == ["NetworkPool/good", "NetworkPool/two", "NetworkPool/three"]
     assert "NetworkPool/four" in run("plan", "-R", "-f", tmp_path, "-o", "json").items
@@ -203,14 +203,14 @@ def test_a_folder_without_manifests_is_an_error(tmp_path: Path) -> None:
     assert "no .yaml, .yml, .json file is in this folder; -R looks" in outcome.errors[0]
 
 
-@pytest.mark.parametrize("call", [("pools",), ("tenants",), ("check",), ("whois", "10.0.0.1")])
+@pytest.mark.parametrize("command", [("pools",), ("tenants",), ("check",), ("whois", "10.0.0.1")])
 def test_the_error_about_an_empty_folder_suggests_recursive_unless_it_was_given(
-    call: tuple[str, ...], tmp_path: Path
+    command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    outcome = run(*call, "-f", tmp_path)
+    outcome = run(*command, "-f", tmp_path)
     assert outcome.code != 0
     assert "no .yaml, .yml, .json file is in this folder; -R looks" in outcome.err
-    assert "-R" not in run(*call, "-f", tmp_path, "-R").err
+    assert "-R" not in run(*command, "-f", tmp_path, "-R").err
 
 
 def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
 
 def test_a_syntax_error_skips_only_its_own_document() -> None:
     errors, objects = plan_manifests(
-        f"{VALID_POOL}---\na: b: c\n---\n{yaml.safe_dump(allocation('a', of='good'))}"
+        f"{VALID_POOL}---\na: b: c\n---\n{yaml.safe_dump(make_allocation('a', pool='good'))}"
     )
     line = VALID_POOL.count("\n") + 2
     [error] = errors
@@ -233,13 +233,15 @@ def test_a_syntax_error_skips_only_its_own_document() -> None:
 
 
 def test_json_documents_may_follow_each_other() -> None:
-    manifests = json.dumps(pool("one")) + "\n" + json.dumps(pool("two", "10.2.0.0/24"), indent=2)
+    manifests = (
+        json.dumps(make_pool("one")) + "\n" + json.dumps(make_pool("two", "10.2.0.0/24"), indent=2)
+    )
     assert plan_manifests(manifests) == ([], ["NetworkPool/one", "NetworkPool/two"])
 
 
 def test_an_error_in_indented_json_names_the_line(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(allocation("a", 0), indent=2))
-    line = json.dumps(allocation("a", 0), indent=2).splitlines().index('    "count": 0') + 1
+    (tmp_path / "a.json").write_text(json.dumps(make_allocation("a", 0), indent=2))
+    line = json.dumps(make_allocation("a", 0), indent=2).splitlines().index('    "count": 0') + 1
     [error] = run("plan", "-f", tmp_path).errors
     assert error.startswith(f"{tmp_path}/a.json:{line}: ")
 
@@ -318,13 +320,13 @@ def test_known_kinds_that_do_not_concern_addresses_are_skipped_with_a_note() -> 
 
 
 def test_objects_in_nested_lists_are_planned() -> None:
-    inner = {"apiVersion": "v1", "kind": "List", "items": [pool("two", "10.2.0.0/24")]}
-    outer = {"apiVersion": "v1", "kind": "List", "items": [pool("one"), inner]}
+    inner = {"apiVersion": "v1", "kind": "List", "items": [make_pool("two", "10.2.0.0/24")]}
+    outer = {"apiVersion": "v1", "kind": "List", "items": [make_pool("one"), inner]}
     assert list(plan(outer).items) == ["NetworkPool/one", "NetworkPool/two"]
 
 
 def test_the_items_of_a_list_of_one_kind_need_not_repeat_it() -> None:
-    network_pool = pool("one")
+    network_pool = make_pool("one")
     listed = {
         "apiVersion": network_pool.pop("apiVersion"),
         "kind": "NetworkPoolList",
@@ -350,12 +352,12 @@ def test_an_object_that_is_defined_twice_is_an_error_that_names_both_places() ->
 
 
 def test_the_same_name_in_another_namespace_is_another_object() -> None:
-    outcome = plan(pool(), pool(namespace="other", cidr="10.9.0.0/24"))
+    outcome = plan(make_pool(), make_pool(namespace="other", cidr="10.9.0.0/24"))
     assert outcome.code == 0
 
 
 def test_objects_without_a_namespace_get_the_namespace_of_the_flag() -> None:
-    unplaced = pool()
+    unplaced = make_pool()
     del unplaced["metadata"]["namespace"]
     assert plan(unplaced).items["NetworkPool/lab"]["metadata"]["namespace"] == "butler-system"
     elsewhere = plan(unplaced, options=["-n", "elsewhere"])
@@ -375,11 +377,11 @@ def test_the_error_about_a_name_that_yaml_parses_as_a_boolean_suggests_quotes() 
 
 def test_invalid_objects_are_errors_and_the_other_objects_are_planned() -> None:
     outcome = plan(
-        pool(),
+        make_pool(),
         make_object("NetworkPool", "bad", {"cidr": 5}),
-        allocation("fine", 4),
-        allocation("wrong", 0),
-        allocation("old", status=make_held_status("10.40.0.8", "10.40.0.15")),
+        make_allocation("fine", 4),
+        make_allocation("wrong", 0),
+        make_allocation("old", status=make_held_status("10.40.0.8", "10.40.0.15")),
     )
     assert outcome.code == 1
     assert len(outcome.errors) == 2

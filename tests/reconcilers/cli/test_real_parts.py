@@ -18,7 +18,7 @@ import pytest
 from envtest.settings import EnvironmentSettings, read_settings
 from tests.envtest.assets import Assets
 from tests.polling import SECONDS
-from tests.reconcilers.cli.commands import Kubectl, Running, call, start
+from tests.reconcilers.cli.commands import Kubectl, RunningCommand, run_to_end, start
 
 READY = "Ctrl-C ends it"
 VARIABLES = (
@@ -29,8 +29,8 @@ VARIABLES = (
     "TEST_ASSET_METALLB_CONTROLLER",
     "TEST_ASSET_CILIUM_LBIPAM",
 )
-METRICS_READ = "metallb_k8s_client_updates_total 1\n"
-METRICS_UNREAD = "metallb_k8s_client_updates_total 0\n"
+METRICS_OF_READY_CONTROLLER = "metallb_k8s_client_updates_total 1\n"
+METRICS_OF_STARTING_CONTROLLER = "metallb_k8s_client_updates_total 0\n"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are listed by /proc")
 
 
@@ -60,7 +60,7 @@ class ProgramChoice:
 
 
 @pytest.fixture
-def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgramChoice:
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgramChoice:
     """A choice of programs whose folder for fake programs is empty."""
     (tmp_path / "assets").mkdir()
     return ProgramChoice(Assets(tmp_path / "assets"), monkeypatch)
@@ -96,46 +96,50 @@ def list_survivors(files: Mapping[int, str]) -> list[str]:
     Args:
         files: names of processes by their pidfds, which are closed.
     """
-    remaining = []
+    survivors = []
     for file, name in files.items():
         # A pidfd is readable once its process has ended.
         if not select.select([file], [], [], 20)[0]:
-            remaining.append(name)
+            survivors.append(name)
         os.close(file)
-    return remaining
+    return survivors
 
 
-async def stop_by_signal(running: Running, number: int) -> tuple[set[str], list[str]]:
-    """Stop a command by a signal; return the names of its children, and of the surviving ones."""
+async def stop_by_signal(running: RunningCommand, number: int) -> tuple[set[str], list[str]]:
+    """Send a signal to a command, and wait for its end.
+
+    Returns:
+        the names of its child processes, and of those that have survived it.
+    """
     files = {os.pidfd_open(pid): name for pid, name in list_children(running.process.pid).items()}
     running.process.send_signal(signal.Signals(number))
     with anyio.fail_after(SECONDS):
         await running.process.wait()
-    remaining = await anyio.to_thread.run_sync(list_survivors, files)
-    return set(files.values()), remaining
+    survivors = await anyio.to_thread.run_sync(list_survivors, files)
+    return set(files.values()), survivors
 
 
 async def test_up_says_that_servers_are_embedded_and_metallb_is_a_stand_in(
-    parts: ProgramChoice,
+    programs: ProgramChoice,
 ) -> None:
-    parts.set_programs()
+    programs.set_programs()
     async with start("up", "--no-samples") as up:
-        await up.until(READY)
-    first, second, third, *_ = up.printed.splitlines()
+        await up.wait_for_output(READY)
+    first, second, third, *_ = up.stdout.splitlines()
     assert first == "Starting:"
     assert second.split(maxsplit=2) == ["API", "servers", "embedded"]
     assert third.split(maxsplit=1) == ["MetalLB", "a stand-in for it, one in each tenant"]
-    assert "embedded API server; controllers" in up.printed
-    assert "embedded API server, stand-in for MetalLB;" in up.printed
+    assert "embedded API server; controllers" in up.stdout
+    assert "embedded API server, stand-in for MetalLB;" in up.stdout
 
 
-async def test_the_stand_in_for_lb_ipam_is_named_as_what_it_is(parts: ProgramChoice) -> None:
-    parts.set_programs()
+async def test_the_stand_in_for_lb_ipam_is_named_as_what_it_is(programs: ProgramChoice) -> None:
+    programs.set_programs()
     async with start("up", "--no-samples", "--load-balancer=cilium") as up:
-        await up.until(READY)
-    third = up.printed.splitlines()[2]
+        await up.wait_for_output(READY)
+    third = up.stdout.splitlines()[2]
     assert third.strip() == "Cilium LB-IPAM a stand-in for it, one in each tenant"
-    assert "embedded API server, stand-in for Cilium LB-IPAM;" in up.printed
+    assert "embedded API server, stand-in for Cilium LB-IPAM;" in up.stdout
 
 
 @linux
@@ -146,14 +150,14 @@ async def test_up_names_the_real_lb_ipam_and_stops_it(tmp_path: Path) -> None:
     kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
     flags = ("--load-balancer=cilium", f"--kubeconfig={tmp_path / 'config'}")
     async with start("up", *flags) as up:
-        await up.until(READY)
-        assert f"Cilium LB-IPAM real: {settings.lbipam}" in up.printed
-        assert "stand-in" not in up.printed
+        await up.wait_for_output(READY)
+        assert f"Cilium LB-IPAM real: {settings.lbipam}" in up.stdout
+        assert "stand-in" not in up.stdout
         web = ("tenantcluster/web", "-n", "team-platform")
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *web)
-        ran, remaining = await stop_by_signal(up, signal.SIGINT)
-    assert {"etcd", "kube-apiserver", "cilium-lbipam"} <= ran
-    assert remaining == []
+        children, survivors = await stop_by_signal(up, signal.SIGINT)
+    assert {"etcd", "kube-apiserver", "cilium-lbipam"} <= children
+    assert survivors == []
 
 
 @linux
@@ -163,36 +167,38 @@ async def test_up_names_the_real_servers_and_the_real_metallb_and_stops_them(
     settings = read_real_settings()
     kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
     async with start("up", f"--kubeconfig={tmp_path / 'config'}") as up:
-        await up.until(READY)
-        lines = up.printed.splitlines()
+        await up.wait_for_output(READY)
+        lines = up.stdout.splitlines()
         assert f"real: {settings.apiserver}, {settings.etcd}" in lines[1]
         assert f"real: {settings.metallb}" in lines[2]
-        assert "stand-in" not in up.printed
-        versions = await up.until(
+        assert "stand-in" not in up.stdout
+        versions = await up.wait_for_output(
             r"tenant .* kube-apiserver (v1\.\d+\.\d+), MetalLB (\d+\.\d+\.\d+)"
         )
         assert all(versions.groups())
         lab = ("tenantcluster/lab-cluster", "-n", "team-platform")
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *lab)
-        ran, remaining = await stop_by_signal(up, signal.SIGINT)
-    assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
-    assert remaining == []
+        children, survivors = await stop_by_signal(up, signal.SIGINT)
+    assert {"etcd", "kube-apiserver", "metallb-control"} <= children
+    assert survivors == []
 
 
 @linux
 async def test_no_real_process_outlives_an_up_that_is_killed(tmp_path: Path) -> None:
     read_real_settings()
     async with start("up", "--no-samples", f"--kubeconfig={tmp_path / 'config'}") as up:
-        await up.until(READY)
-        ran, remaining = await stop_by_signal(up, signal.SIGKILL)
-    assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
-    assert remaining == []
+        await up.wait_for_output(READY)
+        children, survivors = await stop_by_signal(up, signal.SIGKILL)
+    assert {"etcd", "kube-apiserver", "metallb-control"} <= children
+    assert survivors == []
 
 
-async def test_the_demo_plays_on_real_servers_with_the_stand_in(parts: ProgramChoice) -> None:
+async def test_the_demo_plays_on_real_servers_with_the_stand_in(programs: ProgramChoice) -> None:
     settings = read_real_settings()
-    parts.set_programs(TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver)
-    done = await call("demo", "--step-timeout=60s", seconds=300.0)
+    programs.set_programs(
+        TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver
+    )
+    done = await run_to_end("demo", "--step-timeout=60s", seconds=300.0)
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     assert "All 28 steps happened" in printed
@@ -201,62 +207,62 @@ async def test_the_demo_plays_on_real_servers_with_the_stand_in(parts: ProgramCh
 
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-async def test_a_metallb_does_not_outlive_its_up(parts: ProgramChoice, number: int) -> None:
-    parts.add_fake_metallb(content=METRICS_READ)
+async def test_a_metallb_does_not_outlive_its_up(programs: ProgramChoice, number: int) -> None:
+    programs.add_fake_metallb(content=METRICS_OF_READY_CONTROLLER)
     async with start("up", "--no-samples") as up:
-        await up.until(READY)
-        ran, remaining = await stop_by_signal(up, number)
-    assert (len(ran), remaining) == (1, [])
+        await up.wait_for_output(READY)
+        children, survivors = await stop_by_signal(up, number)
+    assert (len(children), survivors) == (1, [])
 
 
 @linux
 async def test_ctrl_c_while_metallb_is_not_ready_leaves_nothing_behind(
-    parts: ProgramChoice,
+    programs: ProgramChoice,
 ) -> None:
-    asked = parts.fake_programs.folder / "asked"
+    asked = programs.fake_programs.folder / "asked"
     os.mkfifo(asked)
-    parts.add_fake_metallb(content=METRICS_UNREAD, tells=str(asked))
+    programs.add_fake_metallb(content=METRICS_OF_STARTING_CONTROLLER, tells=str(asked))
     async with start("up", "--no-samples") as up:
         with anyio.fail_after(SECONDS):
             await anyio.to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
-        ran, remaining = await stop_by_signal(up, signal.SIGINT)
-    assert (len(ran), remaining) == (1, [])
-    assert "stopped" in up.printed
-    assert up.complained == ""
+        children, survivors = await stop_by_signal(up, signal.SIGINT)
+    assert (len(children), survivors) == (1, [])
+    assert "stopped" in up.stdout
+    assert up.stderr == ""
 
 
 async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(
-    parts: ProgramChoice,
+    programs: ProgramChoice,
 ) -> None:
-    parts.add_fake_metallb(exit=3, says="no such flag")
-    done = await call("up", "--no-samples")
+    programs.add_fake_metallb(exit=3, says="no such flag")
+    done = await run_to_end("up", "--no-samples")
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == [
         "error: MetalLB of tenant: metallb-controller ended with code 3; its last lines:",
         "no such flag",
     ]
-    assert parts.fake_programs.list_running() == []
+    assert programs.fake_programs.list_running() == []
 
 
-async def test_a_metallb_that_ends_later_ends_up_and_is_reported(parts: ProgramChoice) -> None:
-    parts.add_fake_metallb(content=METRICS_READ, says="out of luck")
+async def test_a_metallb_that_ends_later_ends_up_and_is_reported(programs: ProgramChoice) -> None:
+    programs.add_fake_metallb(content=METRICS_OF_READY_CONTROLLER, says="out of luck")
     async with start("up", "--no-samples") as up:
-        await up.until(READY)
-        os.kill(parts.fake_programs.list_process_ids("metallb-controller")[0], signal.SIGKILL)
+        await up.wait_for_output(READY)
+        os.kill(programs.fake_programs.list_process_ids("metallb-controller")[0], signal.SIGKILL)
         with anyio.fail_after(SECONDS):
             assert await up.process.wait() == 1
-        await up.until("out of luck")
-    assert "error: MetalLB of tenant: metallb-controller ended with code -9" in up.complained
-    assert "Traceback" not in up.complained
+        await up.wait_for_output("out of luck")
+    assert "error: MetalLB of tenant: metallb-controller ended with code -9" in up.stderr
+    assert "Traceback" not in up.stderr
 
 
 @pytest.mark.parametrize("command", ["up", "demo"])
 async def test_a_metallb_that_is_no_program_gets_one_sentence(
-    parts: ProgramChoice, command: str
+    programs: ProgramChoice, command: str
 ) -> None:
-    program = parts.add_fake_metallb()
+    program = programs.add_fake_metallb()
     program.chmod(0o644)
-    done = await call(command)
+    done = await run_to_end(command)
     assert done.returncode == 1
     assert done.stdout == b""
     assert done.stderr.decode() == (
@@ -265,12 +271,12 @@ async def test_a_metallb_that_is_no_program_gets_one_sentence(
     )
 
 
-async def test_a_folder_that_lacks_one_server_gets_one_sentence(parts: ProgramChoice) -> None:
-    parts.fake_programs.add("etcd")
-    parts.fake_programs.add("metallb-controller")
-    parts.set_programs(KUBEBUILDER_ASSETS=parts.fake_programs.folder)
-    done = await call("up")
-    missing = parts.fake_programs.folder / "kube-apiserver"
+async def test_a_folder_that_lacks_one_server_gets_one_sentence(programs: ProgramChoice) -> None:
+    programs.fake_programs.add("etcd")
+    programs.fake_programs.add("metallb-controller")
+    programs.set_programs(KUBEBUILDER_ASSETS=programs.fake_programs.folder)
+    done = await run_to_end("up")
+    missing = programs.fake_programs.folder / "kube-apiserver"
     assert done.returncode == 1
     assert done.stderr.decode() == (
         f"error: KUBEBUILDER_ASSETS leads to {missing}, which is no program; correct or unset it\n"

@@ -6,24 +6,24 @@ from typing import Any
 import pytest
 
 from reconcilers.api.names import GROUP
-from tests.reconcilers.cli.commandline import provider
-from tests.reconcilers.cli.saved import cluster, run_on_files
+from tests.reconcilers.cli.commandline import make_provider
+from tests.reconcilers.cli.saved import make_saved_cluster, run_on_files
 
 IPAM = "ipam.cluster.x-k8s.io"
 
 
-def make_claim(name: str, of: str) -> dict[str, Any]:
-    """Return a claim on InClusterIPPool `pz` that names Cluster `of`."""
+def make_claim(name: str, cluster: str) -> dict[str, Any]:
+    """Return a claim of a Cluster on InClusterIPPool `pz`."""
     pool = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "pz"}
     return {
         "apiVersion": f"{IPAM}/v1beta2",
         "kind": "IPAddressClaim",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"clusterName": of, "poolRef": pool},
+        "spec": {"clusterName": cluster, "poolRef": pool},
     }
 
 
-OF_CLUSTER_API: tuple[dict[str, Any], ...] = (
+CLUSTER_API_OBJECTS: tuple[dict[str, Any], ...] = (
     {
         "apiVersion": f"{IPAM}/v1alpha2",
         "kind": "InClusterIPPool",
@@ -44,7 +44,7 @@ OF_CLUSTER_API: tuple[dict[str, Any], ...] = (
 def test_plan_distinguishes_claims_of_a_missing_cluster_and_of_a_paused_cluster(
     tmp_path: Path,
 ) -> None:
-    printed = run_on_files(tmp_path, "plan", objects=OF_CLUSTER_API).out
+    printed = run_on_files(tmp_path, "plan", objects=CLUSTER_API_OBJECTS).out
     paused, ghost = (
         next(line for line in printed.splitlines() if f"default/{name} " in line)
         for name in ("pz-1", "pz-ghost")
@@ -57,7 +57,7 @@ def test_plan_distinguishes_claims_of_a_missing_cluster_and_of_a_paused_cluster(
 def test_plan_serves_no_claim_from_a_paused_pool(tmp_path: Path, kind: str) -> None:
     claim = make_claim("a", "")
     claim["spec"] = {"poolRef": {"apiGroup": IPAM, "kind": kind, "name": "pz"}}
-    pool = dict(OF_CLUSTER_API[0])
+    pool = dict(CLUSTER_API_OBJECTS[0])
     if kind == "NetworkPool":
         claim["spec"]["poolRef"]["apiGroup"] = GROUP
         pool |= {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind, "spec": {"cidr": "10.97.0.0/28"}}
@@ -79,12 +79,12 @@ def test_check_reports_an_ipaddress_whose_pool_does_not_exist(tmp_path: Path) ->
             "poolRef": {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "typo"},
         },
     }
-    printed = run_on_files(tmp_path, "check", objects=(*OF_CLUSTER_API[:2], address)).out
+    printed = run_on_files(tmp_path, "check", objects=(*CLUSTER_API_OBJECTS[:2], address)).out
     assert "names InClusterIPPool default/typo, which does not exist" in printed
 
 
 def test_check_reports_a_claim_whose_cluster_does_not_exist(tmp_path: Path) -> None:
-    outcome = run_on_files(tmp_path, "check", objects=OF_CLUSTER_API)
+    outcome = run_on_files(tmp_path, "check", objects=CLUSTER_API_OBJECTS)
     rows = [line.split(maxsplit=4) for line in outcome.out.splitlines()[1:]]
     assert [row[:4] for row in rows] == [
         ["error", "UnknownCluster", "IPAddressClaim", "default/pz-ghost"]
@@ -96,9 +96,9 @@ def test_check_reports_a_claim_whose_cluster_does_not_exist(tmp_path: Path) -> N
 def test_check_reports_references_to_pools_and_providers_that_do_not_exist(
     tmp_path: Path,
 ) -> None:
-    lost = cluster("lost", "team")
+    lost = make_saved_cluster("lost", "team")
     lost["spec"]["providerConfigRef"] = {"name": "typo", "namespace": "butler-system"}
-    outcome = run_on_files(tmp_path, "check", objects=(provider("prov", "nowhere"), lost))
+    outcome = run_on_files(tmp_path, "check", objects=(make_provider("prov", "nowhere"), lost))
     rows = [line.split(maxsplit=4) for line in outcome.out.splitlines()[1:]]
     assert [row[:4] for row in rows] == [
         ["error", "UnknownPool", "ProviderConfig", "butler-system/prov"],

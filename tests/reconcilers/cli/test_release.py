@@ -123,13 +123,13 @@ def test_an_unreadable_allocation_of_the_cluster_is_named_beside_its_ranges() ->
 def test_the_obstacle_of_a_release_is_unknown_if_allocations_could_not_be_read() -> None:
     objects = make_objects(status={"network": {"ranges": [RANGE]}})
     [tenant] = objects.clusters.values()
-    hidden = replace(objects, not_read=[NotRead(IP_ALLOCATION.full_name)])
-    _, heads, row = Preview.from_objects(tenant, hidden).as_text().splitlines()
+    without_allocations = replace(objects, not_read=[NotRead(IP_ALLOCATION.full_name)])
+    _, heads, row = Preview.from_objects(tenant, without_allocations).as_text().splitlines()
     assert (heads.split()[-2:], row.split()[-1]) == (["WAITS", "FOR"], "unknown")
 
 
 @pytest.mark.parametrize(
-    ("due", "sentence"),
+    ("due_count", "sentence"),
     [
         (
             0,
@@ -142,10 +142,10 @@ def test_the_obstacle_of_a_release_is_unknown_if_allocations_could_not_be_read()
         (2, "2 ranges are released now"),
     ],
 )
-def test_the_result_counts_the_ranges_that_are_released_now(due: int, sentence: str) -> None:
+def test_the_result_counts_the_ranges_that_are_released_now(due_count: int, sentence: str) -> None:
     [tenant] = make_objects().clusters.values()
     releases = [
-        Release("a/b", "nodes", range="10.40.0.0/29", is_due=number < due, services=())
+        Release("a/b", "nodes", range="10.40.0.0/29", is_due=number < due_count, services=())
         for number in range(3)
     ]
     assert sentence in command._describe_result(Preview(tenant, tuple(releases)))

@@ -9,7 +9,7 @@ from reconcilers.cli.completion import list_choices
 from reconcilers.cli.flags import NameList
 from reconcilers.cli.main import COMMANDS, cli
 
-LISTS = {
+NAME_LISTS = {
     "run": (
         ("--pool-namespaces", "pool_namespaces"),
         ("--webhook-configuration", "validating"),
@@ -28,8 +28,8 @@ def parse_values(name: str, *arguments: str) -> dict[str, object]:
 
 
 def iterate_name_lists() -> Iterator[tuple[str, str, str]]:
-    """Yield command, flag and parameter of each entry of LISTS."""
-    for command, flags in LISTS.items():
+    """Yield command, flag and parameter of each entry of NAME_LISTS."""
+    for command, flags in NAME_LISTS.items():
         for flag, parameter in flags:
             yield command, flag, parameter
 

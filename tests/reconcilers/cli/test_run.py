@@ -29,11 +29,16 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.webhooks.admission import build_path
 from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
-from tests.reconcilers.cli.commands import Running, call, find_installed_command, start
+from tests.reconcilers.cli.commands import (
+    RunningCommand,
+    find_installed_command,
+    run_to_end,
+    start,
+)
 
 PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 LEASE = Key("butler-system", LEASE_NAME)
-FAST = (
+FAST_LEADER_ELECTION = (
     "--leader-elect",
     "--leader-elect-lease-duration=1.5s",
     "--leader-elect-renew-deadline=1s",
@@ -72,9 +77,9 @@ def write_kubeconfig(server: ApiServer, folder: Path) -> str:
 
 
 def test_every_setting_is_a_flag_and_a_variable() -> None:
-    printed = CliRunner().invoke(run, ["--help"]).output
+    output = CliRunner().invoke(run, ["--help"]).output
     for setting in list_settings(Settings()):
-        assert f"{setting.flag} " in printed
+        assert f"{setting.flag} " in output
         assert setting.help, f"{setting.flag} has no sentence"
         [option] = [param for param in run.params if param.name == setting.parameter]
         assert option.envvar == "BUTLER_IPAM_" + setting.parameter.upper()
@@ -95,12 +100,12 @@ def test_a_flag_changes_its_setting_and_no_other() -> None:
 
 
 async def test_a_missing_kubeconfig_is_reported_without_a_traceback() -> None:
-    done = await call("run", "--kubeconfig=/nowhere", "--log-format=console")
+    done = await run_to_end("run", "--kubeconfig=/nowhere", "--log-format=console")
     assert done.returncode == 1
-    printed = done.stderr.decode()
-    assert printed.startswith("error: ")
-    assert "/nowhere, and there is no such file" in printed
-    assert "Traceback" not in printed
+    output = done.stderr.decode()
+    assert output.startswith("error: ")
+    assert "/nowhere, and there is no such file" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize(
@@ -132,14 +137,14 @@ def test_the_error_about_a_wrong_environment_variable_names_it(
 
 @pytest.mark.parametrize("share", [0, 100])
 async def test_the_percentage_of_orphans_may_be_0_or_100(share: int) -> None:
-    done = await call("run", "--kubeconfig=/nowhere", f"--orphans-percent={share}")
+    done = await run_to_end("run", "--kubeconfig=/nowhere", f"--orphans-percent={share}")
     assert "there is no such file" in done.stderr.decode(), "flags are parsed before the file"
 
 
 async def test_a_file_that_is_no_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "readme"
     path.write_text("just: text")
-    done = await call("run", f"--kubeconfig={path}")
+    done = await run_to_end("run", f"--kubeconfig={path}")
     assert done.returncode == 1
     assert done.stderr.decode().count("\n") == 1
     assert "is it a kubeconfig?" in done.stderr.decode()
@@ -156,7 +161,7 @@ async def test_a_file_that_is_no_kubeconfig_is_reported_in_one_line(tmp_path: Pa
 async def test_the_final_error_is_json_if_the_log_is_json(
     flags: list[str], code: int, sentence: str
 ) -> None:
-    done = await call("run", "--log-format=json", *flags)
+    done = await run_to_end("run", "--log-format=json", *flags)
     assert done.returncode == code
     [line] = done.stderr.decode().splitlines()
     assert '"level":"error"' in line
@@ -213,41 +218,45 @@ def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_accepted() -> 
 
 async def test_a_port_in_use_ends_the_program_without_a_traceback(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
-        where = server.url.removeprefix("https://")
-        done = await call(
-            "run", write_kubeconfig(server, tmp_path), f"--metrics-bind-address={where}"
+        address = server.url.removeprefix("https://")
+        done = await run_to_end(
+            "run", write_kubeconfig(server, tmp_path), f"--metrics-bind-address={address}"
         )
     assert done.returncode == 1
-    assert f"cannot listen on {where}" in done.stderr.decode()
+    assert f"cannot listen on {address}" in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
 
 
 async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        async with start("run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
+        async with start(
+            "run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST_LEADER_ELECTION
+        ) as running:
             for name in ("networkpool", "ipallocation", "tenantcluster", "providerconfig"):
-                await running.until(_describe_worker_start(name))
+                await running.wait_for_output(_describe_worker_start(name))
             assert await running.stop(signal.SIGTERM) == 0
         assert await _read_lease_holder(server) == ""
-        assert "Traceback" not in running.complained
+        assert "Traceback" not in running.stderr
 
 
 async def test_a_lost_lease_ends_the_program_with_exit_code_1(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        async with start("run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
-            await running.until("Starting workers")
+        async with start(
+            "run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST_LEADER_ELECTION
+        ) as running:
+            await running.wait_for_output("Starting workers")
             await _take_lease_away(server)
             with anyio.fail_after(SECONDS):
                 assert await running.process.wait() == 1
-        assert "leader election lost" in running.complained
-        assert "Traceback" not in running.complained
+        assert "leader election lost" in running.stderr
+        assert "Traceback" not in running.stderr
 
 
 async def test_shards_without_leader_election_are_rejected(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
-        done = await call(
+        done = await run_to_end(
             *("run", write_kubeconfig(server, tmp_path), *PORTS_OFF),
             *("--shards=4", "--log-format=console"),
         )
@@ -260,7 +269,13 @@ async def test_shards_without_leader_election_are_rejected(tmp_path: Path) -> No
 async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> None:
     async with run_api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        arguments = ("run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST, "--shards=4")
+        arguments = (
+            "run",
+            write_kubeconfig(server, tmp_path),
+            *PORTS_OFF,
+            *FAST_LEADER_ELECTION,
+            "--shards=4",
+        )
         async with start(*arguments) as first, start(*arguments):
             assert len(await _wait_for_shard_holders(server, 2)) == 2
             assert await first.stop(signal.SIGTERM) == 0
@@ -315,13 +330,13 @@ async def test_readyz_reports_a_missing_crd_and_the_other_controllers_run(
             "--metrics-bind-address=0",
             f"--health-probe-bind-address={probes}",
         ) as running:
-            await running.until(_describe_worker_start("networkpool"))
-            await running.until("list tenantclusters.butler.butlerlabs.dev: not served")
-            status, printed = await _read_readyz(probes)
+            await running.wait_for_output(_describe_worker_start("networkpool"))
+            await running.wait_for_output("list tenantclusters.butler.butlerlabs.dev: not served")
+            status, output = await _read_readyz(probes)
             assert status == 503
-            assert "[-]informer/tenantclusters.butler.butlerlabs.dev failed" in printed
+            assert "[-]informer/tenantclusters.butler.butlerlabs.dev failed" in output
             await plane.install_crds(clusters)
-            await running.until(_describe_worker_start("tenantcluster"))
+            await running.wait_for_output(_describe_worker_start("tenantcluster"))
             assert (await _read_readyz(probes))[0] == 200
             assert await running.stop() == 0
 
@@ -350,9 +365,9 @@ async def test_lists_are_retried_while_the_api_server_does_not_answer(tmp_path: 
     async with run_api_server("management", crds()) as server:
         argument = write_kubeconfig(server, tmp_path)
     async with start("run", argument, *PORTS_OFF) as running:
-        await running.until("list/watch failed, retrying.*networkpools")
+        await running.wait_for_output("list/watch failed, retrying.*networkpools")
         assert await running.stop(signal.SIGTERM) == 0
-    assert "Traceback" not in running.complained
+    assert "Traceback" not in running.stderr
 
 
 async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts(
@@ -373,14 +388,14 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
             "--webhook-cert-name=127.0.0.1",
             program=find_installed_command,
         ) as running:
-            await running.until("Wrote the CA bundle")
-            status, printed = await _read_readyz(probes)
-            assert "[+]webhook-certificate ok" in printed, status
+            await running.wait_for_output("Wrote the CA bundle")
+            status, output = await _read_readyz(probes)
+            assert "[+]webhook-certificate ok" in output, status
             refusal = await _wait_for_refusal(server, running)
             assert 'webhook "pools.example.com" denied' in refusal.message
             assert [cause.field for cause in refusal.causes] == ["spec.cidr"]
             assert await running.stop() == 0
-        assert "Traceback" not in running.complained
+        assert "Traceback" not in running.stderr
 
 
 def _make_webhook_configuration(port: int) -> dict[str, Any]:
@@ -402,14 +417,14 @@ def _make_webhook_configuration(port: int) -> dict[str, Any]:
     return {"metadata": {"name": "rules"}, "webhooks": [hook]}
 
 
-async def _wait_for_refusal(server: ApiServer, running: Running) -> ApiError:
+async def _wait_for_refusal(server: ApiServer, running: RunningCommand) -> ApiError:
     """Create pools that are too large until the API server calls the webhook; return its refusal.
 
     Raises:
         AssertionError: the program that serves the webhook has ended.
     """
     for number in itertools.count():
-        assert running.process.returncode is None, running.complained
+        assert running.process.returncode is None, running.stderr
         body = {"metadata": {"name": f"large-{number}"}, "spec": {"cidr": "10.0.0.0/8"}}
         try:
             await server.client.create(NETWORK_POOL, "butler-system", body)

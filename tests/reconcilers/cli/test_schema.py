@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from reconcilers.api.ipallocation import ONE_SIZE
-from tests.reconcilers.cli.commandline import allocation, cluster, make_object, plan, pool
+from tests.reconcilers.cli.commandline import (
+    make_allocation,
+    make_cluster,
+    make_object,
+    make_pool,
+    plan,
+)
 
 POOL = {"cidr": "10.0.0.0/24"}
 AN_ADDRESS = " such as 10.40.1.0 or fd00::10"
@@ -29,7 +35,7 @@ def list_pool_errors(spec: Mapping[str, Any]) -> list[str]:
 
 def list_request_errors(**changes: Any) -> list[str]:
     """Return the errors about an IPAllocation with these fields in its spec."""
-    body = allocation("x")
+    body = make_allocation("x")
     body["spec"] |= changes
     return list_errors(body)
 
@@ -152,7 +158,7 @@ def test_an_error_about_a_request_that_breaks_the_schema_names_the_field(
 
 
 def test_a_cluster_needs_a_version_and_workers() -> None:
-    body = cluster()
+    body = make_cluster()
     body["spec"] |= {"kubernetesVersion": "1.33", "workers": {}}
     assert list_errors(body) == [
         "spec.kubernetesVersion: '1.33' is not a version such as v1.33.1",
@@ -197,19 +203,19 @@ def test_an_error_about_a_provider_that_breaks_a_rule_names_the_field(
 @pytest.mark.parametrize("end", ["10.0.0.1", "x", ""])
 def test_a_load_balancer_pool_with_an_invalid_range_is_an_error(end: str) -> None:
     pool_by_hand = {"start": "10.0.0.9", "end": end}
-    [fault] = list_errors(cluster(networking={"loadBalancerPool": pool_by_hand}))
+    [fault] = list_errors(make_cluster(networking={"loadBalancerPool": pool_by_hand}))
     assert fault.startswith("spec.networking.loadBalancerPool: invalid IP range: ")
 
 
 def test_a_missing_spec_is_an_error() -> None:
-    body = pool("x")
+    body = make_pool("x")
     del body["spec"]
     assert list_errors(body) == ["spec: is missing"]
 
 
 def test_a_status_is_validated_by_the_schema_too() -> None:
     broken = {"phase": "Done", "allocatedCount": "8", "allocatedAt": "yesterday"}
-    assert list_errors(allocation("x", status=broken)) == [
+    assert list_errors(make_allocation("x", status=broken)) == [
         "status.phase: 'Done' is not one of Pending, Allocated, Released, Failed",
         "status.allocatedCount: must be an integer, not '8'; remove the quotes",
         "status.allocatedAt: 'yesterday' is not a time such as 2026-01-31T12:00:00Z",
@@ -224,17 +230,17 @@ def test_two_conditions_of_one_type_are_an_error() -> None:
         "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    body = pool("x", status={"conditions": [condition, condition]})
+    body = make_pool("x", status={"conditions": [condition, condition]})
     assert list_errors(body) == ["status.conditions[1]: has the same type as item 0"]
 
 
 def test_a_condition_whose_type_is_a_list_is_an_error() -> None:
-    faults = list_errors(pool("x", status={"conditions": [{"type": [], "status": "True"}]}))
+    faults = list_errors(make_pool("x", status={"conditions": [{"type": [], "status": "True"}]}))
     assert "status.conditions[0].type: must be a string, not a list" in faults
 
 
 def test_an_unknown_field_is_a_warning_and_dropped() -> None:
-    body = pool("x")
+    body = make_pool("x")
     body["spec"]["resrved"] = []
     body["metadata"]["nmae"] = "y"
     body["extra"] = 1
@@ -251,7 +257,7 @@ def test_an_unknown_field_is_a_warning_and_dropped() -> None:
 
 def test_free_form_values_are_kept_as_they_are() -> None:
     values = {"anything": [1, {"goes": None}]}
-    body = cluster(addons={"loadBalancer": {"version": "0.14.9", "values": values}})
+    body = make_cluster(addons={"loadBalancer": {"version": "0.14.9", "values": values}})
     planned = plan(body).items["TenantCluster/app"]
     assert planned["spec"]["addons"]["loadBalancer"]["values"] == values
 
@@ -277,7 +283,7 @@ def test_free_form_values_are_kept_as_they_are() -> None:
     ],
 )
 def test_invalid_metadata_is_an_error(metadata: dict[str, Any], fault: str) -> None:
-    body = pool("x")
+    body = make_pool("x")
     body["metadata"] |= metadata
     [error] = plan(body).errors
     assert fault in error
@@ -285,5 +291,5 @@ def test_invalid_metadata_is_an_error(metadata: dict[str, Any], fault: str) -> N
 
 @pytest.mark.parametrize("metadata", [None, [], "x"])
 def test_metadata_that_is_no_mapping_is_an_error(metadata: Any) -> None:
-    [error] = plan(pool("x") | {"metadata": metadata}).errors
+    [error] = plan(make_pool("x") | {"metadata": metadata}).errors
     assert "metadata: " in error

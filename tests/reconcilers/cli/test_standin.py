@@ -32,23 +32,24 @@ class TenantWithStandIn:
         self.transport = transport
         self.manager = Manager(transport, clock=clock)
         self.standin = MetalLBStandIn(self.manager, clock)
-        self._moved = anyio.Event()
-        self._services = self._follow(self.manager.informer(SERVICE))
-        self._pools = self._follow(self.manager.informer(ADDRESS_POOL))
+        self._has_changed = anyio.Event()
+        self._services = self._watch_cache(self.manager.informer(SERVICE))
+        self._pools = self._watch_cache(self.manager.informer(ADDRESS_POOL))
 
-    def _follow(self, informer: Informer[Any]) -> Any:
-        informer.add_handler(lambda _: self._move())
+    def _watch_cache(self, informer: Informer[Any]) -> Any:
+        """Announce each change of an informer's cache; return the cache."""
+        informer.add_handler(lambda _: self._announce_change())
         return informer.cache
 
-    def _move(self) -> None:
-        self._moved.set()
-        self._moved = anyio.Event()
+    def _announce_change(self) -> None:
+        self._has_changed.set()
+        self._has_changed = anyio.Event()
 
-    async def until(self, is_reached: Callable[[], bool]) -> None:
-        """Wait for events of Services and pools until a condition holds."""
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition holds, which is evaluated after each event."""
         with anyio.fail_after(SECONDS):
-            while not is_reached():
-                await self._moved.wait()
+            while not holds():
+                await self._has_changed.wait()
 
     def find_service(self, name: str = "web") -> Service | None:
         """Return a Service from the cache; None if it is not there yet."""
@@ -61,18 +62,18 @@ class TenantWithStandIn:
         return service.metadata.annotations.get(ALLOCATED_FROM) if service is not None else None
 
     def make_check_of_addresses(self, name: str, *expected: str) -> Callable[[], bool]:
-        """Return a condition for `until`: a Service shows exactly these addresses."""
+        """Return a condition for `wait_until`: the Service shows exactly these addresses."""
 
-        def is_reached() -> bool:
+        def holds() -> bool:
             service = self.find_service(name)
             return service is not None and read_status_addresses(service) == expected
 
-        return is_reached
+        return holds
 
 
 @asynccontextmanager
 async def run_tenant() -> AsyncIterator[TenantWithStandIn]:
-    """Run a tenant's API server and the stand-in."""
+    """Run a tenant's API server and the stand-in for MetalLB."""
     async with run_api_server("tenant", read_metallb_crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         tenant = TenantWithStandIn(server.transport)
@@ -81,6 +82,7 @@ async def run_tenant() -> AsyncIterator[TenantWithStandIn]:
 
 
 def make_pool(*entries: str, name: str = "default-pool") -> dict[str, Any]:
+    """Return an IPAddressPool; an entry is a CIDR or a range."""
     return {
         "apiVersion": "metallb.io/v1beta1",
         "kind": "IPAddressPool",
@@ -102,33 +104,33 @@ async def test_a_service_gets_an_address_and_shows_its_pool() -> None:
     async with run_tenant() as tenant:
         await apply(tenant.transport, make_service())
         await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.6"))
-        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.4"))
-        await tenant.until(lambda: tenant.find_pool_of_service() == "default-pool")
+        await tenant.wait_until(tenant.make_check_of_addresses("web", "10.0.0.4"))
+        await tenant.wait_until(lambda: tenant.find_pool_of_service() == "default-pool")
 
 
 async def test_a_service_gets_another_address_or_none_when_its_address_leaves_the_pool() -> None:
     async with run_tenant() as tenant:
         await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4", "10.0.0.8-10.0.0.8"))
         await apply(tenant.transport, make_service())
-        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.4"))
+        await tenant.wait_until(tenant.make_check_of_addresses("web", "10.0.0.4"))
         await apply(tenant.transport, make_pool("10.0.0.8-10.0.0.8"))
-        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.8"))
+        await tenant.wait_until(tenant.make_check_of_addresses("web", "10.0.0.8"))
         await delete(tenant.manager.client, ADDRESS_POOL, Key(NAMESPACE, "default-pool"))
-        await tenant.until(tenant.make_check_of_addresses("web"))
+        await tenant.wait_until(tenant.make_check_of_addresses("web"))
 
 
 async def test_pools_that_overlap_are_not_used_until_the_overlap_is_removed() -> None:
     async with run_tenant() as tenant:
         await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4"))
         await apply(tenant.transport, make_service("first"))
-        await tenant.until(tenant.make_check_of_addresses("first", "10.0.0.4"))
+        await tenant.wait_until(tenant.make_check_of_addresses("first", "10.0.0.4"))
         await apply(tenant.transport, make_pool("10.0.0.0/24", name="other"))
         await apply(tenant.transport, make_service("second"))
-        await tenant.until(lambda: tenant.find_service("second") is not None)
-        await tenant.until(lambda: "overlaps" in tenant.standin.stale)
+        await tenant.wait_until(lambda: tenant.find_service("second") is not None)
+        await tenant.wait_until(lambda: "overlaps" in tenant.standin.stale)
         assert tenant.make_check_of_addresses("second")()
         await delete(tenant.manager.client, ADDRESS_POOL, Key(NAMESPACE, "default-pool"))
-        await tenant.until(tenant.make_check_of_addresses("second", "10.0.0.0"))
+        await tenant.wait_until(tenant.make_check_of_addresses("second", "10.0.0.0"))
         assert tenant.standin.stale == ""
 
 
@@ -143,29 +145,29 @@ async def test_the_address_of_a_service_that_becomes_cluster_ip_goes_to_the_next
     async with run_tenant() as tenant:
         await apply(tenant.transport, make_pool("10.0.0.4-10.0.0.4"))
         await apply(tenant.transport, make_service())
-        await tenant.until(tenant.make_check_of_addresses("web", "10.0.0.4"))
+        await tenant.wait_until(tenant.make_check_of_addresses("web", "10.0.0.4"))
         internal = make_service()
         internal["spec"] = {**internal["spec"], "type": "ClusterIP"}
         await apply(tenant.transport, internal)
         await apply(tenant.transport, make_service("next"))
-        await tenant.until(tenant.make_check_of_addresses("next", "10.0.0.4"))
-        await tenant.until(lambda: tenant.find_pool_of_service() is None)
+        await tenant.wait_until(tenant.make_check_of_addresses("next", "10.0.0.4"))
+        await tenant.wait_until(lambda: tenant.find_pool_of_service() is None)
 
 
-async def test_wait_established_waits_until_all_crds_are_established() -> None:
+async def test_wait_until_established_waits_for_all_crds() -> None:
     clock = SystemClock()
     async with run_api_server("tenant", []) as server:
-        event = anyio.Event()
+        is_established = anyio.Event()
 
         async def wait() -> None:
             await wait_until_established(server.transport, clock, read_metallb_crds())
-            event.set()
+            is_established.set()
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             first, second = read_metallb_crds()
             await apply(server.transport, first)
-            assert not event.is_set()
+            assert not is_established.is_set()
             await apply(server.transport, second)
             with anyio.fail_after(SECONDS):
-                await event.wait()
+                await is_established.wait()

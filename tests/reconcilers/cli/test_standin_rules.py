@@ -61,7 +61,9 @@ def make_service(
     return Service(meta, spec or ServiceSpec(type="LoadBalancer"), status)
 
 
-def assign(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, ServiceAssignment]:
+def assign_by_name(
+    services: list[Service], pools: tuple[Pool, ...]
+) -> dict[str, ServiceAssignment]:
     """Return the assignment of the stand-in for each Service, by name."""
     return {
         assignment.service.metadata.name: assignment
@@ -121,8 +123,8 @@ def test_the_first_free_address_goes_to_the_oldest_service() -> None:
     young = make_service("a")
     metadata = replace(young.metadata, creationTimestamp=datetime.now(UTC))
     young = structs.replace(young, metadata=metadata)
-    given_addresses = assign([young, make_service("b"), make_service("c")], pools)
-    assert {name: assignment.addresses for name, assignment in given_addresses.items()} == {
+    assignments = assign_by_name([young, make_service("b"), make_service("c")], pools)
+    assert {name: assignment.addresses for name, assignment in assignments.items()} == {
         "b": ("10.0.0.5",),
         "c": ("10.0.0.6",),
         "a": ("10.0.0.1",),
@@ -131,26 +133,26 @@ def test_the_first_free_address_goes_to_the_oldest_service() -> None:
 
 def test_a_service_keeps_its_address_even_if_a_lower_address_is_free() -> None:
     pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
-    given_addresses = assign([make_service("new"), make_service("old", "10.0.0.7")], pools)
-    assert given_addresses["old"].addresses == ("10.0.0.7",)
-    assert given_addresses["new"].addresses == ("10.0.0.1",)
+    assignments = assign_by_name([make_service("new"), make_service("old", "10.0.0.7")], pools)
+    assert assignments["old"].addresses == ("10.0.0.7",)
+    assert assignments["new"].addresses == ("10.0.0.1",)
 
 
 def test_an_address_that_left_the_pools_is_replaced() -> None:
     pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
-    assert assign([make_service("a", "10.9.9.9")], pools)["a"].addresses == ("10.0.0.1",)
+    assert assign_by_name([make_service("a", "10.9.9.9")], pools)["a"].addresses == ("10.0.0.1",)
 
 
 def test_without_pools_every_service_loses_its_address() -> None:
-    assignment = assign([make_service("a", "10.0.0.1")], ())["a"]
+    assignment = assign_by_name([make_service("a", "10.0.0.1")], ())["a"]
     assert assignment.addresses == ()
     assert "no available IPs" in assignment.problem
 
 
 def test_the_problem_of_a_service_that_requests_a_full_pool_names_the_pool() -> None:
     pools = build_configuration([make_pool("10.0.0.1-10.0.0.1", name="lab")])
-    asking = make_service("b", annotations={"metallb.io/address-pool": "lab"})
-    assignment = assign([make_service("a", "10.0.0.1"), asking], pools)["b"]
+    requesting = make_service("b", annotations={"metallb.io/address-pool": "lab"})
+    assignment = assign_by_name([make_service("a", "10.0.0.1"), requesting], pools)["b"]
     assert assignment.problem.endswith("no available IPs in pool lab")
 
 
@@ -169,31 +171,31 @@ def test_a_pool_without_auto_assign_serves_only_services_that_request_it() -> No
         spec=StandInPoolSpec(("10.0.0.1-10.0.0.1",), autoAssign=False),
     )
     pools = build_configuration([reserved])
-    asked = make_service("a", annotations={"metallb.io/address-pool": "default-pool"})
-    given_addresses = assign([asked, make_service("b")], pools)
-    assert given_addresses["a"].addresses == ("10.0.0.1",)
-    assert given_addresses["b"].addresses == ()
+    requesting = make_service("a", annotations={"metallb.io/address-pool": "default-pool"})
+    assignments = assign_by_name([requesting, make_service("b")], pools)
+    assert assignments["a"].addresses == ("10.0.0.1",)
+    assert assignments["b"].addresses == ()
 
 
 def test_a_service_that_requests_a_taken_address_gets_none() -> None:
     pools = build_configuration([make_pool("10.0.0.1-10.0.0.9")])
     annotations = {"metallb.io/loadBalancerIPs": "10.0.0.4"}
-    given_addresses = assign(
+    assignments = assign_by_name(
         [make_service("a", annotations=annotations), make_service("b", annotations=annotations)],
         pools,
     )
-    assert given_addresses["a"].addresses == ("10.0.0.4",)
-    assert given_addresses["b"].addresses == ()
-    assert "10.0.0.4" in given_addresses["b"].problem
+    assert assignments["a"].addresses == ("10.0.0.4",)
+    assert assignments["b"].addresses == ()
+    assert "10.0.0.4" in assignments["b"].problem
 
 
 def test_the_problem_of_a_service_that_requests_a_missing_pool_names_the_pool() -> None:
     annotations = {"metallb.universe.tf/address-pool": "nope"}
-    given_addresses = assign(
+    assignments = assign_by_name(
         [make_service("a", annotations=annotations)],
         build_configuration([make_pool("10.0.0.0/24")]),
     )
-    assert 'unknown pool "nope"' in given_addresses["a"].problem
+    assert 'unknown pool "nope"' in assignments["a"].problem
 
 
 def test_both_families_of_a_service_come_from_one_pool() -> None:
@@ -206,7 +208,7 @@ def test_both_families_of_a_service_come_from_one_pool() -> None:
     both = ServiceSpec(
         type="LoadBalancer", ipFamilies=("IPv4", "IPv6"), ipFamilyPolicy="RequireDualStack"
     )
-    assignment = assign([make_service("a", spec=both)], pools)["a"]
+    assignment = assign_by_name([make_service("a", spec=both)], pools)["a"]
     assert (assignment.pool, assignment.addresses) == ("b", ("10.1.0.0", "fc00::"))
 
 

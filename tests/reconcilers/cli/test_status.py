@@ -28,14 +28,14 @@ from reconcilers.pictures.poolpicture import PoolHolders, PoolRequest
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import (
     Outcome,
-    allocation,
+    make_allocation,
     make_held_status,
     make_object,
-    pool,
+    make_pool,
     run,
 )
-from tests.reconcilers.cli.saved import cluster, make_holder, run_on_files
-from tests.reconcilers.cli.test_claims import BORN, claim, ip_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster, run_on_files
+from tests.reconcilers.cli.test_claims import CREATED, make_claim, make_ip_pool
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -53,7 +53,7 @@ def _make_condition(kind: str, status: str, reason: str, message: str) -> dict[s
 
 def _make_cluster(name: str, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
     """Return a Ready TenantCluster with conditions and further fields of its status."""
-    body = cluster(name, "team", f"uid-{name}")
+    body = make_saved_cluster(name, "team", f"uid-{name}")
     body["metadata"]["creationTimestamp"] = NOW
     body["status"] = {"phase": "Ready", "conditions": list(conditions)} | status
     return body
@@ -62,6 +62,7 @@ def _make_cluster(name: str, *conditions: dict[str, str], **status: Any) -> dict
 def _make_waiting_cluster(
     name: str, count: int = 70, *, types: Sequence[str] = ("nodes",)
 ) -> dict[str, Any]:
+    """Return a TenantCluster that waits for `count` addresses of each of the types."""
     message = f"needs {count} node addresses in a row; lab: largest free block 64"
     request = {
         "role": "initial",
@@ -82,7 +83,8 @@ def _make_waiting_cluster(
 def _make_pool(
     cidr: str = "10.40.0.0/26", conditions: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    body = pool(cidr=cidr)
+    """Return NetworkPool `lab`; `conditions` are statuses of conditions by their type."""
+    body = make_pool(cidr=cidr)
     body["status"] = {
         "conditions": [
             _make_condition(kind, value, reason="Because", message=f"{kind} is {value}")
@@ -148,6 +150,7 @@ def test_a_pool_without_room_for_node_and_balancer_addresses_together_is_an_erro
 
 
 def _make_dual_pool() -> dict[str, Any]:
+    """Return NetworkPool `lab` with 8 IPv4 addresses and 2^64 IPv6 addresses."""
     body = _make_pool("10.40.0.0/29")
     body["spec"]["secondary"] = {"cidr": "2001:db8:40::/64"}
     return body
@@ -168,19 +171,19 @@ def test_the_finding_about_a_dual_stack_pool_names_the_family_without_room(
     waiting = _make_waiting_cluster("one")
     waiting["spec"]["networking"] = networking
     outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_dual_pool(), waiting))
-    pool_has_no_room_for_waiting = _index_findings(outcome).get("PoolHasNoRoomForWaiting")
+    finding = _index_findings(outcome).get("PoolHasNoRoomForWaiting")
     if family is None:
-        assert pool_has_no_room_for_waiting is None
+        assert finding is None
     else:
-        assert pool_has_no_room_for_waiting is not None
-        assert f"the largest for 70 {family} addresses" in pool_has_no_room_for_waiting["sentence"]
-        assert f"the largest free {family} block is 8" in pool_has_no_room_for_waiting["sentence"]
+        assert finding is not None
+        assert f"the largest for 70 {family} addresses" in finding["sentence"]
+        assert f"the largest free {family} block is 8" in finding["sentence"]
 
 
 def test_the_finding_about_a_dual_stack_request_names_the_free_blocks_of_both_families(
     tmp_path: Path,
 ) -> None:
-    request = allocation("waits", count=70, ipFamilyPolicy="RequireDualStack")
+    request = make_allocation("waits", count=70, ipFamilyPolicy="RequireDualStack")
     request["metadata"]["creationTimestamp"] = NOW
     outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_dual_pool(), request))
     findings = _index_findings(outcome)
@@ -240,7 +243,7 @@ def test_the_finding_about_a_waiting_request_names_its_size_and_the_largest_free
             )
         ],
     }
-    waits = allocation("big", 100, status=failed)
+    waits = make_allocation("big", 100, status=failed)
     waits["metadata"]["creationTimestamp"] = NOW
     outcome = run_on_files(tmp_path, "status", "-o", "json", objects=(_make_pool(), waits))
     sentence = _index_findings(outcome)["RequestWaits"]["sentence"]
@@ -290,7 +293,7 @@ def test_conditions_of_a_pool_that_report_problems_are_findings(
 
 def _make_overlapping_pools() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return two NetworkPools of the same addresses; only the first has the condition."""
-    other = pool("other", "10.40.0.0/26")
+    other = make_pool("other", "10.40.0.0/26")
     return _make_pool(conditions={"Overlapping": "True"}), other
 
 
@@ -342,7 +345,7 @@ def test_a_namespace_without_objects_is_named_because_it_may_be_misspelled(
 def test_a_namespace_with_pools_of_an_integration_is_not_called_empty(
     tmp_path: Path, command: str
 ) -> None:
-    objects = (ip_pool("p", "10.0.0.1-10.0.0.9"),)
+    objects = (make_ip_pool("p", "10.0.0.1-10.0.0.9"),)
     namespace = objects[0]["metadata"]["namespace"]
     assert (
         "check its name"
@@ -408,12 +411,15 @@ def test_tenants_shows_the_worst_condition_and_counts_waiting_services_and_reque
 
 
 def test_a_deleted_claim_with_a_foreign_finalizer_is_a_stuck_release(tmp_path: Path) -> None:
-    deleted = claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]})
+    deleted = make_claim("a", "p", metadata={"deletionTimestamp": CREATED, "finalizers": ["x/y"]})
     outcome = run_on_files(
-        tmp_path, "status", "-o", "json", objects=(ip_pool("p", "10.0.0.1"), deleted)
+        tmp_path, "status", "-o", "json", objects=(make_ip_pool("p", "10.0.0.1"), deleted)
     )
     stuck_release = _index_findings(outcome)["StuckRelease"]
-    assert (stuck_release["subject"]["kind"], stuck_release["since"]) == ("IPAddressClaim", BORN)
+    assert (stuck_release["subject"]["kind"], stuck_release["since"]) == (
+        "IPAddressClaim",
+        CREATED,
+    )
     assert _read_states(outcome)["releases"] == "warning"
     assert outcome.code == 3
 
@@ -422,17 +428,17 @@ def test_a_deleted_claim_with_a_foreign_finalizer_is_a_stuck_release(tmp_path: P
 def test_the_extents_of_each_pool_are_computed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    drawn: list[str] = []
+    first_addresses: list[str] = []
 
-    def count_calls(cidr: AddressRange, *rest: Any, **options: Any) -> Any:
-        drawn.append(cidr.start_text)
+    def record_call(cidr: AddressRange, *rest: Any, **options: Any) -> Any:
+        first_addresses.append(cidr.start_text)
         return list_extents(cidr, *rest, **options)
 
-    monkeypatch.setattr("reconcilers.pictures.poolpicture.list_extents", count_calls)
+    monkeypatch.setattr("reconcilers.pictures.poolpicture.list_extents", record_call)
     run_on_files(
         tmp_path, command, objects=(_make_pool(), make_holder("a", "10.40.0.0", "10.40.0.7"))
     )
-    assert drawn == ["10.40.0.0"]
+    assert first_addresses == ["10.40.0.0"]
 
 
 class _CountingRepr:
@@ -472,7 +478,7 @@ def test_an_unreadable_object_is_counted_and_reported_in_its_own_area(tmp_path: 
     stored: dict[str, Any] = {"resourceVersion": "4", "uid": "u4"}
     unreadable_cluster = make_object("TenantCluster", "shop", {"kubernetesVersion": 7}, **stored)
     unreadable_cluster["metadata"]["namespace"] = "team"
-    unreadable_request = allocation("odd", **stored)
+    unreadable_request = make_allocation("odd", **stored)
     unreadable_request["spec"]["count"] = "many"
     objects = (_make_pool(), unreadable_cluster, unreadable_request)
     outcome = run_on_files(tmp_path, "status", "-o", "json", objects=objects)
@@ -557,7 +563,7 @@ def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> N
         Finding("X", "error", subject=Subject(kind, "a", "b"), sentence="wrong") for kind in kinds
     ]
     assert [kind for kind, _ in list_subject_names(findings)] == list(kinds.values())
-    claims = (ip_pool("machines", "10.0.0.10"), claim("node", "gone"))
+    claims = (make_ip_pool("machines", "10.0.0.10"), make_claim("node", "gone"))
     printed = run_on_files(tmp_path, "check", "-o", "name", objects=claims).out
     assert "ipaddressclaim.ipam.cluster.x-k8s.io/node" in printed
 

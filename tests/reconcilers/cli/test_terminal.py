@@ -20,22 +20,26 @@ from tests.controller.test_execplugin import is_running, write_waiting_plugin
 from tests.polling import SECONDS, make_awaitable, until
 from tests.reconcilers import make
 from tests.reconcilers.cli import commandline
-from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.cli.commands import start
-from tests.reconcilers.cli.saved import cluster, make_holder, run_on_files
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster, run_on_files
 from tests.reconcilers.cli.test_run import write_kubeconfig
 from tests.reconcilers.cli.test_ui import POOLS, create_object, create_pool
 
 SHOP = "team/shop-frontend-production"
 OBJECTS = (
-    pool("frankfurt-1", "10.40.0.0/20"),
-    pool("frankfurt-2", "10.41.0.0/16"),
-    pool("frankfurt-6", "fd00:10::/48"),
+    make_pool("frankfurt-1", "10.40.0.0/20"),
+    make_pool("frankfurt-2", "10.41.0.0/16"),
+    make_pool("frankfurt-6", "fd00:10::/48"),
     make_holder(
-        "team-shop-six", "fd00:10::", "fd00:10::ffff:ffff:ffff:ffff", of="frankfurt-6", tenant=SHOP
+        "team-shop-six",
+        "fd00:10::",
+        "fd00:10::ffff:ffff:ffff:ffff",
+        pool="frankfurt-6",
+        tenant=SHOP,
     ),
-    cluster("shop-frontend-production", "team", "u7"),
-    make_holder("team-shop-lb", "10.40.0.0", "10.40.0.63", of="frankfurt-1", tenant=SHOP),
+    make_saved_cluster("shop-frontend-production", "team", "u7"),
+    make_holder("team-shop-lb", "10.40.0.0", "10.40.0.63", pool="frankfurt-1", tenant=SHOP),
 )
 COMMANDS = {
     "pools": ("pools",),
@@ -44,7 +48,7 @@ COMMANDS = {
 }
 
 
-def list_shown_lines(
+def print_at_width(
     folder: Path, monkeypatch: pytest.MonkeyPatch, width: int | None, *arguments: str
 ) -> list[str]:
     """Return the lines that a command prints on a terminal of a width; None for a pipe."""
@@ -58,7 +62,7 @@ def test_a_table_fits_eighty_columns_and_shows_more_columns_on_a_wider_terminal(
 ) -> None:
     heads = {}
     for width in (80, 120, 250):
-        lines = list_shown_lines(tmp_path, monkeypatch, width, *COMMANDS[command])
+        lines = print_at_width(tmp_path, monkeypatch, width, *COMMANDS[command])
         assert max(map(len, lines)) <= width
         heads[width] = lines[0].split()
     assert len(heads[80]) < len(heads[250])
@@ -69,9 +73,9 @@ def test_a_table_fits_eighty_columns_and_shows_more_columns_on_a_wider_terminal(
 def test_pipes_and_output_wide_get_all_columns_whatever_the_width(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    piped = list_shown_lines(tmp_path, monkeypatch, None, *COMMANDS[command])
+    piped = print_at_width(tmp_path, monkeypatch, None, *COMMANDS[command])
     assert "NAMESPACE" in piped[0] or command == "whois"
-    wide = list_shown_lines(tmp_path, monkeypatch, 80, *COMMANDS[command], "-o", "wide")
+    wide = print_at_width(tmp_path, monkeypatch, 80, *COMMANDS[command], "-o", "wide")
     assert max(map(len, wide)) > 80, "-o wide prints all columns"
 
 
@@ -79,7 +83,7 @@ def test_pipes_and_output_wide_get_all_columns_whatever_the_width(
 def test_a_map_fits_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    lines = list_shown_lines(tmp_path, monkeypatch, width, "map", "frankfurt-1")
+    lines = print_at_width(tmp_path, monkeypatch, width, "map", "frankfurt-1")
     assert max(map(len, lines)) <= width
     cells = {60: 32, 80: 64, 100: 64}[width]
     assert lines[1].split() == ["10.40.0.0", "#" * (cells // 2) + "." * (cells // 2)]
@@ -110,8 +114,8 @@ def test_a_cell_is_drawn_as_held_only_if_all_its_addresses_are_held(
 
 
 def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> None:
-    for asked in ("10.40.0.48/28", "10.40.0.48-10.40.0.63", "10.40.0.48 - 10.40.0.63"):
-        rows = run_on_files(tmp_path, "whois", asked, objects=OBJECTS).out.splitlines()[1:]
+    for query in ("10.40.0.48/28", "10.40.0.48-10.40.0.63", "10.40.0.48 - 10.40.0.63"):
+        rows = run_on_files(tmp_path, "whois", query, objects=OBJECTS).out.splitlines()[1:]
         assert [row.split()[:5] for row in rows] == [
             [
                 "10.40.0.48/28",
@@ -142,15 +146,19 @@ def test_whois_of_an_unknown_range_exits_with_1_and_of_an_invalid_one_with_2(
 
 
 @pytest.mark.parametrize(
-    ("forced", "unwanted", "coloured"),
+    ("force_color", "no_color", "is_coloured"),
     [("1", "", True), ("", "", False), ("0", "", False), ("1", "1", False)],
 )
 def test_force_color_colours_the_output_to_a_pipe_unless_no_color_is_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forced: str, unwanted: str, coloured: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    force_color: str,
+    no_color: str,
+    is_coloured: bool,
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", forced)
-    monkeypatch.setenv("NO_COLOR", unwanted)
-    assert ("\033[" in run_on_files(tmp_path, "pools", objects=OBJECTS).out) is coloured
+    monkeypatch.setenv("FORCE_COLOR", force_color)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    assert ("\033[" in run_on_files(tmp_path, "pools", objects=OBJECTS).out) is is_coloured
 
 
 async def test_a_watch_prints_the_table_or_the_map_again_when_a_pool_is_created(
@@ -163,13 +171,13 @@ async def test_a_watch_prints_the_table_or_the_map_again_when_a_pool_is_created(
             start("pools", "-w", config) as pools,
             start("map", "other", "-w", config) as named_pool,
         ):
-            await pools.until(r"lab +10\.0\.0\.0/24")
-            await named_pool.until("there is no pool 'other'")
+            await pools.wait_for_output(r"lab +10\.0\.0\.0/24")
+            await named_pool.wait_for_output("there is no pool 'other'")
             meta = {"name": "other", "namespace": "butler-system"}
-            body = commandline.pool("other", "10.9.0.0/26")
+            body = commandline.make_pool("other", "10.9.0.0/26")
             await create_object(server, POOLS, body | {"metadata": meta, "status": {}})
-            await pools.until(r"other +10\.9\.0\.0/26")
-            await named_pool.until(r"each cell: 1 address")
+            await pools.wait_for_output(r"other +10\.9\.0\.0/26")
+            await named_pool.wait_for_output(r"each cell: 1 address")
             assert await pools.stop(signal.SIGINT) == 130
 
 
@@ -193,14 +201,14 @@ def test_watch_with_unsupported_flags_is_rejected(
 async def test_ctrl_c_while_an_exec_plugin_waits_ends_quietly_and_leaves_no_process(
     tmp_path: Path, command: list[str]
 ) -> None:
-    file, told = write_waiting_plugin(tmp_path)
+    file, pid_file = write_waiting_plugin(tmp_path)
     async with start(*command, "--kubeconfig", str(file)) as program:
-        await until(make_awaitable(told.exists), bool)
+        await until(make_awaitable(pid_file.exists), bool)
         os.killpg(program.process.pid, signal.SIGINT)  # as a terminal does
         with anyio.fail_after(SECONDS):
             assert await program.process.wait() == 130
-    assert not is_running(int(told.read_text()))
-    assert (program.printed, program.complained.strip()) == ("", "")
+    assert not is_running(int(pid_file.read_text()))
+    assert (program.stdout, program.stderr.strip()) == ("", "")
 
 
 def test_run_until_interrupted_raises_both_errors_of_an_exception_group() -> None:

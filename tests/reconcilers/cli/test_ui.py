@@ -34,7 +34,7 @@ async def create_object(server: ApiServer, path: str, body: dict[str, Any]) -> d
 async def create_pool(server: ApiServer) -> None:
     """Create the namespace butler-system, and NetworkPool `lab` in it."""
     await make_namespaces(server.transport, ["butler-system"])
-    body = commandline.pool("lab", "10.0.0.0/24")
+    body = commandline.make_pool("lab", "10.0.0.0/24")
     meta = {name: body["metadata"][name] for name in ("name", "namespace")}
     await create_object(server, POOLS, body | {"metadata": meta, "status": {}})
 
@@ -61,7 +61,7 @@ async def test_ui_serves_the_pools_of_a_cluster_to_readers_with_the_token_of_its
         await create_pool(server)
         arguments = ("ui", write_kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
         async with start(*arguments, program=find_installed_command) as running:
-            match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
+            match = await running.wait_for_output(r"the map is at (http://\S+)/#token=(\S+)")
             message = await read_first_message(match[1], match[2])
             assert message["order"] == ["butler-system/lab 10.0.0.0/24"]
             assert await running.stop(signal.SIGINT) == 0
@@ -79,7 +79,7 @@ async def test_run_serves_the_page_to_users_with_the_right_by_rbac(tmp_path: Pat
             *SERVERS_OFF,
             "--ui-bind-address=127.0.0.1:0",
         ) as running:
-            match = await running.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
+            match = await running.wait_for_output(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
             url = f"https://{match[1]}"
             async with httpx.AsyncClient(verify=False) as client:
                 headers = {"Authorization": f"Bearer {tokens[1]}"}
@@ -129,8 +129,8 @@ def test_ui_rejects_a_wrong_address(listen: str, complaint: str) -> None:
 
 async def test_the_demo_shows_its_story_on_the_page() -> None:
     async with start("demo", "--ui") as running:
-        match = await running.until(r"the map +(http://\S+)/#token=(\S+)")
-        await running.until("An administrator declares two pools")
+        match = await running.wait_for_output(r"the map +(http://\S+)/#token=(\S+)")
+        await running.wait_for_output("An administrator declares two pools")
         message = await read_first_message(match[1], match[2])
         assert "states" in message["style"]
         await running.stop(signal.SIGINT)

@@ -12,14 +12,14 @@ from reconcilers.pictures.documents import build_map_document, build_pool_docume
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolPicture
 from tests.reconcilers.cli import test_platforms as platforms
-from tests.reconcilers.cli.test_claims import body, ip_pool
+from tests.reconcilers.cli.test_claims import make_ip_pool, make_saved_object
 
 WHOLE = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24}
 OBJECTS = (
-    ip_pool("own", "10.0.0.10-10.0.0.13"),
-    body("GlobalInClusterIPPool", "whole", spec=WHOLE, version="v1alpha2"),
-    platforms.ipam_pool("metallb", east=platforms.RANGE),
-    platforms.network(),
+    make_ip_pool("own", "10.0.0.10-10.0.0.13"),
+    make_saved_object("GlobalInClusterIPPool", "whole", spec=WHOLE, version="v1alpha2"),
+    platforms.make_ipam_pool("metallb", east=platforms.RANGE),
+    platforms.make_network(),
 )
 PICTURES: dict[str, PoolPicture] = {
     pool.name.kind: pool

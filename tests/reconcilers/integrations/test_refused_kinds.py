@@ -19,7 +19,7 @@ from reconcilers.pictures.documents import build_map_document
 from tests.clock import VirtualClock
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
-from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.ui.cluster import KINDS, PLATFORMS, Cluster
 
 CLUSTERS = clusterapi.clusters("v1beta2")
@@ -31,23 +31,24 @@ REFUSED = {
 }
 LABELS = {clusterapi.CLUSTER_LABEL: "machines"}
 STATUS = {"addressRef": {"name": "web"}}
-SITE = pool("site", "10.9.0.0/29")
+SITE = make_pool("site", "10.9.0.0/29")
 SITE["metadata"]["namespace"] = "b"
 NET_CLAIM = {"addressRef": {"name": "lb"}}
 OBJECTS = (
     SITE,
-    claims.body("Cluster", "machines", {}) | {"apiVersion": f"{CLUSTERS.group}/v1beta2"},
-    claims.ip_pool("nodes", "10.0.0.10-10.0.0.12")
+    claims.make_saved_object("Cluster", "machines", {})
+    | {"apiVersion": f"{CLUSTERS.group}/v1beta2"},
+    claims.make_ip_pool("nodes", "10.0.0.10-10.0.0.12")
     | {"status": {"ipAddresses": {"total": 3, "used": 1, "free": 2, "outOfRange": 0}}},
-    claims.claim("web", "nodes", metadata={"labels": LABELS}, status=STATUS),
-    claims.address("web", "nodes", "10.0.0.11", metadata={"labels": LABELS}),
-    claims.claim("lb", "site", "NetworkPool", status=NET_CLAIM),
-    claims.address("lb", "site", content="10.9.0.2", kind="NetworkPool"),
-    platforms.ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
-    platforms.cluster("blue", "east"),
-    platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
-    platforms.network(),
-    platforms.request("net-web", "10.3.0.11"),
+    claims.make_claim("web", "nodes", metadata={"labels": LABELS}, status=STATUS),
+    claims.make_address("web", "nodes", "10.0.0.11", metadata={"labels": LABELS}),
+    claims.make_claim("lb", "site", "NetworkPool", status=NET_CLAIM),
+    claims.make_address("lb", "site", ip="10.9.0.2", kind="NetworkPool"),
+    platforms.make_ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
+    platforms.make_kkp_cluster("blue", "east"),
+    platforms.make_ipam_allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
+    platforms.make_network(),
+    platforms.make_vitistack_request("net-web", "10.3.0.11"),
     platforms.VM,
 )
 SHOWN = ["NetworkPool", "InClusterIPPool", "IPAMPool", "NetworkNamespace"]
@@ -115,10 +116,10 @@ async def test_an_overlap_says_that_pools_which_were_not_read_were_not_compared(
 ) -> None:
     objects = await objects_without(
         kind,
-        pool("one", "10.60.0.0/29"),
-        pool("two", "10.60.0.0/29"),
-        claims.ip_pool("three", "10.70.0.8-10.70.0.9"),
-        claims.ip_pool("four", "10.70.0.9"),
+        make_pool("one", "10.60.0.0/29"),
+        make_pool("two", "10.60.0.0/29"),
+        claims.make_ip_pool("three", "10.70.0.8-10.70.0.9"),
+        claims.make_ip_pool("four", "10.70.0.9"),
     )
     overlaps = [
         finding.sentence

@@ -14,28 +14,33 @@ from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 from tests.reconcilers import make
 from tests.reconcilers.cli import test_platforms as platforms
-from tests.reconcilers.cli.test_claims import address, body, claim, ip_pool
+from tests.reconcilers.cli.test_claims import (
+    make_address,
+    make_claim,
+    make_ip_pool,
+    make_saved_object,
+)
 
 OBJECTS = (
-    ip_pool("machines", "10.0.0.10-10.0.0.13", "10.0.0.20", gateway="10.0.0.9"),
-    claim("served", "machines"),
-    address("served", "machines", "10.0.0.11"),
-    address("stray", "machines", "10.0.0.9"),
-    claim("waits", "machines"),
-    body(
+    make_ip_pool("machines", "10.0.0.10-10.0.0.13", "10.0.0.20", gateway="10.0.0.9"),
+    make_claim("served", "machines"),
+    make_address("served", "machines", "10.0.0.11"),
+    make_address("stray", "machines", "10.0.0.9"),
+    make_claim("waits", "machines"),
+    make_saved_object(
         "GlobalInClusterPrefixPool",
         "prefixes",
         spec={"prefixes": ["fd00:71::/60"], "allocationPrefixLength": 64},
         version="v1alpha2",
     ),
-    platforms.ipam_pool("metallb", east=platforms.RANGE, west=platforms.PREFIX),
-    platforms.cluster("a", "east"),
-    platforms.allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
-    platforms.allocation("metallb", "b", "east", addresses=["10.1.0.3-10.1.0.5"]),
-    platforms.allocation("metallb", "d", "west", cidr="10.2.0.4/30"),
-    platforms.network(),
-    platforms.request("web", "10.3.0.11"),
-    platforms.request("out", "10.3.0.99"),
+    platforms.make_ipam_pool("metallb", east=platforms.RANGE, west=platforms.PREFIX),
+    platforms.make_kkp_cluster("a", "east"),
+    platforms.make_ipam_allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.3"]),
+    platforms.make_ipam_allocation("metallb", "b", "east", addresses=["10.1.0.3-10.1.0.5"]),
+    platforms.make_ipam_allocation("metallb", "d", "west", cidr="10.2.0.4/30"),
+    platforms.make_network(),
+    platforms.make_vitistack_request("web", "10.3.0.11"),
+    platforms.make_vitistack_request("out", "10.3.0.99"),
 )
 PICTURES = from_manifests(
     OBJECTS, "b", pools=NetworkPools(), now=datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,8 +22,8 @@ from reconcilers.ui.feed import Feed, FeedReader
 from reconcilers.ui.watched import READ_EVENTS, PageInformers
 from tests.clock import VirtualClock
 from tests.reconcilers.addressmap.received import Received, ranges
-from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.commandline import make_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster
 from tests.reconcilers.ui.cluster import CLUSTER_API, Cluster, event
 
 EAST, WEST = "butler-system/east 10.0.0.0/24", "butler-system/west 10.1.0.0/24"
@@ -74,7 +74,9 @@ class Harness:
         Args:
             has_looked: whether other platforms have been read already, as for an earlier reader.
         """
-        await self.cluster.create(pool("east", "10.0.0.0/24"), pool("west", "10.1.0.0/24"))
+        await self.cluster.create(
+            make_pool("east", "10.0.0.0/24"), make_pool("west", "10.1.0.0/24")
+        )
         async with anyio.create_task_group() as group:
             for informer in (*self.watched.kinds, self.watched.events):
                 group.start_soon(informer.run)
@@ -109,7 +111,7 @@ async def test_a_reader_gets_everything_and_then_only_the_pools_that_changed() -
             first = await harness.news(reader)
             assert first["order"] == [EAST, WEST]
             assert set(first["pools"]) == {EAST, WEST}
-            await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
+            await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", pool="east"))
             second = await harness.news(reader)
             assert set(second["pools"]) == {EAST}
             assert second["pools"][EAST]["allocated"] == 8
@@ -126,7 +128,7 @@ async def test_pools_that_come_and_go_change_the_order() -> None:
             await harness.news(reader)
             await harness.cluster.delete(NETWORK_POOL, "east")
             assert (await harness.news(reader))["order"] == [WEST]
-            await harness.cluster.create(pool("east", "10.0.0.0/24"))
+            await harness.cluster.create(make_pool("east", "10.0.0.0/24"))
             assert (await harness.news(reader))["order"] == [EAST, WEST]
 
 
@@ -135,7 +137,7 @@ async def test_tenants_and_events_are_sent_when_they_change() -> None:
     async with harness.running():
         with harness.feed.open_reader() as reader:
             await harness.news(reader)
-            await harness.cluster.create(cluster("red", "team"))
+            await harness.cluster.create(make_saved_cluster("red", "team"))
             assert list((await harness.news(reader))["tenants"]) == ["team/red"]
             theirs = event("b", "Pulled", "an image", reporter="kubelet")
             await harness.cluster.create(event("a", "Allocated", "It holds it."), theirs)
@@ -151,11 +153,11 @@ async def test_a_tenant_keeps_its_look_when_one_comes_that_would_take_it() -> No
         with harness.feed.open_reader() as reader:
             await harness.news(reader)
             await harness.cluster.create(
-                make_holder("a", "10.0.0.0", "10.0.0.7", tenant=later, of="east")
+                make_holder("a", "10.0.0.0", "10.0.0.7", tenant=later, pool="east")
             )
             before = (await harness.news(reader))["looks"]
             await harness.cluster.create(
-                make_holder("b", "10.0.0.8", "10.0.0.15", tenant=earlier, of="east")
+                make_holder("b", "10.0.0.8", "10.0.0.15", tenant=earlier, pool="east")
             )
             now = (await harness.news(reader))["looks"]
             assert later not in now, "what did not change is not sent"
@@ -179,7 +181,7 @@ async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened()
             await harness.news(fast)
             for number in range(5):
                 ends = (f"10.0.0.{8 * number}", f"10.0.0.{8 * number + 7}")
-                await harness.cluster.create(make_holder(f"a{number}", *ends, of="east"))
+                await harness.cluster.create(make_holder(f"a{number}", *ends, pool="east"))
                 await harness.news(fast)
             assert (await harness.news(slow))["pools"][EAST]["allocated"] == 40
 
@@ -193,7 +195,7 @@ async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("reconcilers.ui.feed.build_page_state", count_calls)
     async with harness.running():
-        await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
+        await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", pool="east"))
         await harness.clock.advance(KEPT_SECONDS / 2)
         assert asked == []
         with harness.feed.open_reader() as reader:
@@ -206,7 +208,7 @@ async def test_a_reader_that_comes_later_gets_what_is_so_then() -> None:
     async with harness.running():
         with harness.feed.open_reader() as reader:
             await harness.news(reader)
-        await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
+        await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", pool="east"))
         await harness.clock.advance(60)
         with harness.feed.open_reader() as reader:
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 8
@@ -235,7 +237,7 @@ async def test_many_changes_at_once_are_one_state() -> None:
             before = harness.feed.number
             for number in range(30):
                 await harness.cluster.create(
-                    make_holder(f"a{number}", f"10.0.0.{number}", f"10.0.0.{number}", of="east")
+                    make_holder(f"a{number}", f"10.0.0.{number}", f"10.0.0.{number}", pool="east")
                 )
             await harness.clock.advance(1)
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 30
@@ -245,7 +247,7 @@ async def test_many_changes_at_once_are_one_state() -> None:
 async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read() -> None:
     harness = Harness(pool_namespace="butler-system", not_read=[NotRead("widgets.example.com")])
     async with harness.running(), anyio.create_task_group():
-        theirs = pool("theirs", "10.9.0.0/24")
+        theirs = make_pool("theirs", "10.9.0.0/24")
         theirs["metadata"]["namespace"] = "elsewhere"
         await harness.cluster.create(theirs)
         with harness.feed.open_reader() as reader:
@@ -262,7 +264,7 @@ async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has
     harness = Harness(forbidden=kinds, not_read=not_read)
     async with harness.running():
         await harness.cluster.create(
-            make_holder("a", "10.0.0.0", "10.0.0.7", of="east"), event("e", "Served", "a range")
+            make_holder("a", "10.0.0.0", "10.0.0.7", pool="east"), event("e", "Served", "a range")
         )
         with harness.feed.open_reader() as reader:
             news = await harness.news(reader)
@@ -278,7 +280,7 @@ async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them(
         forbidden=(*OWN_KINDS.values(), READ_EVENTS), pool_namespace="team", not_read=not_read
     )
     async with harness.running():
-        await harness.cluster.create(cluster("red", "team"))
+        await harness.cluster.create(make_saved_cluster("red", "team"))
         with harness.feed.open_reader() as reader:
             news = await harness.news(reader)
     assert list(news["tenants"]) == ["team/red"]
@@ -384,6 +386,6 @@ async def test_readers_of_one_state_share_one_message() -> None:
         with harness.feed.open_reader() as first, harness.feed.open_reader() as second:
             await harness.news(first)
             await harness.news(second)
-            await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
+            await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", pool="east"))
             await harness.clock.advance(1)
             assert await first.read() is await second.read()

@@ -14,8 +14,8 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.ui.serving import serve_local_page
 from tests.browser import Page, browser
 from tests.reconcilers.cli import test_claims as claims
-from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.commandline import make_pool
+from tests.reconcilers.cli.saved import make_holder, make_saved_cluster
 from tests.reconcilers.ui.cluster import CLUSTER_API, Cluster, event
 
 LAB = "document.querySelector('[data-pool=\"butler-system/lab\"]')"
@@ -33,7 +33,7 @@ async def live(folder: Path, fragment: str | None = None) -> AsyncIterator[tuple
     clock = SystemClock()
     cluster = Cluster(clock)
     cluster.serve_platforms(*CLUSTER_API)
-    await cluster.create(pool("lab", "10.0.0.0/24"))
+    await cluster.create(make_pool("lab", "10.0.0.0/24"))
     async with (
         serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url,
         browser(folder) as page,
@@ -56,7 +56,7 @@ async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path:
         where = await page.value(f"{LAB}.dataset.from + ' ' + {LAB}.dataset.span")
         await page.value("window.stayed = true")
         await live_cluster.create(
-            cluster("red", "team"), tenant_held("a", "10.0.0.8", "10.0.0.23")
+            make_saved_cluster("red", "team"), tenant_held("a", "10.0.0.8", "10.0.0.23")
         )
         await page.until(f"{LAB}.textContent.includes('240 of 256 free')")
         await page.until(f"{TENANTS}.some(([name, held]) => name === 'team/red' && held === '16')")
@@ -72,7 +72,7 @@ async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path:
 @pytest.mark.slow
 async def test_pools_and_events_appear(tmp_path: Path) -> None:
     async with live(tmp_path) as (page, live_cluster):
-        await live_cluster.create(pool("other", "10.9.0.0/26"))
+        await live_cluster.create(make_pool("other", "10.9.0.0/26"))
         await page.until("document.querySelectorAll('#pools > section').length === 2")
         await live_cluster.delete(NETWORK_POOL, "other")
         await page.until("document.querySelectorAll('#pools > section').length === 1")
@@ -88,10 +88,12 @@ async def test_pools_and_events_appear(tmp_path: Path) -> None:
 async def test_pools_of_claims_appear_and_change(tmp_path: Path) -> None:
     async with live(tmp_path) as (page, live_cluster):
         machines = "document.querySelector('[data-pool=\"InClusterIPPool b/machines\"]')"
-        await live_cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+        await live_cluster.create(claims.make_ip_pool("machines", "10.0.0.10-10.0.0.12"))
         await page.until(f"{machines}?.textContent.includes('3 of 3 free')")
-        await live_cluster.create(claims.claim("w", "machines"), claims.claim("web", "machines"))
-        await live_cluster.create(claims.address("web", "machines", "10.0.0.11"))
+        await live_cluster.create(
+            claims.make_claim("w", "machines"), claims.make_claim("web", "machines")
+        )
+        await live_cluster.create(claims.make_address("web", "machines", "10.0.0.11"))
         await page.until(f"{machines}.textContent.includes('2 of 3 free')")
         await page.until(f"{machines}.querySelector('summary').textContent.includes('1 waiting')")
         await page.value(f"{machines}.querySelector('details').open = true")
@@ -138,7 +140,7 @@ async def test_nothing_but_the_pages_own_script_runs(tmp_path: Path) -> None:
 async def test_a_page_whose_server_is_gone_says_so_and_comes_back(tmp_path: Path) -> None:
     clock = SystemClock()
     cluster = Cluster(clock)
-    await cluster.create(pool("lab", "10.0.0.0/24"))
+    await cluster.create(make_pool("lab", "10.0.0.0/24"))
     async with browser(tmp_path) as page:
         async with serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
             await page.show(url)

@@ -14,7 +14,7 @@ from reconcilers.ui.feed import FeedReader
 from tests.reconcilers.addressmap.received import ranges
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
-from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.ui.cluster import CLUSTER_API
 from tests.reconcilers.ui.test_feed import EAST, WEST, Harness
 
@@ -36,17 +36,17 @@ def harness() -> Harness:
 
 async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Harness) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
-    await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+    await harness.cluster.create(claims.make_ip_pool("machines", "10.0.0.10-10.0.0.12"))
     async with harness.running():
         with harness.feed.open_reader() as reader:
             picture = await latest(harness, reader)
             assert list(picture) == [EAST, WEST, MACHINES]
             assert (picture[MACHINES]["total"], picture[MACHINES]["available"]) == (3, 3)
-            await harness.cluster.create(claims.claim("web", "machines"))
+            await harness.cluster.create(claims.make_claim("web", "machines"))
             news = await latest(harness, reader, 1)
             assert list(news) == [MACHINES], "what does not change is not sent"
             assert list(news[MACHINES]["requests"]) == ["IPAddressClaim b/web"]
-            await harness.cluster.create(claims.address("web", "machines", "10.0.0.11"))
+            await harness.cluster.create(claims.make_address("web", "machines", "10.0.0.11"))
             before = (await latest(harness, reader, 1))[MACHINES]
             assert (before["allocated"], before["available"]) == (1, 2)
             await harness.cluster.delete(clusterapi.addresses("v1beta2"), "web", "b")
@@ -60,16 +60,16 @@ async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Ha
 
 async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harness) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
-    site = pool("site", "10.9.0.0/29")
+    site = make_pool("site", "10.9.0.0/29")
     site["metadata"]["namespace"] = "b"
     await harness.cluster.create(site)
     async with harness.running():
         with harness.feed.open_reader() as reader:
             await latest(harness, reader)
             await harness.cluster.create(
-                claims.claim("a", "site", "NetworkPool"),
-                claims.address("a", "site", content="10.9.0.2", kind="NetworkPool"),
-                claims.claim("waits", "site", "NetworkPool"),
+                claims.make_claim("a", "site", "NetworkPool"),
+                claims.make_address("a", "site", ip="10.9.0.2", kind="NetworkPool"),
+                claims.make_claim("waits", "site", "NetworkPool"),
             )
             [(name, picture)] = (await latest(harness, reader, 1)).items()
             assert name == "b/site 10.9.0.0/29"
@@ -85,12 +85,12 @@ async def test_what_is_free_of_a_pool_is_not_known_before_the_claims_are_listed(
     harness: Harness,
 ) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
-    site = pool("site", "10.9.0.0/29")
+    site = make_pool("site", "10.9.0.0/29")
     site["metadata"]["namespace"] = "b"
     await harness.cluster.create(
         site,
-        claims.claim("a", "site", "NetworkPool"),
-        claims.address("a", "site", content="10.9.0.2", kind="NetworkPool"),
+        claims.make_claim("a", "site", "NetworkPool"),
+        claims.make_address("a", "site", ip="10.9.0.2", kind="NetworkPool"),
     )
     name = "b/site 10.9.0.0/29"
     async with harness.running(has_looked=False):
@@ -107,12 +107,12 @@ async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
     harness.cluster.serve_platforms()
     range_ = {**platforms.RANGE, "poolCidr": "10.1.0.0/29"}
     await harness.cluster.create(
-        platforms.ipam_pool("metallb", east=range_),
-        platforms.cluster("blue", "east"),
-        platforms.cluster("red", "east"),
-        platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
-        platforms.network(),
-        platforms.request("web", "10.3.0.11"),
+        platforms.make_ipam_pool("metallb", east=range_),
+        platforms.make_kkp_cluster("blue", "east"),
+        platforms.make_kkp_cluster("red", "east"),
+        platforms.make_ipam_allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        platforms.make_network(),
+        platforms.make_vitistack_request("web", "10.3.0.11"),
     )
     async with harness.running():
         with harness.feed.open_reader() as reader:
@@ -136,16 +136,16 @@ async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
 async def test_tenants_of_pools_that_did_not_change_keep_their_looks(harness: Harness) -> None:
     harness.cluster.serve_platforms()
     await harness.cluster.create(
-        platforms.ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
-        platforms.cluster("blue", "east"),
-        platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
-        platforms.network(),
+        platforms.make_ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
+        platforms.make_kkp_cluster("blue", "east"),
+        platforms.make_ipam_allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
+        platforms.make_network(),
     )
     async with harness.running():
         with harness.feed.open_reader() as reader:
             await harness.clock.advance(LOOK)
             before = (await harness.news(reader, 0))["looks"]["blue"]
-            await harness.cluster.create(platforms.request("web", "10.3.0.11"))
+            await harness.cluster.create(platforms.make_vitistack_request("web", "10.3.0.11"))
             await harness.clock.advance(1)
             news = await harness.news(reader, 0)
             assert list(news["pools"]) == ["NetworkNamespace dc/net 10.3.0.0/24"]
@@ -158,7 +158,7 @@ async def test_kinds_that_are_served_later_are_shown_then(harness: Harness) -> N
         with harness.feed.open_reader() as reader:
             assert list(await latest(harness, reader)) == [EAST, WEST]
             harness.cluster.serve_platforms(*CLUSTER_API)
-            await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+            await harness.cluster.create(claims.make_ip_pool("machines", "10.0.0.10-10.0.0.12"))
             assert MACHINES in await latest(harness, reader)
 
 
@@ -166,7 +166,7 @@ async def test_only_the_total_is_known_of_a_pool_whose_claims_may_not_be_read(
     harness: Harness,
 ) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
-    await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+    await harness.cluster.create(claims.make_ip_pool("machines", "10.0.0.10-10.0.0.12"))
 
     def refuse(request: Request) -> None:
         if request.resource.startswith("ipaddressclaims"):
@@ -202,7 +202,7 @@ async def test_a_kind_that_discovery_names_and_no_server_has_hides_nothing(
 
 async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Harness) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
-    await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+    await harness.cluster.create(claims.make_ip_pool("machines", "10.0.0.10-10.0.0.12"))
     asked: list[str] = []
 
     def note(request: Request) -> None:
@@ -218,7 +218,7 @@ async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Ha
         await harness.clock.advance(live.KEPT_SECONDS + 2 * LOOK)
         asked.clear()
         await harness.clock.advance(600)
-        await harness.cluster.create(claims.claim("web", "machines"))
+        await harness.cluster.create(claims.make_claim("web", "machines"))
         assert not [kind for kind in asked if kind.startswith("inclusterippools")]
         with harness.feed.open_reader() as reader:
             assert (await latest(harness, reader))[MACHINES]["waiting"] == 1

@@ -13,7 +13,7 @@ from controller.errors import ConfigurationError
 from controller.pages import Bind
 from reconcilers.ui import server
 from reconcilers.ui.serving import serve_local_page
-from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.ui.cluster import Cluster
 
 LOOPBACK = Bind("127.0.0.1", 0)
@@ -39,7 +39,7 @@ async def serve_page() -> AsyncIterator[PageClient]:
     """Serve the page of a cluster with one pool, and yield a client of it."""
     clock = SystemClock()
     cluster = Cluster(clock)
-    await cluster.create(pool("lab", "10.0.0.0/24"))
+    await cluster.create(make_pool("lab", "10.0.0.0/24"))
     async with (
         serve_local_page(cluster, clock, LOOPBACK) as url,
         aiohttp.ClientSession() as http,

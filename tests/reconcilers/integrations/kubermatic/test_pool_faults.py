@@ -10,7 +10,7 @@ from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, KkpPoo
 from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, list_faults
 from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.spaces.index import SpaceIndex
-from tests.reconcilers.cli.test_platforms import PREFIX, ask_command, ipam_pool
+from tests.reconcilers.cli.test_platforms import PREFIX, make_ipam_pool, run_on_saved
 
 GOOD = Datacenter("prefix", "10.2.0.0/28", 30)
 
@@ -34,8 +34,8 @@ def test_check_reports_an_exclusion_of_another_length_in_the_words_of_the_webhoo
             )
         )
     )
-    wrong = ipam_pool("metallb", dc={**PREFIX, "excludePrefixes": ["10.2.0.0/29"]})
-    report = ask_command(tmp_path, "check -o yaml", wrong).out
+    wrong = make_ipam_pool("metallb", dc={**PREFIX, "excludePrefixes": ["10.2.0.0/29"]})
+    report = run_on_saved(tmp_path, "check -o yaml", wrong).out
     assert f"datacenter dc: {fault}" in " ".join(report.replace("''", "'").split())
 
 
@@ -46,7 +46,7 @@ async def test_a_datacenter_without_a_name_is_refused_and_reported(
     assert verdict.refusal == UNNAMED_DATACENTER
     verdict = await validator.review_update(pool(dc=GOOD, **{"": GOOD}), pool(dc=GOOD))
     assert verdict.refusal == UNNAMED_DATACENTER
-    report = ask_command(tmp_path, "check -o yaml", ipam_pool("metallb", **{"": PREFIX})).out
+    report = run_on_saved(tmp_path, "check -o yaml", make_ipam_pool("metallb", **{"": PREFIX})).out
     assert UNNAMED_DATACENTER in " ".join(report.split())
 
 
