@@ -67,7 +67,7 @@ def fill_replica(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0
             },
         )
         lab.server.add("ipallocations", allocation)
-    return lab.another()
+    return lab.make_replica()
 
 
 def name_allocation(number: int) -> str:

@@ -31,7 +31,7 @@ from reconcilers.configuration.settings import TenantSettings
 from reconcilers.wiring import assemble
 from tests.bench.bench_clusters import read_resident_memory
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server
 from tests.reconcilers.tenantcluster.elastic.site import make_elastic_platform
@@ -148,14 +148,14 @@ async def measure(tenants: int, unreachable: int) -> Cost:
     async with running(platform):
         await platform.clock.advance(SETTLING)
         for name in names:
-            service(platform.tenants[name], "first")
+            add_service(platform.tenants[name], "first")
         await platform.clock.advance(SETTLING)
         answering = names[unreachable:]
         for name in names[:unreachable]:
             platform.tenants[name].fail(NoAnswer("timed out"), times=1_000_000_000)
         cpu = process_time()
         for name in names:
-            service(platform.tenants[name], "second")
+            add_service(platform.tenants[name], "second")
         waited = await _until_grown(platform, answering)
         cpu = process_time() - cpu
         await platform.clock.advance(SETTLING)
@@ -178,7 +178,7 @@ async def _until_grown(platform: Platform, names: list[str]) -> float:
         await platform.clock.advance(1.0)
         waited += 1.0
         remaining = {
-            name for name in remaining if address_of(platform.tenants[name], "second") is None
+            name for name in remaining if find_address(platform.tenants[name], "second") is None
         }
     return waited
 

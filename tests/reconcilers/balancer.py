@@ -1,5 +1,6 @@
 """A stand-in for MetalLB's controller, in a tenant whose API server is in memory."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -18,20 +19,26 @@ NAMESPACE = "metallb-system"
 class Balancer:
     """Assigns addresses to Services at each change of a pool or Service, unless it is paused.
 
-    With `counts`, it behaves like MetalLB from 0.15 on: it writes the number of addresses to the
-    status of each pool. After a pause it first serves the waiting Services from the pools that it
-    had read before, and reads the pools then.
+    MetalLB from 0.15 on writes the number of addresses to the status of each pool: see
+    `counts_addresses`. After a pause the stand-in first serves the waiting Services from the pools
+    that it had read before, and reads the pools then.
 
     Args:
         tenant: the API server with the pools and Services.
-        refuses: names of Services that it never serves.
-        counts: whether it writes the counts of addresses to pools.
+        refused_services: names of Services that it never serves.
+        counts_addresses: whether it writes the number of addresses to the status of each pool.
     """
 
-    def __init__(self, tenant: Server, *refuses: str, counts: bool = False) -> None:
+    def __init__(
+        self,
+        tenant: Server,
+        *,
+        refused_services: Collection[str] = (),
+        counts_addresses: bool = False,
+    ) -> None:
         self.tenant = tenant
-        self.refuses = refuses
-        self.counts = counts
+        self.refused_services = refused_services
+        self.counts_addresses = counts_addresses
         self.paused = False
         self._busy = False
         self._pools: tuple[Pool, ...] = ()
@@ -42,22 +49,25 @@ class Balancer:
         self.paused = False
         self._busy = True
         try:
-            if self.counts:
+            if self.counts_addresses:
                 self._serve()
             self.run()
         finally:
             self._busy = False
 
     def run(self) -> None:
-        """Read the pools, unless they are invalid, and serve all Services."""
+        """Read the pools, unless they are invalid, and serve all Services.
+
+        Like MetalLB, it keeps the configuration that it has read before if the pools are invalid.
+        """
         with suppress(InvalidConfig):
             pools = [msgspec.convert(stored, AddressPool) for stored in _list_pools(self.tenant)]
             self._pools = build_configuration(pools)
-        if self.counts:
-            self._count()
+        if self.counts_addresses:
+            self._write_counts()
         self._serve()
 
-    def _count(self) -> None:
+    def _write_counts(self) -> None:
         """Write the number of addresses to the status of each pool that was read."""
         sizes = {pool.name: sum(e.size for e in pool.entries.values()) for pool in self._pools}
         for pool in _list_pools(self.tenant):
@@ -73,7 +83,7 @@ class Balancer:
         """Assign addresses from the pools that were read, except to refused Services."""
         services = [msgspec.convert(o, Service) for o in self.tenant.all("services")]
         allowed_services = [
-            service for service in services if service.metadata.name not in self.refuses
+            service for service in services if service.metadata.name not in self.refused_services
         ]
         for assignment in assign_addresses(allowed_services, self._pools):
             if read_status_addresses(assignment.service) != assignment.addresses:
@@ -84,8 +94,8 @@ class Balancer:
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
         self.tenant.edit("services", service, status, namespace="default")
 
-    def _handle_event(self, happening: WriteRecord) -> None:
-        if self.paused or self._busy or happening.plural not in {"services", "ipaddresspools"}:
+    def _handle_event(self, record: WriteRecord) -> None:
+        if self.paused or self._busy or record.plural not in {"services", "ipaddresspools"}:
             return
         self._busy = True
         try:
@@ -98,7 +108,7 @@ def _list_pools(tenant: Server) -> list[Json]:
     return tenant.all("ipaddresspools")
 
 
-def service(tenant: Server, name: str, **parts: Any) -> Json:
+def add_service(tenant: Server, name: str, **parts: Any) -> Json:
     """Create a Service of type LoadBalancer in the namespace `default`.
 
     Args:
@@ -112,14 +122,14 @@ def service(tenant: Server, name: str, **parts: Any) -> Json:
     return tenant.add("services", {"metadata": meta, **body})
 
 
-def pool_entries(tenant: Server) -> list[str]:
+def list_pool_entries(tenant: Server) -> list[str]:
     """Return the addresses of IPAddressPool `default-pool`; empty if it does not exist."""
     pools = [pool for pool in _list_pools(tenant) if pool["metadata"]["name"] == "default-pool"]
     entries: list[str] = pools[0]["spec"]["addresses"] if pools else []
     return entries
 
 
-def address_of(tenant: Server, name: str) -> str | None:
+def find_address(tenant: Server, name: str) -> str | None:
     """Return the first address in the status of a Service; None if it has none."""
     status = tenant.see("services", name, namespace="default").get("status") or {}
     ingress = (status.get("loadBalancer") or {}).get("ingress") or []

@@ -9,12 +9,12 @@ from reconcilers.api.services import Service
 _FAMILY = {"IPv4": 4, "IPv6": 6}
 
 
-def shown_addresses(service: Service) -> list[str]:
+def list_shown_addresses(service: Service) -> list[str]:
     """Return the addresses that the status of a Service shows."""
     return [ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip]
 
 
-def contains(spans: Iterable[AddressRange], ip: str) -> bool:
+def is_in_ranges(spans: Iterable[AddressRange], ip: str) -> bool:
     """Return whether an address is in one of the ranges."""
     address = addresstexts.parse_ends(ip, ip)
     return address is not None and any(span.contains(address) for span in spans)
@@ -37,6 +37,7 @@ def choose_first_free(
 def _find_first_free(
     family: int, spans: Iterable[AddressRange], taken_addresses: Collection[str]
 ) -> str | None:
+    """Return the first address of a family that is not taken; None if there is none."""
     for span in spans:
         if span.family != family:
             continue

@@ -2,10 +2,10 @@
 
     lab = Lab()
     lab.server.add("networkpools", make.pool())
-    outcome = await lab.pool()          # one pass, as the runner would begin it
+    outcome = await lab.run_pool_pass()   # one pass, as the runner would begin it
 
-Caches receive every change at once. `hold` stops the events of a kind: its cache then shows an
-older state, like that of a slow replica, until `flow` delivers the events.
+Caches receive every change at once. `hold_events` stops the events of a kind: its cache then shows
+an older state, like that of a slow replica, until `deliver_events` delivers the events.
 """
 
 import base64
@@ -62,7 +62,7 @@ from tests.reconcilers.make import NAMESPACE
 from tests.reconcilers.server import Json, Server
 
 TENANT_KINDS = ("services", "ipaddresspools", "l2advertisements", "namespaces")
-AT_ONCE = Settings(tenant=TenantSettings(metallb_wait=0))
+SETTINGS_WITHOUT_WAITS = Settings(tenant=TenantSettings(metallb_wait=0))
 """The defaults, for tenants in which nothing takes time unless a test says so."""
 
 
@@ -215,6 +215,10 @@ class Replica:
         self.clusters = tenant_parts.reconciler
         self.choice, self.services = tenant_parts.choice, tenant_parts.services
 
+    def use_real_release_check(self) -> None:
+        """Let the release check ask the tenants, instead of confirming every release."""
+        self.gate.real = self.tenant_gate
+
     def make_pool_reconciler(
         self,
         *,
@@ -244,28 +248,28 @@ class Replica:
             observed=observed,
         )
 
-    def hold(self, *plurals: str) -> None:
-        """Stop delivering events of these kinds to the caches, until `flow`."""
+    def hold_events(self, *plurals: str) -> None:
+        """Stop delivering events of these kinds to the caches, until `deliver_events`."""
         for plural in plurals:
             self._held.setdefault(plural, [])
 
-    def flow(self) -> None:
-        """Deliver the events that `hold` kept back, by revision, and all events from now on."""
+    def deliver_events(self) -> None:
+        """Deliver the events that `hold_events` kept back, by revision, and all later events."""
         held_events, self._held = self._held, {}
-        for happening in sorted(
+        for record in sorted(
             (event for events in held_events.values() for event in events),
             key=lambda event: event.revision,
         ):
-            self._deliver(happening)
+            self._deliver(record)
 
-    def _deliver(self, happening: WriteRecord) -> None:
+    def _deliver(self, record: WriteRecord) -> None:
         """Apply an event to the cache of its kind, or keep it back if that kind is held."""
-        plural = happening.plural
+        plural = record.plural
         if plural in self._held:
-            self._held[plural].append(happening)
+            self._held[plural].append(record)
         elif plural in self.caches:
             cache = self.caches[plural]
-            line = msgspec.json.encode({"type": happening.type, "object": happening.object})
+            line = msgspec.json.encode({"type": record.type, "object": record.object})
             event = decode_event(cache.resource, line)
             assert isinstance(event, Added | Modified | Deleted | Unreadable)
             cache.apply(event)
@@ -280,17 +284,17 @@ class Lab(Replica):
     """One management cluster, its tenants by name, and one replica; more can be added."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or AT_ONCE
+        self.settings = settings or SETTINGS_WITHOUT_WAITS
         self.clock = VirtualClock()
         self.server = Server(self.clock)
         self.tenant_servers: dict[str, Server] = {}
         super().__init__(self)
 
-    def another(self) -> Replica:
+    def make_replica(self) -> Replica:
         """Return a second replica with caches of its own, which also believes that it leads."""
         return Replica(self)
 
-    def tenant_server(
+    def start_tenant_server(
         self, name: str, served_kinds: Iterable[str] = TENANT_KINDS, *, namespace: str = "team"
     ) -> Server:
         """Start a tenant's API server, and store a kubeconfig Secret that consists of `name`."""
@@ -306,19 +310,19 @@ class Lab(Replica):
         """Return the API server of the tenant whose name is the kubeconfig."""
         return self.tenant_servers[kubeconfig.decode()]
 
-    async def pool(self, name: str = "lab") -> Outcome:
+    async def run_pool_pass(self, name: str = "lab") -> Outcome:
         """Run one pass over a pool."""
         return await self.pools.reconcile(Key(NAMESPACE, name))
 
-    async def allocation(self, name: str) -> Outcome:
+    async def run_allocation_pass(self, name: str) -> Outcome:
         """Run one pass over an allocation."""
         return await self.allocations.reconcile(Key(NAMESPACE, name))
 
-    async def provider(self, name: str = "default") -> Outcome:
+    async def run_provider_pass(self, name: str = "default") -> Outcome:
         """Run one pass over a ProviderConfig."""
         return await self.providers.reconcile(Key(NAMESPACE, name))
 
-    async def cluster(self, name: str = "a", namespace: str = "team") -> Outcome:
+    async def run_cluster_pass(self, name: str = "a", namespace: str = "team") -> Outcome:
         """Run one pass over a TenantCluster."""
         return await self.clusters.reconcile(Key(namespace, name))
 
@@ -328,7 +332,7 @@ class Lab(Replica):
         From here on, the real release check asks the tenants. Returns the number of rounds that
         made changes.
         """
-        self.gate.real = self.tenant_gate
+        self.use_real_release_check()
         for number in range(limit):
             before = self._list_revisions()
             await self._run_round()
@@ -344,10 +348,10 @@ class Lab(Replica):
         TenantCluster `cluster`, so each round ends with a pass over it. From the first round on,
         the real release check asks the tenants.
         """
-        self.gate.real = self.tenant_gate
+        self.use_real_release_check()
         for _ in range(number):
             await self._run_round()
-            await self.cluster(cluster)
+            await self.run_cluster_pass(cluster)
             await self.clock.advance(1)
 
     def _list_revisions(self) -> list[int]:
@@ -365,12 +369,14 @@ class Lab(Replica):
             for key in sorted(obj.metadata.key for obj in self.caches[plural]):
                 await reconciler.reconcile(key)
 
-    def see(self, plural: str, name: str, namespace: str = NAMESPACE) -> Json:
+    def read_status(self, plural: str, name: str, namespace: str = NAMESPACE) -> Json:
         """Return the status of an object; empty if it has none."""
         status: Json = self.server.see(plural, name, namespace=namespace).get("status") or {}
         return status
 
-    def condition(self, plural: str, name: str, kind: str, namespace: str = NAMESPACE) -> Json:
+    def find_condition(
+        self, plural: str, name: str, kind: str, namespace: str = NAMESPACE
+    ) -> Json:
         """Return one condition of an object; empty if it has none of that type."""
-        conditions = self.see(plural, name, namespace).get("conditions") or []
+        conditions = self.read_status(plural, name, namespace).get("conditions") or []
         return next((dict(c) for c in conditions if c["type"] == kind), {})

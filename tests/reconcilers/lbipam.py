@@ -26,15 +26,22 @@ from reconcilers.api.services import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
 from reconcilers.loadbalancers.cilium.services import find_sharing_key, is_selected
-from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
+from tests.reconcilers.firstfit import choose_first_free, is_in_ranges, list_shown_addresses
 from tests.reconcilers.server import Json, Server
 
 POOLS = "ciliumloadbalancerippools"
 
 
 @dataclass
-class _Known:
-    """A pool as the stand-in has read it, and the generation that it acknowledges."""
+class _ReadPool:
+    """A pool as the stand-in has read it.
+
+    Args:
+        generation: the generation that the stand-in acknowledges.
+        created: the creation timestamp; the younger of two overlapping pools is not used.
+        spans: the ranges in effect; an edit with an unreadable block leaves the earlier ones.
+        conflict: why the pool is not used; empty if it is.
+    """
 
     uid: str
     spec: Json
@@ -47,7 +54,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _RememberedAddress:
     """An address that outlived its block in the memory of the operator.
 
     Args:
@@ -60,7 +67,7 @@ class _Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _RefusedWrite:
     """A refused write of a Service's status, which the operator believes to have succeeded.
 
     Args:
@@ -84,13 +91,13 @@ class LbIpam:
         self.paused = False
         self.loses_counts = False
         """Whether the next write of counts is lost; like the operator, it is not retried."""
-        self.leaves_behind: set[str] = set()
+        self.services_with_refused_write: set[str] = set()
         """Names of Services whose next status write is refused, and retried once they change."""
-        self._refused: dict[str, _Refused] = {}
-        self._remembered: dict[str, _Remembered] = {}
+        self._refused_writes: dict[str, _RefusedWrite] = {}
+        self._remembered: dict[str, _RememberedAddress] = {}
         self._starts = 0
         self._lost: tuple[str, int] | None = None
-        self._known: dict[str, _Known] = {}
+        self._read_pools: dict[str, _ReadPool] = {}
         self._busy = False
         tenant.listeners.append(self._handle_event)
         self._take_lease()
@@ -106,7 +113,7 @@ class LbIpam:
 
     def restart(self) -> None:
         """Restart without memory, under a new leader identity."""
-        self._known, self._remembered, self._refused, self.paused = {}, {}, {}, False
+        self._read_pools, self._remembered, self._refused_writes, self.paused = {}, {}, {}, False
         self._take_lease()
         self._work()
 
@@ -122,8 +129,8 @@ class LbIpam:
             meta = {"name": LEASE_NAME, "namespace": "kube-system"}
             self.tenant.add("leases", {"metadata": meta} | spec)
 
-    def _handle_event(self, happening: WriteRecord) -> None:
-        if happening.plural in {"services", POOLS}:
+    def _handle_event(self, record: WriteRecord) -> None:
+        if record.plural in {"services", POOLS}:
             self._work()
 
     def _work(self) -> None:
@@ -132,30 +139,33 @@ class LbIpam:
             return
         self._busy = True
         try:
-            self._read()
+            self._read_new_specs()
             self._serve()
-            self._count()
+            self._write_counts()
         finally:
             self._busy = False
 
-    def _read(self) -> None:
+    def _read_new_specs(self) -> None:
         """Read all pools whose spec is new, and find conflicts between pools.
 
         A pool whose spec has not changed keeps the generation that was read with it.
         """
         stored = {pool["metadata"]["name"]: pool for pool in self.tenant.all(POOLS)}
-        for name in set(self._known) - set(stored):
-            del self._known[name]
+        for name in set(self._read_pools) - set(stored):
+            del self._read_pools[name]
         for name, pool in stored.items():
-            known, meta = self._known.get(name), pool["metadata"]
-            if known is not None and (known.uid, known.spec) == (meta["uid"], pool["spec"]):
+            read_pool, meta = self._read_pools.get(name), pool["metadata"]
+            if read_pool is not None and (read_pool.uid, read_pool.spec) == (
+                meta["uid"],
+                pool["spec"],
+            ):
                 continue
             typed = msgspec.convert(pool, CiliumPool)
             spans = [block.span for block in typed.blocks]
             is_disabled = typed.spec.disabled
-            if None in spans and known is not None:
-                spans, is_disabled = list(known.spans), known.is_disabled
-            self._known[name] = _Known(
+            if None in spans and read_pool is not None:
+                spans, is_disabled = list(read_pool.spans), read_pool.is_disabled
+            self._read_pools[name] = _ReadPool(
                 uid=meta["uid"],
                 spec=pool["spec"],
                 generation=meta["generation"],
@@ -164,64 +174,70 @@ class LbIpam:
                 spans=[span for span in spans if span is not None],
                 is_disabled=is_disabled,
             )
-        in_order = sorted(self._known.items(), key=lambda pair: (pair[1].created, pair[0]))
-        for number, (_, known) in enumerate(in_order):
-            older = [(name, other) for name, other in in_order[:number] if not other.conflict]
-            rivals = [name for name, other in older if _overlap(other.spans, known.spans)]
-            known.conflict = f"overlaps {rivals[0]}" if rivals else ""
+        oldest_first = sorted(
+            self._read_pools.items(), key=lambda pair: (pair[1].created, pair[0])
+        )
+        for number, (_, read_pool) in enumerate(oldest_first):
+            older = [(name, other) for name, other in oldest_first[:number] if not other.conflict]
+            older_overlapping = [
+                name for name, other in older if _overlap(other.spans, read_pool.spans)
+            ]
+            read_pool.conflict = f"overlaps {older_overlapping[0]}" if older_overlapping else ""
 
     def _serve(self) -> None:
         """Clear addresses that no pool has, and assign free addresses to Services without one."""
         services = [msgspec.convert(stored, Service) for stored in self.tenant.all("services")]
-        ours = [service for service in services if not service.spec.loadBalancerClass]
-        spans = [span for known in self._known.values() for span in known.spans]
-        self._remember(ours, spans)
-        kept = {
+        handled_services = [service for service in services if not service.spec.loadBalancerClass]
+        spans = [span for read_pool in self._read_pools.values() for span in read_pool.spans]
+        self._remember(handled_services, spans)
+        kept_addresses = {
             service.metadata.name: [
                 ip
-                for ip in self._believed_addresses(service)
-                if contains(self._list_spans(service), ip) or self._is_remembered(service, ip)
+                for ip in self._list_believed_addresses(service)
+                if is_in_ranges(self._list_spans(service), ip) or self._is_remembered(service, ip)
             ]
-            for service in ours
+            for service in handled_services
         }
-        taken_addresses = {ip for addresses in kept.values() for ip in addresses}
-        for service in ours:
-            expected = kept[service.metadata.name]
+        taken_addresses = {ip for addresses in kept_addresses.values() for ip in addresses}
+        for service in handled_services:
+            expected = kept_addresses[service.metadata.name]
             if service.spec.type == LOAD_BALANCER and not expected:
                 expected = self._choose(service, taken_addresses)
                 taken_addresses.update(expected)
-            if self._believed_addresses(service) == expected or not self._known:
-                continue  # without a pool it is asleep
-            if service.metadata.name in self.leaves_behind:
-                self.leaves_behind.discard(service.metadata.name)
+            if self._list_believed_addresses(service) == expected or not self._read_pools:
+                continue  # without a pool, the operator does not write Services
+            if service.metadata.name in self.services_with_refused_write:
+                self.services_with_refused_write.discard(service.metadata.name)
                 version = service.metadata.resourceVersion
-                self._refused[service.metadata.uid] = _Refused(version, expected)
+                self._refused_writes[service.metadata.uid] = _RefusedWrite(version, expected)
                 continue
             ingress = [{"ip": ip} for ip in expected]
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             namespace = service.metadata.namespace
             self.tenant.edit("services", service.metadata.name, status, namespace=namespace)
 
-    def _believed_addresses(self, service: Service) -> list[str]:
+    def _list_believed_addresses(self, service: Service) -> list[str]:
         """Return the addresses that the operator believes a Service shows."""
-        refused = self._refused.get(service.metadata.uid)
+        refused = self._refused_writes.get(service.metadata.uid)
         if refused is not None and refused.version == service.metadata.resourceVersion:
             return refused.addresses
-        return shown_addresses(service)
+        return list_shown_addresses(service)
 
     def _list_spans(self, service: Service) -> list[AddressRange]:
         """Return the ranges of the pools that select a Service."""
-        known = self._known.values()
-        return [span for pool in known if is_selected(pool.pool, service) for span in pool.spans]
+        read_pool = self._read_pools.values()
+        return [
+            span for pool in read_pool if is_selected(pool.pool, service) for span in pool.spans
+        ]
 
     def _remember(self, services: Iterable[Service], spans: list[AddressRange]) -> None:
         """Remember the addresses of Services with a sharing key whose block is gone."""
         present = frozenset(service.metadata.uid for service in services)
         for service in services:
-            for ip in self._believed_addresses(service):
-                if find_sharing_key(service) and not contains(spans, ip):
+            for ip in self._list_believed_addresses(service):
+                if find_sharing_key(service) and not is_in_ranges(spans, ip):
                     self._remembered.setdefault(
-                        find_sharing_key(service), _Remembered(ip, present)
+                        find_sharing_key(service), _RememberedAddress(ip, present)
                     )
 
     def _is_remembered(self, service: Service, ip: str) -> bool:
@@ -231,17 +247,17 @@ class LbIpam:
             entry is not None and entry.address == ip and service.metadata.uid not in entry.before
         )
 
-    def _count(self) -> None:
+    def _write_counts(self) -> None:
         """Write the counts and the conflict of each pool for which they have changed."""
         used_addresses = [
             address
             for stored in self.tenant.all("services")
-            for ip in self._believed_addresses(msgspec.convert(stored, Service))
+            for ip in self._list_believed_addresses(msgspec.convert(stored, Service))
             if (address := addresstexts.parse_ends(ip, ip)) is not None
         ]
-        for name, known in self._known.items():
-            used = sum(any(span.contains(ip) for span in known.spans) for ip in used_addresses)
-            total = sum(span.size for span in known.spans)
+        for name, read_pool in self._read_pools.items():
+            used = sum(any(span.contains(ip) for span in read_pool.spans) for ip in used_addresses)
+            total = sum(span.size for span in read_pool.spans)
             counts = {"IPsTotal": total, "IPsAvailable": total - used, "IPsUsed": used}
             conditions: list[Json] = [
                 {
@@ -249,24 +265,27 @@ class LbIpam:
                     "status": "Unknown",
                     "reason": "noreason",
                     "message": str(number),
-                    "observedGeneration": known.generation,
+                    "observedGeneration": read_pool.generation,
                 }
                 for kind, number in counts.items()
             ]
-            conflict = {"status": "True" if known.conflict else "False", "message": known.conflict}
+            conflict = {
+                "status": "True" if read_pool.conflict else "False",
+                "message": read_pool.conflict,
+            }
             conditions.append({"type": "cilium.io/PoolConflict", "reason": "any", **conflict})
             status = {"conditions": conditions}
             stored = self.tenant.see(POOLS, name, namespace="")
-            if stored.get("status") == status or self._is_lost(known):
+            if stored.get("status") == status or self._is_lost(read_pool):
                 continue
             self.tenant.edit(POOLS, name, {"status": status}, namespace="")
 
-    def _is_lost(self, known: _Known) -> bool:
+    def _is_lost(self, read_pool: _ReadPool) -> bool:
         """Return whether the write of a pool's counts is lost, for this generation of the pool."""
         if self.loses_counts:
             self.loses_counts = False
-            self._lost = (known.uid, known.generation)
-        return self._lost == (known.uid, known.generation)
+            self._lost = (read_pool.uid, read_pool.generation)
+        return self._lost == (read_pool.uid, read_pool.generation)
 
     def _choose(self, service: Service, taken_addresses: set[str]) -> list[str]:
         """Return the remembered address of a Service, or a free address for each of its families.
@@ -276,13 +295,13 @@ class LbIpam:
         remembered = self._remembered.get(find_sharing_key(service))
         if remembered is not None and self._is_remembered(service, remembered.address):
             return [remembered.address]
-        usable = [k for k in self._known.values() if not k.is_disabled and not k.conflict]
-        selecting = [known for known in usable if is_selected(known.pool, service)]
-        spans = [span for known in selecting for span in known.spans]
+        usable = [k for k in self._read_pools.values() if not k.is_disabled and not k.conflict]
+        selecting = [read_pool for read_pool in usable if is_selected(read_pool.pool, service)]
+        spans = [span for read_pool in selecting for span in read_pool.spans]
         return [ip for ip in choose_first_free(service, spans, taken_addresses) if ip is not None]
 
 
-def offered_entries(tenant: Server) -> list[str]:
+def list_offered_entries(tenant: Server) -> list[str]:
     """Return the blocks of all Cilium pools of a tenant, as `start-stop`."""
     return [
         f"{block['start']}-{block['stop']}"

@@ -12,7 +12,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.wiring import assemble
 from tests.clock import VirtualClock
 from tests.reconcilers import make
-from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS
+from tests.reconcilers.lab import SETTINGS_WITHOUT_WAITS, TENANT_KINDS
 from tests.reconcilers.server import Server
 
 
@@ -20,7 +20,7 @@ class Platform:
     """A management cluster, its tenants, and the manager."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or AT_ONCE
+        self.settings = settings or SETTINGS_WITHOUT_WAITS
         self.clock = VirtualClock()
         self.server = Server(self.clock)
         self.tenants: dict[str, Server] = {}

@@ -8,11 +8,11 @@ from structlog.testing import capture_logs
 
 from controller.errors import NoAnswer
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, add_service
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.tenantcluster.elastic.site import (
-    become_ready,
     make_elastic_platform,
+    make_ready_with_services,
     read_demand_condition,
 )
 
@@ -66,9 +66,9 @@ async def test_growth_that_the_quota_stops_is_logged_once() -> None:
     platform, tenant = make_elastic_platform(quota={"maxLoadBalancerIPs": 2})
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "first", "second")
+        await make_ready_with_services(platform, tenant, "first", "second")
         with capture_logs() as lines:
-            service(tenant, "third")
+            add_service(tenant, "third")
             await platform.clock.advance(3600)
         assert read_demand_condition(platform) == ("False", "QuotaExceeded")
         assert _count_events(lines) == {"elastic IPAM growth blocked by quota": 1}

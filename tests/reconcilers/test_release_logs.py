@@ -34,7 +34,10 @@ from tests.reconcilers.integrations.clusterapi.test_unreadable import (
 from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, serve_claims
 from tests.reconcilers.integrations.unreadable import Site, site
 from tests.reconcilers.networkpool.test_orphans import make_lab, make_orphan
-from tests.reconcilers.tenantcluster.elastic.site import become_ready, make_elastic_platform
+from tests.reconcilers.tenantcluster.elastic.site import (
+    make_elastic_platform,
+    make_ready_with_services,
+)
 from tests.reconcilers.test_sharing import NAMESPACE
 
 FIELDS = {"holder", "allocation", "range", "pool", "tenant", "reason"}
@@ -56,7 +59,7 @@ async def test_a_range_that_shrinks_and_the_teardown_of_its_cluster_are_logged_i
     )
     with capture_logs() as lines:
         async with platform.running():
-            await become_ready(platform, tenant, "one", "two", "three")
+            await make_ready_with_services(platform, tenant, "one", "two", "three")
             tenant.vanish("services", "three", namespace="default")
             await platform.clock.advance(700)
             for name in ("one", "two"):
@@ -92,7 +95,7 @@ async def test_an_allocation_that_was_deleted_by_hand_is_logged_in_full() -> Non
     )
     lab.server.delete("ipallocations", "lb")
     with capture_logs() as lines:
-        await lab.allocation("lb")
+        await lab.run_allocation_pass("lb")
     [line] = _about(lines, "releasing IPAllocation").values()
     assert line.keys() >= FIELDS
     assert line["reason"] == "no Service has it"
@@ -103,7 +106,7 @@ async def test_an_allocation_whose_finalizer_a_person_removed_is_logged_once() -
     Balancer(tenant)
     with capture_logs() as lines:
         async with platform.running():
-            await become_ready(platform, tenant, "one")
+            await make_ready_with_services(platform, tenant, "one")
             server = platform.server
             [name] = [
                 allocation["metadata"]["name"]

@@ -25,8 +25,8 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.clock import VirtualClock, settle
 from tests.reconcilers import make
-from tests.reconcilers.balancer import pool_entries
-from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
+from tests.reconcilers.balancer import list_pool_entries
+from tests.reconcilers.lab import SETTINGS_WITHOUT_WAITS, TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Json, Server
 from tests.reconcilers.simulation.routes import Route, deliver
 
@@ -53,7 +53,7 @@ class Storm:
         for name in TENANTS:
             self.server.add("tenantclusters", make.tenant(name, status={"phase": "Ready"}))
             lab = SimpleNamespace(server=self.server, tenant_servers={}, clock=self.clock)
-            Lab.tenant_server(cast("Lab", lab), name)
+            Lab.start_tenant_server(cast("Lab", lab), name)
         for api_server in (self.server, *self.tenants.values()):
             api_server.listeners.append(lambda _: self._judge())
         self.replicas = [self._replica() for _ in range(2)]
@@ -62,11 +62,11 @@ class Storm:
         site = SimpleNamespace(
             server=Route(self.server, self.flights),
             clock=self.clock,
-            settings=AT_ONCE,
+            settings=SETTINGS_WITHOUT_WAITS,
             open_tenant=lambda config: Route(self.tenants[config.decode()], self.flights),
         )
         replica = Replica(cast("Lab", site))
-        replica.gate.real = replica.tenant_gate
+        replica.use_real_release_check()
         return replica
 
     def _judge(self) -> None:
@@ -105,9 +105,9 @@ class Storm:
         elif chance < 0.90:
             replica = self.random.choice(self.replicas)
             if self.random.random() < 0.4:
-                replica.hold("ipallocations", "tenantclusters")
+                replica.hold_events("ipallocations", "tenantclusters")
             else:
-                replica.flow()
+                replica.deliver_events()
         elif chance < 0.92:
             self.replicas[self.random.randrange(2)] = self._replica()
         else:
@@ -206,7 +206,7 @@ class Storm:
         )
 
     def _report_entries(self) -> Json:
-        return {name: pool_entries(tenant) for name, tenant in self.tenants.items()}
+        return {name: list_pool_entries(tenant) for name, tenant in self.tenants.items()}
 
 
 def _first(address_range: AddressRange) -> int:
@@ -214,7 +214,7 @@ def _first(address_range: AddressRange) -> int:
 
 
 def _entries(tenant: Server) -> list[AddressRange]:
-    texts = [pool_entry for pool_entry in pool_entries(tenant) if pool_entry != NO_ADDRESS]
+    texts = [pool_entry for pool_entry in list_pool_entries(tenant) if pool_entry != NO_ADDRESS]
     return [
         span for entry in texts if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]

@@ -23,7 +23,7 @@ from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.wiring import assemble
 from reconcilers.wiring.controllers import OTHERS_CLOSED_AFTER
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.tenantcluster.elastic.site import make_elastic_platform
 
@@ -159,12 +159,12 @@ class Site:
     def ask(self, name: str) -> None:
         """Create a Service in each tenant."""
         for tenant in TENANTS:
-            service(self.platform.tenants[tenant], name)
+            add_service(self.platform.tenants[tenant], name)
 
     def list_serving_tenants(self, name: str) -> list[str]:
         """Return the tenants in which a Service has an address."""
         tenants = self.platform.tenants
-        return [tenant for tenant in TENANTS if address_of(tenants[tenant], name) is not None]
+        return [tenant for tenant in TENANTS if find_address(tenants[tenant], name) is not None]
 
 
 def site(*pools: Any, tenants: bool = True) -> AbstractAsyncContextManager[Site]:

@@ -27,7 +27,7 @@ def _secrets_read(lab: Lab) -> int:
 
 async def test_a_client_is_kept_while_it_works() -> None:
     lab = Lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     for _ in range(3):
         async with lab.tenants.client(make.tenant()):
             pass
@@ -37,7 +37,7 @@ async def test_a_client_is_kept_while_it_works() -> None:
 
 async def test_passes_at_the_same_time_share_one_client_and_take_turns() -> None:
     lab = Lab()
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     inside, clients = 0, []
 
     async def enter() -> None:
@@ -59,7 +59,7 @@ async def test_passes_at_the_same_time_share_one_client_and_take_turns() -> None
 
 async def test_a_client_that_failed_is_closed_when_no_request_waits_for_it_any_more() -> None:
     lab = Lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
 
     async def reset() -> None:
         async with lab.tenants.client(make.tenant()):
@@ -86,7 +86,7 @@ async def test_a_client_that_failed_is_closed_when_no_request_waits_for_it_any_m
 @pytest.mark.parametrize("error", [NoAnswer("reset"), ServerFailure(503, "", "starting")])
 async def test_a_tenant_that_fails_is_not_tried_for_a_while(error: Exception) -> None:
     lab = Lab()
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     with pytest.raises(TenantUnavailable) as first:
         async with lab.tenants.client(make.tenant()):
             raise error
@@ -101,7 +101,7 @@ async def test_a_tenant_that_fails_is_not_tried_for_a_while(error: Exception) ->
 
 async def test_once_a_tenant_answers_its_delays_are_reset() -> None:
     lab = Lab()
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     for pause in (5, 10, 20):
         with pytest.raises(TenantUnavailable):
             async with lab.tenants.client(make.tenant()):
@@ -121,7 +121,7 @@ async def test_a_write_that_is_refused_for_its_content_keeps_the_client_and_dela
     None
 ):
     lab = Lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     with pytest.raises(TenantUnavailable, match="Invalid: 422") as refused:
         async with lab.tenants.client(make.tenant()):
             raise Invalid(422, "Invalid", "no prefixes")
@@ -133,7 +133,7 @@ async def test_a_write_that_is_refused_for_its_content_keeps_the_client_and_dela
 
 async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
     lab = Lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     with pytest.raises(Conflict):
         async with lab.tenants.client(make.tenant()):
             raise Conflict(409, "Conflict", "moved on")
@@ -142,10 +142,10 @@ async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
 
 async def test_a_recreated_cluster_is_connected_to_by_its_own_kubeconfig() -> None:
     lab = Lab()
-    before = lab.tenant_server("a")
+    before = lab.start_tenant_server("a")
     async with lab.tenants.client(make.tenant()):
         pass
-    after = lab.tenant_server("a")
+    after = lab.start_tenant_server("a")
     async with lab.tenants.client(make.tenant(uid="another")) as client:
         with pytest.raises(Exception, match="404"):
             await client.get(IP_ADDRESS_POOL, POOL)
@@ -155,7 +155,7 @@ async def test_a_recreated_cluster_is_connected_to_by_its_own_kubeconfig() -> No
 
 async def test_all_clients_are_closed_at_the_end() -> None:
     lab = Lab()
-    servers = [lab.tenant_server(name) for name in "ab"]
+    servers = [lab.start_tenant_server(name) for name in "ab"]
     for name in "ab":
         async with lab.tenants.client(make.tenant(name)):
             pass
@@ -180,7 +180,7 @@ async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once()
     lab = Lab()
     names = [f"t{number}" for number in range(6)]
     for name in names:
-        lab.tenant_server(name)
+        lab.start_tenant_server(name)
         with pytest.raises(TenantUnavailable):
             async with lab.tenants.client(make.tenant(name)):
                 raise NoAnswer("timed out")
@@ -198,7 +198,7 @@ async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once()
             group.start_soon(enter, name)
         await lab.clock.advance(0)
         assert len(tried) == 2
-        lab.tenant_server("healthy")
+        lab.start_tenant_server("healthy")
         async with lab.tenants.client(make.tenant("healthy")):
             pass
         await lab.clock.advance(10)
@@ -223,7 +223,7 @@ class _Endless(Server):
 
 async def test_a_list_that_never_ends_is_not_read_for_ever() -> None:
     lab = Lab()
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     lab.tenant_servers["a"] = _Endless(lab.clock, ("services", "namespaces"))
     with pytest.raises(TenantUnavailable, match="larger than"):
         async with lab.tenants.client(make.tenant()) as client:

@@ -15,7 +15,7 @@ from controller.resource import Resource
 from controller.testing import WriteRecord
 from reconcilers.addressing import addresstexts
 from reconcilers.api.services import LOAD_BALANCER, Service
-from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
+from tests.reconcilers.firstfit import choose_first_free, is_in_ranges, list_shown_addresses
 from tests.reconcilers.server import Json, Server
 
 OFFER_KEY = Key("kube-system", "offer")
@@ -59,7 +59,7 @@ class OfferBalancer:
         self.paused = False
         self._spans: list[AddressRange] = []
         self._busy = False
-        tenant.listeners.append(self._hear)
+        tenant.listeners.append(self._handle_event)
 
     def resume(self) -> None:
         """Work again after a pause, first by what was read before it."""
@@ -96,9 +96,9 @@ class OfferBalancer:
         taken_addresses: set[str] = set()
         kept: dict[str, list[str]] = {}
         for service in services:
-            service_addresses = shown_addresses(service)
+            service_addresses = list_shown_addresses(service)
             kept[service.metadata.name] = [
-                ip for ip in service_addresses if contains(self._spans, ip)
+                ip for ip in service_addresses if is_in_ranges(self._spans, ip)
             ]
             taken_addresses.update(kept[service.metadata.name])
         for service in services:
@@ -107,7 +107,7 @@ class OfferBalancer:
             if service.spec.type == LOAD_BALANCER and not expected:
                 expected = self._choose(service, taken_addresses)
                 taken_addresses.update(expected)
-            if shown_addresses(service) != expected:
+            if list_shown_addresses(service) != expected:
                 ingress = [{"ip": ip} for ip in expected]
                 status = {"status": {"loadBalancer": {"ingress": ingress}}}
                 self.tenant.edit("services", name, status, namespace="default")
@@ -121,8 +121,8 @@ class OfferBalancer:
         )
         return free if is_content else []
 
-    def _hear(self, happening: WriteRecord) -> None:
-        if self.paused or self._busy or happening.plural not in {"services", "addressoffers"}:
+    def _handle_event(self, record: WriteRecord) -> None:
+        if self.paused or self._busy or record.plural not in {"services", "addressoffers"}:
             return
         self._busy = True
         try:
@@ -131,7 +131,7 @@ class OfferBalancer:
             self._busy = False
 
 
-def offered_entries(tenant: Server) -> list[str]:
+def list_offered_entries(tenant: Server) -> list[str]:
     """Return the entries of a tenant's offer; empty if there is none."""
     return [
         entry

@@ -12,7 +12,7 @@ from reconcilers.api import names
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.statusjournal import count_promises
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, add_service
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server
@@ -229,7 +229,7 @@ async def test_growth_and_shrink_are_counted_when_they_are_done() -> None:
         assert _read_value(manager, growth, **LAB) == 0, "there from the start"
         assert _read_value(manager, shrink, **LAB) == 0
         for name in ("one", "two", "three", "four"):
-            service(tenant, name)
+            add_service(tenant, name)
         await platform.clock.advance(90)
         assert _read_value(manager, growth, **LAB) == 2
         for name in ("three", "four"):
@@ -253,7 +253,7 @@ async def test_the_synced_series_follows_the_tenant_and_goes_with_it() -> None:
         assert _read_value(manager, "butler_tenant_clusters", phase="Ready") == 1
         assert _read_value(manager, "butler_tenant_clusters", phase="Failed") == 0
         for name in ("one", "two", "three"):
-            service(tenant, name)
+            add_service(tenant, name)
         tenant.fail(NoAnswer("connection refused"), times=100_000)
         await platform.clock.advance(3600)
         assert _read_value(manager, synced, **labels) == 0

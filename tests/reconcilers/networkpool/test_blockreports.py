@@ -29,8 +29,8 @@ def _lab(*allocations: Any, settings: Settings | None = None) -> Lab:
 
 def _read_status(lab: Lab, name: str) -> tuple[Any, Any, Any]:
     """Return the phase of an allocation, and reason and message of its Ready condition."""
-    ready = lab.condition("ipallocations", name, "Ready")
-    phase = lab.see("ipallocations", name).get("phase")
+    ready = lab.find_condition("ipallocations", name, "Ready")
+    phase = lab.read_status("ipallocations", name).get("phase")
     return phase, ready.get("reason"), ready.get("message")
 
 
@@ -44,31 +44,31 @@ async def test_an_allocation_shows_in_the_same_pass_why_its_pool_hands_out_nothi
     phase: str | None,
 ) -> None:
     lab = _lab(make.allocation("a", phase=phase))
-    assert await lab.pool() == Blocked("ValidationFailed")
+    assert await lab.run_pool_pass() == Blocked("ValidationFailed")
     assert _read_status(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
 
 
 async def test_the_reason_is_written_once_and_replaced_when_the_pool_serves_again() -> None:
     lab = _lab(make.allocation("a"), make.allocation("huge", size=1000))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.requests.clear()
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.requests == []
     _repair_pool(lab)
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
     assert _read_status(lab, "huge")[:2] == ("Failed", "PoolExhausted")
 
 
 async def test_an_allocation_without_our_finalizer_is_not_written() -> None:
     lab = _lab(make.allocation("a", finalizers=[]))
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.count(verb="patch", plural="ipallocations") == 0
 
 
 async def test_many_allocations_are_written_in_batches_by_passes_that_follow_at_once() -> None:
     lab = _lab(*(make.allocation(f"a{number}") for number in range(10)), settings=SMALL_BATCHES)
-    outcomes = [await lab.pool() for _ in range(3)]
+    outcomes = [await lab.run_pool_pass() for _ in range(3)]
     at_once = Blocked("ValidationFailed", 0.0)
     assert outcomes == [at_once, at_once, Blocked("ValidationFailed")]
     assert {_read_status(lab, f"a{number}") for number in range(10)} == {
@@ -83,25 +83,25 @@ async def test_a_refused_write_keeps_no_other_allocation_waiting_and_is_retried_
     for name in names[:4]:
         lab.server.fail(Invalid(422, "Invalid", "no"), times=1, verb="patch", name=name)
     for _ in range(3):
-        await lab.pool()
+        await lab.run_pool_pass()
     assert [_read_status(lab, name)[0] for name in names] == [None] * 4 + ["Pending"] * 6
     lab.server.requests.clear()
-    outcome = await lab.pool()
+    outcome = await lab.run_pool_pass()
     assert lab.server.requests == []
     assert isinstance(outcome, Blocked)
     assert outcome.after is not None
     await lab.clock.advance(outcome.after)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert [_read_status(lab, name)[0] for name in names] == ["Pending"] * 10
 
 
 async def test_a_replica_with_an_old_view_of_the_pool_overwrites_no_answer_of_another() -> None:
     lab = _lab(make.allocation("a", size=1000))
     stale = Replica(lab)
-    await lab.pool()
-    stale.hold("networkpools")
+    await lab.run_pool_pass()
+    stale.hold_events("networkpools")
     _repair_pool(lab)
-    await lab.pool()
+    await lab.run_pool_pass()
     answer = _read_status(lab, "a")
     assert answer[:2] == ("Failed", "PoolExhausted")
     await stale.pools.reconcile(make.key("lab"))
@@ -112,9 +112,9 @@ async def test_two_leaders_do_not_overwrite_each_others_reports() -> None:
     lab = _lab(make.allocation("a"), make.allocation("b"))
     second = Replica(lab)
     for _ in range(2):
-        await lab.pool()
+        await lab.run_pool_pass()
         await second.pools.reconcile(make.key("lab"))
-        await lab.allocation("a")
+        await lab.run_allocation_pass("a")
         await second.allocations.reconcile(make.key("a"))
     assert lab.server.count(verb="patch", plural="ipallocations") == 2
 
@@ -122,22 +122,22 @@ async def test_two_leaders_do_not_overwrite_each_others_reports() -> None:
 async def test_the_reason_that_the_pool_is_missing_is_replaced_once_the_pool_is_created() -> None:
     lab = Lab()
     lab.server.add("ipallocations", make.allocation("a"))
-    await lab.allocation("a")
+    await lab.run_allocation_pass("a")
     assert _read_status(lab, "a")[1] == "PoolNotFound"
     lab.server.add("networkpools", make.pool(reserved=RESERVED_OUTSIDE))
     for _ in range(2):
-        await lab.pool()
-        await lab.allocation("a")
+        await lab.run_pool_pass()
+        await lab.run_allocation_pass("a")
     assert _read_status(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
 
 
 async def test_an_allocation_reports_once_that_its_pool_is_being_deleted() -> None:
     lab = _lab(make.allocation("a"), make.allocation("b", held_range=("10.40.0.0", "10.40.0.7")))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.delete("networkpools", "lab")
     for _ in range(3):
-        await lab.pool()
-        await lab.allocation("a")
+        await lab.run_pool_pass()
+        await lab.run_allocation_pass("a")
     assert _read_status(lab, "a")[2] == "NetworkPool butler-system/lab is being deleted"
     patches = lab.server.count(verb="patch", plural="ipallocations", name="a")
     assert patches == 2, "one because the pool is invalid, one because it is deleted"

@@ -51,7 +51,7 @@ class FilledPool:
     async def run_pass(self) -> list[tuple[str, str, str]]:
         """Run a pass and return its events."""
         self.lab.recorded.events.clear()
-        self.outcome: Any = await self.lab.pool()
+        self.outcome: Any = await self.lab.run_pool_pass()
         return list(self.lab.recorded.events)
 
     def restart(self) -> None:
@@ -172,7 +172,7 @@ async def test_the_events_of_one_pool_do_not_delay_those_of_another() -> None:
     allocation = make.allocation("b", of="other", held_range=("10.41.0.0", "10.41.0.74"))
     filled.lab.server.add("ipallocations", allocation)
     filled.lab.recorded.events.clear()
-    await filled.lab.pool("other")
+    await filled.lab.run_pool_pass("other")
     assert filled.lab.recorded.events == [WARNING]
 
 
@@ -220,13 +220,16 @@ async def test_losing_all_capacity_is_no_recovery() -> None:
         "networkpools", "lab", {"spec": {"reserved": [{"cidr": "10.40.0.0/24"}]}}
     )
     assert await filled.run_pass() == []
-    assert filled.lab.condition("networkpools", "lab", "CapacityWarning")["reason"] == "NoCapacity"
+    assert (
+        filled.lab.find_condition("networkpools", "lab", "CapacityWarning")["reason"]
+        == "NoCapacity"
+    )
 
 
 async def test_a_status_write_that_conflicts_records_no_event() -> None:
     filled = FilledPool()
     await filled.fill(50)
-    filled.lab.hold("networkpools")
+    filled.lab.hold_events("networkpools")
     filled.lab.server.edit("networkpools", "lab", {"metadata": {"labels": {"x": "y"}}})
     assert await filled.fill(75) == [WARNING], (
         "one event, by the write that was repeated after the conflict"

@@ -87,18 +87,18 @@ async def test_a_replica_that_writes_anothers_promise_repeats_the_words_of_its_c
     lab.server.add("networkpools", make.pool())
     lab.server.add("ipallocations", make.allocation("a", size=8))
     lab.server.fail(ServerFailure(500, "", "dies"), times=9, plural="ipallocations", verb="patch")
-    await lab.pool()
-    [promise] = lab.see("networkpools", "lab")["assignments"]
+    await lab.run_pool_pass()
+    [promise] = lab.read_status("networkpools", "lab")["assignments"]
     lab.server.recover()
     lab.server.add(
         "ipallocations", make.allocation("later", held_range=("10.40.0.64", "10.40.0.79"))
     )
-    successor = lab.another()
+    successor = lab.make_replica()
     for _ in range(2):  # a replica writes another one's promise after `foreign_patience`
         await successor.pools.reconcile(Key(make.NAMESPACE, "lab"))
         await lab.clock.advance(lab.settings.pool.foreign_patience)
     await successor.pools.reconcile(Key(make.NAMESPACE, "lab"))
-    ready = lab.condition("ipallocations", "a", "Ready")
+    ready = lab.find_condition("ipallocations", "a", "Ready")
     assert ready["message"] == f"allocated 8 IPs: 10.40.0.0/29 from lab, {promise['choice']}"
     assert "(256 addresses; 1 block fitted)" in promise["choice"]
 
@@ -107,11 +107,11 @@ async def test_the_words_do_not_change_when_the_pool_serves_further_allocations(
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("ipallocations", make.allocation("a", size=8))
-    await lab.pool()
+    await lab.run_pool_pass()
     before = lab.server.see("ipallocations", "a")
     lab.server.add("ipallocations", make.allocation("b", size=8))
-    await lab.pool()
-    await lab.pool()
+    await lab.run_pool_pass()
+    await lab.run_pool_pass()
     assert lab.server.see("ipallocations", "a") == before
 
 

@@ -17,14 +17,14 @@ async def _make_served_lab(*names: str) -> Lab:
     lab.server.add("networkpools", make.pool())
     for name in names:
         lab.server.add("ipallocations", make.allocation(name, size=64))
-    await lab.pool()
-    await lab.pool()
+    await lab.run_pool_pass()
+    await lab.run_pool_pass()
     return lab
 
 
 def _read_figures(lab: Lab) -> tuple[int, int, int, int]:
     """Return the pool's total, allocated and available addresses, and its allocations."""
-    status = lab.see("networkpools", "lab")
+    status = lab.read_status("networkpools", "lab")
     return (
         status["totalIPs"],
         status["allocatedIPs"],
@@ -35,53 +35,53 @@ def _read_figures(lab: Lab) -> tuple[int, int, int, int]:
 
 def _read_reason(lab: Lab, kind: str) -> str:
     """Return the reason of the pool's condition of this type."""
-    return str(lab.condition("networkpools", "lab", kind)["reason"])
+    return str(lab.find_condition("networkpools", "lab", kind)["reason"])
 
 
 async def test_released_addresses_are_available_in_the_figures_of_a_deleted_pool() -> None:
     lab = await _make_served_lab("a", "b", "c")
     assert _read_figures(lab) == (256, 192, 64, 3)
-    assert lab.condition("networkpools", "lab", "CapacityWarning")["status"] == "True"
+    assert lab.find_condition("networkpools", "lab", "CapacityWarning")["status"] == "True"
     lab.server.delete("networkpools", "lab")
-    assert await lab.pool() == DELETING
+    assert await lab.run_pool_pass() == DELETING
     assert _read_figures(lab) == (256, 192, 64, 3)
     lab.server.vanish("ipallocations", "a")
-    assert await lab.pool() == DELETING
+    assert await lab.run_pool_pass() == DELETING
     assert _read_figures(lab) == (256, 128, 128, 2)
-    assert lab.condition("networkpools", "lab", "CapacityWarning")["status"] == "False"
+    assert lab.find_condition("networkpools", "lab", "CapacityWarning")["status"] == "False"
     assert _read_reason(lab, "Ready") == "Deleting"
     assert "PoolCapacityRecovered" in lab.recorded.reasons
     lab.server.requests.clear()
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.requests == []
     for name in "bc":
         lab.server.vanish("ipallocations", name)
-    assert await lab.pool() == SETTLED
+    assert await lab.run_pool_pass() == SETTLED
 
 
 async def test_an_edit_of_the_spec_changes_the_figures_while_the_deletion_waits() -> None:
     lab = await _make_served_lab("a")
     lab.server.delete("networkpools", "lab")
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/25"}})
-    assert await lab.pool() == DELETING
+    assert await lab.run_pool_pass() == DELETING
     assert _read_figures(lab) == (128, 64, 64, 1)
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.41.0.0/25"}})
-    assert await lab.pool() == DELETING
-    assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "True"
+    assert await lab.run_pool_pass() == DELETING
+    assert lab.find_condition("networkpools", "lab", "OutOfRange")["status"] == "True"
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "nonsense"}})
-    assert await lab.pool() == DELETING
+    assert await lab.run_pool_pass() == DELETING
     assert _read_reason(lab, "Stalled") == "ValidationFailed"
     assert _read_reason(lab, "Ready") == "Deleting"
 
 
 async def test_writing_the_figures_of_a_deleted_pool_drops_no_promise() -> None:
     lab = await _make_served_lab("a")
-    promised = lab.see("networkpools", "lab")["assignments"]
+    promised = lab.read_status("networkpools", "lab")["assignments"]
     assert [promise["name"] for promise in promised] == ["a"]
     lab.server.delete("networkpools", "lab")
-    assert await lab.pool() == DELETING
-    assert lab.see("networkpools", "lab")["assignments"] == promised
+    assert await lab.run_pool_pass() == DELETING
+    assert lab.read_status("networkpools", "lab")["assignments"] == promised
 
 
 class AbsentClaims(ClaimService):

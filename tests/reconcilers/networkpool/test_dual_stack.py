@@ -147,7 +147,7 @@ async def test_events_about_capacity_count_the_fuller_family() -> None:
     lab.server.add("networkpools", pool)
     holder = make_dual_holder("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
     lab.server.add("ipallocations", holder)
-    await lab.pool()
+    await lab.run_pool_pass()
     notes = [note for _, _, note in lab.recorded.events]
     assert "NetworkPool is over 70% utilized (3/4 IPs allocated)" in notes
 
@@ -156,7 +156,7 @@ async def test_the_allocated_event_names_both_ranges() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool(secondary=SECOND))
     lab.server.add("ipallocations", make.allocation("a", size=2, asks=REQUIRE))
-    await lab.pool()
+    await lab.run_pool_pass()
     [note] = [note for _, reason, note in lab.recorded.events if reason == "IPsAllocated"]
     assert "(10.40.0.0 - 10.40.0.1 and fd00:: - fd00::1)" in note
 
@@ -167,7 +167,7 @@ async def test_two_families_cost_as_many_writes_as_one(asks: dict[str, Any]) -> 
     lab.server.add("networkpools", make.pool(secondary={"cidr": "fd00::/120"}))
     for name in ("a", "b", "c"):
         lab.server.add("ipallocations", make.allocation(name, size=2, asks=asks))
-    await lab.pool()
+    await lab.run_pool_pass()
     assert sorted((request.plural, request.name) for request in lab.server.requests) == [
         *(("ipallocations", name) for name in ("a", "b", "c")),
         ("networkpools", "lab"),

@@ -86,14 +86,14 @@ async def test_up_to_eight_grants_have_events_of_their_own_and_more_share_one(
     count: int, events: int
 ) -> None:
     lab = _lab(count)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.recorded.reasons == ["IPsAllocated"] * events
     assert all(lab.recorded.related) == (events == count), "a shared event relates to none"
 
 
 async def test_the_event_of_many_grants_names_the_batch() -> None:
     lab = _lab(9)
-    await lab.pool()
+    await lab.run_pool_pass()
     ((_, _, note),) = lab.recorded.events
     assert note.startswith(
         "Allocated 18 IPs for 9 IPAllocations:"
@@ -104,7 +104,7 @@ async def test_the_event_of_many_grants_names_the_batch() -> None:
 
 async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() -> None:
     lab = _lab(100)
-    await lab.pool()
+    await lab.run_pool_pass()
     ((_, _, note),) = lab.recorded.events
     assert 900 < len(note.encode()) <= 1024
     named_count = note.count(" - ")
@@ -113,7 +113,7 @@ async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() ->
 
 async def test_the_event_of_many_failures_names_the_batch() -> None:
     lab = _lab(30, size=2000)
-    await lab.pool()
+    await lab.run_pool_pass()
     ((kind, reason, note),) = lab.recorded.events
     assert (kind, reason) == ("Warning", "AllocationFailed")
     assert note.startswith(
@@ -130,7 +130,7 @@ async def test_failures_of_both_kinds_in_one_pass_are_reported_together() -> Non
     lab.server.fail(
         Invalid(422, "Invalid", "status is odd"), times=5, verb="patch", plural="ipallocations"
     )
-    await lab.pool()
+    await lab.run_pool_pass()
     ((_, reason, note),) = lab.recorded.events
     assert reason == "AllocationFailed"
     assert "for 10 IPAllocations: a000 (422 Invalid: status is odd), " in note
@@ -142,7 +142,7 @@ async def test_a_long_reason_leaves_room_for_the_others() -> None:
     lab.server.fail(
         Invalid(422, "Invalid", "ü" * 2000), times=9, verb="patch", plural="ipallocations"
     )
-    await lab.pool()
+    await lab.run_pool_pass()
     ((_, _, note),) = lab.recorded.events
     assert len(note.encode()) <= 1024
     assert "a000 (" in note
@@ -172,10 +172,10 @@ async def test_many_grants_in_one_pool_do_not_combine_the_events_of_another() ->
     lab.server.add("networkpools", make.pool("other", cidr="10.60.0.0/24"))
     for number in range(33):
         _add_requests(lab, 1, stem=f"a{number:02}-")
-        await lab.pool()
+        await lab.run_pool_pass()
     assert lab.recorded.related[-1] == ""
     lab.server.add("ipallocations", make.allocation("calm", of="other"))
-    await lab.pool("other")
+    await lab.run_pool_pass("other")
     assert lab.recorded.related[-1] == "calm"
 
 

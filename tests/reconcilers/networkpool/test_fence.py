@@ -47,13 +47,13 @@ async def test_a_pool_without_memory_voids_each_idle_allocation_once_before_it_s
         make.allocation("holder", held_range=("10.40.0.0", "10.40.0.7")),
         make.allocation("leaving", deletionTimestamp="2026-01-01T00:00:00Z"),
     )
-    await lab.pool()
+    await lab.run_pool_pass()
     assert (
         count_patches(lab, "idle"),
         count_patches(lab, "holder"),
         count_patches(lab, "leaving"),
     ) == (2, 0, 0)
-    assert lab.see("ipallocations", "idle")["cidr"] == "10.40.0.8/29"
+    assert lab.read_status("ipallocations", "idle")["cidr"] == "10.40.0.8/29"
     order = [(r.verb, r.plural) for r in lab.server.requests if r.verb != "get"]
     assert order[:3] == [
         ("list", "ipallocations"),
@@ -64,23 +64,23 @@ async def test_a_pool_without_memory_voids_each_idle_allocation_once_before_it_s
 
 async def test_an_allocation_without_our_finalizer_needs_no_voiding() -> None:
     lab = make_lab(make.allocation("a", finalizers=[]), make.allocation("b"))
-    await lab.pool()
+    await lab.run_pool_pass()
     assert (count_patches(lab, "a"), count_patches(lab, "b")) == (0, 2)
-    assert make.revision_of(lab.see("networkpools", "lab")) != ""
+    assert make.revision_of(lab.read_status("networkpools", "lab")) != ""
 
 
 async def test_the_revision_of_a_fenced_pool_is_the_highest_version_of_its_allocations() -> None:
     lab = make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("providerconfigs", make.provider())
-    await lab.pool()
-    assert make.revision_of(lab.see("networkpools", "lab")) == highest
+    await lab.run_pool_pass()
+    assert make.revision_of(lab.read_status("networkpools", "lab")) == highest
 
 
 async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> None:
     lab = make_lab(make.allocation("a"))
     promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"] != promised
     fenced = [h for h in lab.server.history if h.plural == "ipallocations"][1].object
     ready = fenced["status"]["conditions"][0]
@@ -98,13 +98,13 @@ async def test_an_allocation_that_changes_during_the_fence_needs_no_voiding() ->
             lab.server.edit("ipallocations", "b", {"metadata": {"labels": {"seen": "yes"}}})
 
     lab.server.listeners.append(edit_other)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.count(verb="list", plural="ipallocations") == 1
     assert lab.server.count(verb="get", plural="ipallocations") == 1, (
         "the edited allocation is read again"
     )
     assert count_patches(lab, "a") == 2, "voided once, then served"
-    assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
+    assert {lab.read_status("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
 
 
 async def test_a_range_that_a_late_write_gives_during_the_fence_is_not_allocated_again() -> None:
@@ -123,10 +123,10 @@ async def test_a_range_that_a_late_write_gives_during_the_fence_is_not_allocated
             lab.server.edit("ipallocations", "b", {"status": held_range})
 
     lab.server.listeners.insert(0, write_promise)
-    await lab.pool()
+    await lab.run_pool_pass()
     written_version = int(lab.server.see("ipallocations", "b")["metadata"]["resourceVersion"])
-    assert int(make.revision_of(lab.see("networkpools", "lab"))) >= written_version
-    assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.8/29"
+    assert int(make.revision_of(lab.read_status("networkpools", "lab"))) >= written_version
+    assert lab.read_status("ipallocations", "a")["cidr"] == "10.40.0.8/29"
 
 
 async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
@@ -150,31 +150,31 @@ async def test_a_forgotten_promise_of_a_second_range_is_void() -> None:
 
     lab.server.listeners.insert(0, write_promise)
     for _ in range(3):
-        await lab.pool()
+        await lab.run_pool_pass()
         await lab.clock.advance(3)
-    assert lab.see("ipallocations", "b")["startAddress"] == "fd00::"
-    assert lab.condition("networkpools", "lab", "RangesOverlap")["status"] == "False"
+    assert lab.read_status("ipallocations", "b")["startAddress"] == "fd00::"
+    assert lab.find_condition("networkpools", "lab", "RangesOverlap")["status"] == "False"
 
 
 async def test_two_replicas_that_fence_at_once_both_finish() -> None:
     lab = make_lab(*(make.allocation(f"a{n:02}") for n in range(20)))
-    other = lab.another()
+    other = lab.make_replica()
     async with anyio.create_task_group() as group:
         group.start_soon(lab.pools.reconcile, make.key("lab"))
         group.start_soon(other.pools.reconcile, make.key("lab"))
-    assert make.revision_of(lab.see("networkpools", "lab")) != ""
+    assert make.revision_of(lab.read_status("networkpools", "lab")) != ""
     assert lab.server.count(verb="patch", plural="ipallocations") <= 20 * 4
 
 
 async def test_a_pool_whose_memory_is_newer_than_the_server_is_fenced_before_it_serves() -> None:
     """After a restore of etcd, the server starts again at a lower revision."""
     lab = make_lab(make.allocation("a"), pool=make.pool(memory=UNREACHED_REVISION))
-    await lab.pool()
+    await lab.run_pool_pass()
     await lab.clock.advance(1.0)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert count_patches(lab, "a") == 2, "voided once, then served"
-    assert int(make.revision_of(lab.see("networkpools", "lab"))) < UNREACHED_REVISION
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert int(make.revision_of(lab.read_status("networkpools", "lab"))) < UNREACHED_REVISION
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
 @pytest.mark.parametrize("kind", ["networkpools", "ipallocations"])
@@ -186,21 +186,21 @@ async def test_nothing_is_written_while_it_is_unknown_whether_the_server_was_res
     promised = make.list_promise(make.promise(other, "10.40.0.0", "10.40.0.0"))
     lab = make_lab(allocation, other, pool=make.pool(status={"assignments": [promised]}))
     lab.caches[kind].unconfirm_history()
-    assert await lab.pool() == Again(1.0)
+    assert await lab.run_pool_pass() == Again(1.0)
     assert lab.server.requests == []
     lab.caches[kind].history_confirmed = True
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
 async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() -> None:
     lab = make_lab(make.allocation("a"), make.allocation("b"))
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="ipallocations", name="b")
     with pytest.raises(ServerFailure):
-        await lab.pool()
-    assert make.revision_of(lab.see("networkpools", "lab")) == ""
-    await lab.pool()
-    assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
+        await lab.run_pool_pass()
+    assert make.revision_of(lab.read_status("networkpools", "lab")) == ""
+    await lab.run_pool_pass()
+    assert {lab.read_status("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
 
 
 async def test_the_deletion_of_a_pool_waits_for_holders_only() -> None:
@@ -211,16 +211,16 @@ async def test_the_deletion_of_a_pool_waits_for_holders_only() -> None:
         pool=make.pool(),
     )
     lab.server.delete("networkpools", "lab")
-    assert await lab.pool() == Blocked("Deleting", 10.0)
-    ready = lab.condition("networkpools", "lab", "Ready")
+    assert await lab.run_pool_pass() == Blocked("Deleting", 10.0)
+    ready = lab.find_condition("networkpools", "lab", "Ready")
     assert ready["reason"] == "Deleting"
     assert ready["message"] == "waiting for 1 active allocation to be released"
-    assert lab.see("ipallocations", "pending").get("startAddress") is None
+    assert lab.read_status("ipallocations", "pending").get("startAddress") is None
     lab.server.requests.clear()
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.requests == []
     lab.server.vanish("ipallocations", "holder")
-    assert await lab.pool() == SETTLED
+    assert await lab.run_pool_pass() == SETTLED
     assert not lab.server.has("networkpools", "lab")
 
 
@@ -232,21 +232,21 @@ async def test_the_deletion_of_a_pool_waits_until_an_open_promise_is_written() -
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, entry))
     lab.server.delete("networkpools", "lab")
-    assert isinstance(await lab.pool(), Blocked)
+    assert isinstance(await lab.run_pool_pass(), Blocked)
     await lab.clock.advance(10)
-    assert isinstance(await lab.pool(), Blocked)
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert isinstance(await lab.run_pool_pass(), Blocked)
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
     assert lab.server.has("networkpools", "lab")
 
 
 async def test_the_finalizer_of_a_pool_is_removed_only_after_a_live_list() -> None:
     lab = make_lab(pool=make.pool())
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     lab.server.add(
         "ipallocations", make.allocation("unseen", held_range=("10.40.0.0", "10.40.0.7"))
     )
     lab.server.delete("networkpools", "lab")
-    assert isinstance(await lab.pool(), Blocked)
+    assert isinstance(await lab.run_pool_pass(), Blocked)
     assert lab.server.has("networkpools", "lab")
 
 
@@ -254,10 +254,10 @@ async def test_finalizers_of_others_stay_on_a_pool() -> None:
     ours = "butler.butlerlabs.dev/networkpool"
     lab = make_lab(pool=make.pool(finalizers=["example.com/other", ours]))
     lab.server.delete("networkpools", "lab")
-    await lab.pool()
+    await lab.run_pool_pass()
     finalizers = lab.server.see("networkpools", "lab")["metadata"]["finalizers"]
     assert finalizers == ["example.com/other"]
-    assert await lab.pool() == SETTLED
+    assert await lab.run_pool_pass() == SETTLED
 
 
 async def test_a_pool_allocates_nothing_while_an_allocation_cannot_be_decoded() -> None:
@@ -265,25 +265,25 @@ async def test_a_pool_allocates_nothing_while_an_allocation_cannot_be_decoded() 
     cache = lab.caches["ipallocations"]
     hidden = {make.key("odd"): "count is no number"}
     cache.replace(tuple(cache), lab.server.revision, hidden)
-    assert await lab.pool() == Blocked("UnreadableAllocation", 60.0)
-    ready = lab.condition("networkpools", "lab", "Ready")
+    assert await lab.run_pool_pass() == Blocked("UnreadableAllocation", 60.0)
+    ready = lab.find_condition("networkpools", "lab", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "UnreadableAllocation")
     assert "odd" in ready["message"]
-    assert lab.see("ipallocations", "a")["phase"] == "Pending"
+    assert lab.read_status("ipallocations", "a")["phase"] == "Pending"
     lab.server.requests.clear()
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.requests == []
     cache.replace(tuple(cache), lab.server.revision)
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
-    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.find_condition("networkpools", "lab", "Ready")["status"] == "True"
 
 
 async def test_a_deleted_pool_without_memory_is_fenced_before_its_finalizer_is_removed() -> None:
     leaving = make.pool(memory=None, deletionTimestamp="2026-01-01T00:00:00Z")
     lab = make_lab(make.allocation("a"), pool=leaving)
     promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
-    await lab.pool()
+    await lab.run_pool_pass()
     # A promise that the pool forgot names a version that the allocation no longer has.
     assert lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"] != promised
     assert lab.server.all("networkpools") == []

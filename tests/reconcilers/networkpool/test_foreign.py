@@ -42,16 +42,16 @@ async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    assert await lab.pool() == Blocked("ForeignManager", 120.0)
-    assert lab.see("ipallocations", "a")["phase"] == "Pending"
-    condition = lab.condition("networkpools", "lab", "ForeignManager")
+    assert await lab.run_pool_pass() == Blocked("ForeignManager", 120.0)
+    assert lab.read_status("ipallocations", "a")["phase"] == "Pending"
+    condition = lab.find_condition("networkpools", "lab", "ForeignManager")
     assert (condition["status"], condition["reason"]) == ("True", "StatusWrittenByOthers")
     message = (
         "manager writes the status of this NetworkPool: nothing is handed out while another"
         " controller does that; scale it to zero"
     )
     assert condition["message"] == message
-    assert lab.condition("networkpools", "lab", "Ready")["reason"] == "ForeignManager"
+    assert lab.find_condition("networkpools", "lab", "Ready")["reason"] == "ForeignManager"
     assert lab.recorded.events == [("Warning", "StatusWrittenByOthers", message)]
 
 
@@ -60,8 +60,8 @@ async def test_writes_to_a_pools_allocations_count_too() -> None:
     lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("ipallocations", "held", _make_write_patch("manager", _format_time(lab)))
-    assert await lab.pool() == Blocked("ForeignManager", 120.0)
-    reported = lab.condition("networkpools", "lab", "ForeignManager")["message"]
+    assert await lab.run_pool_pass() == Blocked("ForeignManager", 120.0)
+    reported = lab.find_condition("networkpools", "lab", "ForeignManager")["message"]
     assert reported.startswith("manager writes the status of its IPAllocations:")
 
 
@@ -69,14 +69,14 @@ async def test_once_the_other_controller_is_silent_the_pool_allocates_and_report
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    outcome = await lab.pool()
+    outcome = await lab.run_pool_pass()
     assert isinstance(outcome, Blocked)
     assert outcome.after is not None
     await lab.clock.advance(outcome.after)
-    assert await lab.pool() == Again(5.0)
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
-    assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
-    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+    assert await lab.run_pool_pass() == Again(5.0)
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.find_condition("networkpools", "lab", "ForeignManager")["status"] == "False"
+    assert lab.find_condition("networkpools", "lab", "Ready")["status"] == "True"
     assert lab.recorded.reasons == ["StatusWrittenByOthers", "NoForeignManager", "IPsAllocated"]
 
 
@@ -87,15 +87,17 @@ async def test_the_pool_does_not_overwrite_a_controller_that_writes_ready_repeat
             "status": {"assignments": None}
         }
         lab.server.edit("networkpools", "lab", theirs)
-        ready: Json = lab.condition("networkpools", "lab", "Ready")
+        ready: Json = lab.find_condition("networkpools", "lab", "Ready")
         if ready:
-            others = [c for c in lab.see("networkpools", "lab")["conditions"] if c != ready]
+            others = [
+                c for c in lab.read_status("networkpools", "lab")["conditions"] if c != ready
+            ]
             overwritten = [
                 *others,
                 ready | {"status": "True", "reason": "Ready", "message": "ours"},
             ]
             lab.server.edit("networkpools", "lab", {"status": {"conditions": overwritten}})
-        await lab.pool()
+        await lab.run_pool_pass()
         await lab.clock.advance(5)
     assert lab.server.count(verb="patch", plural="networkpools") == 1
 
@@ -107,30 +109,30 @@ async def test_the_other_controller_is_remembered_when_our_write_took_over_all_i
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    assert await lab.pool() == Blocked("ForeignManager", 120.0)
+    assert await lab.run_pool_pass() == Blocked("ForeignManager", 120.0)
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     await lab.clock.advance(119)
-    assert await lab.pool() == Blocked("ForeignManager", 1.0)
-    assert lab.see("ipallocations", "a")["phase"] == "Pending"
+    assert await lab.run_pool_pass() == Blocked("ForeignManager", 1.0)
+    assert lab.read_status("ipallocations", "a")["phase"] == "Pending"
     await lab.clock.advance(1)
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
 async def test_a_new_process_that_finds_the_condition_waits_for_two_minutes_of_silence() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    await lab.pool()
-    condition = lab.condition("networkpools", "lab", "ForeignManager")
+    await lab.run_pool_pass()
+    condition = lab.find_condition("networkpools", "lab", "ForeignManager")
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     await lab.clock.advance(60)
     _restart(lab)
-    assert await lab.pool() == Blocked("ForeignManager", 120.0)
-    assert lab.condition("networkpools", "lab", "ForeignManager") == condition
+    assert await lab.run_pool_pass() == Blocked("ForeignManager", 120.0)
+    assert lab.find_condition("networkpools", "lab", "ForeignManager") == condition
     await lab.clock.advance(120)
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
 async def test_a_pool_whose_journal_was_wiped_is_fenced_before_it_allocates_again() -> None:
@@ -138,12 +140,12 @@ async def test_a_pool_whose_journal_was_wiped_is_fenced_before_it_allocates_agai
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     lab.server.edit("networkpools", "lab", {"status": {"journalOf": None}})
-    await lab.pool()
-    assert "journalOf" not in lab.see("networkpools", "lab")
+    await lab.run_pool_pass()
+    assert "journalOf" not in lab.read_status("networkpools", "lab")
     await lab.clock.advance(120)
-    await lab.pool()
-    assert make.revision_of(lab.see("networkpools", "lab")) != "0"
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    await lab.run_pool_pass()
+    assert make.revision_of(lab.read_status("networkpools", "lab")) != "0"
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
 @pytest.mark.parametrize(
@@ -175,15 +177,15 @@ async def test_writes_by_us_by_people_and_old_ones_do_not_stop_the_pool(
     lab.server.edit(
         "networkpools", "lab", _make_write_patch(manager, _format_time(lab, ago), subresource)
     )
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated", why
-    assert lab.condition("networkpools", "lab", "ForeignManager") == {}
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated", why
+    assert lab.find_condition("networkpools", "lab", "ForeignManager") == {}
 
 
 async def test_an_unreadable_time_in_managed_fields_is_no_write() -> None:
     lab = _lab()
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", "yesterday"))
-    assert await lab.pool() == Again(60.0)
+    assert await lab.run_pool_pass() == Again(60.0)
 
 
 async def test_no_orphans_are_collected_while_another_controller_writes() -> None:
@@ -194,7 +196,7 @@ async def test_no_orphans_are_collected_while_another_controller_writes() -> Non
         "ipallocations", make.allocation("a", held_range=held_range, annotations=stamped)
     )
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.requests.clear()
     await lab.orphans.sweep()
     assert lab.server.requests == []
@@ -225,16 +227,16 @@ async def test_two_leaders_do_not_correct_each_others_condition() -> None:
     lab = _lab()
     first = lab.pools
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     await lab.clock.advance(60)
     _restart(lab)
     second = lab.pools
     for _ in range(200):
         for lab.pools in (first, second):
-            await lab.pool()
+            await lab.run_pool_pass()
         await lab.clock.advance(1)
-    assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
+    assert lab.find_condition("networkpools", "lab", "ForeignManager")["status"] == "False"
     assert lab.server.count(verb="patch", plural="networkpools") == 2
 
 
@@ -245,13 +247,13 @@ async def test_two_leaders_do_not_overwrite_each_others_report_of_writes_in_the_
     first = lab.pools
     lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.edit("ipallocations", "held", _make_write_patch("manager", _format_time(lab)))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     _restart(lab)
     second = lab.pools
     for _ in range(20):
         for lab.pools in (first, second):
-            await lab.pool()
+            await lab.run_pool_pass()
         await lab.clock.advance(1)
     assert lab.server.count(verb="patch", plural="networkpools") <= 2
 
@@ -260,15 +262,15 @@ async def test_a_replica_heeds_a_foreign_write_that_only_another_replica_saw() -
     lab = _lab()
     first = lab.pools
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    await lab.pool()
+    await lab.run_pool_pass()
     await lab.clock.advance(120)
-    await lab.pool()
-    assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
+    await lab.run_pool_pass()
+    assert lab.find_condition("networkpools", "lab", "ForeignManager")["status"] == "False"
     await lab.clock.advance(10)
     _restart(lab)
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
     lab.pools = first
     await lab.clock.advance(119)
-    assert await lab.pool() == Blocked("ForeignManager", 1.0)
+    assert await lab.run_pool_pass() == Blocked("ForeignManager", 1.0)

@@ -179,15 +179,15 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
     contents_differences: Differences,
 ) -> None:
     lab = _lab()
-    await lab.pool()
+    await lab.run_pool_pass()
     reader = _get_kind(lab)._allocations._reader
     assert reader._kept is not None
     kept = reader._kept._pools[make.key("lab")].holdings
     kept.remove(HELD)
     lab.server.add("ipallocations", make.allocation("a"))
     with structlog.testing.capture_logs() as logs:
-        await lab.pool()
-    assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.8/29", (
+        await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["cidr"] == "10.40.0.8/29", (
         "the range of `held` is not allocated again"
     )
     [wrong] = [line for line in logs if line["log_level"] == "error"]
@@ -197,7 +197,7 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
     assert registry.labels("lab", make.NAMESPACE)._value.get() == 1
     assert contents_differences == [(make.key("lab"), wrong["parts"])]
     contents_differences.clear()
-    await lab.pool()
+    await lab.run_pool_pass()
     assert contents_differences == []
 
 

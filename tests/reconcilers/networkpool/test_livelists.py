@@ -29,7 +29,7 @@ def _count_lists(lab: Lab) -> int:
 
 def _are_served(lab: Lab, pools: int) -> bool:
     """Return whether the allocations of the first `pools` pools have their ranges."""
-    phases = [lab.see("ipallocations", f"of-p{n:02}").get("phase") for n in range(pools)]
+    phases = [lab.read_status("ipallocations", f"of-p{n:02}").get("phase") for n in range(pools)]
     return phases == ["Allocated"] * pools
 
 

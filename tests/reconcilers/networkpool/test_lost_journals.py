@@ -61,9 +61,9 @@ async def test_a_pool_whose_journal_is_lost_voids_earlier_promises_before_it_all
     status: Mapping[str, Any],
 ) -> None:
     lab = make_lab(status, make.allocation("b", size=8))
-    await lab.pool()
+    await lab.run_pool_pass()
     assert count_writes(lab, "b") == 2, "voided, then served"
-    pool = lab.see("networkpools", "lab")
+    pool = lab.read_status("networkpools", "lab")
     assert (pool["journalOf"], make.revision_of(pool)) != ("of the pool", "")
     assert [entry["name"] for entry in pool["assignments"]] == ["b"]
 
@@ -78,7 +78,7 @@ async def test_a_pool_with_one_promise_that_cannot_be_read_voids_earlier_promise
 ) -> None:
     waiting = make.allocation("b", size=8)
     lab = make_lab(seal(OURS | {"assignments": [render_promise(waiting, **edit)]}), waiting)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert count_writes(lab, "b") == 2, "voided, then served"
 
 
@@ -86,15 +86,15 @@ async def test_a_promise_in_the_journal_of_another_object_holds_no_range() -> No
     waiting = make.allocation("b", size=8)
     status = make.journal_of("of an earlier pool", 1)
     lab = make_lab(status | {"assignments": [render_promise(make.allocation("x"))]}, waiting)
-    await lab.pool()
-    assert lab.see("ipallocations", "b")["startAddress"] == RANGE[0]
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "b")["startAddress"] == RANGE[0]
 
 
 async def test_a_pool_whose_promises_were_dropped_by_another_writer_voids_them() -> None:
     waiting = make.allocation("a", size=8)
     lab = make_lab(seal(OURS | {"assignments": [render_promise(waiting)]}), waiting)
     lab.server.edit("networkpools", "lab", {"status": {"assignments": None}})
-    await lab.pool()
+    await lab.run_pool_pass()
     assert count_writes(lab, "a") == 2, "voided, then served"
 
 
@@ -116,12 +116,12 @@ async def test_a_pool_whose_journal_names_a_kind_that_is_not_known_allocates_not
     status = OURS | entry
     lab = make_lab(status if is_lost else seal(status), make.allocation("a", size=8))
     for _ in range(4):
-        await lab.pool()
+        await lab.run_pool_pass()
         await lab.clock.advance(6)
-    assert "startAddress" not in lab.see("ipallocations", "a")
-    pool = lab.see("networkpools", "lab")
+    assert "startAddress" not in lab.read_status("ipallocations", "a")
+    pool = lab.read_status("networkpools", "lab")
     assert pool["assignments"] == status["assignments"]
-    ready = lab.condition("networkpools", "lab", "Ready")
+    ready = lab.find_condition("networkpools", "lab", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "HoldersUnknown")
     assert UNKNOWN in ready["message"]
     assert "set both fields to null" in ready["message"]
@@ -132,11 +132,11 @@ async def test_a_pool_allocates_again_once_a_person_has_removed_the_unknown_kind
     entry: dict[str, Any],
 ) -> None:
     lab = make_lab(seal(OURS | entry), make.allocation("a", size=8))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.edit("networkpools", "lab", {"status": {"assignments": None, "revisions": None}})
-    await lab.pool()
+    await lab.run_pool_pass()
     assert count_writes(lab, "a") == 2, "voided, then served"
-    assert lab.see("ipallocations", "a")["startAddress"] == RANGE[0]
+    assert lab.read_status("ipallocations", "a")["startAddress"] == RANGE[0]
 
 
 @entries
@@ -147,7 +147,7 @@ async def test_a_deletion_waits_while_the_journal_names_a_kind_that_is_not_known
     status = OURS | entry
     lab = make_lab(status if is_lost else seal(status))
     lab.server.delete("networkpools", "lab")
-    await lab.pool()
+    await lab.run_pool_pass()
     assert ("networkpools", "butler-system", "lab") in lab.server.objects
 
 
@@ -158,30 +158,30 @@ JOURNAL_FIELDS = ["revisions", "journalOf", "assignments"]
 async def test_no_range_is_written_if_the_server_drops_a_field_of_the_journal(field: str) -> None:
     lab = make_lab(OURS, make.allocation("a"))
     lab.server.unknown = frozenset({field})
-    assert await lab.pool() == OUTDATED
-    assert "startAddress" not in lab.see("ipallocations", "a")
-    assert lab.condition("networkpools", "lab", "Ready")["reason"] == "DefinitionOutdated"
+    assert await lab.run_pool_pass() == OUTDATED
+    assert "startAddress" not in lab.read_status("ipallocations", "a")
+    assert lab.find_condition("networkpools", "lab", "Ready")["reason"] == "DefinitionOutdated"
 
 
 async def test_a_journal_that_was_not_stored_completely_is_lost_for_every_replica() -> None:
     """The stored journal may lack promises that a replica still writes to allocations."""
     lab = make_lab(OURS, make.allocation("a", size=8))
     lab.server.unknown = frozenset({"assignments"})
-    await lab.pool()
-    pool = lab.see("networkpools", "lab")
+    await lab.run_pool_pass()
+    pool = lab.read_status("networkpools", "lab")
     assert pool["journalOf"] != seal(pool)["journalOf"]
     lab.server.unknown = frozenset()
     lab.server.requests.clear()
     await lab.clock.advance(61)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert count_writes(lab, "a") == 2, "voided, then served"
 
 
 async def test_no_fence_begins_for_a_resync_after_a_journal_was_not_stored() -> None:
     lab = make_lab(OURS, make.allocation("a"))
     lab.server.unknown = frozenset({"assignments"})
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.requests.clear()
     await lab.clock.advance(59)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.requests == []

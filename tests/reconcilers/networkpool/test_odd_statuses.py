@@ -40,16 +40,16 @@ async def test_an_allocation_with_several_ranges_of_one_family_keeps_no_other_wa
     names = [f"w{number:02}" for number in range(20)]
     for name in names:
         lab.server.add("ipallocations", make.allocation(name, size=1))
-    await lab.pool()
-    addresses = [lab.see("ipallocations", name).get("startAddress") for name in names]
+    await lab.run_pool_pass()
+    addresses = [lab.read_status("ipallocations", name).get("startAddress") for name in names]
     taken_addresses = {f"10.40.0.{last}" for last in (*range(8, 16), *range(32, 40))}
     assert len({*addresses}) == 20
     assert not taken_addresses & {*addresses}
-    allocation = lab.see("ipallocations", "odd")
+    allocation = lab.read_status("ipallocations", "odd")
     assert (allocation["startAddress"], allocation["families"]) == ("10.40.0.8", families)
     assert allocation["phase"] == "Failed"
     assert "several ranges of one family" in str(allocation["conditions"])
-    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+    assert lab.find_condition("networkpools", "lab", "Ready")["status"] == "True"
 
 
 async def test_a_restored_allocation_whose_range_was_handed_out_since_is_refused() -> None:
@@ -58,11 +58,11 @@ async def test_a_restored_allocation_whose_range_was_handed_out_since_is_refused
     lab.server.add("ipallocations", make.allocation("new", held_range=("10.40.0.8", "10.40.0.15")))
     restored = make.allocation("old", held_range=("10.40.0.12", "10.40.0.19"), phase="Pending")
     lab.server.add("ipallocations", restored)
-    await lab.pool()
-    assert lab.see("ipallocations", "new")["phase"] == "Allocated"
-    allocation = lab.see("ipallocations", "old")
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "new")["phase"] == "Allocated"
+    allocation = lab.read_status("ipallocations", "old")
     assert (allocation["phase"], allocation["startAddress"]) == ("Failed", "10.40.0.12")
-    ready = lab.condition("ipallocations", "old", "Ready")
+    ready = lab.find_condition("ipallocations", "old", "Ready")
     assert ready["reason"] == "RangeInUse"
     assert "IPAllocation new" in str(ready["message"])
 
@@ -72,8 +72,8 @@ async def test_a_restored_allocation_gets_its_range_again_once_the_other_one_is_
     lab.server.add("networkpools", make.pool())
     lab.server.add("ipallocations", make.allocation("new", held_range=FIRST))
     lab.server.add("ipallocations", make.allocation("old", held_range=FIRST, phase="Pending"))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.vanish("ipallocations", "new")
-    await lab.pool()
-    allocation = lab.see("ipallocations", "old")
+    await lab.run_pool_pass()
+    allocation = lab.read_status("ipallocations", "old")
     assert (allocation["phase"], allocation["startAddress"]) == ("Allocated", FIRST[0])

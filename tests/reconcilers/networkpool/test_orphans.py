@@ -78,7 +78,7 @@ async def test_a_sweep_requests_nothing_if_the_owner_exists() -> None:
 
 async def test_the_cache_finds_candidates_and_a_live_read_decides() -> None:
     lab = make_lab(make_orphan())
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     lab.server.add("tenantclusters", make.tenant())
     await lab.orphans.sweep()
     assert lab.server.count(verb="get", plural="tenantclusters") == 1
@@ -88,7 +88,7 @@ async def test_the_cache_finds_candidates_and_a_live_read_decides() -> None:
 async def test_orphans_are_collected_though_the_cache_lacks_their_new_owner() -> None:
     lab = make_lab(make_orphan(), owner=make.tenant())
     lab.server.vanish("tenantclusters", "a", namespace="team")
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     lab.server.add("tenantclusters", make.tenant(uid="uid-of-another"))
     await lab.orphans.sweep()
     assert _list_deleted(lab) == ["lb"]
@@ -96,11 +96,11 @@ async def test_orphans_are_collected_though_the_cache_lacks_their_new_owner() ->
 
 async def test_an_allocation_that_changed_meanwhile_is_deleted_only_by_a_later_sweep() -> None:
     lab = make_lab(make_orphan())
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     lab.server.edit("ipallocations", "lb", {"metadata": {"annotations": {"x": "y"}}})
     await lab.orphans.sweep()
     assert _list_deleted(lab) == []
-    lab.flow()
+    lab.deliver_events()
     await lab.orphans.sweep()
     assert _list_deleted(lab) == ["lb"]
 
@@ -133,7 +133,7 @@ async def test_nothing_is_deleted_while_the_kind_of_owners_is_not_served() -> No
 async def test_an_owner_that_cannot_be_decoded_counts_as_existing() -> None:
     lab = make_lab(make_orphan())
     odd = {"metadata": {"name": "a", "namespace": "team"}, "spec": {"workers": "many"}}
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     lab.server.add("tenantclusters", odd)
     await lab.orphans.sweep()
     assert _list_deleted(lab) == []
@@ -144,11 +144,11 @@ async def test_an_owner_never_seen_gets_a_condition_and_not_a_deletion() -> None
     for _ in range(3):
         await lab.orphans.sweep()
     assert _list_deleted(lab) == []
-    condition = lab.condition("ipallocations", "lb", "OwnerFound")
+    condition = lab.find_condition("ipallocations", "lb", "OwnerFound")
     assert (condition["status"], condition["reason"]) == ("False", "TenantClusterNeverSeen")
     assert condition["message"].startswith("TenantCluster team/a was never seen")
     assert len(lab.server.requests) == 1, "the condition is written once"
-    assert lab.see("ipallocations", "lb")["phase"] == "Allocated"
+    assert lab.read_status("ipallocations", "lb")["phase"] == "Allocated"
 
 
 async def test_an_owner_is_adopted_once_when_it_is_first_seen() -> None:
@@ -158,7 +158,7 @@ async def test_an_owner_is_adopted_once_when_it_is_first_seen() -> None:
     await lab.orphans.sweep()
     meta = lab.server.see("ipallocations", "lb")["metadata"]
     assert meta["annotations"] == STAMPED
-    assert lab.condition("ipallocations", "lb", "OwnerFound")["status"] == "True"
+    assert lab.find_condition("ipallocations", "lb", "OwnerFound")["status"] == "True"
     lab.server.requests.clear()
     await lab.orphans.sweep()
     assert lab.server.requests == []
@@ -169,7 +169,7 @@ async def test_an_owner_is_adopted_once_when_it_is_first_seen() -> None:
 
 async def test_the_uid_that_is_adopted_is_read_live() -> None:
     lab = make_lab(make_orphan(annotations={}), owner=make.tenant())
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
     lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next"))
     await lab.orphans.sweep()
@@ -257,7 +257,7 @@ async def test_orphans_of_more_than_ten_owners_or_a_tenth_of_all_are_not_collect
         lab.server.add("tenantclusters", make.tenant(f"kept{n:03}", uid=OWNER))
     await lab.orphans.sweep()
     assert len(_list_deleted(lab)) == collected
-    suspended = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    suspended = lab.find_condition("networkpools", "lab", "OrphanCollectionSuspended")
     assert bool(suspended) == (collected == 0)
 
 
@@ -265,7 +265,7 @@ async def test_one_cluster_with_many_allocations_counts_once() -> None:
     lab = make_lab(*(make_orphan(f"a{n:03}", number=n) for n in range(16)))
     await lab.orphans.sweep()
     assert len(_list_deleted(lab)) == 16
-    assert lab.condition("networkpools", "lab", "OrphanCollectionSuspended") == {}
+    assert lab.find_condition("networkpools", "lab", "OrphanCollectionSuspended") == {}
 
 
 async def test_a_suspended_collection_is_reported_once_and_resumes_by_itself() -> None:
@@ -273,7 +273,7 @@ async def test_a_suspended_collection_is_reported_once_and_resumes_by_itself() -
     for _ in range(3):
         await lab.orphans.sweep()
         await lab.clock.advance(60)
-    suspended = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    suspended = lab.find_condition("networkpools", "lab", "OrphanCollectionSuspended")
     assert (suspended["status"], suspended["reason"]) == ("True", "TooManyOrphans")
     assert suspended["message"].startswith(
         "11 of 11 TenantClusters that hold addresses seem to be gone; more than 10 in a minute"
@@ -282,7 +282,7 @@ async def test_a_suspended_collection_is_reported_once_and_resumes_by_itself() -
     assert lab.recorded.reasons == ["OrphanCollectionSuspended"]
     lab.server.vanish("ipallocations", "a000")
     await lab.orphans.sweep()
-    suspended = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    suspended = lab.find_condition("networkpools", "lab", "OrphanCollectionSuspended")
     assert suspended["status"] == "False"
     assert len(_list_deleted(lab)) == 10
 
@@ -319,11 +319,11 @@ async def test_a_suspended_collection_of_one_pool_does_not_affect_another() -> N
 
 async def test_pass_and_sweep_keep_each_others_conditions_of_a_pool() -> None:
     lab = make_lab(*(_make_orphan_of_own_cluster(f"a{n:03}") for n in range(11)))
-    await lab.pool()
+    await lab.run_pool_pass()
     await lab.orphans.sweep()
-    await lab.pool()
-    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
-    condition = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    await lab.run_pool_pass()
+    assert lab.find_condition("networkpools", "lab", "Ready")["status"] == "True"
+    condition = lab.find_condition("networkpools", "lab", "OrphanCollectionSuspended")
     assert condition["status"] == "True"
 
 

@@ -30,13 +30,13 @@ async def test_a_pool_whose_promises_are_dropped_hands_out_nothing_and_says_so_o
     lab = _lab(memory)
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.unknown = DROPPED_FIELDS
-    assert await lab.pool() == BLOCKED
-    assert "startAddress" not in lab.see("ipallocations", "a")
-    ready = lab.condition("networkpools", "lab", "Ready")
+    assert await lab.run_pool_pass() == BLOCKED
+    assert "startAddress" not in lab.read_status("ipallocations", "a")
+    ready = lab.find_condition("networkpools", "lab", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "DefinitionOutdated")
     assert "butler-ipam crds" in ready["message"]
     await lab.clock.advance(61)
-    assert await lab.pool() == BLOCKED
+    assert await lab.run_pool_pass() == BLOCKED
     assert lab.recorded.reasons == ["DefinitionOutdated"]
 
 
@@ -44,10 +44,10 @@ async def test_nothing_is_written_until_the_next_attempt_is_due() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.unknown = DROPPED_FIELDS
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.requests.clear()
     await lab.clock.advance(59)
-    assert await lab.pool() == Blocked("DefinitionOutdated", 1.0)
+    assert await lab.run_pool_pass() == Blocked("DefinitionOutdated", 1.0)
     assert lab.server.requests == []
 
 
@@ -66,20 +66,20 @@ async def test_a_pool_allocates_again_once_our_definition_is_back() -> None:
     lab = _lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.unknown = DROPPED_FIELDS
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.unknown = frozenset()
     await lab.clock.advance(60)
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
-    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.find_condition("networkpools", "lab", "Ready")["status"] == "True"
 
 
 async def test_a_pool_can_be_deleted_while_the_definition_is_outdated() -> None:
     lab = _lab()
     lab.server.unknown = DROPPED_FIELDS
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.edit(
         "networkpools", "lab", {"metadata": {"deletionTimestamp": make.EPOCH.isoformat()}}
     )
-    await lab.pool()
+    await lab.run_pool_pass()
     assert not lab.server.objects.get(("networkpools", "butler-system", "lab"))

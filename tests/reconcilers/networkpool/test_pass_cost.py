@@ -39,7 +39,7 @@ def _fill_pool(count: int) -> Replica:
     for number in range(count):
         allocation = make.allocation(f"held-{number:05}", held_range=_make_range(number), size=8)
         lab.server.add("ipallocations", allocation)
-    return lab.another()
+    return lab.make_replica()
 
 
 async def _count_calls_of_pass(replica: Replica) -> int:
@@ -113,7 +113,7 @@ async def test_a_pass_reads_each_changed_allocation_once_however_often_it_change
     assert read_names == ["held-00003"]
     assert copied_values == []
     assert server.count(verb="patch", plural="networkpools") == 1, "ten releases, one write"
-    assert replica.lab.see("networkpools", "lab")["allocatedIPs"] == 8 * (FEW - 10)
+    assert replica.lab.read_status("networkpools", "lab")["allocatedIPs"] == 8 * (FEW - 10)
 
 
 async def test_a_pass_calls_as_much_among_many_pools_as_among_few() -> None:

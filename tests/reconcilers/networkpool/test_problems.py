@@ -195,15 +195,17 @@ async def test_narrowing_a_pool_reports_allocations_outside_and_widening_clears_
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("ipallocations", make.allocation("a"))
-    await lab.pool()
+    await lab.run_pool_pass()
     narrow = {"tenantAllocation": {"start": "10.40.0.64", "end": "10.40.0.127"}}
     lab.server.edit("networkpools", "lab", {"spec": narrow})
-    await lab.pool()
-    assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "True"
-    assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.0/29", "ranges are never revoked"
+    await lab.run_pool_pass()
+    assert lab.find_condition("networkpools", "lab", "OutOfRange")["status"] == "True"
+    assert lab.read_status("ipallocations", "a")["cidr"] == "10.40.0.0/29", (
+        "ranges are never revoked"
+    )
     lab.server.edit("networkpools", "lab", {"spec": {"tenantAllocation": None}})
-    await lab.pool()
-    assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "False"
+    await lab.run_pool_pass()
+    assert lab.find_condition("networkpools", "lab", "OutOfRange")["status"] == "False"
 
 
 async def test_the_report_of_an_overlap_follows_when_the_other_pool_is_created_or_deleted() -> (

@@ -46,22 +46,22 @@ async def _run_until_settled(
 async def test_a_new_pool_gets_a_finalizer_a_journal_and_figures() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool(finalizers=[], memory=None))
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.see("networkpools", "lab")["metadata"]["finalizers"] == [FINALIZER]
-    status = lab.see("networkpools", "lab")
+    status = lab.read_status("networkpools", "lab")
     assert make.revision_of(status) == "0"
     assert (status["totalIPs"], status["availableIPs"], status["allocatedIPs"]) == (256, 256, 0)
 
 
 async def test_all_waiting_allocations_are_served_in_one_pass() -> None:
     lab = _lab(make.allocation("a", age=2), make.allocation("b", size=4, age=1))
-    assert await lab.pool() == Again(5.0)
+    assert await lab.run_pool_pass() == Again(5.0)
     assert _read_ranges(lab) == {"a": "10.40.0.0/29", "b": "10.40.0.8/30"}
-    status = lab.see("ipallocations", "a")
+    status = lab.read_status("ipallocations", "a")
     assert status["phase"] == "Allocated"
     assert status["addresses"] == [f"10.40.0.{n}" for n in range(8)]
     assert (status["allocatedCount"], status["allocatedBy"]) == (8, "networkpool-controller")
-    ready = lab.condition("ipallocations", "a", "Ready")
+    ready = lab.find_condition("ipallocations", "a", "Ready")
     chosen = "out of the smallest free block that fits (256 addresses; 1 block fitted)"
     message = f"allocated 8 IPs: 10.40.0.0/29 from lab, {chosen}"
     assert (ready["status"], ready["message"]) == ("True", message)
@@ -86,10 +86,10 @@ async def test_a_pass_sends_no_request_if_nothing_has_changed() -> None:
     lab = _lab(make.allocation("a"), make.allocation("too-big", size=500))
     await _run_until_settled(lab)
     await lab.clock.advance(120)
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.requests.clear()
     for _ in range(3):
-        assert await lab.pool() == Again(60.0)
+        assert await lab.run_pool_pass() == Again(60.0)
         await lab.clock.advance(60)
     assert lab.server.requests == []
 
@@ -98,32 +98,32 @@ async def test_a_refusal_that_cannot_be_written_is_tried_again_once_a_minute() -
     lab = _lab(make.allocation("too-big", size=500))
     denied = Forbidden(403, "Forbidden", "denied by a policy")
     lab.server.fail(denied, times=100, verb="patch", plural="ipallocations")
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.server.requests.clear()
     for _ in range(11):
         await lab.clock.advance(5)
-        await lab.pool()
+        await lab.run_pool_pass()
     assert lab.server.count(verb="patch", plural="ipallocations") == 0
     await lab.clock.advance(10)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.count(verb="patch", plural="ipallocations") == 1
     lab.server.recover()
     await lab.clock.advance(60)
-    await lab.pool()
-    assert lab.condition("ipallocations", "too-big", "Ready")["reason"] == "PoolExhausted"
+    await lab.run_pool_pass()
+    assert lab.find_condition("ipallocations", "too-big", "Ready")["reason"] == "PoolExhausted"
 
 
 async def test_settled_promises_are_dropped_by_the_next_write_of_a_promise() -> None:
     lab = _lab(make.allocation("a"))
-    await lab.pool()
-    await lab.pool()
-    assert len(lab.see("networkpools", "lab")["assignments"]) == 1, (
+    await lab.run_pool_pass()
+    await lab.run_pool_pass()
+    assert len(lab.read_status("networkpools", "lab")["assignments"]) == 1, (
         "settled promises cause no write of their own"
     )
     resource_version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("ipallocations", make.allocation("b"))
-    await lab.pool()
-    status = lab.see("networkpools", "lab")
+    await lab.run_pool_pass()
+    status = lab.read_status("networkpools", "lab")
     assert [p["name"] for p in status["assignments"]] == ["b"]
     assert make.revision_of(status) == resource_version
 
@@ -143,28 +143,28 @@ async def test_a_pool_is_not_taken_for_deleted_while_its_kind_is_not_served() ->
 
 async def test_settled_promises_are_dropped_after_a_minute_without_another_write() -> None:
     lab = _lab(make.allocation("a"))
-    await lab.pool()
+    await lab.run_pool_pass()
     await lab.clock.advance(59)
-    await lab.pool()
-    assert len(lab.see("networkpools", "lab")["assignments"]) == 1
+    await lab.run_pool_pass()
+    assert len(lab.read_status("networkpools", "lab")["assignments"]) == 1
     await lab.clock.advance(1)
-    await lab.pool()
-    assert lab.see("networkpools", "lab")["assignments"] == []
+    await lab.run_pool_pass()
+    assert lab.read_status("networkpools", "lab")["assignments"] == []
 
 
 async def test_the_refusal_of_a_count_above_the_pools_size_names_the_largest_count() -> None:
     lab = _lab(make.allocation("a", size=257))
-    await lab.pool()
-    message = lab.condition("ipallocations", "a", "Ready")["message"]
+    await lab.run_pool_pass()
+    message = lab.find_condition("ipallocations", "a", "Ready")["message"]
     assert message.endswith("it never has 257 addresses in a row, 256 at the most")
 
 
 async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> None:
     lab = _lab(make.allocation("holder", held_range=("10.40.0.9", "10.40.0.9")))
     lab.server.add("ipallocations", make.allocation("a", size=256))
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Failed"
-    ready = lab.condition("ipallocations", "a", "Ready")
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Failed"
+    ready = lab.find_condition("ipallocations", "a", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "PoolExhausted")
     assert ready["message"] == "pool exhausted: no contiguous block available"
     assert lab.recorded.events == [
@@ -181,91 +181,93 @@ async def test_a_failed_allocation_is_served_when_space_is_freed() -> None:
         make.allocation("holder", held_range=("10.40.0.0", "10.40.0.255")),
         make.allocation("waiter"),
     )
-    await lab.pool()
-    assert lab.see("ipallocations", "waiter")["phase"] == "Failed"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "waiter")["phase"] == "Failed"
     lab.server.vanish("ipallocations", "holder")
-    await lab.pool()
-    assert lab.see("ipallocations", "waiter")["phase"] == "Allocated"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "waiter")["phase"] == "Allocated"
 
 
 async def test_no_allocation_is_marked_as_failed_if_the_pool_cannot_be_written() -> None:
     lab = _lab(make.allocation("a", size=257))
     lab.server.fail(ServerFailure(500, "InternalError", "no"), plural="networkpools")
     with pytest.raises(ServerFailure):
-        await lab.pool()
-    assert lab.see("ipallocations", "a").get("phase") is None
+        await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a").get("phase") is None
 
 
 async def test_a_replica_with_an_old_view_of_the_pool_marks_no_allocation_as_failed() -> None:
     lab = _lab(make.allocation("b", age=9, held_range=("10.40.0.0", "10.40.0.255")))
-    stale = lab.another()
+    stale = lab.make_replica()
     lab.server.add("ipallocations", make.allocation("a", size=8))
-    stale.hold("networkpools", "ipallocations")
+    stale.hold_events("networkpools", "ipallocations")
     lab.server.vanish("ipallocations", "b")
-    await lab.pool()
+    await lab.run_pool_pass()
     assert _read_ranges(lab) == {"a": "10.40.0.0/29"}
     await stale.pools.reconcile(make.key("lab"))
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
 async def test_a_pass_whose_write_conflicts_chooses_again_from_the_new_spec() -> None:
     lab = _lab(make.allocation("a"))
-    lab.hold("networkpools")
+    lab.hold_events("networkpools")
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.50.0.0/24"}})
-    assert await lab.pool() == Again(5.0)
+    assert await lab.run_pool_pass() == Again(5.0)
     assert _read_ranges(lab) == {"a": "10.50.0.0/29"}
 
 
 async def test_a_pass_ends_without_error_if_its_pool_is_deleted_meanwhile() -> None:
     lab = _lab(make.allocation("a"))
-    lab.hold("networkpools")
+    lab.hold_events("networkpools")
     lab.server.vanish("networkpools", "lab")
-    assert await lab.pool() == SETTLED
+    assert await lab.run_pool_pass() == SETTLED
     assert _read_ranges(lab) == {"a": None}
 
 
 async def test_while_the_cache_is_behind_the_pass_waits_and_then_lists() -> None:
     lab = _lab(make.allocation("a"))
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     lab.server.add("ipallocations", make.allocation("b", age=5))
     uid = lab.server.see("networkpools", "lab")["metadata"]["uid"]
     reached = make.journal_of(uid, lab.server.revision)
     lab.server.edit("networkpools", "lab", {"status": reached})
-    assert await lab.pool() == Again(0.1)
+    assert await lab.run_pool_pass() == Again(0.1)
     assert lab.server.requests == []
     await lab.clock.advance(1.0)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.count(verb="list", plural="ipallocations") == 1
     assert _read_ranges(lab) == {"b": "10.40.0.0/29", "a": "10.40.0.8/29"}
 
 
 async def test_a_range_is_not_lost_if_the_answer_to_its_write_is_lost() -> None:
     lab = _lab(make.allocation("a"))
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     lab.server.lose_answers(verb="patch", plural="ipallocations")
-    assert await lab.pool() == Again(1.0)
-    lab.flow()
-    await lab.pool()
+    assert await lab.run_pool_pass() == Again(1.0)
+    lab.deliver_events()
+    await lab.run_pool_pass()
     assert _read_ranges(lab) == {"a": "10.40.0.0/29"}
-    assert lab.see("networkpools", "lab")["allocatedIPs"] == 8
+    assert lab.read_status("networkpools", "lab")["allocatedIPs"] == 8
 
 
 async def test_a_write_that_did_not_reach_the_server_is_retried_with_the_same_range() -> None:
     lab = _lab(make.allocation("a"))
     lab.server.fail(NoAnswer("timed out"), verb="patch", plural="ipallocations")
-    outcome = await lab.pool()
+    outcome = await lab.run_pool_pass()
     assert outcome == Again(1.0)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert _read_ranges(lab) == {"a": "10.40.0.0/29"}
-    assert lab.see("networkpools", "lab")["allocatedIPs"] == 8, "the promised range, and no other"
+    assert lab.read_status("networkpools", "lab")["allocatedIPs"] == 8, (
+        "the promised range, and no other"
+    )
 
 
 async def test_the_next_pass_writes_promises_if_the_answer_to_their_write_was_lost() -> None:
     lab = _lab(make.allocation("a"))
     lab.server.lose_answers(verb="patch", plural="networkpools")
     with pytest.raises(NoAnswer):
-        await lab.pool()
-    await lab.pool()
+        await lab.run_pool_pass()
+    await lab.run_pool_pass()
     assert _read_ranges(lab) == {"a": "10.40.0.0/29"}
 
 
@@ -276,12 +278,12 @@ async def test_a_promise_of_another_replica_is_written_if_it_stays_open_for_two_
     entry = make.promise(waiting, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, make.list_promise(entry)))
-    assert await lab.pool() == Again(2.0)
+    assert await lab.run_pool_pass() == Again(2.0)
     await lab.clock.advance(1.9)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert _read_ranges(lab) == {"a": None}
     await lab.clock.advance(0.1)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert _read_ranges(lab) == {"a": "10.40.0.64/29"}
 
 
@@ -292,7 +294,7 @@ async def test_a_pass_that_serves_others_returns_in_time_for_another_replicas_pr
     entry = make.promise(foreign, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, make.list_promise(entry)))
-    assert await lab.pool() == Again(2.0)
+    assert await lab.run_pool_pass() == Again(2.0)
 
 
 async def test_a_rejected_write_is_reported_and_does_not_stop_the_other_writes() -> None:
@@ -304,9 +306,12 @@ async def test_a_rejected_write_is_reported_and_does_not_stop_the_other_writes()
         plural="ipallocations",
         name="bad",
     )
-    await lab.pool()
+    await lab.run_pool_pass()
     assert _read_ranges(lab) == {"bad": None, "good": "10.40.0.8/29"}
-    assert [p["name"] for p in lab.see("networkpools", "lab")["assignments"]] == ["bad", "good"]
+    assert [p["name"] for p in lab.read_status("networkpools", "lab")["assignments"]] == [
+        "bad",
+        "good",
+    ]
     assert [reason for _, reason, _ in lab.recorded.events] == ["AllocationFailed", "IPsAllocated"]
 
 
@@ -316,7 +321,7 @@ async def test_a_rejected_write_is_retried_once_a_minute() -> None:
         Invalid(422, "Invalid", "status is odd"), times=1000, verb="patch", plural="ipallocations"
     )
     for _ in range(200):
-        outcome = await lab.pool()
+        outcome = await lab.run_pool_pass()
         assert isinstance(outcome, Again)
         await lab.clock.advance(outcome.after)
         if lab.clock.monotonic() >= 600:
@@ -326,7 +331,7 @@ async def test_a_rejected_write_is_retried_once_a_minute() -> None:
         "in ten minutes: one attempt per minute, and one write each to void the promise"
     )
     assert lab.clock.monotonic() >= 600
-    assert [p["name"] for p in lab.see("networkpools", "lab")["assignments"]] == ["bad"]
+    assert [p["name"] for p in lab.read_status("networkpools", "lab")["assignments"]] == ["bad"]
 
 
 async def test_a_pass_over_a_full_journal_waits_until_another_replicas_promises_are_due() -> None:
@@ -345,7 +350,7 @@ async def test_a_pass_over_a_full_journal_waits_until_another_replicas_promises_
         )
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries[:512]))
-    outcome = await lab.pool()
+    outcome = await lab.run_pool_pass()
     assert outcome == Again(2.0)
     await lab.clock.advance(2.0)
     await _run_until_settled(lab)
@@ -354,17 +359,17 @@ async def test_a_pass_over_a_full_journal_waits_until_another_replicas_promises_
 
 async def test_an_invalid_pool_reports_the_fault_and_allocates_once_it_is_corrected() -> None:
     lab = _lab(make.allocation("a"), pool=make.pool(reserved=["10.41.0.0/28"]))
-    assert await lab.pool() == Blocked("ValidationFailed")
-    ready = lab.condition("networkpools", "lab", "Ready")
+    assert await lab.run_pool_pass() == Blocked("ValidationFailed")
+    ready = lab.find_condition("networkpools", "lab", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "ValidationFailed")
     assert ready["message"].startswith("validation errors: [reserved CIDR ")
-    assert lab.condition("networkpools", "lab", "Stalled")["status"] == "True"
+    assert lab.find_condition("networkpools", "lab", "Stalled")["status"] == "True"
     assert _read_ranges(lab) == {"a": None}
     lab.server.requests.clear()
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.requests == [], "the fault is reported once"
     lab.server.edit("networkpools", "lab", {"spec": {"reserved": []}})
-    await lab.pool()
-    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
-    assert lab.condition("networkpools", "lab", "Stalled") == {}
+    await lab.run_pool_pass()
+    assert lab.find_condition("networkpools", "lab", "Ready")["status"] == "True"
+    assert lab.find_condition("networkpools", "lab", "Stalled") == {}
     assert _read_ranges(lab) == {"a": "10.40.0.0/29"}

@@ -329,7 +329,7 @@ def _fill_pool(waiting: int, asks: Sequence[dict[str, Any]]) -> Replica:
     for number in range(waiting):
         request = asks[number % len(asks)]
         lab.server.add("ipallocations", make.allocation(f"waits-{number:05}", **request))
-    return lab.another()
+    return lab.make_replica()
 
 
 DIFFERENT = [

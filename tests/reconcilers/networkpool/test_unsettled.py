@@ -53,7 +53,7 @@ def _start_replica() -> Replica:
     for number, tenant in enumerate("abcdefgh"):
         lab.server.add("tenantclusters", make.tenant(tenant))
         lab.server.add("ipallocations", _make_allocation(f"{tenant}-lb", tenant, number))
-    return lab.another()
+    return lab.make_replica()
 
 
 def _list_deleted(replica: Replica) -> list[str]:

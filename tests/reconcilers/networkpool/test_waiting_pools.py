@@ -49,7 +49,7 @@ def _lab() -> Lab:
 
 def _read_message(lab: Lab) -> str:
     """Return the message of the pool's Ready condition."""
-    conditions = lab.see("networkpools", "lab")["conditions"]
+    conditions = lab.read_status("networkpools", "lab")["conditions"]
     ready = next(condition for condition in conditions if condition["type"] == "Ready")
     message: str = ready["message"]
     return message

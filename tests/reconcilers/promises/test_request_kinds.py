@@ -263,7 +263,7 @@ class ServedPool:
         for _ in range(2):
             await self.passes.reconcile(make.key("lab"))
             await self.lab.clock.advance(3)
-        return self.lab.see("networkpools", "lab")
+        return self.lab.read_status("networkpools", "lab")
 
     def list_kinds(self, call: str) -> list[str]:
         """Return the kinds for which passes made the call of this name, in order."""

@@ -34,7 +34,7 @@ def _secret(lab: Lab, *keys: str, namespace: str = make.NAMESPACE) -> None:
 
 
 def _read_condition(lab: Lab, kind: str) -> tuple[str, str, str]:
-    condition = lab.condition("providerconfigs", "default", kind)
+    condition = lab.find_condition("providerconfigs", "default", kind)
     return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
 
@@ -43,9 +43,9 @@ async def test_credentials_are_valid_with_all_keys_of_their_provider(kind: str) 
     spec: Json = {"provider": kind, "network": {"mode": "cloud"}}
     lab = _lab(make.provider(spec=spec | (CREDENTIALS if REQUIRED_KEYS[kind] else {})))
     _secret(lab, *REQUIRED_KEYS[kind])
-    assert await lab.provider() == Again(300.0)
+    assert await lab.run_provider_pass() == Again(300.0)
     assert _read_condition(lab, "CredentialsValid") == ("True", "Ready", "credentials validated")
-    status = lab.see("providerconfigs", "default")
+    status = lab.read_status("providerconfigs", "default")
     assert (status["ready"], status["validated"]) == (True, True)
     assert status["lastValidationTime"] == status["lastProbeTime"] == "2026-01-01T00:00:00Z"
 
@@ -64,24 +64,24 @@ async def test_credentials_are_valid_with_all_keys_of_their_provider(kind: str) 
 async def test_missing_keys_are_named(kind: str, missing: str) -> None:
     lab = _lab(make.provider(spec={"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS))
     _secret(lab, "other")
-    assert await lab.provider() == Again(30.0)
+    assert await lab.run_provider_pass() == Again(30.0)
     message = f"secret missing required keys: [{missing}]"
     assert _read_condition(lab, "CredentialsValid") == ("False", "CredentialsInvalid", message)
     assert lab.recorded.events == [("Warning", "CredentialsInvalid", message)]
-    assert lab.see("providerconfigs", "default")["ready"] is False
+    assert lab.read_status("providerconfigs", "default")["ready"] is False
 
 
 async def test_a_missing_secret_is_reported_and_found_when_it_is_created() -> None:
     spec = {"provider": "aws", "network": {"mode": "cloud"}}
     spec |= {"credentialsRef": {"name": "creds", "namespace": "vault"}}
     lab = _lab(make.provider(spec=spec))
-    await lab.provider()
+    await lab.run_provider_pass()
     assert (
         _read_condition(lab, "CredentialsValid")[2] == "credentials secret vault/creds not found"
     )
     _secret(lab, "accessKeyID", "secretAccessKey", namespace="vault")
     await lab.clock.advance(30)
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[0] == "True"
     assert lab.recorded.reasons == ["CredentialsInvalid"]
 
@@ -90,7 +90,7 @@ async def test_a_secret_that_may_not_be_read_is_reported_and_stops_nothing_else(
     provider = make.provider("lab", spec={"provider": "aws"} | CREDENTIALS | _ipam("lab"))
     lab = _lab(provider, _pool())
     lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets")
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[2].startswith(
         "credentials secret butler-system/creds may not be read"
     )
@@ -106,15 +106,15 @@ async def test_times_move_only_with_a_result_and_rest_costs_one_look_per_resync(
     spec = {"provider": "aws"} | CREDENTIALS | _ipam("lab")
     lab = _lab(make.provider(spec=spec), _pool())
     _secret(lab, "accessKeyID", "secretAccessKey")
-    await lab.provider()
+    await lab.run_provider_pass()
     lab.server.requests.clear()
     for _ in range(10):
-        await lab.provider()
+        await lab.run_provider_pass()
     assert lab.server.requests == []
     await lab.clock.advance(300)
-    await lab.provider()
+    await lab.run_provider_pass()
     assert [(r.verb, r.plural) for r in lab.server.requests] == [("get", "secrets")]
-    assert lab.see("providerconfigs", "default")["lastProbeTime"] == "2026-01-01T00:00:00Z"
+    assert lab.read_status("providerconfigs", "default")["lastProbeTime"] == "2026-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ async def test_capacity_is_estimated_from_the_pools_own_defaults(
 ) -> None:
     pool = _pool(available=available, tenant={"defaults": defaults} if defaults else None)
     lab = _lab(make.provider("lab", load_balancer=balancer), pool)
-    await lab.provider()
-    assert lab.see("providerconfigs", "default")["capacity"] == {
+    await lab.run_provider_pass()
+    assert lab.read_status("providerconfigs", "default")["capacity"] == {
         "availableIPs": available,
         "estimatedTenants": tenants,
     }
@@ -144,21 +144,21 @@ async def test_capacity_is_estimated_from_the_pools_own_defaults(
 async def test_tenants_are_estimated_as_the_quota_cuts_them() -> None:
     quota = {"maxNodeIPs": 3, "maxLoadBalancerIPs": 2}
     lab = _lab(make.provider("lab", quota=quota), _pool(available=100))
-    await lab.provider()
-    assert lab.see("providerconfigs", "default")["capacity"]["estimatedTenants"] == 20
+    await lab.run_provider_pass()
+    assert lab.read_status("providerconfigs", "default")["capacity"]["estimatedTenants"] == 20
 
 
 async def test_tenants_are_estimated_pool_by_pool_since_none_spans_two() -> None:
     lab = _lab(make.provider("one", "two"), _pool("one", 20), _pool("two", 20))
-    await lab.provider()
-    capacity = lab.see("providerconfigs", "default")["capacity"]
+    await lab.run_provider_pass()
+    capacity = lab.read_status("providerconfigs", "default")["capacity"]
     assert capacity == {"availableIPs": 40, "estimatedTenants": 2}, "and not 40 // 13 = 3"
 
 
 async def test_exhausted_pools_are_reported_with_one_event() -> None:
     lab = _lab(make.provider("lab"), _pool(available=0))
     for _ in range(2):
-        await lab.provider()
+        await lab.run_provider_pass()
     message = "all configured pools are exhausted"
     assert _read_condition(lab, "PoolAvailable") == ("False", "PoolExhausted", message)
     assert lab.recorded.events == [("Warning", "PoolsExhausted", message)]
@@ -166,25 +166,25 @@ async def test_exhausted_pools_are_reported_with_one_event() -> None:
 
 async def test_ipam_without_pools_is_reported() -> None:
     lab = _lab(make.provider())
-    await lab.provider()
+    await lab.run_provider_pass()
     message = "network.mode is 'ipam' but no poolRefs configured"
     assert _read_condition(lab, "PoolAvailable") == ("False", "ValidationFailed", message)
 
 
 async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
     lab = _lab(make.provider("lab"), _pool())
-    await lab.provider()
+    await lab.run_provider_pass()
     lab.server.edit("providerconfigs", "default", {"spec": {"network": {"mode": "cloud"}}})
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "PoolAvailable") == ("", "", "")
-    assert "capacity" not in lab.see("providerconfigs", "default")
+    assert "capacity" not in lab.read_status("providerconfigs", "default")
 
 
 async def test_numbers_never_exceed_what_the_schema_takes() -> None:
     pools = [_pool(f"p{n}", 2**31 - 1) for n in range(3)]
     lab = _lab(make.provider("p0", "p1", "p2"), *pools)
-    await lab.provider()
-    assert lab.see("providerconfigs", "default")["capacity"]["availableIPs"] == 2**31 - 1
+    await lab.run_provider_pass()
+    assert lab.read_status("providerconfigs", "default")["capacity"]["availableIPs"] == 2**31 - 1
 
 
 def _two(name: str, four: int, six: int) -> Any:
@@ -196,8 +196,8 @@ def _two(name: str, four: int, six: int) -> Any:
 
 async def test_capacity_is_reported_for_each_family_where_pools_have_two() -> None:
     lab = _lab(make.provider("one", "two"), _two("one", 20, 2**64), _pool("two", 20))
-    await lab.provider()
-    assert lab.see("providerconfigs", "default")["capacity"] == {
+    await lab.run_provider_pass()
+    assert lab.read_status("providerconfigs", "default")["capacity"] == {
         "availableIPs": 40,
         "estimatedTenants": 2,
         "families": [
@@ -215,26 +215,26 @@ async def test_capacity_is_reported_for_each_family_where_pools_have_two() -> No
     )
     assert _read_condition(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
     lab.server.requests.clear()
-    await lab.provider()
+    await lab.run_provider_pass()
     assert lab.server.requests == []
     lab.server.edit("networkpools", "one", {"spec": {"secondary": None}})
-    await lab.provider()
-    capacity = lab.see("providerconfigs", "default")["capacity"]
+    await lab.run_provider_pass()
+    capacity = lab.read_status("providerconfigs", "default")["capacity"]
     assert capacity == {"availableIPs": 40, "estimatedTenants": 2}
 
 
 async def test_pools_with_one_full_family_are_available_and_with_both_full_exhausted() -> None:
     lab = _lab(make.provider("one"), _two("one", 0, 13))
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "PoolAvailable")[:2] == ("True", "PoolAvailable")
     lab.server.edit("networkpools", "one", {"status": {"secondary": {"availableIPs": 0}}})
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "PoolAvailable")[:2] == ("False", "PoolExhausted")
 
 
 async def test_team_scope_without_a_team_is_reported() -> None:
     lab = _lab(make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}}))
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "Ready")[:2] == ("False", "ValidationFailed")
 
 
@@ -243,7 +243,7 @@ async def test_a_cloud_without_its_settings_is_reported(kind: str) -> None:
     spec = {"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS
     lab = _lab(make.provider(spec=spec))
     _secret(lab, *REQUIRED_KEYS[kind])
-    await lab.provider()
+    await lab.run_provider_pass()
     status, reason, message = _read_condition(lab, "Ready")
     assert (status, reason) == ("False", "ValidationFailed")
     assert f"spec.{kind}: {kind} settings are required" in message
@@ -254,7 +254,7 @@ async def test_ipam_in_a_cloud_is_reported() -> None:
     spec = {"provider": "aws", "aws": {"region": "eu-1"}} | CREDENTIALS | _ipam("lab")
     lab = _lab(make.provider(spec=spec), _pool())
     _secret(lab, *REQUIRED_KEYS["aws"])
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "Ready") == (
         "False",
         "ValidationFailed",
@@ -265,10 +265,10 @@ async def test_ipam_in_a_cloud_is_reported() -> None:
 async def test_a_sound_provider_is_ready_and_a_mended_one_becomes_so() -> None:
     unsound = make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}})
     lab = _lab(unsound, _pool())
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "Ready")[0] == "False"
     lab.server.edit("providerconfigs", "default", {"spec": {"scope": None}})
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "Ready") == ("True", "Ready", "the provider can be used")
 
 
@@ -277,11 +277,11 @@ async def test_where_one_key_is_enough_the_reference_may_name_it() -> None:
     spec |= {"credentialsRef": {"name": "creds", "key": "sa.json"}, "network": {"mode": "cloud"}}
     lab = _lab(make.provider(spec=spec))
     _secret(lab, "serviceAccountKey")
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[2] == "secret missing required keys: [sa.json]"
     _secret(lab, "sa.json")
     await lab.clock.advance(30)
-    await lab.provider()
+    await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[0] == "True"
 
 
@@ -290,7 +290,7 @@ async def test_a_key_without_a_value_is_missing() -> None:
     meta = {"name": "creds", "namespace": make.NAMESPACE}
     data = {"accessKeyID": "eA==", "secretAccessKey": ""}
     lab.server.add("secrets", {"metadata": meta, "data": data})
-    await lab.provider()
+    await lab.run_provider_pass()
     assert (
         _read_condition(lab, "CredentialsValid")[2]
         == "secret missing required keys: [secretAccessKey]"
@@ -308,57 +308,57 @@ class TestTeams:
 
     async def test_a_missing_team_is_reported_and_noticed_when_it_is_created(self) -> None:
         lab = self._of_a_team()
-        assert await lab.provider() == Again(30.0)
+        assert await lab.run_provider_pass() == Again(30.0)
         reported = "scope.teamRef: Team platform does not exist"
         assert _read_condition(lab, "Ready") == ("False", "ValidationFailed", reported)
         lab.server.add("teams", {"metadata": {"name": "platform"}})
         await lab.clock.advance(30)
-        assert await lab.provider() == Again(300.0)
+        assert await lab.run_provider_pass() == Again(300.0)
         assert _read_condition(lab, "Ready")[0] == "True"
 
     async def test_teams_are_not_required_where_they_are_not_served(self) -> None:
         lab = self._of_a_team()
         lab.server.served = tuple(k for k in lab.server.served if k != "teams")
-        await lab.provider()
+        await lab.run_provider_pass()
         assert _read_condition(lab, "Ready")[0] == "True"
 
     async def test_teams_that_may_not_be_read_are_there(self) -> None:
         lab = self._of_a_team()
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="teams")
-        await lab.provider()
+        await lab.run_provider_pass()
         assert _read_condition(lab, "Ready")[0] == "True"
 
     async def test_at_rest_a_team_costs_one_look_per_resync_and_no_write(self) -> None:
         lab = self._of_a_team()
         lab.server.add("teams", {"metadata": {"name": "platform"}})
-        await lab.provider()
+        await lab.run_provider_pass()
         lab.server.requests.clear()
         for _ in range(10):
-            await lab.provider()
+            await lab.run_provider_pass()
         assert lab.server.requests == []
         await lab.clock.advance(300)
-        await lab.provider()
+        await lab.run_provider_pass()
         assert [(r.verb, r.plural) for r in lab.server.requests] == [("get", "teams")]
 
     async def test_a_provider_that_turns_to_another_team_asks_at_once(self) -> None:
         lab = self._of_a_team()
         lab.server.add("teams", {"metadata": {"name": "platform"}})
-        await lab.provider()
+        await lab.run_provider_pass()
         other = {"spec": {"scope": {"teamRef": {"name": "missing"}}}}
         lab.server.edit("providerconfigs", "default", other)
-        await lab.provider()
+        await lab.run_provider_pass()
         assert _read_condition(lab, "Ready")[2] == "scope.teamRef: Team missing does not exist"
 
 
 async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:
     lab = _lab(make.provider(finalizers=[]))
-    await lab.provider()
+    await lab.run_provider_pass()
     spec: Json = {"providerConfigRef": {"name": "default"}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
     lab.server.delete("providerconfigs", "default")
-    assert await lab.provider() == Blocked("InUse", 10.0)
+    assert await lab.run_provider_pass() == Blocked("InUse", 10.0)
     lab.server.vanish("tenantclusters", "a", namespace="team")
-    assert await lab.provider() == SETTLED
+    assert await lab.run_provider_pass() == SETTLED
     assert not lab.server.has("providerconfigs", "default")
 
 
@@ -367,22 +367,22 @@ async def test_a_reference_into_another_namespace_does_not_hold() -> None:
     spec: Json = {"providerConfigRef": {"name": "default", "namespace": "elsewhere"}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
     lab.server.delete("providerconfigs", "default")
-    assert await lab.provider() == SETTLED
+    assert await lab.run_provider_pass() == SETTLED
 
 
 async def test_only_a_live_list_lets_a_provider_go() -> None:
     lab = _lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     spec: Json = {"providerConfigRef": {"name": "default"}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
     lab.server.delete("providerconfigs", "default")
-    assert await lab.provider() == Blocked("InUse", 10.0)
+    assert await lab.run_provider_pass() == Blocked("InUse", 10.0)
 
 
 async def test_pools_that_do_not_exist_are_named_and_not_called_exhausted() -> None:
     lab = _lab(make.provider("one", "two"))
     for _ in range(2):
-        await lab.provider()
+        await lab.run_provider_pass()
     message = (
         "no configured pool exists: ProviderConfig butler-system/default names NetworkPools"
         " butler-system/one, butler-system/two, which do not exist"
@@ -402,7 +402,7 @@ async def test_a_pool_that_does_not_exist_is_named_beside_those_that_do(
     available: int, status: str, reason: str, begin: str
 ) -> None:
     lab = _lab(make.provider("lab", "gone"), _pool(available=available))
-    await lab.provider()
+    await lab.run_provider_pass()
     also = (
         "; ProviderConfig butler-system/default names NetworkPool butler-system/gone,"
         " which does not exist"

@@ -39,14 +39,14 @@ async def test_another_tools_managed_by_label_stays_when_labels_are_repaired(
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     theirs = {names.LABEL_MANAGED_BY: "Helm", names.LABEL_POOL: "wrong"}
     lab.server.edit("ipallocations", "team-a-lb", {"metadata": {"labels": theirs}})
     if repairer == "the sweep":
         await lab.orphans.sweep()
     else:
-        await lab.cluster()
+        await lab.run_cluster_pass()
     labels = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
     assert labels == EXPECTED | ROLE | {names.LABEL_MANAGED_BY: "Helm"}
 
@@ -61,7 +61,7 @@ async def test_another_tools_managed_by_stays_on_a_pinned_allocation_from_the_st
     lab.server.add("ipallocations", pinned)
     await lab.run_until_at_rest()
     lab.server.add("tenantclusters", make.tenant())
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     await lab.orphans.sweep()
     labels = lab.server.see("ipallocations", "ingress")["metadata"]["labels"]

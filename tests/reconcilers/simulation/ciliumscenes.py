@@ -9,7 +9,7 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import IPS_TOTAL, IPS_USED
 from tests.reconcilers import make
-from tests.reconcilers.balancer import address_of, service
+from tests.reconcilers.balancer import add_service, find_address
 from tests.reconcilers.lbipam import POOLS, LbIpam
 from tests.reconcilers.simulation.tenantscenes import (
     SECOND,
@@ -32,7 +32,7 @@ async def project_extra(yard: Yard) -> None:
     yard.hold_range(EXTRA, SECOND)
     for _ in range(2):  # The pool is created empty, and filled then.
         await yard.project(yard.one)
-    service(yard.tenants["a"], "first")
+    add_service(yard.tenants["a"], "first")
 
 
 async def check_extra(yard: Yard, late: Matcher = match_none, *, wait: bool = False) -> None:
@@ -126,12 +126,12 @@ async def empty_unread_pool(yard: Yard, *, wrote: bool = False) -> str | None:
     """
     tenant = yard.tenants["a"]
     await yard.project(yard.one)
-    service(tenant, "first")
-    yard.one.hold("ipallocations")
+    add_service(tenant, "first")
+    yard.one.hold_events("ipallocations")
     yard.hold_range(EXTRA, SECOND)
     await yard.project(yard.other)
-    service(tenant, "keyed", annotations=KEYED)
-    assert address_of(tenant, "keyed") == SECOND
+    add_service(tenant, "keyed", annotations=KEYED)
+    assert find_address(tenant, "keyed") == SECOND
     if wrote:
         note_own_write(yard)
     await yard.project(yard.one)
@@ -149,14 +149,14 @@ async def _use_key_later(yard: Yard) -> str | None:
     tenant.vanish("services", "keyed", namespace="default")
     yard.server.delete("ipallocations", EXTRA)
     await release_extra(yard)
-    service(tenant, "later", annotations=KEYED)
+    add_service(tenant, "later", annotations=KEYED)
     return yard.report_problem()
 
 
 async def project_ranges_before_edit(yard: Yard) -> str | None:
     """A person gave an allocation another address; the replica that projects has not read that."""
     await project_extra(yard)
-    yard.one.hold("ipallocations")
+    yard.one.hold_events("ipallocations")
     status = {"startAddress": THIRD, "endAddress": THIRD}
     yard.server.edit("ipallocations", EXTRA, {"status": status})
     await yard.project(yard.other)
@@ -171,8 +171,8 @@ async def use_address_after_check(yard: Yard) -> str | None:
     await project_extra(yard)
     yard.server.delete("ipallocations", EXTRA)
     await check_extra(yard, match_pool_writes("PATCH"), wait=True)
-    service(tenant, "keyed", annotations=KEYED)
-    assert address_of(tenant, "keyed") == SECOND
+    add_service(tenant, "keyed", annotations=KEYED)
+    assert find_address(tenant, "keyed") == SECOND
     await yard.run_late_requests()
     return await _use_key_later(yard)
 
@@ -181,10 +181,10 @@ async def empty_used_pool(yard: Yard) -> str | None:
     """A person empties a pool while a Service with a sharing key uses it; it is filled again."""
     tenant = yard.tenants["a"]
     await project_extra(yard)
-    service(tenant, "keyed", annotations=KEYED)
+    add_service(tenant, "keyed", annotations=KEYED)
     await yard.project(yard.one)  # notes that there is such a Service
     tenant.edit(POOLS, _name_extra_pool(yard), {"spec": {"blocks": []}}, namespace="")
-    assert address_of(tenant, "keyed") is None
+    assert find_address(tenant, "keyed") is None
     await yard.project(yard.one)
     return await _use_key_later(yard)
 
@@ -197,14 +197,14 @@ async def use_address_without_status(yard: Yard) -> str | None:
     tenant, operator = yard.tenants["a"], yard.balancers["a"]
     assert isinstance(operator, LbIpam)
     await project_extra(yard)
-    operator.leaves_behind.add("keyed")
-    service(tenant, "keyed", annotations=KEYED)
-    assert address_of(tenant, "keyed") is None
+    operator.services_with_refused_write.add("keyed")
+    add_service(tenant, "keyed", annotations=KEYED)
+    assert find_address(tenant, "keyed") is None
     yard.server.delete("ipallocations", EXTRA)
     await release_extra(yard)
     tenant.vanish("services", "keyed", namespace="default")
     await release_extra(yard)
-    service(tenant, "later", annotations=KEYED)
+    add_service(tenant, "later", annotations=KEYED)
     return yard.report_problem()
 
 
@@ -331,6 +331,6 @@ async def _release_while_paused(yard: Yard) -> str | None:
 
 def _create_service_and_resume(yard: Yard) -> str | None:
     """End the pause of the operator when another Service is waiting."""
-    service(yard.tenants["a"], "second")
+    add_service(yard.tenants["a"], "second")
     yard.balancers["a"].resume()
     return yard.report_problem()

@@ -24,7 +24,7 @@ from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.loadbalancers.port import LoadBalancerKind
 from tests.clock import VirtualClock, settle
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, add_service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Server
 from tests.reconcilers.simulation import tenantlaws
@@ -177,7 +177,7 @@ class Tenancy:
 
     def _make_balancer(self, tenant: Server) -> TenantBalancer:
         """Return the process in a tenant that hands out addresses."""
-        return Balancer(tenant, counts=self.faults.counting)
+        return Balancer(tenant, counts_addresses=self.faults.counting)
 
     def _make_kind(self) -> LoadBalancerKind | None:
         """Return the load balancer of the tenants, as a replica knows it; None for MetalLB."""
@@ -197,9 +197,9 @@ class Tenancy:
         elif chance < 0.95 - self.faults.trouble:
             replica = self.random.choice(self.replicas)
             if self.random.random() < 0.4:
-                replica.hold("ipallocations", "tenantclusters")
+                replica.hold_events("ipallocations", "tenantclusters")
             else:
-                replica.flow()
+                replica.deliver_events()
         elif chance < 0.95:
             self._disturb()
         else:
@@ -266,7 +266,7 @@ class Tenancy:
         else:
             self.number += 1
             asked = self.random.choice(_ASKED) if self.faults.families else {}
-            service(tenant, f"s{self.number}", spec=asked)
+            add_service(tenant, f"s{self.number}", spec=asked)
 
     def _disturb(self) -> None:
         """Do one random fault of those that `faults` allows."""
@@ -286,7 +286,7 @@ class Tenancy:
         place = self.random.randrange(len(self.replicas))
         old = self.replicas[place]
         if self.random.random() < 0.5:
-            old.hold(*old.caches)
+            old.hold_events(*old.caches)
         else:
             for mark, scope in self.passes.items():
                 if mark[0] == id(old):
@@ -381,7 +381,7 @@ class Tenancy:
             open_tenant=lambda config: routes[config.decode()],
         )
         replica = Replica(cast("Lab", site), self._make_kind())
-        replica.gate.real = replica.tenant_gate
+        replica.use_real_release_check()
         return replica
 
     # The calm.

@@ -16,7 +16,7 @@ from controller.testing import HeldRequest
 from reconcilers.api import names
 from tests.clock import settle
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
 from tests.reconcilers.simulation.chaos import play_silently
@@ -158,7 +158,7 @@ async def project_old_view(yard: Yard, *, wrote: bool = False) -> str | None:
     """
     yard.hold_range("team-a-lb-1", SECOND)
     await yard.project(yard.one)
-    yard.one.hold("ipallocations")
+    yard.one.hold_events("ipallocations")
     await yard.release_by_other("team-a-lb-1")
     if wrote:
         note_own_write(yard)
@@ -214,7 +214,7 @@ async def release_during_creation(yard: Yard, *, wait: bool = False) -> str | No
 async def release_during_awaited_creation(yard: Yard) -> str | None:
     """The only range is released while the pool is being created; its creator goes on then."""
     yard.balancers["a"].paused = True  # What it writes would be in the creator's way.
-    yard.one.hold("ipallocations")
+    yard.one.hold_events("ipallocations")
     return await release_during_creation(yard, wait=True)
 
 
@@ -236,7 +236,7 @@ async def use_marked_address(yard: Yard) -> str | None:
     yard.hold_range("team-a-lb-1", SECOND)
     await yard.project(yard.one)
     for name in ("x", "y"):
-        service(yard.tenants["a"], name)
+        add_service(yard.tenants["a"], name)
     mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
     yard.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
     yard.balancers["a"].paused = True
@@ -252,17 +252,17 @@ async def use_address_during_withdrawal(yard: Yard) -> str | None:
     yard.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
         await yard.project(yard.one)
-    service(tenant, "x")
+    add_service(tenant, "x")
     mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
     yard.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
     await yard.project(yard.one, match_pool_writes("PATCH"), wait=True)
-    service(tenant, "y")
-    assert address_of(tenant, "y") == SECOND
+    add_service(tenant, "y")
+    assert find_address(tenant, "y") == SECOND
     await yard.run_late_requests()
     for _ in range(3):
         await yard.project(yard.one)
     return yard.report_problem() or (
-        None if address_of(tenant, "y") else "a Service lost its address"
+        None if find_address(tenant, "y") else "a Service lost its address"
     )
 
 
@@ -270,14 +270,14 @@ async def release_during_pause(yard: Yard) -> str | None:
     """A range is released while MetalLB, which counts, stands still and has the old pool."""
     balancer = yard.balancers["a"]
     if isinstance(balancer, Balancer):
-        balancer.counts = True
+        balancer.counts_addresses = True
     yard.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The pool is created empty, and filled then.
         await yard.project(yard.one)
-    service(yard.tenants["a"], "x")
+    add_service(yard.tenants["a"], "x")
     balancer.paused = True
     await yard.release_by_other("team-a-lb-1")
-    service(yard.tenants["a"], "y")
+    add_service(yard.tenants["a"], "y")
     balancer.resume()
     return yard.report_problem()
 
@@ -298,7 +298,7 @@ async def release_used_second_family(yard: Yard) -> str | None:
     yard.server.add("ipallocations", body)
     for _ in range(2):  # The pool is created empty, and filled then.
         await yard.project(yard.one)
-    service(yard.tenants["a"], "x", spec={"ipFamilies": ["IPv6"]})
+    add_service(yard.tenants["a"], "x", spec={"ipFamilies": ["IPv6"]})
     assert [address.text for address in tenantlaws.list_shown_addresses(yard.tenants["a"])] == [
         "fd00::1/128"
     ]
@@ -334,7 +334,7 @@ async def remove_kinds_twice(yard: Yard) -> str | None:
     yard.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
         await yard.project(yard.one)
-    service(tenant, "x")
+    add_service(tenant, "x")
     backup = tenant.all("addressoffers")
     key = make.key("team-a-lb-1")
     yard.remove_kinds("a")
@@ -351,7 +351,7 @@ async def remove_kinds_twice(yard: Yard) -> str | None:
     yard.remove_kinds("a")
     await yard.clock.advance(WAIT - 1)
     await yard.work(yard.other, yard.other.allocations, key=key, late=match_none)
-    service(tenant, "y")
+    add_service(tenant, "y")
     balancer.resume()
     return yard.report_problem()
 
@@ -366,7 +366,7 @@ async def acknowledge_shown_address(yard: Yard) -> str | None:
         await yard.project(yard.one)
     tenant = yard.tenants["a"]
     for name in ("x", "y"):
-        service(tenant, name)
+        add_service(tenant, name)
     yard.balancers["a"].paused = True
     yard.server.delete("ipallocations", "team-a-lb-1")
     await yard.project(yard.other)
@@ -386,7 +386,7 @@ async def release_shown_address(yard: Yard) -> str | None:
     for _ in range(2):  # The pool is created empty, and filled then.
         await yard.project(yard.one)
     for name in ("x", "y"):
-        service(yard.tenants["a"], name)
+        add_service(yard.tenants["a"], name)
     shown_addresses = [
         address.text for address in tenantlaws.list_shown_addresses(yard.tenants["a"])
     ]

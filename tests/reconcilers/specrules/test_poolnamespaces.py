@@ -32,16 +32,16 @@ def read_condition(
     lab: Lab, plural: str, name: str, kind: str, namespace: str = HOME
 ) -> list[str]:
     """Return status, reason and message of a condition of an object."""
-    condition = lab.condition(plural, name, kind=kind, namespace=namespace)
+    condition = lab.find_condition(plural, name, kind=kind, namespace=namespace)
     return [condition["status"], condition["reason"], condition["message"]]
 
 
 async def test_a_pool_in_an_unlisted_namespace_hands_out_nothing_and_reports_that() -> None:
     lab = make_lab(OTHER_NAMESPACES)
     lab.server.add("ipallocations", make.allocation("a", size=4))
-    await lab.pool()
-    await lab.allocation("a")
-    assert "startAddress" not in lab.see("ipallocations", "a")
+    await lab.run_pool_pass()
+    await lab.run_allocation_pass("a")
+    assert "startAddress" not in lab.read_status("ipallocations", "a")
     message = f"nothing is handed out, ranges from before are kept: {WHY}"
     assert read_condition(lab, "networkpools", name="lab", kind="Ready") == [
         "False",
@@ -54,13 +54,13 @@ async def test_a_pool_in_an_unlisted_namespace_hands_out_nothing_and_reports_tha
         f"NetworkPool {HOME}/lab is not ready: {message}",
     ]
     revision = lab.server.revision
-    await lab.pool()
+    await lab.run_pool_pass()
     assert lab.server.revision == revision
 
 
 def read_figures(lab: Lab) -> tuple[int, int, int]:
     """Return the pool's allocated and available addresses, and its number of allocations."""
-    status = lab.see("networkpools", "lab")
+    status = lab.read_status("networkpools", "lab")
     return status["allocatedIPs"], status["availableIPs"], status["allocationCount"]
 
 
@@ -81,7 +81,7 @@ async def test_the_figures_of_a_pool_in_an_unlisted_namespace_stay_current() -> 
     assert (
         read_condition(lab, "networkpools", name="lab", kind="Ready")[1] == "NamespaceNotAllowed"
     )
-    assert "startAddress" not in lab.see("ipallocations", "waits")
+    assert "startAddress" not in lab.read_status("ipallocations", "waits")
 
 
 async def test_a_range_that_was_promised_before_is_written_in_an_unlisted_namespace() -> None:
@@ -93,18 +93,18 @@ async def test_a_range_that_was_promised_before_is_written_in_an_unlisted_namesp
     entries = [make.list_promise(promise)]
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries))
-    await lab.pool()
+    await lab.run_pool_pass()
     await lab.clock.advance(lab.settings.pool.foreign_patience)
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.0"
-    await lab.pool()
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["startAddress"] == "10.40.0.0"
+    await lab.run_pool_pass()
     assert read_figures(lab) == (4, 252, 1)
 
 
 async def test_an_invalid_pool_in_an_unlisted_namespace_reports_both_faults() -> None:
     lab = Lab(OTHER_NAMESPACES)
     lab.server.add("networkpools", make.pool(reserved=["10.99.0.0/24"]))
-    await lab.pool()
+    await lab.run_pool_pass()
     assert (
         read_condition(lab, "networkpools", name="lab", kind="Ready")[1] == "NamespaceNotAllowed"
     )
@@ -117,24 +117,24 @@ async def test_an_invalid_pool_in_an_unlisted_namespace_reports_both_faults() ->
 async def test_a_pool_is_served_again_once_its_namespace_is_listed() -> None:
     lab = make_lab(OTHER_NAMESPACES)
     lab.server.add("ipallocations", make.allocation("a", size=4))
-    await lab.pool()
+    await lab.run_pool_pass()
     lab.settings = Settings(pool=PoolSettings(namespaces=(HOME,)))
-    restarted = lab.another()
+    restarted = lab.make_replica()
     await restarted.pools.reconcile(make.key("lab"))
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
     assert read_condition(lab, "networkpools", name="lab", kind="Ready")[:2] == ["True", "Ready"]
 
 
 async def test_a_provider_in_an_unlisted_namespace_has_room_for_no_tenant() -> None:
     lab = make_lab(OTHER_NAMESPACES)
-    await lab.pool()
-    await lab.provider()
+    await lab.run_pool_pass()
+    await lab.run_provider_pass()
     assert read_condition(lab, "providerconfigs", name="default", kind="PoolAvailable") == [
         "False",
         "NamespaceNotAllowed",
         WHY,
     ]
-    capacity = lab.see("providerconfigs", "default").get("capacity") or {}
+    capacity = lab.read_status("providerconfigs", "default").get("capacity") or {}
     assert not capacity.get("availableIPs")
     assert not capacity.get("estimatedTenants")
 
@@ -142,8 +142,8 @@ async def test_a_provider_in_an_unlisted_namespace_has_room_for_no_tenant() -> N
 async def test_a_pool_in_a_listed_namespace_is_served() -> None:
     lab = make_lab(Settings(pool=PoolSettings(namespaces=("platform", HOME))))
     lab.server.add("ipallocations", make.allocation("a", size=4))
-    await lab.pool()
-    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    await lab.run_pool_pass()
+    assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
 async def test_earlier_ranges_are_kept_and_a_pool_in_an_unlisted_namespace_can_be_deleted() -> (
@@ -152,7 +152,7 @@ async def test_earlier_ranges_are_kept_and_a_pool_in_an_unlisted_namespace_can_b
     lab = make_lab(OTHER_NAMESPACES)
     lab.server.add("ipallocations", make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     await lab.run_until_at_rest()
-    assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.0"
+    assert lab.read_status("ipallocations", "a")["startAddress"] == "10.40.0.0"
     lab.server.delete("networkpools", "lab")
     await lab.run_until_at_rest()
     assert lab.server.all("networkpools")
@@ -165,8 +165,8 @@ async def test_earlier_ranges_are_kept_and_a_pool_in_an_unlisted_namespace_can_b
 async def test_clusters_of_a_provider_in_an_unlisted_namespace_get_no_allocations() -> None:
     lab = make_lab(OTHER_NAMESPACES)
     lab.server.add("tenantclusters", make.tenant())
-    await lab.provider()
-    await lab.cluster()
+    await lab.run_provider_pass()
+    await lab.run_cluster_pass()
     assert read_condition(lab, "providerconfigs", name="default", kind="Ready") == [
         "False",
         "NamespaceNotAllowed",
@@ -194,7 +194,7 @@ async def test_the_unlisted_namespace_of_a_provider_is_reported_before_missing_c
     lab.server.add("networkpools", make.pool())
     absent = {"provider": "harvester", "credentialsRef": {"name": "absent"}}
     lab.server.add("providerconfigs", make.provider("lab", spec=absent))
-    await lab.provider()
+    await lab.run_provider_pass()
     ready = read_condition(lab, "providerconfigs", name="default", kind="Ready")
     assert ready == ["False", "NamespaceNotAllowed", WHY]
     credentials = read_condition(lab, "providerconfigs", name="default", kind="CredentialsValid")
@@ -207,8 +207,8 @@ async def test_a_ready_cluster_keeps_its_addresses_if_the_namespace_is_no_longer
     lab.server.add(
         "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
     )
-    await lab.cluster()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    await lab.run_cluster_pass()
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
     assert [allocation["metadata"]["name"] for allocation in lab.server.all("ipallocations")] == [
         "team-a-lb"
     ]

@@ -11,15 +11,16 @@ from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.lbipam import POOLS, LbIpam
 from tests.reconcilers.server import Json, Server
 
-SPEC: Json = {"addons": {"loadBalancer": {"version": "1", "provider": "cilium"}}}
-FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
-OF_FIRST, OF_SECOND = "10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"
+CILIUM_SPEC: Json = {"addons": {"loadBalancer": {"version": "1", "provider": "cilium"}}}
+FIRST_RANGE, SECOND_RANGE = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
+FIRST_ENTRY, SECOND_ENTRY = "10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"
+"""The ranges of the two allocations, as Cilium's pools show them."""
 L2_POLICIES = "ciliuml2announcementpolicies"
 TENANT = Key("team", "a")
 
 
 def make_cilium_tenant(
-    *more_kinds: str, spec: Json = SPEC, provider: ProviderConfig | None = None
+    *more_kinds: str, spec: Json = CILIUM_SPEC, provider: ProviderConfig | None = None
 ) -> tuple[Lab, Replica, Server, LbIpam]:
     """Return the lab of a Ready tenant with Cilium and two allocations.
 
@@ -35,16 +36,16 @@ def make_cilium_tenant(
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", provider or make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(spec=spec, status={"phase": "Ready"}))
-    for name, held_range in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
+    for name, held_range in (("team-a-lb", FIRST_RANGE), ("team-a-lb-2", SECOND_RANGE)):
         note = {names.ANNOTATION_LOAD_BALANCER: "cilium"}
         allocation = make.allocation(
             name, tenant="team/a", held_range=held_range, annotations=note
         )
         lab.server.add("ipallocations", allocation)
-    tenant = lab.tenant_server("a", ("services", "namespaces", POOLS, *more_kinds))
+    tenant = lab.start_tenant_server("a", ("services", "namespaces", POOLS, *more_kinds))
     operator = LbIpam(tenant)
     replica = Replica(lab, kinds={"cilium": CiliumKind(lab.clock, wait=0.0)})
-    replica.gate.real = replica.tenant_gate
+    replica.use_real_release_check()
     return lab, replica, tenant, operator
 
 

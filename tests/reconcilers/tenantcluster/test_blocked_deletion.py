@@ -26,7 +26,7 @@ async def _make_ready_lab() -> tuple[Lab, Server]:
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
-    tenant = lab.tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
+    tenant = lab.start_tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
     await lab.run_until_at_rest()
     return lab, tenant
 
@@ -115,12 +115,12 @@ async def test_addresses_of_an_unresponsive_tenant_are_free_after_the_teardown_g
 
 async def _run_passes(lab: Lab, rounds: int) -> None:
     """Run passes over the cluster, its allocations and the pool once a second; none may raise."""
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     for _ in range(rounds):
-        await lab.cluster()
+        await lab.run_cluster_pass()
         for key in sorted(allocation.metadata.key for allocation in lab.caches["ipallocations"]):
             await lab.allocations.reconcile(key)
-        await lab.pool()
+        await lab.run_pool_pass()
         await lab.clock.advance(1)
 
 
@@ -142,4 +142,4 @@ async def test_an_annotation_that_cannot_be_parsed_counts_as_empty(annotation: s
     elastic: Json = {"spec": {"network": {"loadBalancer": {"allocationMode": "elastic"}}}}
     lab.server.edit("providerconfigs", "default", elastic)
     await _run_passes(lab, 2)
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"

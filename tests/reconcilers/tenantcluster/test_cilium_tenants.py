@@ -9,12 +9,12 @@ from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
-from tests.reconcilers.lbipam import POOLS, offered_entries
+from tests.reconcilers.lbipam import POOLS, list_offered_entries
 from tests.reconcilers.tenantcluster.ciliumtenants import (
+    CILIUM_SPEC,
+    FIRST_ENTRY,
     L2_POLICIES,
-    OF_FIRST,
-    OF_SECOND,
-    SPEC,
+    SECOND_ENTRY,
     add_service,
     make_cilium_tenant,
     make_metallb_deployment,
@@ -24,14 +24,16 @@ from tests.reconcilers.tenantcluster.ciliumtenants import (
 
 def _read_ready_condition(lab: Lab) -> tuple[str, str]:
     """Return status and reason of the condition LoadBalancerReady."""
-    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
+    condition = lab.find_condition(
+        "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+    )
     return condition["status"], condition["reason"]
 
 
 async def test_a_tenant_is_given_a_pool_for_each_allocation_and_is_ready() -> None:
     lab, replica, tenant, _ = make_cilium_tenant()
     await run_passes(lab, replica, 3)
-    assert sorted(offered_entries(tenant)) == [OF_FIRST, OF_SECOND]
+    assert sorted(list_offered_entries(tenant)) == [FIRST_ENTRY, SECOND_ENTRY]
     assert _read_ready_condition(lab) == ("True", "Ready")
 
 
@@ -55,7 +57,7 @@ async def test_a_deleted_allocation_is_released_once_the_operator_acknowledges_i
     operator.resume()
     await run_passes(lab, replica)
     assert not lab.server.has("ipallocations", "team-a-lb-2")
-    assert offered_entries(tenant) == [OF_FIRST]
+    assert list_offered_entries(tenant) == [FIRST_ENTRY]
     assert len(tenant.all(POOLS)) == 1, "the emptied pool is deleted"
 
 
@@ -72,12 +74,12 @@ async def test_an_allocation_made_by_hand_is_offered_at_once_only_if_it_names_th
     )
     lab.server.add("ipallocations", allocation)
     await run_passes(lab, replica, 1)
-    entries = set(offered_entries(tenant))
-    assert {OF_FIRST, OF_SECOND} <= entries
+    entries = set(list_offered_entries(tenant))
+    assert {FIRST_ENTRY, SECOND_ENTRY} <= entries
     assert ("10.40.0.32-10.40.0.35" in entries) == is_noted
     assert _read_ready_condition(lab)[1] == ("Ready" if is_noted else "LoadBalancerChanging")
     await run_passes(lab, replica, 3)
-    assert "10.40.0.32-10.40.0.35" in offered_entries(tenant)
+    assert "10.40.0.32-10.40.0.35" in list_offered_entries(tenant)
     assert _read_ready_condition(lab) == ("True", "Ready")
 
 
@@ -114,7 +116,7 @@ async def test_another_replica_finishes_a_release_that_this_one_began() -> None:
     lab.server.delete("ipallocations", "team-a-lb-2", namespace=make.NAMESPACE)
     await run_passes(lab, replica, 1)
     other = Replica(lab, kinds={"cilium": CiliumKind(lab.clock, wait=0.0)})
-    other.gate.real = other.tenant_gate
+    other.use_real_release_check()
     await run_passes(lab, other, 20)
     assert not lab.server.has("ipallocations", "team-a-lb-2")
 
@@ -135,7 +137,9 @@ async def test_a_range_of_a_service_with_a_sharing_key_is_released_after_an_oper
     tenant.delete("services", "web", namespace="default")
     lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
     await run_passes(lab, replica, 30)
-    condition = lab.condition("ipallocations", "team-a-lb", kind="Ready", namespace=make.NAMESPACE)
+    condition = lab.find_condition(
+        "ipallocations", "team-a-lb", kind="Ready", namespace=make.NAMESPACE
+    )
     assert "restart the operator in the tenant" in condition["message"]
     operator.restart()
     await run_passes(lab, replica, 30)
@@ -146,7 +150,7 @@ async def test_a_range_of_a_service_with_a_sharing_key_is_released_after_an_oper
 async def test_a_condition_reports_that_no_policy_announces_addresses_until_one_exists() -> None:
     lab, replica, tenant, _ = make_cilium_tenant(L2_POLICIES)
     await run_passes(lab, replica, 3)
-    condition = lab.condition(
+    condition = lab.find_condition(
         "tenantclusters", "a", kind="LoadBalancerAnnounced", namespace="team"
     )
     assert (condition["status"], condition["reason"]) == ("False", "NotAnnounced")
@@ -154,7 +158,8 @@ async def test_a_condition_reports_that_no_policy_announces_addresses_until_one_
     tenant.add(L2_POLICIES, {"metadata": {"name": "all"}})
     await run_passes(lab, replica, 2)
     assert (
-        lab.condition("tenantclusters", "a", kind="LoadBalancerAnnounced", namespace="team") == {}
+        lab.find_condition("tenantclusters", "a", kind="LoadBalancerAnnounced", namespace="team")
+        == {}
     )
     assert _read_ready_condition(lab) == ("True", "Ready")
 
@@ -163,7 +168,9 @@ async def test_a_metallb_that_takes_the_addresses_of_services_is_reported() -> N
     lab, replica, tenant, _ = make_cilium_tenant("deployments", "ipaddresspools")
     tenant.add("deployments", make_metallb_deployment("--port=7472"))
     await run_passes(lab, replica, 3)
-    condition = lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")
+    condition = lab.find_condition(
+        "tenantclusters", "a", kind="SingleLoadBalancer", namespace="team"
+    )
     assert condition["reason"] == "LoadBalancersConflict"
     assert "MetalLB (Deployment metallb-system/controller)" in condition["message"]
 
@@ -172,7 +179,10 @@ async def test_a_metallb_that_serves_a_class_of_its_own_is_no_conflict() -> None
     lab, replica, tenant, _ = make_cilium_tenant("deployments", "ipaddresspools")
     tenant.add("deployments", make_metallb_deployment("--lb-class=metallb"))
     await run_passes(lab, replica, 3)
-    assert lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team") == {}
+    assert (
+        lab.find_condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")
+        == {}
+    )
 
 
 async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_to_others() -> None:
@@ -181,14 +191,16 @@ async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_t
     )
     chosen = {
         kind.title: kind.wait
-        for kind in map(kinds.find_chosen, (make.tenant(spec=SPEC), make.tenant()))
+        for kind in map(kinds.find_chosen, (make.tenant(spec=CILIUM_SPEC), make.tenant()))
     }
     assert chosen == {"Cilium": 2.0, "MetalLB": 1.0}
 
 
 async def test_only_services_that_the_service_selector_selects_make_a_tenant_grow() -> None:
     selector = {"serviceSelector": {"matchLabels": {"public": "yes"}}}
-    spec = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"], "cilium": selector}}}
+    spec = {
+        "addons": {"loadBalancer": {**CILIUM_SPEC["addons"]["loadBalancer"], "cilium": selector}}
+    }
     elastic = {"allocationMode": "elastic", "initialPoolSize": 8, "growthIncrement": 4}
     provider = make.provider("lab", load_balancer=elastic)
     lab, replica, tenant, _ = make_cilium_tenant(spec=spec, provider=provider)
@@ -202,7 +214,7 @@ async def test_only_services_that_the_service_selector_selects_make_a_tenant_gro
         for service in tenant.all("services")
         if service.get("status", {}).get("loadBalancer")
     ]
-    condition = lab.condition(
+    condition = lab.find_condition(
         "tenantclusters", "a", kind="LoadBalancerDemandMet", namespace="team"
     )
     assert (condition["status"], condition["reason"]) == ("True", "NotSelected")

@@ -33,7 +33,7 @@ def _lab() -> Lab:
 
 async def test_the_pass_sees_its_own_writes_although_the_cache_lags() -> None:
     lab = _lab()
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     current = _make_current_cluster(lab)
     await current.annotate({"one": "1"})
     await current.annotate({"other": "2"})
@@ -54,7 +54,7 @@ async def test_a_write_of_another_controller_that_the_cache_shows_does_not_end_t
 
 async def test_a_write_of_another_controller_that_the_cache_lacks_ends_the_pass() -> None:
     lab = _lab()
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     current = _make_current_cluster(lab)
     note = {"metadata": {"annotations": {"theirs": "1"}}}
     lab.server.edit("tenantclusters", "a", note, namespace="team")

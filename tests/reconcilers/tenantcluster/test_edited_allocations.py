@@ -7,12 +7,12 @@ import pytest
 from reconcilers.api import names
 from reconcilers.tenantcluster.allocations import membership
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.tenantcluster.elastic.site import (
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
 )
 
 GROWTH = {"metadata": {"labels": {names.LABEL_ROLE: names.ROLE_GROWTH}}}
@@ -35,14 +35,14 @@ async def test_a_first_allocation_that_is_labelled_growth_stops_neither_growth_n
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         platform.server.edit("ipallocations", "team-a-lb", GROWTH)
         await platform.clock.advance(60)
         labels = platform.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
         assert labels[names.LABEL_ROLE] == "initial"
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(60)
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None
         assert set(list_balancer_ranges(platform)) == {"team-a-lb", "team-a-lb-1"}
         for name in ("one", "two", "three"):
             tenant.vanish("services", name, namespace="default")
@@ -52,9 +52,9 @@ async def test_a_first_allocation_that_is_labelled_growth_stops_neither_growth_n
 
 async def test_an_allocation_for_the_cluster_that_is_labelled_growth_serves_it() -> None:
     lab = _make_lab(size=8, labels={names.LABEL_ROLE: names.ROLE_GROWTH})
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
     allocation_names = [
         allocation["metadata"]["name"] for allocation in lab.server.all("ipallocations")
     ]
@@ -78,10 +78,10 @@ async def test_a_cluster_uses_another_name_if_its_names_are_taken(
     taken_names = [make_name(tenant, "loadbalancer") for make_name in NAME_MAKERS]
     for name in taken_names[1:]:
         lab.server.add("ipallocations", make.allocation(name, tenant="other/b"))
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
-    ref = lab.see("tenantclusters", "a", "team")["lbAllocationRef"]["name"]
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
+    ref = lab.read_status("tenantclusters", "a", "team")["lbAllocationRef"]["name"]
     assert ref.startswith("team-a-lb-")
     assert ref not in taken_names
 

@@ -28,10 +28,10 @@ def _make_platform() -> tuple[Platform, Server]:
 
 
 def _read_condition(platform: Platform) -> tuple[str, str]:
+    """Return reason and message of the condition LoadBalancerReady."""
     conditions = platform.server.see("tenantclusters", "a", namespace="team")["status"][
         "conditions"
     ]
-    """Return reason and message of the condition LoadBalancerReady."""
     condition = next(
         candidate for candidate in conditions if candidate["type"] == "LoadBalancerReady"
     )

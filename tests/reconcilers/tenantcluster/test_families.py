@@ -179,7 +179,7 @@ async def test_a_dual_stack_range_is_in_use_while_the_tenant_has_an_address_of_e
     lab = Lab()
     begun = {"butler.butlerlabs.dev/projection-begun": "2026-01-01T00:00:00Z"}
     lab.server.add("tenantclusters", make.tenant(annotations=begun))
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     basis = {"butler.butlerlabs.dev/projection-basis": "500"}
     meta = {"name": "default-pool", "namespace": METALLB, "annotations": basis}
     spec = {"addresses": pool_entries or ["10.40.9.0/24"]}

@@ -31,13 +31,13 @@ VALUES: list[Any] = [
         "192.0.2.1-192.0.2.5",
     ),
 ]
-NOTES = (
+PROJECTION_ANNOTATIONS = (
     names.ANNOTATION_PROJECTION_BASIS,
     names.ANNOTATION_PROJECTION_SEEN,
     names.ANNOTATION_PROJECTION_OWNER,
     names.ANNOTATION_PROJECTION_MANAGEMENT,
 )
-FIELDS = (
+KUBERNETES_FIELDS = (
     "metadata",
     "spec",
     "status",
@@ -73,9 +73,9 @@ class HostileServer(Server):
             annotation_maps = [path for path in objects if path and path[-1] == "annotations"]
             place, value = choose(places), choose(VALUES)
             if annotation_maps and self.choices.random() < 0.3:
-                place = (*choose(annotation_maps), choose(NOTES))
+                place = (*choose(annotation_maps), choose(PROJECTION_ANNOTATIONS))
             elif objects and self.choices.random() < 0.3:
-                place = (*choose(objects), choose(FIELDS))
+                place = (*choose(objects), choose(KUBERNETES_FIELDS))
             answer = _set_value(answer, place, value)
         return answer
 
@@ -118,7 +118,7 @@ def _make_elastic_lab() -> tuple[Lab, HostileServer]:
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab", load_balancer=sizes))
     lab.server.add("tenantclusters", make.tenant())
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     kinds = (*TENANT_KINDS, "servicebgpstatuses", "configurationstates")
     hostile = lab.tenant_servers["a"] = HostileServer(lab.clock, kinds)
     for number in range(3):
@@ -132,10 +132,10 @@ def _make_elastic_lab() -> tuple[Lab, HostileServer]:
 async def _run_passes(lab: Lab, choices: random.Random, passes: int) -> None:
     """Run passes over the cluster, its allocations and the pool, 1, 5 or 40 seconds apart."""
     for _ in range(passes):
-        await lab.cluster()
+        await lab.run_cluster_pass()
         for key in sorted(allocation.metadata.key for allocation in lab.caches["ipallocations"]):
             await lab.allocations.reconcile(key)
-        await lab.pool()
+        await lab.run_pool_pass()
         await lab.clock.advance(choices.choice([1, 5, 40]))
 
 
@@ -143,7 +143,7 @@ async def _run_passes(lab: Lab, choices: random.Random, passes: int) -> None:
 async def test_whatever_a_tenant_answers_nothing_raises_and_its_deletion_ends(seed: int) -> None:
     lab, hostile = _make_elastic_lab()
     hostile.choices = random.Random(seed)
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     await _run_passes(lab, hostile.choices, 8)
     hostile.rate = hostile.choices.choice([0.1, 0.5, 1.0])
     await _run_passes(lab, hostile.choices, 12)

@@ -16,8 +16,8 @@ from tests.reconcilers.lab import Lab
 from tests.reconcilers.lbipam import POOLS
 from tests.reconcilers.server import Json, Server
 from tests.reconcilers.tenantcluster.ciliumtenants import (
+    CILIUM_SPEC,
     L2_POLICIES,
-    SPEC,
     add_service,
     make_cilium_tenant,
     make_metallb_deployment,
@@ -106,7 +106,7 @@ async def test_a_tenant_of_cilium_in_which_nothing_announces_addresses_is_found(
 async def test_during_a_change_to_metallb_cilium_may_have_ranges_until_they_are_marked() -> None:
     lab, tenant, _ = await _inspect_served_tenant("ipaddresspools", "deployments")
     add_service(tenant)
-    metallb = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"]}}}
+    metallb = {"addons": {"loadBalancer": {**CILIUM_SPEC["addons"]["loadBalancer"]}}}
     metallb["addons"]["loadBalancer"]["provider"] = "metallb"
     lab.server.edit("tenantclusters", "a", {"spec": metallb}, namespace="team")
     assert await _inspect(lab, tenant) == [], "Cilium may still have both ranges"

@@ -26,7 +26,7 @@ from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.elastic.facts import KIND
 
 SPACES = [AddressRange.parse("10.40.0.0", "10.40.0.255")]
-OURS = [make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))]
+OUR_ALLOCATIONS = [make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))]
 OUR_RANGE = "10.40.0.0-10.40.0.7"
 
 
@@ -66,8 +66,11 @@ def _make_reading(
 
 
 def _list_kinds(tenant_reading: TenantReading) -> list[tuple[str, str]]:
-    """Return kind and severity of each problem of a tenant that holds OURS."""
-    return [(kind, severity) for kind, severity, _ in find_problems(tenant_reading, OURS, SPACES)]
+    """Return kind and severity of each problem of a tenant that holds OUR_ALLOCATIONS."""
+    return [
+        (kind, severity)
+        for kind, severity, _ in find_problems(tenant_reading, OUR_ALLOCATIONS, SPACES)
+    ]
 
 
 def test_a_tenant_whose_pool_has_its_range_and_no_other_has_no_problem() -> None:
@@ -107,7 +110,7 @@ def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
     meta = TracedMeta(annotations={names.ANNOTATION_PROJECTION_OWNER: "team/b"})
     pool = IPAddressPool(meta, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))
     ((kind, severity, sentence),) = find_problems(
-        _make_reading({"default-pool": pool}), OURS, SPACES
+        _make_reading({"default-pool": pool}), OUR_ALLOCATIONS, SPACES
     )
     assert (kind, severity) == ("TenantShared", "error")
     assert "TenantCluster team/b leads to the same cluster" in sentence
@@ -121,7 +124,7 @@ def test_a_pool_of_another_management_cluster_is_found_and_not_called_drift() ->
     meta = TracedMeta(annotations=notes)
     pools = {"default-pool": IPAddressPool(meta, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))}
     ((kind, severity, sentence),) = find_problems(
-        _make_reading(pools, management="uid-2"), OURS, SPACES
+        _make_reading(pools, management="uid-2"), OUR_ALLOCATIONS, SPACES
     )
     assert (kind, severity) == ("TenantShared", "error")
     assert "management cluster uid-1 writes IPAddressPool" in sentence
@@ -145,7 +148,9 @@ def test_a_drifted_pool_is_reported_with_whether_a_controller_will_correct_it(
     entry: str, annotations: dict[str, str], expected_ending: str
 ) -> None:
     pool = IPAddressPool(TracedMeta(annotations=annotations), AddressPoolSpec((entry,)))
-    ((kind, _, sentence),) = find_problems(_make_reading({"default-pool": pool}), OURS, SPACES)
+    ((kind, _, sentence),) = find_problems(
+        _make_reading({"default-pool": pool}), OUR_ALLOCATIONS, SPACES
+    )
     assert kind == "TenantDrift"
     assert sentence.endswith(expected_ending)
 
@@ -157,7 +162,7 @@ def test_a_metallb_that_counts_more_addresses_than_its_pool_has_is_found() -> No
 
 def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
     pools = {"default-pool": _make_pool(OUR_RANGE), "theirs": _make_pool("10.40.0.7/32")}
-    [(kind, _, finding)] = find_problems(_make_reading(pools), OURS, SPACES)
+    [(kind, _, finding)] = find_problems(_make_reading(pools), OUR_ALLOCATIONS, SPACES)
     assert kind == "TenantConfigurationNotRead"
     assert finding.endswith("IPAddressPools default-pool and theirs overlap")
 
@@ -165,7 +170,7 @@ def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
 def test_fields_of_our_pool_that_others_set_are_found_and_named() -> None:
     edited = AddressPoolSpec((OUR_RANGE,), autoAssign=False, serviceAllocation={"priority": 1})
     pools = {"default-pool": IPAddressPool(TracedMeta(), edited)}
-    [(kind, severity, finding)] = find_problems(_make_reading(pools), OURS, SPACES)
+    [(kind, severity, finding)] = find_problems(_make_reading(pools), OUR_ALLOCATIONS, SPACES)
     assert (kind, severity) == ("TenantDrift", "warning")
     assert "autoAssign, serviceAllocation" in finding
 
@@ -178,7 +183,7 @@ def test_services_that_wait_for_a_foreign_address_or_class_are_found_and_named()
         for name, spec in {"pinned": pinned, "other": other}.items()
     ]
     tenant_reading = _make_reading({"default-pool": _make_pool(OUR_RANGE)}, services=waiting)
-    [(kind, severity, finding)] = find_problems(tenant_reading, OURS, SPACES)
+    [(kind, severity, finding)] = find_problems(tenant_reading, OUR_ALLOCATIONS, SPACES)
     assert (kind, severity) == ("TenantServiceWaits", "warning")
     assert "default/pinned has no address: it asks for the address 10.99.0.1" in finding
 
@@ -187,14 +192,14 @@ def test_a_configuration_error_that_metallb_reports_is_quoted() -> None:
     tenant_reading = _make_reading(
         {"default-pool": _make_pool(OUR_RANGE)}, reported="no such community"
     )
-    [(_, _, finding)] = find_problems(tenant_reading, OURS, SPACES)
+    [(_, _, finding)] = find_problems(tenant_reading, OUR_ALLOCATIONS, SPACES)
     assert finding.endswith(": no such community")
 
 
 def test_the_first_five_services_with_free_addresses_of_a_pool_are_named() -> None:
     services = [_make_service(f"s{number}", f"10.40.0.{8 + number}") for number in range(7)]
     tenant_reading = _make_reading({"default-pool": _make_pool(OUR_RANGE)}, services=services)
-    [(kind, severity, finding)] = find_problems(tenant_reading, OURS, SPACES)
+    [(kind, severity, finding)] = find_problems(tenant_reading, OUR_ALLOCATIONS, SPACES)
     assert (kind, severity) == ("TenantUsesFreeAddress", "error")
     assert "10.40.0.8 (default/s0), 10.40.0.9 (default/s1)" in finding
     assert "10.40.0.12 (default/s4), and 2 more;" in finding

@@ -13,14 +13,14 @@ from reconcilers.tenantcluster.allocations.membership import build_request, make
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.memorybalancer.adapter import MemoryKind
-from tests.reconcilers.memorybalancer.offers import OfferBalancer, offered_entries
+from tests.reconcilers.memorybalancer.offers import OfferBalancer, list_offered_entries
 from tests.reconcilers.server import Json, Server
 
 METALLB = "metallb-system"
 KINDS = (*TENANT_KINDS, "addressoffers")
-FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
-OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
-BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
+FIRST_RANGE, SECOND_RANGE = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
+FIRST_ENTRIES, SECOND_ENTRIES = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
+PROJECTION_BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
 
 
 def _make_spec(provider: str) -> Json:
@@ -35,10 +35,10 @@ def _add_cluster(
     cluster = make.tenant(name, spec=_make_spec(provider), status={"phase": "Ready"}, **meta)
     lab.server.add("tenantclusters", cluster)
     note = {} if provider == "metallb" else {names.ANNOTATION_LOAD_BALANCER: provider}
-    held_by = make.allocation(
+    allocation = make.allocation(
         f"team-{name}-lb", tenant=f"team/{name}", held_range=held_range, annotations=note
     )
-    lab.server.add("ipallocations", held_by)
+    lab.server.add("ipallocations", allocation)
 
 
 def _make_lab() -> tuple[Lab, Replica]:
@@ -52,7 +52,7 @@ def _make_lab() -> tuple[Lab, Replica]:
 def _make_replica(lab: Lab) -> Replica:
     """Return a replica with MetalLB and `memory`, whose release check asks tenants."""
     replica = Replica(lab, kinds={"memory": MemoryKind(lab.clock)})
-    replica.gate.real = replica.tenant_gate
+    replica.use_real_release_check()
     return replica
 
 
@@ -66,7 +66,9 @@ def _list_pool_entries(tenant: Server) -> list[str]:
 
 def _read_condition(lab: Lab, name: str) -> tuple[str, str, str]:
     """Return status, reason and message of a cluster's condition LoadBalancerReady."""
-    condition = lab.condition("tenantclusters", name, kind="LoadBalancerReady", namespace="team")
+    condition = lab.find_condition(
+        "tenantclusters", name, kind="LoadBalancerReady", namespace="team"
+    )
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -78,26 +80,26 @@ async def _reconcile(replica: Replica, name: str) -> None:
 
 async def test_each_tenant_is_given_its_ranges_by_the_provider_that_it_names() -> None:
     lab, replica = _make_lab()
-    first, second = (lab.tenant_server(name, KINDS) for name in ("a", "b"))
+    first, second = (lab.start_tenant_server(name, KINDS) for name in ("a", "b"))
     OfferBalancer(second)
-    _add_cluster(lab, "a", held_range=FIRST, provider="metallb")
-    _add_cluster(lab, "b", held_range=SECOND, provider="memory")
+    _add_cluster(lab, "a", held_range=FIRST_RANGE, provider="metallb")
+    _add_cluster(lab, "b", held_range=SECOND_RANGE, provider="memory")
     for name in ("a", "b"):
         await _reconcile(replica, name)
-    assert (_list_pool_entries(first), offered_entries(first)) == (OF_FIRST, [])
-    assert (_list_pool_entries(second), offered_entries(second)) == ([], OF_SECOND)
-    assert _read_condition(lab, "a") == ("True", "Ready", f"MetalLB holds {OF_FIRST[0]}")
+    assert (_list_pool_entries(first), list_offered_entries(first)) == (FIRST_ENTRIES, [])
+    assert (_list_pool_entries(second), list_offered_entries(second)) == ([], SECOND_ENTRIES)
+    assert _read_condition(lab, "a") == ("True", "Ready", f"MetalLB holds {FIRST_ENTRIES[0]}")
     assert _read_condition(lab, "b") == (
         "True",
         "Ready",
-        f"the balancer of tests holds {OF_SECOND[0]}",
+        f"the balancer of tests holds {SECOND_ENTRIES[0]}",
     )
 
 
 async def test_a_tenant_that_lacks_the_kinds_of_its_provider_is_not_given_another() -> None:
     lab, replica = _make_lab()
-    tenant = lab.tenant_server("a", TENANT_KINDS)
-    _add_cluster(lab, "a", held_range=FIRST, provider="memory")
+    tenant = lab.start_tenant_server("a", TENANT_KINDS)
+    _add_cluster(lab, "a", held_range=FIRST_RANGE, provider="memory")
     await _reconcile(replica, "a")
     assert _read_condition(lab, "a")[:2] == ("False", "OffersNotServed")
     assert tenant.all("ipaddresspools") == []
@@ -105,9 +107,9 @@ async def test_a_tenant_that_lacks_the_kinds_of_its_provider_is_not_given_anothe
 
 async def test_a_range_is_released_when_the_process_of_its_own_provider_acknowledges() -> None:
     lab, replica = _make_lab()
-    tenant = lab.tenant_server("b", KINDS)
+    tenant = lab.start_tenant_server("b", KINDS)
     balancer = OfferBalancer(tenant)
-    _add_cluster(lab, "b", held_range=SECOND, provider="memory")
+    _add_cluster(lab, "b", held_range=SECOND_RANGE, provider="memory")
     await _reconcile(replica, "b")
     balancer.paused = True
     lab.server.delete("ipallocations", "team-b-lb", namespace=make.NAMESPACE)
@@ -119,14 +121,14 @@ async def test_a_range_is_released_when_the_process_of_its_own_provider_acknowle
 
 async def test_the_noted_provider_is_asked_for_a_cluster_that_vanished_before_a_restart() -> None:
     lab, replica = _make_lab()
-    tenant = lab.tenant_server("b", KINDS)
+    tenant = lab.start_tenant_server("b", KINDS)
     OfferBalancer(tenant)
-    _add_cluster(lab, "b", held_range=SECOND, provider="memory")
+    _add_cluster(lab, "b", held_range=SECOND_RANGE, provider="memory")
     await _reconcile(replica, "b")
     lab.server.vanish("tenantclusters", "b", namespace="team")
     restarted = _make_replica(lab)
     await restarted.clusters.reconcile(Key("team", "b"))  # deletes the range
-    assert offered_entries(tenant) == OF_SECOND
+    assert list_offered_entries(tenant) == SECOND_ENTRIES
     assert "the offer" in _get_reason(await _check(restarted, "team-b-lb"))
 
 
@@ -144,15 +146,15 @@ async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_
 
 
 async def test_an_adopted_allocation_keeps_the_load_balancer_that_may_have_its_range() -> None:
-    held_by = make.allocation("team-b-lb", tenant="team/b", held_range=SECOND)
-    patch = make_repair_patch(held_by, make.tenant("b", spec=_make_spec("memory")), "uid")
+    allocation = make.allocation("team-b-lb", tenant="team/b", held_range=SECOND_RANGE)
+    patch = make_repair_patch(allocation, make.tenant("b", spec=_make_spec("memory")), "uid")
     assert names.ANNOTATION_LOAD_BALANCER not in patch["metadata"]["annotations"]
 
 
 async def test_an_unknown_provider_is_reported_and_nothing_is_written_to_the_tenant() -> None:
     lab, replica = _make_lab()
-    tenant = lab.tenant_server("a", KINDS)
-    _add_cluster(lab, "a", held_range=FIRST, provider="other")
+    tenant = lab.start_tenant_server("a", KINDS)
+    _add_cluster(lab, "a", held_range=FIRST_RANGE, provider="other")
     await _reconcile(replica, "a")
     status, reason, message = _read_condition(lab, "a")
     assert (status, reason) == ("False", "LoadBalancerNotSupported")
@@ -162,8 +164,8 @@ async def test_an_unknown_provider_is_reported_and_nothing_is_written_to_the_ten
 
 async def test_no_range_is_released_while_the_provider_is_not_known() -> None:
     lab, replica = _make_lab()
-    lab.tenant_server("a", KINDS)
-    _add_cluster(lab, "a", held_range=FIRST, provider="other", annotations=BEGUN)
+    lab.start_tenant_server("a", KINDS)
+    _add_cluster(lab, "a", held_range=FIRST_RANGE, provider="other", annotations=PROJECTION_BEGUN)
     lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
     await lab.clock.advance(3600)
     assert "not supported by this release" in _get_reason(await _check(replica, "team-a-lb"))
@@ -174,19 +176,19 @@ async def test_the_cluster_that_was_first_keeps_a_tenant_whichever_balancer_the_
     holder: str,
 ) -> None:
     lab, replica = _make_lab()
-    tenant = lab.tenant_server("a", KINDS)
+    tenant = lab.start_tenant_server("a", KINDS)
     OfferBalancer(tenant)
-    lab.tenant_server("b", KINDS)
+    lab.start_tenant_server("b", KINDS)
     lab.tenant_servers["b"] = tenant
     other = "b" if holder == "a" else "a"
-    clusters = {"a": (FIRST, "metallb"), "b": (SECOND, "memory")}
+    clusters = {"a": (FIRST_RANGE, "metallb"), "b": (SECOND_RANGE, "memory")}
     for name in (holder, other, holder):
         if not lab.server.has("tenantclusters", name, namespace="team"):
             _add_cluster(lab, name, *clusters[name])
         await _reconcile(replica, name)
     assert _read_condition(lab, holder)[0] == "True"
     assert _read_condition(lab, other)[1] == "TenantShared"
-    assert not (_list_pool_entries(tenant) and offered_entries(tenant))
+    assert not (_list_pool_entries(tenant) and list_offered_entries(tenant))
 
 
 async def test_an_address_that_a_service_shows_keeps_its_range_while_the_provider_is_unknown() -> (

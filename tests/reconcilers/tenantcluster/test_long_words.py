@@ -60,7 +60,7 @@ async def test_no_condition_is_longer_than_an_api_server_takes(
     lab.server.add("tenantclusters", make.tenant())
     lab.server.add("ipallocations", make.allocation("team-a-lb", size=2))
     lab.server.add("ipallocations", make.allocation("team-a-lb-1", size=2))
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     hostility(tenant)
     lab.server.delete("ipallocations", "team-a-lb")

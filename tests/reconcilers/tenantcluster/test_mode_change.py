@@ -2,19 +2,17 @@
 
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address, list_pool_entries
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
 )
 
 CONDITIONS = {"NetworkReady", "LoadBalancerReady", "LoadBalancerDemandMet", "Ready"}
-
-
 """Types of conditions that a tenant has in ipam mode."""
 
 
@@ -42,8 +40,8 @@ def _make_platform() -> tuple[Platform, Server]:
 async def test_in_cloud_mode_ranges_stay_and_the_tenants_pool_is_still_corrected() -> None:
     platform, tenant = _make_platform()
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
-        held_ranges, entries = list_balancer_ranges(platform), pool_entries(tenant)
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
+        held_ranges, entries = list_balancer_ranges(platform), list_pool_entries(tenant)
         _set_mode(platform, "cloud")
         await platform.clock.advance(5)
         conditions = _read_conditions(platform)
@@ -56,10 +54,10 @@ async def test_in_cloud_mode_ranges_stay_and_the_tenants_pool_is_still_corrected
             {"spec": {"autoAssign": False}},
             namespace="metallb-system",
         )
-        service(tenant, "four")
+        add_service(tenant, "four")
         await platform.clock.advance(1_000)
         assert list_balancer_ranges(platform) == held_ranges, "it neither grows nor shrinks"
-        assert pool_entries(tenant) == entries
+        assert list_pool_entries(tenant) == entries
         pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
         assert "autoAssign" not in pool["spec"]
 
@@ -67,7 +65,7 @@ async def test_in_cloud_mode_ranges_stay_and_the_tenants_pool_is_still_corrected
         await platform.clock.advance(40)
         assert set(_read_conditions(platform)) == CONDITIONS
         assert list_balancer_ranges(platform).items() >= held_ranges.items()
-        assert address_of(tenant, "four") is not None, "it grows again"
+        assert find_address(tenant, "four") is not None, "it grows again"
 
 
 async def test_an_allocation_that_is_deleted_in_cloud_mode_is_removed_from_the_tenant_too() -> (
@@ -75,7 +73,7 @@ async def test_an_allocation_that_is_deleted_in_cloud_mode_is_removed_from_the_t
 ):
     platform, tenant = _make_platform()
     async with platform.running():
-        await become_ready(platform, tenant, "one")
+        await make_ready_with_services(platform, tenant, "one")
         _set_mode(platform, "cloud")
         await platform.clock.advance(5)
         platform.server.delete("ipallocations", "team-a-lb")
@@ -95,37 +93,37 @@ async def test_an_allocation_that_is_deleted_in_cloud_mode_is_removed_from_the_t
         _set_mode(platform, "ipam")
         await platform.clock.advance(10)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
-        assert len(pool_entries(tenant)) == 1
+        assert len(list_pool_entries(tenant)) == 1
 
 
 async def test_a_range_that_is_marked_for_release_is_released_in_cloud_mode() -> None:
     platform, tenant = _make_platform()
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         _set_mode(platform, "cloud")
         await platform.clock.advance(5)
         grown = list_balancer_ranges(platform)["team-a-lb-1"]
-        name = next(n for n in ("one", "two", "three") if address_of(tenant, n) == grown)
+        name = next(n for n in ("one", "two", "three") if find_address(tenant, n) == grown)
         tenant.vanish("services", name, namespace="default")
         mark: Json = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
         platform.server.edit("ipallocations", "team-a-lb-1", {"metadata": mark})
         await platform.clock.advance(30)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
-        assert len(pool_entries(tenant)) == 1
+        assert len(list_pool_entries(tenant)) == 1
 
 
 async def test_a_marked_range_that_a_service_uses_stays_in_cloud_mode() -> None:
     platform, tenant = _make_platform()
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         _set_mode(platform, "cloud")
         await platform.clock.advance(5)
-        entries, begun = pool_entries(tenant), len(tenant.history)
+        entries, events_before = list_pool_entries(tenant), len(tenant.history)
         mark: Json = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
         platform.server.edit("ipallocations", "team-a-lb-1", {"metadata": mark})
         await platform.clock.advance(5)
         assert len(entries) == 2
-        pools = [h.object for h in tenant.history[begun:] if h.plural == "ipaddresspools"]
+        pools = [h.object for h in tenant.history[events_before:] if h.plural == "ipaddresspools"]
         assert [pool["spec"]["addresses"] for pool in pools] == [entries] * len(pools)
         allocation = platform.server.see("ipallocations", "team-a-lb-1")
         assert names.ANNOTATION_RELEASING not in allocation["metadata"]["annotations"]
@@ -153,7 +151,7 @@ async def test_an_allocation_made_by_hand_in_cloud_mode_is_not_written_to_the_te
     allocation = make.allocation("mine", pin=("10.40.0.0", "10.40.0.3"))
     async with platform.running():
         platform.server.add("ipallocations", allocation)
-        service(tenant, "web")
+        add_service(tenant, "web")
         await platform.clock.advance(60)
         assert list(list_balancer_ranges(platform)) == ["mine"]
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
@@ -161,5 +159,5 @@ async def test_an_allocation_made_by_hand_in_cloud_mode_is_not_written_to_the_te
         await platform.clock.advance(60)
         assert not platform.server.has(*TENANT, namespace="team")
         assert list_balancer_ranges(platform) == {}
-        assert address_of(tenant, "web") is None, "otherwise it would show a free address"
+        assert find_address(tenant, "web") is None, "otherwise it would show a free address"
         assert tenant.requests == []

@@ -4,7 +4,7 @@ import base64
 
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address, list_pool_entries
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Server
 
@@ -18,11 +18,11 @@ async def _move_tenant() -> tuple[Lab, Server, Server]:
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
     lab.server.add("ipallocations", make.allocation(ALLOCATED_BEFORE, size=4))
-    first = lab.tenant_server("a")
+    first = lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     Balancer(first)
     for number in range(12):
-        service(first, f"web-{number}")
+        add_service(first, f"web-{number}")
     second = lab.tenant_servers["b"] = Server(lab.clock, first.served)
     encoded = base64.b64encode(b"b").decode()
     lab.server.edit(
@@ -36,12 +36,12 @@ async def _move_tenant() -> tuple[Lab, Server, Server]:
 async def test_a_range_of_the_first_tenant_stays_until_a_person_sets_release_anyway() -> None:
     lab, first, second = await _move_tenant()
     await lab.run_until_at_rest()
-    assert pool_entries(second) == pool_entries(first)
+    assert list_pool_entries(second) == list_pool_entries(first)
     lab.server.delete("ipallocations", ALLOCATED_BEFORE)
     await lab.run_until_at_rest()
-    assert all(address_of(first, f"web-{number}") for number in range(12))
+    assert all(find_address(first, f"web-{number}") for number in range(12))
     assert lab.server.has("ipallocations", ALLOCATED_BEFORE)
-    ready = lab.condition("ipallocations", ALLOCATED_BEFORE, "Ready")
+    ready = lab.find_condition("ipallocations", ALLOCATED_BEFORE, "Ready")
     assert ready["reason"] == "WaitingForTenant"
     assert "another cluster" in ready["message"]
     confirmation = {names.ANNOTATION_RELEASE_ANYWAY: "true"}
@@ -64,7 +64,7 @@ async def test_a_range_that_was_allocated_after_the_move_is_released_as_usual() 
     await lab.run_until_at_rest()
     lab.server.add("ipallocations", make.allocation(ALLOCATED_AFTER, size=4, age=-60))
     await lab.run_until_at_rest()
-    assert len(pool_entries(second)) == 3
+    assert len(list_pool_entries(second)) == 3
     lab.server.delete("ipallocations", ALLOCATED_AFTER)
     await lab.run_until_at_rest()
     assert not lab.server.has("ipallocations", ALLOCATED_AFTER)

@@ -28,15 +28,15 @@ async def _make_lab(**meta: Any) -> tuple[Lab, tuple[str, str]]:
     lab.server.add("networkpools", make.pool(cidr="10.40.0.0/28"))
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(**meta))
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
     return lab, _read_range(lab, NODES)
 
 
 def _read_range(lab: Lab, name: str) -> tuple[str, str]:
     """Return the first and last address of an allocation; empty strings if it has no range."""
-    status = lab.see("ipallocations", name)
+    status = lab.read_status("ipallocations", name)
     return status.get("startAddress", ""), status.get("endAddress", "")
 
 
@@ -61,7 +61,7 @@ async def test_node_addresses_of_a_deleted_cluster_stay_while_another_finalizer_
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_until_at_rest()
     assert _read_range(lab, NODES) == held_range
-    ready = lab.condition("ipallocations", NODES, "Ready")
+    ready = lab.find_condition("ipallocations", NODES, "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "WaitingForTenant")
     assert ready["message"].endswith("until TenantCluster team/a is gone")
     cluster = lab.server.see("tenantclusters", "a", namespace="team")
@@ -101,7 +101,7 @@ async def test_an_existing_cluster_gets_the_same_range_again_when_its_allocation
         assert recreated["status"]["phase"] == "Allocated"
     assert _read_range(lab, "rival") == ("", "")
     assert "NodeAddressesDeleted" in lab.recorded.reasons
-    ref = lab.see("tenantclusters", "a", "team")["ipAllocationRef"]
+    ref = lab.read_status("tenantclusters", "a", "team")["ipAllocationRef"]
     assert ref["name"] in [
         node_allocation["metadata"]["name"] for node_allocation in _list_own_node_allocations(lab)
     ]
@@ -131,19 +131,19 @@ async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab, held_range = await _make_lab()
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     lab.server.delete("ipallocations", NODES)
-    read, by_index = [], Cache.by_index
+    read_names, by_index = [], Cache.by_index
 
-    def note_and_find(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
-        read.append(index)
+    def record_and_find(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
+        read_names.append(index)
         return by_index(cache, index, value)
 
-    monkeypatch.setattr(Cache, "by_index", note_and_find)
-    await lab.allocation(NODES)
+    monkeypatch.setattr(Cache, "by_index", record_and_find)
+    await lab.run_allocation_pass(NODES)
     assert _read_range(lab, NODES) == held_range
-    assert TENANT_INDEX in read
-    assert POOL_INDEX not in read
+    assert TENANT_INDEX in read_names
+    assert POOL_INDEX not in read_names
 
 
 async def test_requesting_a_range_again_reads_no_allocations_of_other_tenants(
@@ -152,32 +152,32 @@ async def test_requesting_a_range_again_reads_no_allocations_of_other_tenants(
     lab, held_range = await _make_lab()
     _add_waiting_rival(lab)
     await lab.run_until_at_rest()
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     lab.server.delete("ipallocations", NODES)
-    read, find_range = [], statusranges.find_held_range
+    read_names, find_range = [], statusranges.find_held_range
 
-    def note_and_find(allocation: IPAllocation) -> AddressRange | None:
-        read.append(allocation.metadata.name)
+    def record_and_find(allocation: IPAllocation) -> AddressRange | None:
+        read_names.append(allocation.metadata.name)
         return find_range(allocation)
 
     for number in range(5):
         held_by_others = ("10.99.0.0", "10.99.0.7")
         other = make.allocation(f"other-{number}", tenant="team/other", held_range=held_by_others)
         lab.server.add("ipallocations", other)
-    monkeypatch.setattr(statusranges, "find_held_range", note_and_find)
-    await lab.cluster()
+    monkeypatch.setattr(statusranges, "find_held_range", record_and_find)
+    await lab.run_cluster_pass()
     assert len(_list_own_node_allocations(lab)) == 2, "the range was requested again"
-    assert not [name for name in read if name.startswith("other-")]
+    assert not [name for name in read_names if name.startswith("other-")]
     assert _read_range(lab, NODES) == held_range
 
 
 async def test_a_deleted_allocation_stays_until_the_pool_has_reported_on_the_new_one() -> None:
     """Until then the pool could still choose an older request for the range."""
     lab, held_range = await _make_lab()
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     lab.server.delete("ipallocations", NODES)
-    await lab.cluster()
-    await lab.allocation(NODES)
+    await lab.run_cluster_pass()
+    await lab.run_allocation_pass(NODES)
     [new] = [
         node_allocation
         for node_allocation in _list_node_allocations(lab)
@@ -188,10 +188,10 @@ async def test_a_deleted_allocation_stays_until_the_pool_has_reported_on_the_new
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     conditions = {"status": {"conditions": [waits | since]}}
     lab.server.edit("ipallocations", new["metadata"]["name"], conditions)
-    await lab.allocation(NODES)
+    await lab.run_allocation_pass(NODES)
     assert _read_range(lab, NODES) == held_range
-    await lab.pool()
-    await lab.allocation(NODES)
+    await lab.run_pool_pass()
+    await lab.run_allocation_pass(NODES)
     assert not lab.server.has("ipallocations", NODES)
 
 
@@ -215,7 +215,7 @@ async def test_waiting_for_a_cluster_to_go_sends_no_requests() -> None:
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_until_at_rest()
     lab.server.requests.clear()
-    assert await lab.allocation(NODES) == Blocked("WaitingForTenant", 5.0)
+    assert await lab.run_allocation_pass(NODES) == Blocked("WaitingForTenant", 5.0)
     assert lab.server.requests == []
 
 
@@ -224,14 +224,14 @@ async def test_a_deleted_allocation_stays_while_its_pool_cannot_serve_requests(
     unreadable: str,
 ) -> None:
     lab, held_range = await _make_lab()
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     lab.server.delete("ipallocations", NODES)
     # Only the deleted allocation still keeps its successor from getting the range.
-    await lab.cluster()
+    await lab.run_cluster_pass()
     [successor] = [name for name in map(_get_name, _list_node_allocations(lab)) if name != NODES]
-    await lab.allocation(successor)
-    await lab.pool()
-    refused = lab.condition("ipallocations", successor, "Ready")
+    await lab.run_allocation_pass(successor)
+    await lab.run_pool_pass()
+    refused = lab.find_condition("ipallocations", successor, "Ready")
     assert refused["reason"] == "PinnedRangeConflict"
 
     unreadable_spec: Json = {"spec": {"cidr": 7}}
@@ -240,7 +240,7 @@ async def test_a_deleted_allocation_stays_while_its_pool_cannot_serve_requests(
     else:
         lab.server.add("ipallocations", make.allocation("odd", tenant="x/y"))
         lab.server.edit("ipallocations", "odd", {"spec": {"count": "many"}})
-    await lab.allocation(NODES)
+    await lab.run_allocation_pass(NODES)
     assert _read_range(lab, NODES) == held_range
 
     if unreadable == "pool":
@@ -248,7 +248,7 @@ async def test_a_deleted_allocation_stays_while_its_pool_cannot_serve_requests(
     else:
         lab.server.vanish("ipallocations", "odd")
     await lab.clock.advance(60)
-    await lab.allocation(NODES)
+    await lab.run_allocation_pass(NODES)
     assert not lab.server.has("ipallocations", NODES)
 
 

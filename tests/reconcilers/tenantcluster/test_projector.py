@@ -31,7 +31,7 @@ def _make_lab(*allocations: Any, **status: Any) -> tuple[Lab, Server]:
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"} | status))
     for allocation in allocations or (make.allocation("team-a-lb", held_range=HELD_RANGE),):
         lab.server.add("ipallocations", allocation)
-    return lab, lab.tenant_server("a")
+    return lab, lab.start_tenant_server("a")
 
 
 def _read_pool(tenant: Server) -> Json:
@@ -41,7 +41,9 @@ def _read_pool(tenant: Server) -> Json:
 
 def _read_condition(lab: Lab) -> tuple[str, str]:
     """Return status and reason of the condition LoadBalancerReady."""
-    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
+    condition = lab.find_condition(
+        "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+    )
     return condition["status"], condition["reason"]
 
 
@@ -79,7 +81,7 @@ def test_entries_are_ordered_by_creation_without_ranges_that_are_being_released(
 
 async def test_a_pool_notes_the_revision_of_the_cache_that_it_was_written_from() -> None:
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     pool = _read_pool(tenant)
     assert pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
     position = lab.caches["ipallocations"].position
@@ -98,42 +100,42 @@ async def test_the_first_projection_is_recorded_on_the_cluster_before_the_tenant
     )
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="tenantclusters")
     with pytest.raises(ServerFailure):
-        await lab.cluster()
+        await lab.run_cluster_pass()
     assert not {request.verb for request in tenant.requests} - {"get", "list", "discover"}
-    await lab.cluster()
+    await lab.run_cluster_pass()
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert meta["annotations"][names.ANNOTATION_PROJECTION_BEGUN] == "2026-01-01T00:00:00Z"
 
 
 async def test_no_pool_is_created_for_an_allocation_that_a_live_read_shows_as_deleted() -> None:
     lab, tenant = _make_lab()
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     lab.server.delete("ipallocations", "team-a-lb")
-    assert await lab.cluster() == Again(1.0)
+    assert await lab.run_cluster_pass() == Again(1.0)
     assert tenant.all("ipaddresspools") == []
 
 
 async def test_an_edited_pool_is_corrected_once_and_then_only_read() -> None:
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     tenant.edit(
         "ipaddresspools",
         "default-pool",
         {"spec": {"addresses": ["10.9.9.0/24"]}},
         namespace=METALLB,
     )
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_pool(tenant)["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
     tenant.requests.clear()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert {request.verb for request in tenant.requests} == {"get", "list"}
 
 
 async def test_a_deleted_advertisement_is_recreated() -> None:
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     tenant.vanish("l2advertisements", "default", namespace=METALLB)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.has("l2advertisements", "default", namespace=METALLB)
 
 
@@ -160,33 +162,33 @@ async def test_an_advertisement_of_others_keeps_its_pools_and_announces_ours_too
     tenant.add(
         "l2advertisements", {"metadata": {"name": "default", "namespace": METALLB}, "spec": theirs}
     )
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.see("l2advertisements", "default", namespace=METALLB)["spec"] == expected
 
 
 async def test_a_pass_does_not_overwrite_a_pool_that_was_written_from_a_newer_revision() -> None:
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     newer = {
         "metadata": {"annotations": {BASIS: "999999"}},
         "spec": {"addresses": ["10.1.1.1/32"]},
     }
     tenant.edit("ipaddresspools", "default-pool", newer, namespace=METALLB)
-    assert await lab.cluster() == Again(1.0)
+    assert await lab.run_cluster_pass() == Again(1.0)
     assert _read_pool(tenant)["spec"]["addresses"] == ["10.1.1.1/32"]
     assert _read_condition(lab) == ("False", "Behind")
 
 
 async def test_pool_and_advertisement_are_deleted_once_the_cluster_has_no_range() -> None:
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     lab.server.vanish("ipallocations", "team-a-lb")
     elastic = {"network": {"mode": "ipam", "poolRefs": [{"name": "lab"}]}}
     elastic["network"]["loadBalancer"] = {"allocationMode": "elastic"}  # type: ignore[assignment]
     lab.server.edit("providerconfigs", "default", {"spec": elastic})
     without_ingress = {"spec": {"addons": {"ingress": {"enabled": False}}}}
     lab.server.edit("tenantclusters", "a", without_ingress, namespace="team")
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.all("ipaddresspools") == []
     assert tenant.all("l2advertisements") == []
 
@@ -195,7 +197,7 @@ async def test_a_pool_that_others_made_is_not_deleted() -> None:
     lab, tenant = _make_lab(make.allocation("team-a-lb", phase="Pending"))
     theirs = {"metadata": {"name": "default-pool", "namespace": METALLB}}
     tenant.add("ipaddresspools", theirs | {"spec": {"addresses": ["10.9.0.0/24"]}})
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_pool(tenant)["spec"]["addresses"] == ["10.9.0.0/24"]
 
 
@@ -203,14 +205,14 @@ async def test_a_pool_of_others_with_exactly_our_range_is_taken_over() -> None:
     lab, tenant = _make_lab()
     theirs = {"metadata": {"name": "default-pool", "namespace": METALLB}}
     tenant.add("ipaddresspools", theirs | {"spec": {"addresses": ["10.40.0.0-10.40.0.7"]}})
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert BASIS in _read_pool(tenant)["metadata"]["annotations"]
 
 
 async def test_a_missing_metallb_is_reported_in_a_condition_and_does_not_fail_the_pass() -> None:
     lab, tenant = _make_lab()
     tenant.served = ("services",)
-    assert await lab.cluster() == Blocked("MetalLBNotInstalled", 30.0)
+    assert await lab.run_cluster_pass() == Blocked("MetalLBNotInstalled", 30.0)
     assert _read_condition(lab) == ("False", "MetalLBNotInstalled")
 
 
@@ -220,7 +222,7 @@ async def test_a_tenant_that_does_not_answer_is_retried_with_growing_delays() ->
     seconds_of_requests = []
     for second in range(120):
         tenant.requests.clear()
-        await lab.cluster()
+        await lab.run_cluster_pass()
         if tenant.requests:
             seconds_of_requests.append(second)
         await lab.clock.advance(1)
@@ -231,10 +233,10 @@ async def test_a_tenant_that_does_not_answer_is_retried_with_growing_delays() ->
 
 async def test_after_a_rotation_of_credentials_the_secret_is_read_again() -> None:
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     lab.server.requests.clear()
     tenant.fail(Unauthorized(401, "Unauthorized", "who are you"))
-    assert await lab.cluster() == Again(60.0)
+    assert await lab.run_cluster_pass() == Again(60.0)
     assert _read_condition(lab) == ("True", "Ready")
     assert lab.server.count(verb="get", plural="secrets") == 1
     assert tenant.closed == 1
@@ -244,9 +246,9 @@ async def test_a_failure_of_the_management_cluster_is_not_reported_as_one_of_the
     lab, tenant = _make_lab()
     lab.server.fail(NoAnswer("timed out"), verb="get", plural="ipallocations")
     with pytest.raises(NoAnswer) as caught:
-        await lab.cluster()
+        await lab.run_cluster_pass()
     assert caught.value.__cause__ is None, "it is the first error"
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_condition(lab) == ("True", "Ready")
     assert tenant.closed == 0
 
@@ -314,18 +316,20 @@ async def test_a_secret_that_cannot_be_used_is_refused_and_says_why(
     lab, _ = _make_lab()
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     lab.server.add("secrets", {"metadata": meta, "data": data})
-    assert await lab.cluster() == Blocked("KubeconfigRefused", 30.0)
-    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
+    assert await lab.run_cluster_pass() == Blocked("KubeconfigRefused", 30.0)
+    condition = lab.find_condition(
+        "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+    )
     assert expected_words in condition["message"]
 
 
 async def test_our_pool_is_deleted_even_if_another_tool_changed_its_managed_by_label() -> None:
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}
     tenant.edit("ipaddresspools", "default-pool", labels, namespace=METALLB)
     lab.server.delete("ipallocations", "team-a-lb")
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.all("ipaddresspools") == []
 
 
@@ -333,16 +337,16 @@ async def test_a_cluster_whose_tenant_does_not_answer_stays_ready_and_reports_th
     None
 ):
     lab, tenant = _make_lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     tenant.fail(NoAnswer("timed out"), times=99)
-    await lab.cluster()
-    condition = lab.condition("tenantclusters", "a", kind="Ready", namespace="team")
+    await lab.run_cluster_pass()
+    condition = lab.find_condition("tenantclusters", "a", kind="Ready", namespace="team")
     assert (condition["status"], condition["reason"]) == ("True", "ReconcileDegraded")
     assert condition["message"] == "NoAnswer: timed out"
     tenant.recover()
     await lab.clock.advance(5)
-    await lab.cluster()
-    condition = lab.condition("tenantclusters", "a", kind="Ready", namespace="team")
+    await lab.run_cluster_pass()
+    condition = lab.find_condition("tenantclusters", "a", kind="Ready", namespace="team")
     assert (condition["reason"], condition["message"]) == ("Ready", "Cluster is ready")
 
 
@@ -351,6 +355,6 @@ async def test_a_first_projection_lists_no_pools_of_the_tenant() -> None:
     lab, tenant = _make_lab(
         make.allocation("team-a-lb", held_range=HELD_RANGE), nodes, phase="Installing"
     )
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_pool(tenant)["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
     assert tenant.count(verb="list", plural="ipaddresspools") == 0

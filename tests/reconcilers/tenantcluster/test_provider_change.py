@@ -10,15 +10,16 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from reconcilers.tenantcluster.otherbalancers import OTHER_BALANCER_CHECK_SECONDS
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address, list_pool_entries
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
-from tests.reconcilers.lbipam import POOLS, LbIpam, offered_entries
+from tests.reconcilers.lbipam import POOLS, LbIpam, list_offered_entries
 from tests.reconcilers.server import Json
 
 FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
 ENTRIES = ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]
 TENANT = Key("team", "a")
 METALLB, CILIUM = "metallb", "cilium"
+"""The names of the load balancers in specs of TenantClusters."""
 
 
 class TwoBalancerSite:
@@ -40,29 +41,29 @@ class TwoBalancerSite:
                 name, tenant="team/a", held_range=held_range, annotations=note
             )
             lab.server.add("ipallocations", allocation)
-        self.tenant = lab.tenant_server("a", (*TENANT_KINDS, POOLS))
+        self.tenant = lab.start_tenant_server("a", (*TENANT_KINDS, POOLS))
         self.metallb, self.cilium = Balancer(self.tenant), LbIpam(self.tenant)
-        self.violations = 0
-        """How many events found ranges of ours in pools of MetalLB and of Cilium at once."""
+        self.overlap_count = 0
+        """After how many writes both MetalLB's and Cilium's pools had ranges of ours."""
         self.tenant.listeners.append(self._check_overlap)
         self.replica = self.make_replica()
 
     def make_replica(self) -> Replica:
         """Return a replica that believes that it leads, with MetalLB and Cilium."""
         replica = Replica(self.lab, kinds={CILIUM: CiliumKind(self.lab.clock, wait=0.0)})
-        replica.gate.real = replica.tenant_gate
+        replica.use_real_release_check()
         return replica
 
     def _check_overlap(self, _: WriteRecord) -> None:
-        both = map(set, (pool_entries(self.tenant), offered_entries(self.tenant)))
-        self.violations += all(entries & set(ENTRIES) for entries in both)
+        both = map(set, (list_pool_entries(self.tenant), list_offered_entries(self.tenant)))
+        self.overlap_count += all(entries & set(ENTRIES) for entries in both)
 
-    async def run(self, seconds: int = 40, replica: Replica | None = None) -> None:
+    async def run_passes(self, seconds: int = 40, replica: Replica | None = None) -> None:
         """Run passes over the pool, the cluster and its allocations, once a second.
 
         Args:
-            seconds: how often.
-            replica: whose passes; None for the first replica's.
+            seconds: for how long, on the virtual clock.
+            replica: runs the passes; None for the first replica.
         """
         replica = replica or self.replica
         for _ in range(seconds):
@@ -78,9 +79,9 @@ class TwoBalancerSite:
             "tenantclusters", "a", {"spec": _make_spec(provider)}, namespace="team"
         )
 
-    def list_ranges_of(self, provider: str) -> list[str]:
+    def list_ranges_in(self, provider: str) -> list[str]:
         """Return the ranges in the pools of a load balancer."""
-        read = pool_entries if provider == METALLB else offered_entries
+        read = list_pool_entries if provider == METALLB else list_offered_entries
         return sorted(read(self.tenant))
 
     def read_annotations(self, name: str = "team-a-lb") -> Json:
@@ -90,7 +91,7 @@ class TwoBalancerSite:
 
     def read_condition(self) -> tuple[str, str, str]:
         """Return status, reason and message of LoadBalancerReady."""
-        condition = self.lab.condition(
+        condition = self.lab.find_condition(
             "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
         )
         return condition["status"], condition["reason"], condition["message"]
@@ -107,23 +108,23 @@ def direction(request: Any) -> tuple[str, str]:
     return old, new
 
 
-async def test_all_ranges_move_and_are_never_in_both(direction: tuple[str, str]) -> None:
+async def test_all_ranges_move_and_are_never_in_both_balancers(direction: tuple[str, str]) -> None:
     old, new = direction
     site = TwoBalancerSite(old)
-    await site.run(5)
+    await site.run_passes(5)
     for name in ("web", "shop"):
-        service(site.tenant, name)
-    assert site.list_ranges_of(old) == ENTRIES
+        add_service(site.tenant, name)
+    assert site.list_ranges_in(old) == ENTRIES
     site.set_provider(new)
-    await site.run()
+    await site.run_passes()
     if new == CILIUM:
         # The user uninstalls MetalLB: while it runs, it clears addresses that it did not assign.
         site.metallb.paused = True
         site.cilium.resume()
-    assert (site.list_ranges_of(old), site.list_ranges_of(new)) == ([], ENTRIES)
+    assert (site.list_ranges_in(old), site.list_ranges_in(new)) == ([], ENTRIES)
     assert site.read_condition()[:2] == ("True", "Ready")
-    assert site.violations == 0
-    addresses = {address_of(site.tenant, name) for name in ("web", "shop")}
+    assert site.overlap_count == 0
+    addresses = {find_address(site.tenant, name) for name in ("web", "shop")}
     assert addresses == {"10.40.0.0", "10.40.0.1"}
     assert site.tenant.all(POOLS if old == CILIUM else "ipaddresspools") == []
 
@@ -133,10 +134,10 @@ async def test_the_allocations_stay_and_note_their_new_load_balancer(
 ) -> None:
     old, new = direction
     site = TwoBalancerSite(old)
-    await site.run(5)
+    await site.run_passes(5)
     uids = {o["metadata"]["uid"] for o in site.lab.server.all("ipallocations")}
     site.set_provider(new)
-    await site.run()
+    await site.run_passes()
     noted = None if new == METALLB else new
     assert site.read_annotations().get(names.ANNOTATION_LOAD_BALANCER) == noted
     assert names.ANNOTATION_LEAVING_BALANCER not in site.read_annotations()
@@ -145,18 +146,18 @@ async def test_the_allocations_stay_and_note_their_new_load_balancer(
 
 async def test_the_new_balancer_gets_no_range_while_the_old_one_may_have_it() -> None:
     site = TwoBalancerSite(CILIUM)
-    await site.run(5)
+    await site.run_passes(5)
     site.cilium.paused = True
     site.set_provider(METALLB)
-    await site.run(60)
-    assert site.list_ranges_of(METALLB) == []
+    await site.run_passes(60)
+    assert site.list_ranges_in(METALLB) == []
     status, reason, message = site.read_condition()
     assert (status, reason) == ("False", "LoadBalancerChanging")
     assert message.startswith("ranges of the tenant change from Cilium to MetalLB, and Services")
     assert "Cilium may still have team-a-lb" in message
     site.cilium.resume()
-    await site.run()
-    assert (site.list_ranges_of(CILIUM), site.list_ranges_of(METALLB)) == ([], ENTRIES)
+    await site.run_passes()
+    assert (site.list_ranges_in(CILIUM), site.list_ranges_in(METALLB)) == ([], ENTRIES)
 
 
 async def test_cilium_gets_no_range_before_the_deployment_of_metallb_is_removed() -> None:
@@ -165,26 +166,26 @@ async def test_cilium_gets_no_range_before_the_deployment_of_metallb_is_removed(
     meta = {"name": "controller", "namespace": "metallb-system"}
     labels = {"app.kubernetes.io/component": "controller"}
     site.tenant.add("deployments", {"metadata": meta | {"labels": labels}, "spec": {}})
-    await site.run(5)
+    await site.run_passes(5)
     site.set_provider(CILIUM)
-    await site.run()
-    assert (site.list_ranges_of(METALLB), site.list_ranges_of(CILIUM)) == ([], [])
+    await site.run_passes()
+    assert (site.list_ranges_in(METALLB), site.list_ranges_in(CILIUM)) == ([], [])
     assert "MetalLB (Deployment metallb-system/controller) takes" in site.read_condition()[2]
     site.tenant.delete("deployments", "controller", namespace="metallb-system")
-    await site.run()
-    assert site.list_ranges_of(CILIUM) == ENTRIES
+    await site.run_passes()
+    assert site.list_ranges_in(CILIUM) == ENTRIES
 
 
 async def test_a_change_of_balancer_that_is_reverted_leaves_the_ranges_in_the_old_one() -> None:
     site = TwoBalancerSite(CILIUM)
-    await site.run(5)
+    await site.run_passes(5)
     site.cilium.paused = True
     site.set_provider(METALLB)
-    await site.run(5)
+    await site.run_passes(5)
     site.set_provider(CILIUM)
     site.cilium.resume()
-    await site.run()
-    assert (site.list_ranges_of(CILIUM), site.list_ranges_of(METALLB)) == (ENTRIES, [])
+    await site.run_passes()
+    assert (site.list_ranges_in(CILIUM), site.list_ranges_in(METALLB)) == (ENTRIES, [])
     assert names.ANNOTATION_LEAVING_BALANCER not in site.read_annotations()
     assert site.read_condition()[:2] == ("True", "Ready")
 
@@ -193,26 +194,26 @@ async def test_a_range_that_is_deleted_during_the_change_is_in_use_until_the_old
     None
 ):
     site = TwoBalancerSite(CILIUM)
-    await site.run(5)
+    await site.run_passes(5)
     site.cilium.paused = True
     site.set_provider(METALLB)
-    await site.run(5)
+    await site.run_passes(5)
     site.lab.server.delete("ipallocations", "team-a-lb-2", namespace=make.NAMESPACE)
-    await site.run(20)
+    await site.run_passes(20)
     assert site.lab.server.has("ipallocations", "team-a-lb-2")
     site.cilium.resume()
-    await site.run()
+    await site.run_passes()
     assert not site.lab.server.has("ipallocations", "team-a-lb-2")
-    assert (site.list_ranges_of(CILIUM), site.list_ranges_of(METALLB)) == ([], ENTRIES[:1])
+    assert (site.list_ranges_in(CILIUM), site.list_ranges_in(METALLB)) == ([], ENTRIES[:1])
 
 
 async def test_all_ranges_of_a_cluster_that_is_deleted_during_the_change_are_released() -> None:
     site = TwoBalancerSite(CILIUM)
-    await site.run(5)
+    await site.run_passes(5)
     site.set_provider(METALLB)
-    await site.run(2)
+    await site.run_passes(2)
     site.lab.server.delete("tenantclusters", "a", namespace="team")
-    await site.run()
+    await site.run_passes()
     assert site.lab.server.all("ipallocations") == []
     assert site.tenant.all(POOLS) == site.tenant.all("ipaddresspools") == []
 
@@ -222,39 +223,39 @@ async def test_a_replica_whose_cache_lacks_the_change_does_not_give_ranges_to_th
 ) -> None:
     old, new = direction
     site = TwoBalancerSite(old)
-    await site.run(5)
+    await site.run_passes(5)
     stale = site.make_replica()
-    await site.run(1, stale)
-    stale.hold("tenantclusters", "ipallocations")
+    await site.run_passes(1, stale)
+    stale.hold_events("tenantclusters", "ipallocations")
     site.set_provider(new)
-    await site.run()
-    await site.run(5, stale)
-    assert not set(site.list_ranges_of(old)) & set(ENTRIES)
-    stale.flow()
-    await site.run(5, stale)
+    await site.run_passes()
+    await site.run_passes(5, stale)
+    assert not set(site.list_ranges_in(old)) & set(ENTRIES)
+    stale.deliver_events()
+    await site.run_passes(5, stale)
     await site.lab.clock.advance(OTHER_BALANCER_CHECK_SECONDS)
-    await site.run(5)
-    assert (site.list_ranges_of(old), site.list_ranges_of(new)) == ([], ENTRIES)
-    assert site.violations == 0
+    await site.run_passes(5)
+    assert (site.list_ranges_in(old), site.list_ranges_in(new)) == ([], ENTRIES)
+    assert site.overlap_count == 0
 
 
 async def test_pools_of_the_balancer_that_is_not_chosen_are_reported_until_they_are_gone() -> None:
     site = TwoBalancerSite()
-    await site.run(2)
+    await site.run_passes(2)
     foreign = {"metadata": {"name": "by-hand"}, "spec": {"blocks": []}}
     site.tenant.add(POOLS, foreign)
     await site.lab.clock.advance(OTHER_BALANCER_CHECK_SECONDS)
-    await site.run(2)
-    condition = site.lab.condition(
+    await site.run_passes(2)
+    condition = site.lab.find_condition(
         "tenantclusters", "a", kind="SingleLoadBalancer", namespace="team"
     )
     assert (condition["status"], condition["reason"]) == ("False", "LoadBalancersConflict")
     assert "pools of Cilium: by-hand" in condition["message"]
     site.tenant.delete(POOLS, "by-hand", namespace="")
     await site.lab.clock.advance(OTHER_BALANCER_CHECK_SECONDS)
-    await site.run(2)
+    await site.run_passes(2)
     assert (
-        site.lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")
+        site.lab.find_condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")
         == {}
     )
 
@@ -263,16 +264,16 @@ async def test_a_tenant_to_which_nothing_was_written_yet_changes_its_balancer_at
     site = TwoBalancerSite()
     site.lab.server.edit("tenantclusters", "a", {"status": {"phase": "Pending"}}, namespace="team")
     site.set_provider(CILIUM)
-    await site.run(4)
-    assert site.list_ranges_of(CILIUM) == ENTRIES
+    await site.run_passes(4)
+    assert site.list_ranges_in(CILIUM) == ENTRIES
 
 
 async def test_an_uninstalled_balancer_counts_as_having_released_ranges_after_the_bounded_wait() -> (  # noqa: E501
     None
 ):
     site = TwoBalancerSite(CILIUM)
-    await site.run(5)
+    await site.run_passes(5)
     site.tenant.served = TENANT_KINDS
     site.set_provider(METALLB)
-    await site.run(10)
-    assert site.list_ranges_of(METALLB) == ENTRIES
+    await site.run_passes(10)
+    assert site.list_ranges_in(METALLB) == ENTRIES

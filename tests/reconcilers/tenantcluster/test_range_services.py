@@ -9,7 +9,7 @@ from reconcilers.tenantcluster.networkstatus import AddressUsers
 from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from reconcilers.webhooks import ipallocation
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, add_service
 from tests.reconcilers.lab import Lab
 
 
@@ -18,20 +18,22 @@ async def _make_lab_with_services(*services: str) -> Lab:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab", load_balancer={"defaultPoolSize": 8}))
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     Balancer(tenant)
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
     for name in services:
-        service(tenant, name)
+        add_service(tenant, name)
     await lab.clock.advance(NAMING_SECONDS)
     await lab.run_until_at_rest()
     return lab
 
 
-def _list_service_names(lab: Lab) -> dict[str, list[str]]:
+def read_service_names(lab: Lab) -> dict[str, list[str]]:
     """Return the names of Services in the cluster's status, by allocation."""
-    ranges: list[dict[str, Any]] = lab.see("tenantclusters", "a", "team")["network"]["ranges"]
+    ranges: list[dict[str, Any]] = lab.read_status("tenantclusters", "a", "team")["network"][
+        "ranges"
+    ]
     return {
         status_range["allocation"]: status_range.get("services", []) for status_range in ranges
     }
@@ -39,14 +41,14 @@ def _list_service_names(lab: Lab) -> dict[str, list[str]]:
 
 async def test_only_a_few_services_of_a_range_are_named_in_the_status() -> None:
     lab = await _make_lab_with_services(*(f"s{number}" for number in range(7)))
-    services = _list_service_names(lab)
+    services = read_service_names(lab)
     assert len(services["team-a-lb"]) == MOST_SERVICES
     assert services["team-a-nodes"] == []
 
 
 async def test_the_warning_about_a_deleted_allocation_names_its_services() -> None:
     lab = await _make_lab_with_services("web", "api")
-    names = _list_service_names(lab)["team-a-lb"]
+    names = read_service_names(lab)["team-a-lb"]
     assert {name.partition("/")[2] for name in names} == {"web", "api"}
     [allocation] = [
         candidate
@@ -63,10 +65,10 @@ async def test_names_stay_while_services_cannot_be_read_and_are_removed_with_the
     None
 ):
     lab = await _make_lab_with_services("web")
-    names = _list_service_names(lab)["team-a-lb"]
+    names = read_service_names(lab)["team-a-lb"]
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
-    await lab.another().clusters.reconcile(make.key("a", "team"))
-    assert _list_service_names(lab)["team-a-lb"] == names
+    await lab.make_replica().clusters.reconcile(make.key("a", "team"))
+    assert read_service_names(lab)["team-a-lb"] == names
     await lab.clock.advance(600)
     [service_metadata] = [
         service["metadata"] for service in lab.tenant_servers["a"].all("services")
@@ -76,30 +78,30 @@ async def test_names_stay_while_services_cannot_be_read_and_are_removed_with_the
         "services", service_metadata["name"], namespace=service_metadata["namespace"]
     )
     await lab.run_until_at_rest()
-    assert _list_service_names(lab)["team-a-lb"] == []
+    assert read_service_names(lab)["team-a-lb"] == []
 
 
 async def test_names_are_written_by_the_next_pass_if_their_write_fails() -> None:
     lab = await _make_lab_with_services("web")
-    service(lab.tenant_servers["a"], "api")
+    add_service(lab.tenant_servers["a"], "api")
     await lab.clock.advance(NAMING_SECONDS)
     conflict = Conflict(409, "Conflict", "the object has been modified")
     lab.server.fail(conflict, verb="patch", plural="tenantclusters")
     await lab.run_until_at_rest()
-    assert len(_list_service_names(lab)["team-a-lb"]) == 1
+    assert len(read_service_names(lab)["team-a-lb"]) == 1
     await lab.run_until_at_rest()
-    assert len(_list_service_names(lab)["team-a-lb"]) == 2
+    assert len(read_service_names(lab)["team-a-lb"]) == 2
 
 
 async def test_a_new_service_is_not_named_before_the_naming_interval_has_passed() -> None:
     lab = await _make_lab_with_services("web")
-    names, revision = _list_service_names(lab)["team-a-lb"], lab.server.revision
-    service(lab.tenant_servers["a"], "api")
+    names, revision = read_service_names(lab)["team-a-lb"], lab.server.revision
+    add_service(lab.tenant_servers["a"], "api")
     await lab.run_until_at_rest()
-    assert (_list_service_names(lab)["team-a-lb"], lab.server.revision) == (names, revision)
+    assert (read_service_names(lab)["team-a-lb"], lab.server.revision) == (names, revision)
     await lab.clock.advance(NAMING_SECONDS)
     await lab.run_until_at_rest()
-    assert len(_list_service_names(lab)["team-a-lb"]) == 2
+    assert len(read_service_names(lab)["team-a-lb"]) == 2
 
 
 def test_services_that_share_an_address_are_named_once_each_within_the_range() -> None:

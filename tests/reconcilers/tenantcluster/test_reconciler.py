@@ -33,12 +33,12 @@ def _make_lab(*, pools: tuple[Any, ...] = (), provider: Any = None, **settings: 
 
 def _read_phase(lab: Lab) -> str | None:
     """Return the phase of cluster team/a."""
-    return lab.see(*TENANT).get("phase")
+    return lab.read_status(*TENANT).get("phase")
 
 
 def _read_condition(lab: Lab, kind: str) -> tuple[str, str, str]:
     """Return status, reason and message of a condition; empty strings if there is none."""
-    condition = lab.condition("tenantclusters", "a", kind=kind, namespace="team")
+    condition = lab.find_condition("tenantclusters", "a", kind=kind, namespace="team")
     return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
 
@@ -53,12 +53,12 @@ def _read_cidrs(lab: Lab) -> dict[str, str | None]:
 async def test_one_pass_requests_balancer_and_node_addresses() -> None:
     lab = _make_lab()
     lab.server.add("tenantclusters", make.tenant(finalizers=[]))
-    assert await lab.cluster() == Blocked("Reconciling", 10.0)
+    assert await lab.run_cluster_pass() == Blocked("Reconciling", 10.0)
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert meta["finalizers"] == ["butler.butlerlabs.dev/tenantcluster-ipam"]
     counts = {a["metadata"]["name"]: a["spec"]["count"] for a in lab.server.all("ipallocations")}
     assert counts == {"team-a-lb": 8, "team-a-nodes": 5}
-    status = lab.see(*TENANT)
+    status = lab.read_status(*TENANT)
     assert status["phase"] == "Provisioning"
     assert status["lbAllocationRef"] == {"name": "team-a-lb"}
     assert status["ipAllocationRef"] == {"name": "team-a-nodes"}
@@ -71,7 +71,7 @@ async def test_one_pass_requests_balancer_and_node_addresses() -> None:
 
 async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
     lab = _make_lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
     assert _read_phase(lab) == "Ready"
@@ -90,30 +90,30 @@ async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
 
 async def test_at_rest_the_management_cluster_gets_no_requests_and_the_tenant_only_reads() -> None:
     lab = _make_lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())  # names no provider: the default is resolved
     await lab.run_until_at_rest()
     lab.server.requests.clear()
     tenant.requests.clear()
     for _ in range(5):
-        assert await lab.cluster() == Again(60.0)
+        assert await lab.run_cluster_pass() == Again(60.0)
     assert lab.server.requests == []
     assert {request.verb for request in tenant.requests} == {"get", "list"}
     assert len(tenant.requests) <= 20, "at most four reads in each of the five passes"
 
 
 @pytest.mark.parametrize(
-    ("ready_for", "seconds"), [(59 * 60, 60.0), (61 * 60, 300.0), (25 * 3600, 900.0)]
+    ("ready_seconds", "delay_seconds"), [(59 * 60, 60.0), (61 * 60, 300.0), (25 * 3600, 900.0)]
 )
 async def test_the_longer_a_cluster_is_ready_the_later_its_next_pass_is_due(
-    ready_for: float, seconds: float
+    ready_seconds: float, delay_seconds: float
 ) -> None:
     lab = _make_lab()
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
-    await lab.clock.advance(ready_for)
-    assert await lab.cluster() == Again(seconds)
+    await lab.clock.advance(ready_seconds)
+    assert await lab.run_cluster_pass() == Again(delay_seconds)
 
 
 async def test_a_cluster_without_a_kubeconfig_is_provisioning_and_names_the_missing_secrets() -> (
@@ -130,12 +130,12 @@ async def test_a_cluster_without_a_kubeconfig_is_provisioning_and_names_the_miss
         " team/a-admin-kubeconfig, a-1234/a-kubeconfig, team/a-kubeconfig"
     )
     assert _read_condition(lab, "NetworkReady")[0] == "True"
-    assert await lab.cluster() == Blocked("KubeconfigMissing", 30.0)
+    assert await lab.run_cluster_pass() == Blocked("KubeconfigMissing", 30.0)
 
 
 async def test_a_cluster_whose_tenant_lacks_metallb_is_installing() -> None:
     lab = _make_lab()
-    lab.tenant_server("a", served_kinds=("services",))
+    lab.start_tenant_server("a", served_kinds=("services",))
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
     assert _read_phase(lab) == "Installing"
@@ -148,27 +148,27 @@ async def test_a_cluster_whose_tenant_lacks_metallb_is_installing() -> None:
 
 async def test_a_ready_cluster_stays_ready_while_its_tenant_fails() -> None:
     lab = _make_lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
     tenant.fail(NoAnswer("connection refused"), times=1)
-    assert await lab.cluster() == Blocked("TenantUnreachable", 30.0)
+    assert await lab.run_cluster_pass() == Blocked("TenantUnreachable", 30.0)
     assert _read_phase(lab) == "Ready"
     assert _read_condition(lab, "Ready")[0] == "True"
     assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "TenantUnreachable")
     await lab.clock.advance(30)
-    assert await lab.cluster() == Again(60.0)
+    assert await lab.run_cluster_pass() == Again(60.0)
     assert _read_condition(lab, "LoadBalancerReady")[0] == "True"
 
 
 async def test_in_cloud_mode_nothing_is_allocated_and_the_tenant_gets_no_requests() -> None:
     cloud = make.provider(spec={"network": {"mode": "cloud"}})
     lab = _make_lab(provider=cloud)
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     manual = {"networking": {"loadBalancerPool": {"start": "10.9.0.1", "end": "10.9.0.5"}}}
     lab.server.add("tenantclusters", make.tenant(spec=manual))
-    await lab.cluster()
-    assert await lab.cluster() == SETTLED
+    await lab.run_cluster_pass()
+    assert await lab.run_cluster_pass() == SETTLED
     assert _read_phase(lab) == "Ready"
     assert _read_condition(lab, "NetworkReady") == ("True", "Ready", "cloud networking mode")
     assert tenant.requests == []
@@ -177,12 +177,12 @@ async def test_in_cloud_mode_nothing_is_allocated_and_the_tenant_gets_no_request
 
 async def test_in_observe_mode_phase_and_ready_are_not_written() -> None:
     lab = _make_lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     observed = {"managementPolicy": {"mode": "Observe"}}
     lab.server.add("tenantclusters", make.tenant(spec=observed, status={"phase": "Updating"}))
     await lab.run_until_at_rest()
     assert _read_phase(lab) == "Updating"
-    assert "lastTransitionTime" not in lab.see(*TENANT)
+    assert "lastTransitionTime" not in lab.read_status(*TENANT)
     assert _read_condition(lab, "Ready") == ("", "", "")
     assert _read_condition(lab, "NetworkReady")[0] == "True"
     assert tenant.all("ipaddresspools")
@@ -192,7 +192,7 @@ async def test_in_observe_mode_phase_and_ready_are_not_written() -> None:
 async def test_a_provider_in_ipam_mode_without_pools_makes_the_cluster_failed() -> None:
     lab = _make_lab(provider=make.provider())
     lab.server.add("tenantclusters", make.tenant())
-    assert await lab.cluster() == Blocked("NetworkNotReady", 30.0)
+    assert await lab.run_cluster_pass() == Blocked("NetworkNotReady", 30.0)
     assert _read_phase(lab) == "Failed"
     assert _read_condition(lab, "NetworkReady") == (
         "False",
@@ -211,7 +211,7 @@ async def test_a_cluster_waits_while_reading_the_platforms_default_provider_is_f
     lab.server.add("providerconfigs", make.provider("own", name="platform"))
     lab.server.add("tenantclusters", make.tenant())
     lab.server.fail(Forbidden(403, "Forbidden", "no role"), times=100, plural="butlerconfigs")
-    assert await lab.cluster() == Blocked("ProviderConfigUnknown", 10.0)
+    assert await lab.run_cluster_pass() == Blocked("ProviderConfigUnknown", 10.0)
     assert lab.server.all("ipallocations") == []
     assert _read_phase(lab) == "Provisioning"
     status, reason, message = _read_condition(lab, "NetworkReady")
@@ -219,7 +219,7 @@ async def test_a_cluster_waits_while_reading_the_platforms_default_provider_is_f
     assert "let a role grant get of butlerconfigs.butler.butlerlabs.dev" in message
     lab.server.recover()
     await lab.clock.advance(10)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     pools = {
         allocation["spec"]["poolRef"]["name"] for allocation in lab.server.all("ipallocations")
     }
@@ -229,7 +229,7 @@ async def test_a_cluster_waits_while_reading_the_platforms_default_provider_is_f
 async def test_a_request_that_no_pool_has_room_for_is_reported_and_retried() -> None:
     lab = _make_lab(pools=(make.pool(cidr="10.40.0.0/30"),))
     lab.server.add("tenantclusters", make.tenant())
-    assert await lab.cluster() == Blocked("PoolExhausted", 10.0)
+    assert await lab.run_cluster_pass() == Blocked("PoolExhausted", 10.0)
     assert _read_condition(lab, "NetworkReady") == (
         "False",
         "PoolExhausted",
@@ -238,9 +238,9 @@ async def test_a_request_that_no_pool_has_room_for_is_reported_and_retried() -> 
             " addresses in a row; lab: largest free block 4"
         ),
     )
-    assert "lbAllocationRef" not in lab.see(*TENANT)
+    assert "lbAllocationRef" not in lab.read_status(*TENANT)
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     assert _read_phase(lab) == "Ready"
 
@@ -252,9 +252,9 @@ async def test_ten_clusters_created_at_once_do_not_overcommit_a_pool() -> None:
     for number in range(10):
         lab.server.add("tenantclusters", make.tenant(f"t{number}"))
     for number in range(10):
-        await lab.cluster(f"t{number}")
+        await lab.run_cluster_pass(f"t{number}")
     for pool in ("first", "second"):
-        await lab.pool(pool)
+        await lab.run_pool_pass(pool)
     assert all(_read_cidrs(lab).values())
     assert len(_read_cidrs(lab)) == 20
     used = [a["spec"]["poolRef"]["name"] for a in lab.server.all("ipallocations")]
@@ -269,9 +269,9 @@ async def test_ten_concurrent_passes_over_clusters_do_not_overcommit_a_pool() ->
         lab.server.add("tenantclusters", make.tenant(f"t{number}"))
     async with anyio.create_task_group() as group:
         for number in range(10):
-            group.start_soon(lab.cluster, f"t{number}")
+            group.start_soon(lab.run_cluster_pass, f"t{number}")
     for pool in ("first", "second"):
-        await lab.pool(pool)
+        await lab.run_pool_pass(pool)
     assert len(_read_cidrs(lab)) == 20
     assert all(_read_cidrs(lab).values()), "a request chose a pool without room"
 
@@ -282,15 +282,15 @@ async def test_a_failed_request_moves_to_a_pool_with_room_and_keeps_its_age() ->
         provider=make.provider("one", "two"),
         backfill_nodes=False,
     )
-    stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+    owner = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
     lab.server.add("ipallocations", make.allocation("taken", of="one", tenant="x/y", size=8))
     allocation = make.allocation(
-        "team-a-lb", of="one", size=8, phase="Failed", age=100, annotations=stamp
+        "team-a-lb", of="one", size=8, phase="Failed", age=100, annotations=owner
     )
-    await lab.pool("one")
+    await lab.run_pool_pass("one")
     lab.server.add("ipallocations", allocation)
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     moved = lab.server.see("ipallocations", "team-a-lb")
     assert moved["spec"]["poolRef"] == {"name": "two"}
@@ -301,8 +301,8 @@ async def test_a_failed_request_moves_to_a_pool_with_room_and_keeps_its_age() ->
 
 async def test_a_failed_request_is_not_moved_if_no_other_pool_has_room() -> None:
     lab = _make_lab(pools=(make.pool("one", "10.40.0.0/30"),), provider=make.provider("one"))
-    stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
-    failed = make.allocation("team-a-lb", of="one", phase="Failed", annotations=stamp)
+    owner = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+    failed = make.allocation("team-a-lb", of="one", phase="Failed", annotations=owner)
     lab.server.add("tenantclusters", make.tenant())
     uid = lab.server.add("ipallocations", failed)["metadata"]["uid"]
     await lab.run_until_at_rest()
@@ -326,8 +326,8 @@ async def test_a_request_whose_pool_does_not_exist_moves_to_a_pool_with_room() -
     lab = _make_lab(
         pools=(make.pool("two", "10.41.0.0/24"),), provider=make.provider("one", "two")
     )
-    stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
-    waiting = make.allocation("team-a-lb", of="one", phase="Pending", annotations=stamp)
+    owner = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+    waiting = make.allocation("team-a-lb", of="one", phase="Pending", annotations=owner)
     lab.server.add("tenantclusters", make.tenant())
     lab.server.add("ipallocations", waiting)
     await lab.run_until_at_rest()
@@ -337,7 +337,7 @@ async def test_a_request_whose_pool_does_not_exist_moves_to_a_pool_with_room() -
 
 async def test_a_cluster_that_was_ready_before_gets_no_node_addresses_by_default() -> None:
     lab = _make_lab()
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
     await lab.run_until_at_rest()
     assert list(_read_cidrs(lab)) == ["team-a-lb"]
@@ -345,7 +345,7 @@ async def test_a_cluster_that_was_ready_before_gets_no_node_addresses_by_default
 
 async def test_a_cluster_that_was_ready_before_gets_node_addresses_with_backfill_nodes() -> None:
     lab = _make_lab(backfill_nodes=True)
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
     await lab.run_until_at_rest()
     assert list(_read_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
@@ -353,7 +353,7 @@ async def test_a_cluster_that_was_ready_before_gets_node_addresses_with_backfill
 
 async def test_an_elastic_tenant_without_ingress_starts_with_no_balancer_addresses() -> None:
     lab = _make_lab(provider=make.provider("lab", load_balancer={"allocationMode": "elastic"}))
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     spec = {"addons": {"ingress": {"enabled": False}}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
     await lab.run_until_at_rest()
@@ -366,18 +366,18 @@ async def test_a_reference_to_an_allocation_that_is_gone_is_cleared() -> None:
     lab = _make_lab(pools=(make.pool(cidr="10.40.0.0/30"),))
     status = {"lbAllocationRef": {"name": "gone"}}
     lab.server.add("tenantclusters", make.tenant(status=status))
-    await lab.cluster()
-    assert "lbAllocationRef" not in lab.see(*TENANT)
+    await lab.run_cluster_pass()
+    assert "lbAllocationRef" not in lab.read_status(*TENANT)
 
 
 async def test_a_pass_ends_if_the_name_of_its_new_allocation_exists_beyond_the_cache() -> None:
     lab = _make_lab()
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     lab.server.add("ipallocations", make.allocation("team-a-lb"))
     lab.server.add("tenantclusters", make.tenant())
-    assert await lab.cluster() == Again(1.0)
-    lab.flow()
-    await lab.cluster()
+    assert await lab.run_cluster_pass() == Again(1.0)
+    lab.deliver_events()
+    await lab.run_cluster_pass()
     assert list(_read_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
 
 
@@ -385,17 +385,19 @@ async def test_a_cluster_becomes_ready_although_an_earlier_one_left_allocations_
     None
 ):
     lab = _make_lab()
-    lab.tenant_server("a")
-    stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
+    lab.start_tenant_server("a")
+    owner = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
     digest = names.short_hash("team/a")
     remaining = [f"team-a-{kind}{tail}" for kind in ("lb", "nodes") for tail in ("", f"-{digest}")]
     for name in remaining:
-        lab.server.add("ipallocations", make.allocation(name, size=1, annotations=stamp))
+        lab.server.add("ipallocations", make.allocation(name, size=1, annotations=owner))
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
     assert _read_phase(lab) == "Ready"
     assert len(_read_cidrs(lab)) == len(remaining) + 2
-    refs = {lab.see(*TENANT)[ref]["name"] for ref in ("lbAllocationRef", "ipAllocationRef")}
+    refs = {
+        lab.read_status(*TENANT)[ref]["name"] for ref in ("lbAllocationRef", "ipAllocationRef")
+    }
     assert len(refs) == 2
     assert not refs & set(remaining)
 
@@ -403,11 +405,11 @@ async def test_a_cluster_becomes_ready_although_an_earlier_one_left_allocations_
 async def test_a_pass_over_a_cluster_that_has_vanished_does_not_fail() -> None:
     lab = _make_lab()
     lab.server.add("tenantclusters", make.tenant())
-    lab.hold("tenantclusters")
+    lab.hold_events("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
-    assert isinstance(await lab.cluster(), Again)
-    lab.flow()
-    assert await lab.cluster() == SETTLED
+    assert isinstance(await lab.run_cluster_pass(), Again)
+    lab.deliver_events()
+    assert await lab.run_cluster_pass() == SETTLED
 
 
 async def test_a_ready_cluster_stays_ready_while_its_provider_lists_no_pools() -> None:
@@ -416,24 +418,24 @@ async def test_a_ready_cluster_stays_ready_while_its_provider_lists_no_pools() -
     lab.server.add(
         "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
     )
-    lab.tenant_server("a")
-    await lab.cluster()
+    lab.start_tenant_server("a")
+    await lab.run_cluster_pass()
     refs = lab.server.see("providerconfigs", "default")["spec"]["network"]["poolRefs"]
     no_pools: list[Any] = []
     for pool_refs in (no_pools, refs):
         lab.server.edit(
             "providerconfigs", "default", {"spec": {"network": {"poolRefs": pool_refs}}}
         )
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _read_phase(lab) == "Ready"
     assert [a["metadata"]["name"] for a in lab.server.all("ipallocations")] == ["team-a-lb"]
 
 
 @pytest.mark.parametrize(
-    ("team", "expected"), [("platform", True), ("other", False), (None, True)], ids=str
+    ("team", "is_served"), [("platform", True), ("other", False), (None, True)], ids=str
 )
 async def test_a_provider_of_a_team_does_not_serve_clusters_of_another_team(
-    team: str | None, expected: bool
+    team: str | None, is_served: bool
 ) -> None:
     scope = {"type": "team", "teamRef": {"name": "platform"}}
     provider = make.provider("lab")
@@ -441,7 +443,7 @@ async def test_a_provider_of_a_team_does_not_serve_clusters_of_another_team(
     lab.server.edit("providerconfigs", "default", {"spec": {"scope": scope}})
     spec = {"teamRef": {"name": team}} if team else {}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
-    await lab.cluster()
-    assert bool(lab.server.all("ipallocations")) is expected
+    await lab.run_cluster_pass()
+    assert bool(lab.server.all("ipallocations")) is is_served
     reason = _read_condition(lab, "NetworkReady")[1]
-    assert reason == ("Reconciling" if expected else "ProviderAccessDenied")
+    assert reason == ("Reconciling" if is_served else "ProviderAccessDenied")

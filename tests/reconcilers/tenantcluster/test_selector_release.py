@@ -4,7 +4,7 @@ from controller.conditions import rfc3339
 from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.ciliumtenants import (
-    SPEC,
+    CILIUM_SPEC,
     add_service,
     make_cilium_tenant,
     run_passes,
@@ -13,7 +13,9 @@ from tests.reconcilers.tenantcluster.ciliumtenants import (
 
 async def test_a_waiting_service_that_is_not_selected_does_not_keep_a_marked_range() -> None:
     selector = {"serviceSelector": {"matchLabels": {"public": "yes"}}}
-    spec = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"], "cilium": selector}}}
+    spec = {
+        "addons": {"loadBalancer": {**CILIUM_SPEC["addons"]["loadBalancer"], "cilium": selector}}
+    }
     elastic = {"allocationMode": "elastic", "initialPoolSize": 8, "growthIncrement": 8}
     provider = make.provider("lab", load_balancer=elastic)
     lab, replica, tenant, _operator = make_cilium_tenant(spec=spec, provider=provider)

@@ -11,7 +11,7 @@ from controller.testing import WriteRecord
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.uptake import MARKER
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, add_service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Server
 
@@ -25,10 +25,10 @@ async def _make_ready_lab() -> Lab:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
     return lab
 
 
@@ -36,7 +36,7 @@ async def _run_both(lab: Lab, other: Replica, times: int) -> int:
     """Run passes of both replicas in turn; return how often the cluster was written."""
     before = lab.server.count(verb="patch", plural="tenantclusters")
     for _ in range(times):
-        await lab.cluster()
+        await lab.run_cluster_pass()
         await other.clusters.reconcile(CLUSTER)
         await lab.clock.advance(0.1)
     return lab.server.count(verb="patch", plural="tenantclusters") - before
@@ -46,13 +46,15 @@ async def test_two_leaders_that_saw_different_failures_do_not_overwrite_each_oth
     None
 ):
     lab = await _make_ready_lab()
-    other = lab.another()
+    other = lab.make_replica()
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
     await other.clusters.reconcile(CLUSTER)
     assert await _run_both(lab, other, PASSES) == 0
-    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
+    condition = lab.find_condition(
+        "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+    )
     assert condition["reason"] == "TenantUnreachable"
 
 
@@ -60,11 +62,13 @@ async def test_a_leader_that_pauses_after_a_failure_keeps_the_success_another_ha
     None
 ):
     lab = await _make_ready_lab()
-    other = lab.another()
+    other = lab.make_replica()
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert await _run_both(lab, other, PASSES) == 1
-    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
+    condition = lab.find_condition(
+        "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+    )
     assert condition["status"] == "True"
 
 
@@ -74,26 +78,27 @@ async def test_a_condition_does_not_contain_the_local_port_of_a_connection(local
     lab = await _make_ready_lab()
     failure = ServerFailure(500, "InternalError", f"read tcp {local}->10.0.0.2:2379: reset")
     lab.tenant_servers["a"].fail(failure, times=1)
-    await lab.cluster()
-    message = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")[
-        "message"
-    ]
+    await lab.run_cluster_pass()
+    message = lab.find_condition(
+        "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+    )["message"]
     assert "read tcp 10.0.0.2:2379: reset" in message
 
 
 async def test_two_leaders_do_not_overwrite_why_an_allocation_waits_for_its_tenant() -> None:
     lab = await _make_ready_lab()
-    other = lab.another()
-    lab.gate.real, other.gate.real = lab.tenant_gate, other.tenant_gate
+    other = lab.make_replica()
+    lab.use_real_release_check()
+    other.use_real_release_check()
     name = "team-a-lb"
     lab.server.delete("ipallocations", name)
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
-    await lab.allocation(name)
+    await lab.run_allocation_pass(name)
     lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
     await other.allocations.reconcile(make.key(name))
     before = lab.server.count(verb="patch", plural="ipallocations")
     for _ in range(PASSES):
-        await lab.allocation(name)
+        await lab.run_allocation_pass(name)
         await other.allocations.reconcile(make.key(name))
         await lab.clock.advance(0.1)
     assert lab.server.count(verb="patch", plural="ipallocations") == before
@@ -107,13 +112,13 @@ async def _make_deleting_lab() -> tuple[Lab, Replica, Server]:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
-    tenant = lab.tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
+    tenant = lab.start_tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
-    other = lab.another()
-    other.gate.real = other.tenant_gate
+    other = lab.make_replica()
+    other.use_real_release_check()
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.cluster()
+    await lab.run_cluster_pass()
     return lab, other, tenant
 
 
@@ -124,7 +129,7 @@ def _has_marker(tenant: Server) -> bool:
 
 async def test_a_leader_that_lags_does_not_create_the_marker_again_after_the_teardown() -> None:
     lab, other, tenant = await _make_deleting_lab()
-    other.hold(*other.caches)
+    other.hold_events(*other.caches)
     await lab.run_rounds("a", 3)
     assert _has_marker(tenant)
     await lab.clock.advance(600)
@@ -137,7 +142,7 @@ async def test_a_leader_that_lags_does_not_create_the_marker_again_after_the_tea
 
 async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_deleted() -> None:
     lab, other, tenant = await _make_deleting_lab()
-    other.hold(*other.caches)
+    other.hold_events(*other.caches)
 
     def finish_teardown(happening: WriteRecord) -> None:
         if happening.object["metadata"]["name"] == MARKER and happening.type == "ADDED":
@@ -171,7 +176,7 @@ async def test_a_marker_whose_creator_died_after_creating_it_late_is_deleted_wit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab, other, tenant = await _make_deleting_lab()
-    other.hold(*other.caches)
+    other.hold_events(*other.caches)
     await lab.clusters.reconcile(CLUSTER)
     request, dying = tenant.request, anyio.CancelScope()
 
@@ -244,12 +249,12 @@ async def _make_static_lab(*services: str, size: int, cidr: str = "10.40.0.0/27"
     lab.server.add("networkpools", make.pool(cidr=cidr))
     sizing = {"allocationMode": "static", "defaultPoolSize": 4}
     lab.server.add("providerconfigs", make.provider("lab", load_balancer=sizing))
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     Balancer(tenant)
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
     for name in services:
-        service(tenant, name)
+        add_service(tenant, name)
     await lab.clock.advance(60)
     resized = {"spec": {"networking": {"lbPoolSize": size}}}
     lab.server.edit("tenantclusters", "a", resized, namespace="team")
@@ -259,13 +264,13 @@ async def _make_static_lab(*services: str, size: int, cidr: str = "10.40.0.0/27"
 
 def _read_network(lab: Lab) -> dict[str, Any]:
     """Return status.network of the cluster."""
-    network: dict[str, Any] = lab.see("tenantclusters", "a", "team")["network"]
+    network: dict[str, Any] = lab.read_status("tenantclusters", "a", "team")["network"]
     return network
 
 
 async def test_two_leaders_agree_on_a_static_cluster_that_cannot_grow() -> None:
     lab = await _make_static_lab("a", "b", "c", "d", "e", size=40)
-    other = lab.another()
+    other = lab.make_replica()
     await _run_both(lab, other, 3)
     assert _read_network(lab)["waiting"][0]["addresses"] == 36
     assert _read_network(lab)["loadBalancer"]["servicesWaiting"] == 1
@@ -278,7 +283,7 @@ async def test_two_leaders_agree_on_a_cluster_that_waits_for_addresses() -> None
     lab.server.add("providerconfigs", make.provider("lab", load_balancer={"defaultPoolSize": 30}))
     lab.server.add("tenantclusters", make.tenant())
     await lab.run_until_at_rest()
-    other = lab.another()
+    other = lab.make_replica()
     assert {request["type"] for request in _read_network(lab)["waiting"]} == {
         "nodes",
         "loadbalancer",
@@ -288,7 +293,7 @@ async def test_two_leaders_agree_on_a_cluster_that_waits_for_addresses() -> None
 
 async def test_a_leader_that_cannot_read_services_keeps_the_refused_growth_in_the_status() -> None:
     lab = await _make_static_lab(size=40)
-    other = lab.another()
+    other = lab.make_replica()
     waiting = _read_network(lab)["waiting"]
     assert [request["role"] for request in waiting] == ["growth"]
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)

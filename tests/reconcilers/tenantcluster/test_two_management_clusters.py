@@ -5,12 +5,12 @@ import pytest
 from controller.outcome import Blocked
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.balancer import pool_entries
+from tests.reconcilers.balancer import list_pool_entries
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server
 
 METALLB = "metallb-system"
-OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
+FIRST_ENTRIES, SECOND_ENTRIES = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
 
 
 def _make_management_cluster(
@@ -28,8 +28,8 @@ def _make_management_cluster(
     elastic = {"allocationMode": "elastic", "growthIncrement": 2}
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab", load_balancer=elastic))
-    lab.gate.real = lab.tenant_gate
-    own = lab.tenant_server(cluster)
+    lab.use_real_release_check()
+    own = lab.start_tenant_server(cluster)
     lab.tenant_servers[cluster] = tenant or own
     tenant_cluster = make.tenant(cluster, status={"phase": phase})
     lab.server.add("tenantclusters", tenant_cluster)
@@ -46,8 +46,8 @@ async def _make_two_management_clusters(name: str) -> tuple[Lab, Lab, Server]:
     """
     first = _make_management_cluster(None, "a", ("10.40.0.0", "10.40.0.7"))
     tenant = first.tenant_servers["a"]
-    await first.cluster("a")
-    assert pool_entries(tenant) == OF_FIRST
+    await first.run_cluster_pass("a")
+    assert list_pool_entries(tenant) == FIRST_ENTRIES
     return first, _make_management_cluster(tenant, name, ("10.40.0.8", "10.40.0.15")), tenant
 
 
@@ -61,16 +61,16 @@ async def test_the_second_management_cluster_waits_and_nothing_is_written_any_mo
     name: str,
 ) -> None:
     first, second, tenant = await _make_two_management_clusters(name)
-    assert await second.cluster(name) == Blocked("TenantShared", 30.0)
+    assert await second.run_cluster_pass(name) == Blocked("TenantShared", 30.0)
     before = (tenant.revision, first.server.revision, second.server.revision)
     for _ in range(10):
-        assert await second.cluster(name) == Blocked("TenantShared", 30.0)
-        await first.cluster("a")
+        assert await second.run_cluster_pass(name) == Blocked("TenantShared", 30.0)
+        await first.run_cluster_pass("a")
         await first.clock.advance(30)
         await second.clock.advance(30)
     assert (tenant.revision, first.server.revision, second.server.revision) == before
-    assert pool_entries(tenant) == OF_FIRST
-    condition = second.condition(
+    assert list_pool_entries(tenant) == FIRST_ENTRIES
+    condition = second.find_condition(
         "tenantclusters", name, kind="LoadBalancerReady", namespace="team"
     )
     assert first.server.identity in condition["message"]
@@ -83,7 +83,7 @@ async def test_a_cluster_that_waits_for_another_management_cluster_does_not_grow
         meta = {"name": f"web-{number}", "namespace": "default"}
         tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}})
     for _ in range(8):
-        await second.cluster("a")
+        await second.run_cluster_pass("a")
         await second.clock.advance(30)
     allocation_names = [
         allocation["metadata"]["name"] for allocation in second.server.all("ipallocations")
@@ -96,7 +96,7 @@ async def test_a_waiting_cluster_can_be_deleted_and_the_pool_of_the_first_stays(
     name: str,
 ) -> None:
     _, second, tenant = await _make_two_management_clusters(name)
-    await second.cluster(name)
+    await second.run_cluster_pass(name)
     before = _read_pool(tenant)
     second.server.delete("tenantclusters", name, namespace="team")
     await second.run_until_at_rest()
@@ -109,13 +109,15 @@ async def test_a_waiting_cluster_can_be_deleted_and_the_pool_of_the_first_stays(
 async def test_a_waiting_cluster_whose_range_the_first_projected_can_be_deleted_at_once() -> None:
     """Both management clusters have a NetworkPool of the same CIDR, and allocated one range."""
     first = _make_management_cluster(None, "a", ("10.40.0.0", "10.40.0.7"))
-    await first.cluster("a")
+    await first.run_cluster_pass("a")
     tenant = first.tenant_servers["a"]
     second = _make_management_cluster(
         tenant, "a", held_range=("10.40.0.0", "10.40.0.7"), phase="Installing"
     )
     await second.run_until_at_rest()
-    condition = second.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
+    condition = second.find_condition(
+        "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+    )
     assert condition["reason"] == "TenantShared"
     before = _read_pool(tenant)
     second.server.delete("tenantclusters", "a", namespace="team")
@@ -128,7 +130,7 @@ async def test_the_second_management_cluster_takes_over_a_pool_whose_annotation_
     None
 ):
     _, second, tenant = await _make_two_management_clusters("a")
-    await second.cluster("a")
+    await second.run_cluster_pass("a")
     key = names.ANNOTATION_PROJECTION_MANAGEMENT
     tenant.edit(
         "ipaddresspools",
@@ -136,8 +138,8 @@ async def test_the_second_management_cluster_takes_over_a_pool_whose_annotation_
         {"metadata": {"annotations": {key: None}}},
         namespace=METALLB,
     )
-    await second.cluster("a")
-    assert pool_entries(tenant) == OF_SECOND
+    await second.run_cluster_pass("a")
+    assert list_pool_entries(tenant) == SECOND_ENTRIES
     assert _read_pool(tenant)["metadata"]["annotations"][key] == second.server.identity
 
 
@@ -148,7 +150,7 @@ async def test_a_pool_of_an_earlier_release_gets_the_annotation_of_its_managemen
     tenant = lab.tenant_servers["a"]
     notes = {names.ANNOTATION_PROJECTION_BASIS: "1", names.ANNOTATION_PROJECTION_OWNER: "team/a"}
     meta = {"name": "default-pool", "namespace": METALLB, "annotations": notes}
-    tenant.add("ipaddresspools", {"metadata": meta, "spec": {"addresses": OF_FIRST}})
-    await lab.cluster("a")
+    tenant.add("ipaddresspools", {"metadata": meta, "spec": {"addresses": FIRST_ENTRIES}})
+    await lab.run_cluster_pass("a")
     noted = _read_pool(tenant)["metadata"]["annotations"]
     assert noted[names.ANNOTATION_PROJECTION_MANAGEMENT] == lab.server.identity

@@ -6,10 +6,13 @@ import pytest
 
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, add_service
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
-from tests.reconcilers.tenantcluster.elastic.site import become_ready, make_elastic_platform
+from tests.reconcilers.tenantcluster.elastic.site import (
+    make_elastic_platform,
+    make_ready_with_services,
+)
 
 METALLB = "metallb-system"
 MESSAGE = (
@@ -20,9 +23,9 @@ COUNT = {"spec": {"count": "many"}}
 REFERENCE: Json = {"spec": {"tenantClusterRef": {"name": 7}}}
 WHOLE_SPEC: Json = {"spec": {"tenantClusterRef": None, "poolRef": 7}}
 UNLABELLED: Json = {"metadata": {"labels": None, "annotations": None}, **WHOLE_SPEC}
-SPOILT = [COUNT, REFERENCE, WHOLE_SPEC, UNLABELLED]
+DAMAGES = [COUNT, REFERENCE, WHOLE_SPEC, UNLABELLED]
 """Patches that make an allocation unreadable; the ids say how its tenant is still found."""
-SPOILT_IDS = ["by its reference", "by its labels", "by its labels without a pool", "by its name"]
+DAMAGE_IDS = ["by its reference", "by its labels", "by its labels without a pool", "by its name"]
 
 
 async def _make_ready_platform() -> tuple[Platform, Server, list[str]]:
@@ -57,19 +60,19 @@ def _read_condition(platform: Platform, kind: str) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-@pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "running"])
-@pytest.mark.parametrize("spoilt", SPOILT, ids=SPOILT_IDS)
+@pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "running"])
+@pytest.mark.parametrize("damage", DAMAGES, ids=DAMAGE_IDS)
 async def test_the_range_of_an_unreadable_allocation_stays_and_no_other_is_requested(
-    spoilt: Json, restarted: bool
+    damage: Json, is_restarted: bool
 ) -> None:
     platform, tenant, addresses = await _make_ready_platform()
     names_before = _list_allocations(platform)
-    if restarted:
-        platform.server.edit("ipallocations", "team-a-lb", spoilt)
+    if is_restarted:
+        platform.server.edit("ipallocations", "team-a-lb", damage)
     async with platform.running():
         await platform.clock.advance(1)
-        if not restarted:
-            platform.server.edit("ipallocations", "team-a-lb", spoilt)
+        if not is_restarted:
+            platform.server.edit("ipallocations", "team-a-lb", damage)
         await platform.clock.advance(600)
         assert _list_pool_addresses(tenant) == addresses
         assert _list_allocations(platform) == names_before
@@ -125,10 +128,10 @@ async def test_an_unreadable_allocation_of_another_tenant_does_not_affect_a_clus
         assert _read_condition(platform, "NetworkReady")[:2] == ("True", "Ready")
 
 
-@pytest.mark.parametrize("spoilt", SPOILT, ids=SPOILT_IDS)
-async def test_a_deleted_cluster_waits_for_its_unreadable_allocation(spoilt: Json) -> None:
+@pytest.mark.parametrize("damage", DAMAGES, ids=DAMAGE_IDS)
+async def test_a_deleted_cluster_waits_for_its_unreadable_allocation(damage: Json) -> None:
     platform, tenant, addresses = await _make_ready_platform()
-    platform.server.edit("ipallocations", "team-a-lb", spoilt)
+    platform.server.edit("ipallocations", "team-a-lb", damage)
     platform.server.delete("tenantclusters", "a", namespace="team")
     async with platform.running():
         await platform.clock.advance(1800)
@@ -143,13 +146,13 @@ async def test_a_tenant_with_an_unreadable_allocation_neither_grows_nor_shrinks(
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         await platform.clock.advance(60)
     before = _list_allocations(platform)
     assert "team-a-lb-1" in before
     addresses = _list_pool_addresses(tenant)
     platform.server.edit("ipallocations", "team-a-lb-1", COUNT)
-    service(tenant, "four")
+    add_service(tenant, "four")
     async with platform.running():
         await platform.clock.advance(300)
         for name in ("two", "three", "four"):
@@ -159,12 +162,12 @@ async def test_a_tenant_with_an_unreadable_allocation_neither_grows_nor_shrinks(
         assert _list_pool_addresses(tenant) == addresses
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["names its owner", "names none"])
+@pytest.mark.parametrize("names_owner", [True, False], ids=["names its owner", "names none"])
 async def test_a_pool_is_not_taken_over_from_a_cluster_with_an_unreadable_allocation(
-    noted: bool,
+    names_owner: bool,
 ) -> None:
     platform, tenant, addresses = await _make_ready_platform()
-    if not noted:
+    if not names_owner:
         unnamed = dict.fromkeys(
             (names.ANNOTATION_PROJECTION_OWNER, names.ANNOTATION_PROJECTION_OWNER_UID)
         )
@@ -186,7 +189,7 @@ async def test_a_pool_is_not_taken_over_from_a_cluster_with_an_unreadable_alloca
         assert _list_pool_addresses(tenant) == addresses
         metadata = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)["metadata"]
         owner = metadata["annotations"].get(names.ANNOTATION_PROJECTION_OWNER)
-        assert owner == ("team/a" if noted else None)
+        assert owner == ("team/a" if names_owner else None)
 
 
 async def test_a_cluster_that_becomes_unreadable_is_not_written_from_its_last_readable_version() -> (  # noqa: E501

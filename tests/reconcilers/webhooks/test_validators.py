@@ -90,9 +90,9 @@ async def serve_allocation(lab: Lab) -> None:
     """Let an allocation get its range, and its promise be settled and dropped."""
     lab.server.add("networkpools", make.pool(tenant=TENANT))
     lab.server.add("ipallocations", make.allocation("a", size=4))
-    await lab.pool()
+    await lab.run_pool_pass()
     await lab.clock.advance(120)
-    await lab.pool()
+    await lab.run_pool_pass()
     assert not read_stored_pool(lab).status.assignments
 
 
@@ -105,8 +105,8 @@ async def test_a_narrowing_that_excludes_no_holder_costs_no_request(lab: Lab) ->
 
 
 async def test_a_range_that_was_just_assigned_counts_even_if_the_cache_lags(lab: Lab) -> None:
-    stale = lab.another()
-    stale.hold("ipallocations")
+    stale = lab.make_replica()
+    stale.hold_events("ipallocations")
     await serve_allocation(lab)
     assert not stale.caches["ipallocations"].by_index("spec.poolRef.name", "butler-system/lab")
     verdict = await make_pool_validator(stale).review_update(NARROW, read_stored_pool(lab))
@@ -117,8 +117,8 @@ async def test_a_range_that_was_just_assigned_counts_even_if_the_cache_lags(lab:
 async def test_a_promised_range_counts_however_far_the_cache_lags(
     lab: Lab,
 ) -> None:
-    stale = lab.another()
-    stale.hold("ipallocations")
+    stale = lab.make_replica()
+    stale.hold_events("ipallocations")
     late = make.allocation("late")
     promise = make.list_promise(make.promise(late, "10.40.0.0", "10.40.0.3"))
     old = make.pool(tenant=TENANT, status={"assignments": [promise]})
@@ -128,8 +128,8 @@ async def test_a_promised_range_counts_however_far_the_cache_lags(
 
 async def test_a_deleted_allocation_does_not_block_a_pool_even_if_the_cache_lags(lab: Lab) -> None:
     await serve_allocation(lab)
-    stale = lab.another()
-    stale.hold("ipallocations")
+    stale = lab.make_replica()
+    stale.hold_events("ipallocations")
     lab.server.vanish("ipallocations", "a")
     assert (await make_pool_validator(stale).review_update(NARROW, read_stored_pool(lab))).allowed
     assert (await make_pool_validator(stale).review_deletion(read_stored_pool(lab))).allowed
@@ -170,8 +170,8 @@ async def test_pools_that_share_addresses_are_found_in_the_cache(lab: Lab) -> No
 
 
 async def test_a_request_is_checked_against_a_pool_that_is_not_in_the_cache_yet(lab: Lab) -> None:
-    stale = lab.another()
-    stale.hold("networkpools")
+    stale = lab.make_replica()
+    stale.hold_events("networkpools")
     lab.server.add("networkpools", make.pool())
     assert not (
         await make_allocation_validator(stale).review_creation(make.allocation("a", size=500))
@@ -183,8 +183,8 @@ async def test_a_request_is_checked_against_a_pool_that_is_not_in_the_cache_yet(
 
 async def test_a_request_that_fits_only_the_current_spec_of_the_pool_is_allowed(lab: Lab) -> None:
     lab.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
-    stale = lab.another()
-    stale.hold("networkpools")
+    stale = lab.make_replica()
+    stale.hold_events("networkpools")
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
     assert (
         await make_allocation_validator(stale).review_creation(make.allocation("a", size=16))
@@ -222,8 +222,8 @@ async def test_a_cluster_can_change_its_provider_once_its_addresses_are_released
     for name in ("default", "other"):
         lab.server.add("providerconfigs", make.provider("lab", name=name))
     lab.server.add("ipallocations", make.allocation("team-a-lb"))
-    stale = lab.another()
-    stale.hold("ipallocations")
+    stale = lab.make_replica()
+    stale.hold_events("ipallocations")
     lab.server.vanish("ipallocations", "team-a-lb")
     assert (
         await make_cluster_validator(stale).review_update(
@@ -252,8 +252,8 @@ async def test_a_cluster_with_an_unreadable_allocation_keeps_its_provider(
     lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=notes))
     validator: Replica = lab
     if not is_cached:
-        validator = lab.another()
-        validator.hold("ipallocations")
+        validator = lab.make_replica()
+        validator.hold_events("ipallocations")
     lab.server.edit("ipallocations", "team-a-lb", {"spec": {"count": "many"}})
     verdict = await make_cluster_validator(validator).review_update(
         make_cluster("other"), make_cluster("default")
@@ -298,8 +298,8 @@ async def test_another_load_balancer_for_a_cluster_with_addresses_is_a_warning(l
 
 
 async def test_a_provider_that_is_read_live_and_cannot_be_decoded_is_a_warning(lab: Lab) -> None:
-    stale = lab.another()
-    stale.hold("providerconfigs")
+    stale = lab.make_replica()
+    stale.hold_events("providerconfigs")
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
     lab.server.edit("providerconfigs", "onprem", {"spec": {"network": 7}})
     [warning] = (
@@ -317,8 +317,8 @@ async def test_naming_the_default_namespace_of_the_provider_is_no_change(lab: La
 
 
 async def test_a_provider_that_is_not_in_the_cache_yet_is_read_live(lab: Lab) -> None:
-    stale = lab.another()
-    stale.hold("providerconfigs")
+    stale = lab.make_replica()
+    stale.hold_events("providerconfigs")
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
     assert (
         await make_cluster_validator(stale).review_creation(make_cluster("onprem"))
@@ -345,8 +345,8 @@ async def test_a_provider_can_be_deleted_after_its_cluster_even_if_the_cache_lag
     lab: Lab,
 ) -> None:
     lab.server.add("tenantclusters", make_cluster("onprem"))
-    stale = lab.another()
-    stale.hold("tenantclusters")
+    stale = lab.make_replica()
+    stale.hold_events("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
     assert Key("team", "a") in stale.caches["tenantclusters"]
     assert (

@@ -141,7 +141,7 @@ async def test_a_pool_waits_while_its_journal_names_a_kind_that_is_not_known() -
     status = {"revisions": {IP_ALLOCATION.full_name: "1", "things.example": "1"}}
     lab.server.add("networkpools", make.pool(status=status))
     for _ in range(2):
-        assert isinstance(await lab.pool(), Again)
+        assert isinstance(await lab.run_pool_pass(), Again)
         await lab.clock.advance(11)
-    message = str(lab.condition("networkpools", "lab", "Ready")["message"])
+    message = str(lab.find_condition("networkpools", "lab", "Ready")["message"])
     assert "names things.example" in message

@@ -5,7 +5,7 @@ import pytest
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.pools import make_pool_name
 from reconcilers.loadbalancers.port import BalancerBlocked, HealthState, Proven
-from tests.reconcilers.lbipam import POOLS, offered_entries
+from tests.reconcilers.lbipam import POOLS, list_offered_entries
 from tests.reconcilers.loadbalancers.cilium.site import FIRST, OWNER, RANGES, SECOND, Site
 from tests.reconcilers.served import KINDS
 
@@ -53,7 +53,7 @@ async def test_a_pool_is_created_without_blocks_and_filled_after_a_live_read() -
     assert all(spec["blocks"] == [] for spec in created)
     assert not site.has_pool(), "an empty pool would disturb another load balancer"
     await site.project(FIRST)
-    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+    assert list_offered_entries(site.tenant) == list(RANGES[FIRST])
 
 
 async def test_a_projection_with_an_older_basis_than_that_of_a_pool_is_blocked() -> None:
@@ -130,7 +130,7 @@ async def test_a_pool_without_an_allocation_is_emptied_and_later_deleted() -> No
     site.operator.resume()
     await site.project(SECOND)
     assert not site.has_pool()
-    assert offered_entries(site.tenant) == list(RANGES[SECOND])
+    assert list_offered_entries(site.tenant) == list(RANGES[SECOND])
 
 
 async def test_edits_by_hand_are_written_back_and_reported() -> None:
@@ -143,7 +143,7 @@ async def test_edits_by_hand_are_written_back_and_reported() -> None:
     }
     site.edit({"spec": theirs})
     await site.project(FIRST)
-    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+    assert list_offered_entries(site.tenant) == list(RANGES[FIRST])
     assert site.pool()["spec"]["disabled"] is False
     assert "serviceSelector" not in site.pool()["spec"]
     (correction,) = site.kind.take_corrections(site.memory)
@@ -193,7 +193,7 @@ async def test_a_pool_whose_edits_the_operator_missed_is_acknowledged_after_a_no
         await site.clock.advance(1)
         await site.project(FIRST)
     assert await _read_reason(site) == ""
-    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+    assert list_offered_entries(site.tenant) == list(RANGES[FIRST])
     assert site.kind.take_corrections(site.memory)[1:] == [], "a nonce is no edit by others"
 
 
@@ -239,7 +239,7 @@ async def test_a_pool_that_was_deleted_by_hand_is_created_again() -> None:
     await site.project(FIRST)
     site.tenant.delete(POOLS, make_pool_name(FIRST), namespace="")
     await site.project(FIRST)
-    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+    assert list_offered_entries(site.tenant) == list(RANGES[FIRST])
 
 
 async def test_nothing_is_written_beside_the_pools_of_another_cluster() -> None:
@@ -272,7 +272,7 @@ async def test_a_tenant_of_an_older_cilium_is_served_by_the_older_version(
     monkeypatch.undo()  # Cilium is upgraded
     site.basis = 200
     await site.project(FIRST, SECOND)
-    assert set(offered_entries(site.tenant)) == {*RANGES[FIRST], *RANGES[SECOND]}
+    assert set(list_offered_entries(site.tenant)) == {*RANGES[FIRST], *RANGES[SECOND]}
 
 
 async def test_a_tenant_without_the_kind_is_reported() -> None:
@@ -292,7 +292,7 @@ async def test_pools_with_a_basis_of_a_lost_history_are_overwritten() -> None:
     before = await site.balancer().overwrite(site.make_projection(SECOND), 500, permit)
     assert before is not None
     assert before.basis == 900
-    assert offered_entries(site.tenant) == list(RANGES[SECOND])
+    assert list_offered_entries(site.tenant) == list(RANGES[SECOND])
     assert await site.balancer().overwrite(site.make_projection(SECOND), 500, permit) is None
 
 

@@ -11,7 +11,7 @@ from controller.outcome import Again
 from controller.transport import NO_QUERY, Transport
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.balancer import pool_entries
+from tests.reconcilers.balancer import list_pool_entries
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.server import Json, Server
 
@@ -76,14 +76,14 @@ def _lab(*held_ranges: tuple[str, str]) -> tuple[Lab, Server]:
     for number, held_range in enumerate(held_ranges or (FIRST_RANGE,)):
         name = f"team-a-lb-{number}" if number else "team-a-lb"
         lab.server.add("ipallocations", make.allocation(name, held_range=held_range))
-    return lab, lab.tenant_server("a")
+    return lab, lab.start_tenant_server("a")
 
 
 async def _release(replica: Replica, lab: Lab, name: str) -> None:
     """Delete an allocation, and run passes of a replica until its range is released."""
     uid = lab.server.see("ipallocations", name)["metadata"]["uid"]
     lab.server.delete("ipallocations", name)
-    replica.gate.real = replica.tenant_gate
+    replica.use_real_release_check()
     for _ in range(8):
         await replica.clusters.reconcile(make.key("a", "team"))
         if lab.server.has("ipallocations", name):
@@ -108,24 +108,24 @@ async def test_a_leader_that_freezes_while_it_creates_the_pool_brings_no_range_b
     frozen = transports[0]
     assert isinstance(frozen, FreezingTransport)
     lab.open_tenant = lambda kubeconfig: transports.pop(0)  # type: ignore[method-assign]
-    first = lab.another()
-    other = lab.another()
+    first = lab.make_replica()
+    other = lab.make_replica()
     async with anyio.create_task_group() as group:
         group.start_soon(first.clusters.reconcile, make.key("a", "team"))
         await frozen.froze.wait()
         await _release(other, lab, "team-a-lb")
         frozen.thaw.set()
-    assert "10.40.0.0-10.40.0.7" not in pool_entries(tenant)
+    assert "10.40.0.0-10.40.0.7" not in list_pool_entries(tenant)
     for _ in range(3):
         await first.clusters.reconcile(make.key("a", "team"))
-    assert "10.40.0.0-10.40.0.7" not in pool_entries(tenant)
+    assert "10.40.0.0-10.40.0.7" not in list_pool_entries(tenant)
 
 
 async def test_a_pool_is_created_with_an_address_that_no_service_gets_and_filled_afterwards() -> (
     None
 ):
     lab, tenant = _lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     first, second = [h.object for h in tenant.history if h.plural == "ipaddresspools"][:2]
     assert first["spec"] == {"addresses": ["192.0.2.0-192.0.2.0"], "autoAssign": False}
     assert second["spec"] == {"addresses": ["10.40.0.0-10.40.0.7"]}
@@ -134,10 +134,10 @@ async def test_a_pool_is_created_with_an_address_that_no_service_gets_and_filled
 async def test_a_pool_whose_creation_was_not_answered_is_filled_by_a_later_pass() -> None:
     lab, tenant = _lab()
     tenant.lose_answers(verb="post", plural="ipaddresspools")
-    await lab.cluster()
-    assert pool_entries(tenant) == ["192.0.2.0-192.0.2.0"]
+    await lab.run_cluster_pass()
+    assert list_pool_entries(tenant) == ["192.0.2.0-192.0.2.0"]
     await lab.clock.advance(5)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.see("ipaddresspools", "default-pool", namespace=METALLB)["spec"] == {
         "addresses": ["10.40.0.0-10.40.0.7"]
     }
@@ -168,30 +168,30 @@ def _restore_pool(tenant: Server, basis: str = "999999") -> None:
 
 async def test_a_pool_of_a_lost_history_is_overwritten_after_a_list_confirms_the_loss() -> None:
     lab, tenant = _lab()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     _restore_pool(tenant)
     for _ in range(5):
-        assert await lab.cluster() == Again(1.0)
+        assert await lab.run_cluster_pass() == Again(1.0)
         await lab.clock.advance(1)
-    assert pool_entries(tenant) == ["10.1.1.1-10.1.1.1"], "our caches may lag behind"
-    await lab.cluster()
-    assert pool_entries(tenant) == ["10.40.0.0-10.40.0.7"]
-    assert await lab.cluster() == Again(60.0)
+    assert list_pool_entries(tenant) == ["10.1.1.1-10.1.1.1"], "our caches may lag behind"
+    await lab.run_cluster_pass()
+    assert list_pool_entries(tenant) == ["10.40.0.0-10.40.0.7"]
+    assert await lab.run_cluster_pass() == Again(60.0)
     assert lab.server.count(verb="list", plural="ipallocations") == 1
 
 
 async def test_a_replica_that_lags_does_not_overwrite_a_newer_pool() -> None:
     lab, tenant = _lab()
-    await lab.cluster()
-    lab.hold("ipallocations")
+    await lab.run_cluster_pass()
+    lab.hold_events("ipallocations")
     lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=SECOND_RANGE))
     newer = str(lab.server.revision)
     _restore_pool(tenant, newer)
     for _ in range(120):
-        await lab.cluster()
+        await lab.run_cluster_pass()
         await lab.clock.advance(1)
-    assert pool_entries(tenant) == ["10.1.1.1-10.1.1.1"]
+    assert list_pool_entries(tenant) == ["10.1.1.1-10.1.1.1"]
     assert lab.server.count(verb="list", plural="ipallocations") <= 6, "less and less often"
-    lab.flow()
-    await lab.cluster()
-    assert pool_entries(tenant) == ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]
+    lab.deliver_events()
+    await lab.run_cluster_pass()
+    assert list_pool_entries(tenant) == ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]

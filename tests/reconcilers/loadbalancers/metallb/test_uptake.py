@@ -249,7 +249,7 @@ async def _lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Ser
     lab = Lab(Settings(**settings))
     lab.server.add("tenantclusters", make.tenant(annotations=PROJECTION_BEGUN))
     lab.server.add("ipallocations", _make_allocation())
-    tenant = lab.tenant_server("a", served_kinds)
+    tenant = lab.start_tenant_server("a", served_kinds)
     _add_pool(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=RELEASE_MARK)
     return lab, tenant
 
@@ -376,7 +376,7 @@ async def test_the_marker_is_deleted_with_the_cluster() -> None:
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
-    tenant = lab.tenant_server("a", COUNTING)
+    tenant = lab.start_tenant_server("a", COUNTING)
     await lab.run_until_at_rest()
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_until_at_rest()

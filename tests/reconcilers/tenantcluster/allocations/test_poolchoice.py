@@ -82,13 +82,18 @@ class PoolCaches:
 
 NAMES = st.sampled_from("abcdefgh")
 STEPS = st.one_of(
-    st.tuples(st.just("ask"), NAMES, st.integers(1, 20)),
+    st.tuples(st.just("request"), NAMES, st.integers(1, 20)),
     st.tuples(st.just("block"), NAMES, st.integers(0, 5)),
     st.tuples(st.just("pin"), NAMES, st.integers(0, 63)),
     st.tuples(st.just("delete"), NAMES, st.just(0)),
     st.tuples(st.just("hold"), NAMES, st.integers(0, 60)),
-    st.tuples(st.just("work"), st.just(""), st.just(0)),
+    st.tuples(st.just("pass"), st.just(""), st.just(0)),
 )
+"""What happens, the name of the allocation, and a number whose meaning depends on the first.
+
+The number is a count for `request`, the bits of a block for `block`, and the offset of the first
+address in the pool for `pin` and `hold`; the others do not use it.
+"""
 
 
 @pytest.mark.slow
@@ -103,7 +108,7 @@ def test_a_choice_that_follows_events_finds_the_same_room_as_one_built_from_the_
         address = make.address(number, family)
         if case == "block":
             caches.apply(make.allocation(name, prefix=make.prefix_length(number, family)))
-        elif case == "ask":
+        elif case == "request":
             caches.apply(make.allocation(name, size=number))
         elif case == "pin":
             caches.apply(make.allocation(name, pin=(address, address)))
@@ -132,7 +137,7 @@ def test_addresses_that_are_kept_free_are_not_available_to_other_requests_meanwh
     assert caches.find_largest_fit(caches.choice) == 60
 
 
-def test_a_changed_spec_is_seen() -> None:
+def test_the_choice_uses_a_changed_spec_of_a_pool() -> None:
     caches = PoolCaches()
     changed = make.pool(cidr="10.40.0.0/27", generation=2, resourceVersion="100000000")
     caches.pools.apply(Modified(changed))
@@ -166,11 +171,11 @@ def test_a_release_tries_only_the_oldest_waiting_request_of_each_size(
         caches.apply(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
     tried_names, take = [], rangetaking.take_ranges
 
-    def note_and_take(pool: NetworkPool, allocation: IPAllocation, spaces: Any) -> Any:
+    def record_and_take(pool: NetworkPool, allocation: IPAllocation, spaces: Any) -> Any:
         tried_names.append(allocation.metadata.name)
         return take(pool, allocation, spaces)
 
-    monkeypatch.setattr(rangetaking, "take_ranges", note_and_take)
+    monkeypatch.setattr(rangetaking, "take_ranges", record_and_take)
     caches.delete("one")
     assert sorted(tried_names) == ["n28", "n29"], "the oldest request of 3, and of 4 addresses"
     assert caches.find_largest_fit(caches.choice) == 2

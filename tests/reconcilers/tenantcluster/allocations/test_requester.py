@@ -10,8 +10,8 @@ from reconcilers.tenantcluster.allocations.requester import parse_moving
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
-STAMP = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
-SINCE = "2025-12-31T23:58:20+00:00"
+OWNER = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+REQUESTED_AT = "2025-12-31T23:58:20+00:00"
 """When the request of `_make_failed_request` was created: 100 seconds before EPOCH."""
 
 
@@ -36,9 +36,9 @@ def _read_requested_pools(lab: Lab) -> dict[str, str]:
 
 async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_nodes() -> None:
     lab = _lab(make.pool(cidr="10.40.0.0/29"))
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_requested_pools(lab) == {}
-    condition = lab.condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
+    condition = lab.find_condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
     assert (condition["reason"], condition["message"]) == (
         "PoolExhausted",
         (
@@ -51,19 +51,19 @@ async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_no
 async def test_two_clusters_do_not_wait_for_each_others_addresses() -> None:
     lab = _lab(make.pool(cidr="10.40.0.0/28"))
     lab.server.add("tenantclusters", make.tenant("b"))
-    lab.tenant_server("a")
-    lab.tenant_server("b")
+    lab.start_tenant_server("a")
+    lab.start_tenant_server("b")
     await lab.run_until_at_rest()
     assert list(_read_requested_pools(lab)) == ["team-a-lb", "team-a-nodes"]
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "b", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "b", "team")["phase"] == "Ready"
 
 
 async def test_balancer_and_node_addresses_may_come_from_different_pools() -> None:
     lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/29"))
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_requested_pools(lab) == {"team-a-lb": "one", "team-a-nodes": "two"}
 
 
@@ -71,9 +71,9 @@ async def _make_failed_request() -> Lab:
     """Return a lab where request team-a-lb has failed on full pool `one`; pool `two` has room."""
     lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
     lab.server.add("ipallocations", make.allocation("taken", of="one", tenant="x/y", size=8))
-    await lab.pool("one")
+    await lab.run_pool_pass("one")
     failed = make.allocation(
-        "team-a-lb", of="one", size=8, phase="Failed", age=100, annotations=STAMP
+        "team-a-lb", of="one", size=8, phase="Failed", age=100, annotations=OWNER
     )
     lab.server.add("ipallocations", failed)
     return lab
@@ -85,20 +85,20 @@ async def test_the_age_of_a_request_is_written_to_its_cluster_before_it_is_delet
     lab = await _make_failed_request()
     lab.server.fail(NoAnswer("the process died"), verb="delete", plural="ipallocations")
     with pytest.raises(NoAnswer):
-        await lab.cluster()
+        await lab.run_cluster_pass()
     cluster = lab.caches["tenantclusters"].get(make.key("a", "team"))
     assert cluster is not None
-    assert parse_moving(cluster)["team-a-lb"].since == SINCE
+    assert parse_moving(cluster)["team-a-lb"].since == REQUESTED_AT
     lab.server.vanish("ipallocations", "team-a-lb")
-    restarted = lab.another()
+    restarted = lab.make_replica()
     await restarted.clusters.reconcile(make.key("a", "team"))
     annotations = lab.server.see("ipallocations", "team-a-lb")["metadata"]["annotations"]
-    assert annotations[names.ANNOTATION_REQUESTED_AT] == SINCE
+    assert annotations[names.ANNOTATION_REQUESTED_AT] == REQUESTED_AT
 
 
 async def test_the_note_of_a_moving_request_is_removed_from_its_cluster_after_the_move() -> None:
     lab = await _make_failed_request()
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     assert _read_requested_pools(lab)["team-a-lb"] == "two"
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
@@ -109,22 +109,22 @@ async def test_a_failed_request_that_its_own_pool_is_about_to_serve_stays() -> N
     lab = await _make_failed_request()
     uid = lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"]
     lab.server.vanish("ipallocations", "taken")
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
 
 
 @pytest.mark.parametrize(
-    "garbled", ["{", "[]", '{"a": 1}', '{"a": {"since": "x", "leaving": ""}}']
+    "content", ["{", "[]", '{"a": 1}', '{"a": {"since": "x", "leaving": ""}}']
 )
 async def test_a_note_of_moving_requests_that_cannot_be_parsed_counts_as_absent(
-    garbled: str,
+    content: str,
 ) -> None:
-    assert parse_moving(make.tenant(annotations={names.ANNOTATION_MOVING: garbled})) == {}
+    assert parse_moving(make.tenant(annotations={names.ANNOTATION_MOVING: content})) == {}
 
 
 async def test_edited_labels_of_an_allocation_are_corrected_and_do_not_change_its_tenant() -> None:
     lab = _lab(make.pool())
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     wrong = {"metadata": {"labels": {names.LABEL_TENANT: "z", names.LABEL_POOL: None}}}
     lab.server.edit("ipallocations", "team-a-lb", wrong)
@@ -138,63 +138,65 @@ async def test_tools_that_follow_kstatus_see_progress_and_its_end() -> None:
     lab = _lab(make.pool())
 
     def find_condition(kind: str) -> tuple[str | None, str | None]:
-        condition = lab.condition("tenantclusters", "a", kind=kind, namespace="team")
+        condition = lab.find_condition("tenantclusters", "a", kind=kind, namespace="team")
         return condition.get("status"), condition.get("reason")
 
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert find_condition("Reconciling") == ("True", "Reconciling")
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     assert find_condition("Reconciling") == find_condition("Stalled") == (None, None)
-    assert lab.see("tenantclusters", "a", "team")["observedGeneration"] == 1
+    assert lab.read_status("tenantclusters", "a", "team")["observedGeneration"] == 1
 
 
 async def test_a_mistake_in_the_provider_shows_as_stalled() -> None:
     lab = Lab()
     lab.server.add("providerconfigs", make.provider())
     lab.server.add("tenantclusters", make.tenant())
-    await lab.cluster()
-    stalled = lab.condition("tenantclusters", "a", kind="Stalled", namespace="team")
+    await lab.run_cluster_pass()
+    stalled = lab.find_condition("tenantclusters", "a", kind="Stalled", namespace="team")
     assert (stalled["status"], stalled["reason"]) == ("True", "NetworkNotReady")
 
 
-async def test_the_secret_of_a_deleted_cluster_that_does_not_answer_is_read_less_and_less() -> (
+async def test_the_secret_of_a_deleted_cluster_is_read_less_often_while_its_tenant_is_silent() -> (
     None
 ):
     lab = _lab(make.pool())
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     tenant.fail(NoAnswer("timed out"), times=100_000)
     lab.server.delete("tenantclusters", "a", namespace="team")
     lab.server.requests.clear()
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     for _ in range(60):
-        await lab.cluster()
+        await lab.run_cluster_pass()
         for name in ("team-a-lb", "team-a-nodes"):
-            await lab.allocation(name)
+            await lab.run_allocation_pass(name)
         await lab.clock.advance(5)
     assert lab.server.count(verb="get", plural="secrets") <= 14
 
 
-@pytest.mark.parametrize("gone", [True, False])
-async def test_a_deleted_cluster_whose_namespace_is_gone_gives_everything_back(gone: bool) -> None:
+@pytest.mark.parametrize("is_namespace_gone", [True, False])
+async def test_an_unreachable_deleted_cluster_is_torn_down_once_its_namespace_is_gone(
+    is_namespace_gone: bool,
+) -> None:
     lab = _lab(make.pool())
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     lab.server.add("namespaces", {"metadata": {"name": "a-1234"}})
     status = {"status": {"tenantNamespace": "a-1234"}}
     lab.server.edit("tenantclusters", "a", status, namespace="team")
     await lab.run_until_at_rest()
     tenant.fail(NoAnswer("timed out"), times=100_000)
-    if gone:
+    if is_namespace_gone:
         lab.server.vanish("namespaces", "a-1234", namespace="")
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_until_at_rest()
-    assert lab.server.has("tenantclusters", "a", namespace="team") is not gone
+    assert lab.server.has("tenantclusters", "a", namespace="team") is not is_namespace_gone
 
 
 def _read_network_condition(lab: Lab) -> tuple[str, str]:
     """Return reason and message of the condition NetworkReady."""
-    condition = lab.condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
+    condition = lab.find_condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
     return condition["reason"], condition["message"]
 
 
@@ -209,7 +211,7 @@ async def test_a_pool_that_does_not_exist_is_named_and_not_called_exhausted() ->
     lab = Lab()
     lab.server.add("providerconfigs", make.provider("lba"))
     lab.server.add("tenantclusters", make.tenant())
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_network_condition(lab) == (
         "PoolNotFound",
         f"no configured pool exists: {ABSENT}",
@@ -221,7 +223,7 @@ async def test_a_pool_that_does_not_exist_is_named_beside_a_full_pool() -> None:
     lab.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
     lab.server.add("providerconfigs", make.provider("lba", "lab"))
     lab.server.add("tenantclusters", make.tenant())
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_network_condition(lab) == (
         "PoolExhausted",
         (

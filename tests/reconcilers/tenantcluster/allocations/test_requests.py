@@ -67,8 +67,8 @@ def test_the_node_size_is_the_pools_default_and_at_most_the_quota() -> None:
     network = make.provider("lab").spec.networking
     assert requests.compute_node_count(pool, network) == 7
     assert requests.compute_node_count(make.pool(), network) == 5
-    clamped = make.provider("lab", quota={"maxNodeIPs": 4}).spec.networking
-    assert requests.compute_node_count(pool, clamped) == 4
+    limited = make.provider("lab", quota={"maxNodeIPs": 4}).spec.networking
+    assert requests.compute_node_count(pool, limited) == 4
 
 
 def test_tenants_whose_namespace_and_name_join_to_the_same_do_not_share_an_allocation() -> None:
@@ -92,8 +92,8 @@ def test_tenants_whose_namespace_and_name_join_to_the_same_do_not_share_an_alloc
 def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> None:
     lab = Lab()
     tenant = make.tenant()
-    stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
-    lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=stamp))
+    owner = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
+    lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=owner))
     cache = lab.caches["ipallocations"]
     assert membership.list_members(cache, tenant) == []
     name = membership.find_free_name(
@@ -116,8 +116,8 @@ def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
 def test_an_allocation_with_an_empty_tenant_uid_is_adopted_and_gets_the_uid() -> None:
     lab = Lab()
     tenant = make.tenant()
-    stamp = {names.ANNOTATION_TENANT_UID: ""}
-    lab.server.add("ipallocations", make.allocation("by-hand", annotations=stamp))
+    owner = {names.ANNOTATION_TENANT_UID: ""}
+    lab.server.add("ipallocations", make.allocation("by-hand", annotations=owner))
     members = membership.list_members(lab.caches["ipallocations"], tenant)
     assert [a.metadata.name for a in members] == ["by-hand"]
     uid = tenant.metadata.uid

@@ -37,20 +37,23 @@ LONG = 3_600.0
 
 
 def make_service(
-    name: str = "web", *ips: str, seconds: float = 0.0, cls: str | None = None
+    name: str = "web",
+    *ips: str,
+    seconds: float = 0.0,
+    load_balancer_class: str | None = None,
 ) -> Service:
     """Return a Service of type LoadBalancer.
 
     Args:
         ips: the addresses that its status shows.
         seconds: when it was created, after make.EPOCH.
-        cls: its loadBalancerClass; None for none.
+        load_balancer_class: its spec.loadBalancerClass; None for none.
     """
     created = make.EPOCH + timedelta(seconds=seconds)
     ingresses = tuple(Ingress(ip=ip) for ip in ips)
     return Service(
         ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", creationTimestamp=created),
-        ServiceSpec(type="LoadBalancer", loadBalancerClass=cls),
+        ServiceSpec(type="LoadBalancer", loadBalancerClass=load_balancer_class),
         ServiceStatus(LoadBalancerStatus(ingresses)),
     )
 
@@ -62,10 +65,10 @@ def compute_digests(services: Sequence[Service]) -> list[str]:
 
 
 def make_range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
-    """Return the facts of an allocation, by default a growth allocation long in the pool.
+    """Return the facts of a growth range that has been in the tenant's pool for LONG.
 
     Args:
-        options: fields of RangeFacts that differ from that.
+        options: further fields of RangeFacts, or other values of `is_growth` and `in_pool`.
     """
     return RangeFacts(
         allocation, measure_size(allocation, 1), **{"is_growth": True, "in_pool": LONG} | options
@@ -141,5 +144,5 @@ def apply_change(facts: SizeFacts, change: SizeChange) -> SizeFacts:
 def _annotate(allocation: IPAllocation, notes: Mapping[str, str | None]) -> IPAllocation:
     """Return an allocation with annotations set, or removed where the value is None."""
     annotations = {**allocation.metadata.annotations, **notes}
-    kept = {name: value for name, value in annotations.items() if value is not None}
-    return structs.replace(allocation, metadata=replace(allocation.metadata, annotations=kept))
+    present = {name: value for name, value in annotations.items() if value is not None}
+    return structs.replace(allocation, metadata=replace(allocation.metadata, annotations=present))

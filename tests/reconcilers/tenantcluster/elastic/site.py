@@ -5,8 +5,8 @@ from typing import Any
 
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers import make
-from tests.reconcilers.balancer import service
-from tests.reconcilers.lab import AT_ONCE
+from tests.reconcilers.balancer import add_service
+from tests.reconcilers.lab import SETTINGS_WITHOUT_WAITS
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
 
@@ -23,9 +23,9 @@ def make_elastic_platform(
         pools: its NetworkPools; none for one of default size.
         sizing: fields of the provider's spec.network.loadBalancer beside elastic with increment 1.
         quota: the provider's spec.network.quotaPerTenant; None for none.
-        settings: fields of TenantSettings that are not AT_ONCE's.
+        settings: fields of TenantSettings that differ from those of AT_ONCE.
     """
-    platform = Platform(Settings(tenant=replace(AT_ONCE.tenant, **settings)))
+    platform = Platform(Settings(tenant=replace(SETTINGS_WITHOUT_WAITS.tenant, **settings)))
     for pool in pools or (make.pool(),):
         platform.server.add("networkpools", pool)
     pool_names = [pool["metadata"]["name"] for pool in platform.server.all("networkpools")]
@@ -58,9 +58,9 @@ def read_annotations(platform: Platform, name: str) -> dict[str, str]:
     return annotations
 
 
-async def become_ready(platform: Platform, tenant: Server, *services: str) -> None:
-    """Create these Services in the tenant, and let a minute pass, so that it becomes Ready."""
+async def make_ready_with_services(platform: Platform, tenant: Server, *services: str) -> None:
+    """Let a minute pass, so that the tenant becomes Ready and these new Services get addresses."""
     await platform.clock.advance(2)
     for name in services:
-        service(tenant, name)
+        add_service(tenant, name)
     await platform.clock.advance(60)

@@ -3,15 +3,15 @@
 import pytest
 
 from reconcilers.api import names
-from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address
 from tests.reconcilers.lab import TENANT_KINDS
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_demand_condition,
 )
 
@@ -22,7 +22,7 @@ def _make_counting_tenant() -> tuple[Platform, Server, Balancer]:
     """Return a platform, its tenant, and the tenant's MetalLB, which counts addresses of pools."""
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     tenant.served = COUNTING
-    return platform, tenant, Balancer(tenant, counts=True)
+    return platform, tenant, Balancer(tenant, counts_addresses=True)
 
 
 def _read_ready_condition(platform: Platform) -> tuple[str, str]:
@@ -38,7 +38,7 @@ async def test_a_cluster_is_not_ready_before_metallb_runs_and_does_not_grow_mean
     platform, tenant, metallb = _make_counting_tenant()
     metallb.paused = True
     async with platform.running():
-        service(tenant, "web")
+        add_service(tenant, "web")
         await platform.clock.advance(600)
         assert platform.phase("tenantclusters", "a", "team") == "Installing"
         assert _read_ready_condition(platform) == ("False", "MetalLBNotRunning")
@@ -47,7 +47,7 @@ async def test_a_cluster_is_not_ready_before_metallb_runs_and_does_not_grow_mean
         metallb.resume()
         await platform.clock.advance(3)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
-        assert address_of(tenant, "web") is not None
+        assert find_address(tenant, "web") is not None
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         assert read_demand_condition(platform) == ("True", "Ready")
@@ -56,25 +56,25 @@ async def test_a_cluster_is_not_ready_before_metallb_runs_and_does_not_grow_mean
 async def test_many_services_make_nothing_grow_while_metallb_is_down() -> None:
     platform, tenant, metallb = _make_counting_tenant()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         metallb.paused = True
         for number in range(21):
-            service(tenant, f"web-{number}")
+            add_service(tenant, f"web-{number}")
         await platform.clock.advance(600)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"], "two addresses lie unused"
         assert read_demand_condition(platform) == ("False", "AddressesUnused")
         metallb.resume()
         await platform.clock.advance(300)
-        assert None not in {address_of(tenant, f"web-{number}") for number in range(21)}
+        assert None not in {find_address(tenant, f"web-{number}") for number in range(21)}
 
 
 @pytest.mark.slow
 async def test_a_range_in_the_pool_of_a_metallb_that_is_down_is_kept() -> None:
     platform, tenant, metallb = _make_counting_tenant()
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         metallb.paused = True
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(45)
         assert len(list_balancer_ranges(platform)) == 2, (
             "the pool was full, and MetalLB seemed to run"
@@ -86,17 +86,17 @@ async def test_a_range_in_the_pool_of_a_metallb_that_is_down_is_kept() -> None:
         assert names.ANNOTATION_GROWN_IN_VAIN not in cluster["metadata"]["annotations"]
         metallb.resume()
         await platform.clock.advance(5)
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None
         assert _read_ready_condition(platform) == ("True", "Ready")
 
 
 async def test_a_metallb_that_reads_a_range_half_a_minute_late_changes_no_condition() -> None:
     platform, tenant, metallb = _make_counting_tenant()
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         seen = len(platform.server.history)
         metallb.paused = True
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(33)
         metallb.resume()
         await platform.clock.advance(60)
@@ -108,7 +108,7 @@ async def test_a_metallb_that_reads_a_range_half_a_minute_late_changes_no_condit
             if condition["type"] == "LoadBalancerReady"
         }
         assert status == {"True"}
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None
 
 
 async def test_where_metallb_is_not_installed_a_tenant_grows_once_services_outnumber_addresses() -> (  # noqa: E501
@@ -118,12 +118,12 @@ async def test_where_metallb_is_not_installed_a_tenant_grows_once_services_outnu
     tenant.served = ("services",)
     async with platform.running():
         for number in range(2):
-            service(tenant, f"web-{number}")
+            add_service(tenant, f"web-{number}")
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"], (
             "two addresses for two Services"
         )
-        service(tenant, "more")
+        add_service(tenant, "more")
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
         assert platform.phase("tenantclusters", "a", "team") == "Installing"

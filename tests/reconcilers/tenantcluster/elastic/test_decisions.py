@@ -106,7 +106,7 @@ _RANGES = st.lists(
 
 
 @st.composite
-def tenants(draw: st.DrawFn) -> SizeFacts:
+def draw_size_facts(draw: st.DrawFn) -> SizeFacts:
     """Draw the facts of an elastic or static tenant; its first range is not growth."""
     parts: list[RangeFacts] = []
     services: list[Service] = []
@@ -123,19 +123,19 @@ def tenants(draw: st.DrawFn) -> SizeFacts:
         services += drawn.make_services(number)
     waiting = [make_service(f"waits-{number}") for number in range(draw(st.integers(0, 6)))]
     waited = {service.metadata.uid: draw(_SECONDS) for service in waiting}
-    unhelped = compute_digests(waiting[: draw(st.integers(0, 6))])
-    forgiven = UnservedGrowth().make_after_release(unhelped, used=len(services))
-    static = draw(st.booleans())
+    digests_without_help = compute_digests(waiting[: draw(st.integers(0, 6))])
+    unserved_growth = UnservedGrowth().make_after_release(digests_without_help, used=len(services))
+    is_static = draw(st.booleans())
     size = draw(st.integers(0, 12))
     return make_size_facts(
         parts,
         [*services, *waiting],
         waited=waited or None,
-        is_elastic=not static,
+        is_elastic=not is_static,
         increment=draw(st.integers(1, 3)),
         quota=draw(st.none() | st.integers(1, 12)),
-        target=TargetSize(size, size) if static and draw(st.booleans()) else None,
-        unserved=draw(st.sampled_from([UnservedGrowth(), forgiven])),
+        target=TargetSize(size, size) if is_static and draw(st.booleans()) else None,
+        unserved=draw(st.sampled_from([UnservedGrowth(), unserved_growth])),
         settling=draw(st.sampled_from([-1.0, 10.0])),
         unconfirmed=draw(st.sampled_from(["", "", "MetalLBNotRunning"])),
         is_balancer_absent=draw(st.sampled_from([False, False, True])),
@@ -143,7 +143,7 @@ def tenants(draw: st.DrawFn) -> SizeFacts:
     )
 
 
-@given(tenants())
+@given(draw_size_facts())
 def test_a_decision_that_was_carried_out_is_not_taken_again(facts: SizeFacts) -> None:
     assert decide_size(facts) == decide_size(facts)
     facts = replace(facts, is_elastic=True, target=None)
@@ -154,7 +154,7 @@ def test_a_decision_that_was_carried_out_is_not_taken_again(facts: SizeFacts) ->
     assert is_empty_change(decide_size(apply_change(after, second)))
 
 
-@given(tenants())
+@given(draw_size_facts())
 def test_a_static_tenant_comes_to_rest(facts: SizeFacts) -> None:
     facts = replace(facts, is_elastic=False)
     # Marked ranges stay if any is needed; what is too much then is marked again.
@@ -163,7 +163,7 @@ def test_a_static_tenant_comes_to_rest(facts: SizeFacts) -> None:
     assert is_empty_change(decide_size(facts))
 
 
-@given(tenants())
+@given(draw_size_facts())
 def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFacts) -> None:
     change = decide_size(facts)
     created = change.growth_number * change.addresses
@@ -179,14 +179,14 @@ def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFa
         assert held_count + created == facts.target.addresses
 
 
-@given(tenants())
+@given(draw_size_facts())
 def test_a_range_that_a_service_shows_is_never_marked(facts: SizeFacts) -> None:
     marked = {mark.allocation.metadata.uid for mark in decide_size(facts).new_marks}
     used = {part.uid for part in facts.ranges if facts.is_used(part)}
     assert not marked & used
 
 
-@given(tenants())
+@given(draw_size_facts())
 def test_only_growth_ranges_are_marked_and_only_marks_that_can_be_withdrawn_are(
     facts: SizeFacts,
 ) -> None:
@@ -197,7 +197,7 @@ def test_only_growth_ranges_are_marked_and_only_marks_that_can_be_withdrawn_are(
     assert {allocation.metadata.uid for allocation in change.marks_to_withdraw} <= can_stay
 
 
-@given(tenants())
+@given(draw_size_facts())
 def test_nothing_is_created_or_marked_while_the_balancer_has_not_confirmed_its_ranges(
     facts: SizeFacts,
 ) -> None:
@@ -243,11 +243,11 @@ class _PartlyServingTenant:
         waiting = [make_service(name) for name in self._servable[len(balancers) :]]
         return [*balancers, *waiting, *self._refused]
 
-    def pass_over(self, seconds: float) -> bool:
+    def run_pass(self, seconds: float) -> bool:
         """Let time pass, then decide and carry out; return whether that writes anything."""
         now = self.facts.now + timedelta(seconds=seconds)
         parts = [
-            self._react(number, part, elapsed_seconds=seconds)
+            self.age_or_allocate(number, part, elapsed_seconds=seconds)
             for number, part in enumerate(self.facts.ranges)
             if not part.is_releasing
         ]
@@ -266,7 +266,7 @@ class _PartlyServingTenant:
         return not is_empty_change(change)
 
     @staticmethod
-    def _react(number: int, part: RangeFacts, elapsed_seconds: float) -> RangeFacts:
+    def age_or_allocate(number: int, part: RangeFacts, elapsed_seconds: float) -> RangeFacts:
         """Return an allocation in the next pass: a request has its range, a range has aged."""
         if part.has_range:
             return replace(part, in_pool=(part.in_pool or 0.0) + elapsed_seconds)
@@ -289,8 +289,7 @@ def test_a_tenant_with_services_that_are_never_served_stops_growing(
     servable: int, refused: int, increment: int, quota: int | None
 ) -> None:
     tenant = _PartlyServingTenant(servable, refused, increment=increment, quota=quota)
-    changed = [tenant.pass_over(seconds=60.0) for _ in range(180)]
-    assert not any(changed[-60:]), "it still grows or shrinks after two hours"
-    ranges = [part for part in tenant.facts.ranges if tenant.facts.is_used(part)]
-    unused = [part for part in tenant.facts.ranges if part.is_growth and part not in ranges]
-    assert not unused
+    has_written = [tenant.run_pass(seconds=60.0) for _ in range(180)]
+    assert not any(has_written[-60:]), "it still grows or shrinks after two hours"
+    growth_ranges = [part for part in tenant.facts.ranges if part.is_growth]
+    assert all(tenant.facts.is_used(part) for part in growth_ranges)

@@ -31,9 +31,9 @@ from tests.reconcilers.tenantcluster.elastic.facts import (
 )
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_demand_condition,
 )
 
@@ -84,7 +84,7 @@ def _count_requested_addresses(platform: Platform) -> int:
 async def test_a_larger_size_adds_one_range_of_the_difference() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 10)
         await platform.clock.advance(60)
         assert _list_pool_entries(tenant) == ["10.40.0.0-10.40.0.3", "10.40.0.9-10.40.0.14"]
@@ -95,7 +95,7 @@ async def test_a_larger_size_adds_one_range_of_the_difference() -> None:
 async def test_a_smaller_size_releases_the_added_range_that_no_service_uses() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 10)
         await platform.clock.advance(60)
         _set_size(platform, 4)
@@ -108,10 +108,10 @@ async def test_a_smaller_size_releases_the_added_range_that_no_service_uses() ->
 async def test_a_range_that_a_service_uses_stays_and_the_condition_says_so() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 6)
         await platform.clock.advance(60)
-        await become_ready(platform, tenant, "a", "b", "c", "d", "e")
+        await make_ready_with_services(platform, tenant, "a", "b", "c", "d", "e")
         _set_size(platform, 4)
         await platform.clock.advance(120)
         assert len(list_balancer_ranges(platform)) == 2
@@ -121,7 +121,7 @@ async def test_a_range_that_a_service_uses_stays_and_the_condition_says_so() -> 
 async def test_a_size_below_the_first_range_is_reported_as_not_divisible() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 2)
         await platform.clock.advance(60)
         status, reason, message = _read_size_condition(platform)
@@ -133,7 +133,7 @@ async def test_a_size_below_the_first_range_is_reported_as_not_divisible() -> No
 async def test_a_size_above_the_quota_is_cut_and_says_so() -> None:
     platform, tenant = _make_static_platform(quota={"maxLoadBalancerIPs": 6})
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 50)
         await platform.clock.advance(120)
         assert _read_status(platform)["network"]["loadBalancer"] == {
@@ -157,7 +157,7 @@ async def test_a_size_above_the_quota_is_cut_and_says_so() -> None:
 async def test_a_size_that_no_pool_has_room_for_says_what_each_pool_has() -> None:
     platform, tenant = _make_static_platform(make.pool(cidr="10.40.0.0/27"))
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 40)
         await platform.clock.advance(60)
         status, reason, message = _read_size_condition(platform)
@@ -181,7 +181,7 @@ async def test_a_size_that_no_pool_has_room_for_says_what_each_pool_has() -> Non
 async def test_services_that_wait_in_a_static_tenant_are_counted_in_its_status() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant, "a", "b", "c", "d", "e", "f")
+        await make_ready_with_services(platform, tenant, "a", "b", "c", "d", "e", "f")
         await platform.clock.advance(60)
         assert read_demand_condition(platform) == ("False", "SizeReached")
         assert _read_status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 2
@@ -195,7 +195,7 @@ async def test_services_that_wait_in_a_static_tenant_are_counted_in_its_status()
 async def test_events_name_the_ranges_that_a_cluster_gets_and_releases() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 6)
         await platform.clock.advance(60)
         _set_size(platform, 4)
@@ -220,7 +220,7 @@ async def test_events_name_the_ranges_that_a_cluster_gets_and_releases() -> None
 async def test_at_rest_a_static_tenant_writes_nothing() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant, "a", "b", "c", "d", "e")
+        await make_ready_with_services(platform, tenant, "a", "b", "c", "d", "e")
         _set_size(platform, 2)
         # By then its status names the Services of its ranges, which is a write.
         await platform.clock.advance(NAMING_SECONDS + 300)
@@ -269,7 +269,7 @@ def test_a_change_never_leaves_fewer_addresses_than_the_size_nor_releases_a_rang
 async def test_a_request_that_no_pool_serves_is_withdrawn_once_the_size_is_smaller() -> None:
     platform, tenant = _make_static_platform(make.pool(cidr="10.40.0.0/27"))
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         platform.server.add("ipallocations", make.allocation("team-a-lb-1", size=36))
         _set_size(platform, 40)
         await platform.clock.advance(60)
@@ -285,7 +285,7 @@ async def test_a_request_that_no_pool_serves_is_withdrawn_once_the_size_is_small
 async def test_a_request_that_no_pool_serves_is_replaced_once_a_smaller_size_fits() -> None:
     platform, tenant = _make_static_platform(make.pool(cidr="10.40.0.0/27"))
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         platform.server.add("ipallocations", make.allocation("team-a-lb-1", size=36))
         _set_size(platform, 40)
         await platform.clock.advance(60)
@@ -299,10 +299,10 @@ async def test_a_larger_size_waits_for_a_deleted_range_that_the_quota_still_coun
     platform, tenant = make_elastic_platform(sizing=STATIC, quota={"maxLoadBalancerIPs": 10})
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 10)
         await platform.clock.advance(60)
-        await become_ready(platform, tenant, *(f"s{number}" for number in range(10)))
+        await make_ready_with_services(platform, tenant, *(f"s{number}" for number in range(10)))
         balancer.paused = True
         platform.server.delete("ipallocations", "team-a-lb-1")
         await platform.clock.advance(60)
@@ -318,10 +318,10 @@ async def test_a_larger_size_waits_for_a_deleted_range_that_the_quota_still_coun
 async def test_a_deleted_first_range_is_not_replaced_by_an_added_one() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 4)
         await platform.clock.advance(60)
-        await become_ready(platform, tenant, "a")
+        await make_ready_with_services(platform, tenant, "a")
         platform.server.delete("ipallocations", "team-a-lb")
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
@@ -330,7 +330,7 @@ async def test_a_deleted_first_range_is_not_replaced_by_an_added_one() -> None:
 async def test_a_condition_names_the_quota_that_reduces_the_size() -> None:
     platform, tenant = _make_static_platform(quota={"maxLoadBalancerIPs": 10})
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         _set_size(platform, 10)
         await platform.clock.advance(60)
         quota = {"spec": {"network": {"quotaPerTenant": {"maxLoadBalancerIPs": 6}}}}
@@ -345,7 +345,7 @@ async def test_a_condition_names_the_quota_that_reduces_the_size() -> None:
 async def test_in_cloud_mode_no_service_waits_for_our_addresses() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant, "a", "b", "c", "d", "e", "f")
+        await make_ready_with_services(platform, tenant, "a", "b", "c", "d", "e", "f")
         await platform.clock.advance(60)
         assert _read_status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 2
         cloud = {"spec": {"network": {"mode": "cloud"}}}
@@ -357,7 +357,7 @@ async def test_in_cloud_mode_no_service_waits_for_our_addresses() -> None:
 async def test_ranges_that_are_missing_in_status_network_are_added_without_an_event() -> None:
     platform, tenant = _make_static_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         recorded = platform.server.count(verb="post", plural="events")
         platform.server.edit(*TENANT, {"status": {"network": None}}, namespace="team")
         await platform.clock.advance(60)
@@ -377,7 +377,7 @@ async def test_services_that_wait_because_of_the_quota_are_counted_in_the_status
     )
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "a", "b", "c", "d")
+        await make_ready_with_services(platform, tenant, "a", "b", "c", "d")
         assert read_demand_condition(platform) == ("False", "QuotaExceeded")
         assert _read_status(platform)["network"]["loadBalancer"]["servicesWaiting"] == 2
 

@@ -34,7 +34,7 @@ NUMBERS = st.integers(0, 20)
 
 
 def _decide_growth(
-    expected: int,
+    needed_count: int,
     *sizes: int,
     increment: int = 1,
     quota: int | None = None,
@@ -44,7 +44,7 @@ def _decide_growth(
     """Return how many allocations a tenant adds, and whether it needs more than the quota allows.
 
     Args:
-        expected: how many addresses Services wait for.
+        needed_count: how many addresses Services wait for.
         sizes: addresses in each growth request.
         increment: addresses in one growth allocation.
         quota: the most load-balancer addresses.
@@ -63,7 +63,7 @@ def _decide_growth(
         for number, size in enumerate(sizes, 1)
     ]
     using = [make_service(f"used{number}", f"10.40.0.{number}") for number in range(held_count)]
-    waiting = [make_service(f"waits{number}") for number in range(expected)]
+    waiting = [make_service(f"waits{number}") for number in range(needed_count)]
     settings = TenantSettings(growth_in_flight=in_flight)
     growth = decide_growth(
         make_size_facts(
@@ -90,7 +90,7 @@ def _decide_growth(
         (1, (), 7, 1, 8, 8, (1, False)),
     ],
 )
-def test_how_many_allocations_are_added(
+def test_growth_adds_allocations_for_the_missing_addresses_within_the_quota(
     needed_count: int,
     sizes: tuple[int, ...],
     held_count: int,
@@ -203,7 +203,7 @@ def test_growth_names_of_long_tenants_stay_within_the_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("created", "idle", "used", "over", "due"),  # times are in seconds from now
+    ("created", "idle_since", "is_used", "is_over", "due_in"),  # times are in seconds from now
     [
         (-3600, None, False, False, 600),
         (-3600, -599, False, False, 1),
@@ -214,19 +214,19 @@ def test_growth_names_of_long_tenants_stay_within_the_limits() -> None:
     ],
 )
 def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
-    created: float, idle: float | None, used: bool, over: bool, due: float | None
+    created: float, idle_since: float | None, is_used: bool, is_over: bool, due_in: float | None
 ) -> None:
     now = make.EPOCH
     notes = {}
-    if idle is not None:
-        notes[names.ANNOTATION_IDLE_SINCE] = (now + timedelta(seconds=idle)).isoformat()
+    if idle_since is not None:
+        notes[names.ANNOTATION_IDLE_SINCE] = (now + timedelta(seconds=idle_since)).isoformat()
     grown = make.allocation(
         "team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
     )
-    services = [make_service("a", "10.40.0.1")] if used else []
+    services = [make_service("a", "10.40.0.1")] if is_used else []
     part = make_range_facts(grown, in_pool=-created)
     disuse = measure_disuse(make_size_facts([part], services), part)
-    assert (disuse.is_over, disuse.due_in) == (over, due)
+    assert (disuse.is_over, disuse.due_in) == (is_over, due_in)
 
 
 def test_disuse_of_a_range_does_not_start_before_the_range_is_in_the_tenants_pool() -> None:
@@ -249,7 +249,7 @@ def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
     held_ranges = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
     services = [make_service("a", "10.40.0.0"), make_service("b", "10.9.9.9")]
     assert not demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges)
-    services.append(make_service("c", "10.40.0.1", cls="other"))
+    services.append(make_service("c", "10.40.0.1", load_balancer_class="other"))
     assert not demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges), (
         "another class proves nothing"
     )
@@ -280,7 +280,7 @@ def test_a_tenants_clock_that_is_ahead_makes_no_service_wait_longer() -> None:
     assert waiting.update([ahead], make.EPOCH + timedelta(seconds=30)) == {"uid-ahead": 30.0}
 
 
-def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> None:
+def test_growth_that_helped_no_service_is_remembered_until_more_addresses_are_in_use() -> None:
     odd, other = compute_digests([make_service("odd"), make_service("other")])
     reported = UnservedGrowth().make_after_release([odd], used=2)
     assert reported.annotation is not None

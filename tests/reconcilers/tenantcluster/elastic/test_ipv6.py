@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address, list_pool_entries
 from tests.reconcilers.tenantcluster.elastic.site import (
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_demand_condition,
 )
 
@@ -24,19 +24,19 @@ async def test_an_ipv6_tenant_grows_for_a_service_and_releases_the_range_after_i
     )
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         for name in ("one", "two"):
-            service(tenant, name, **IPV6)
+            add_service(tenant, name, **IPV6)
         await platform.clock.advance(60)
         grown = list_balancer_ranges(platform)
         assert list(grown) == ["team-a-lb", "team-a-lb-1"]
         entries = [f"{start}-{start}" for start in grown.values()]
-        assert pool_entries(tenant) == entries
-        assert {address_of(tenant, name) for name in ("one", "two")} == set(grown.values())
+        assert list_pool_entries(tenant) == entries
+        assert {find_address(tenant, name) for name in ("one", "two")} == set(grown.values())
         tenant.delete("services", "two", namespace="default")
         await platform.clock.advance(1200)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
-        assert pool_entries(tenant) == entries[:1]
+        assert list_pool_entries(tenant) == entries[:1]
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ async def test_an_ipv4_service_makes_nothing_grow_where_the_addresses_are_ipv6(
     platform, tenant = make_elastic_platform(make.pool(cidr="fd00::/64"))
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         for name in ("one", "two"):
-            service(tenant, name, **IPV6)
-        service(tenant, "odd", **service_parts)
+            add_service(tenant, name, **IPV6)
+        add_service(tenant, "odd", **service_parts)
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         assert read_demand_condition(platform) == ("True", "OtherFamily")
@@ -92,11 +92,11 @@ async def test_a_tenant_without_addresses_grows_for_a_service_only_in_families_i
     platform.server.edit("tenantclusters", "a", {"spec": without}, namespace="team")
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         assert list_balancer_ranges(platform) == {}, (
             "without an ingress nothing asks for an address"
         )
-        service(tenant, "one", **service_parts)
+        add_service(tenant, "one", **service_parts)
         await platform.clock.advance(60)
         assert list(list_balancer_ranges(platform).values()) == held_range
         assert read_demand_condition(platform)[1] == ("Ready" if held_range else "OtherFamily")
@@ -114,12 +114,12 @@ async def test_a_tenant_that_prefers_both_families_grows_in_ipv6_once_the_pool_h
     platform.server.edit("tenantclusters", "a", {"spec": prefers}, namespace="team")
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant)
-        service(tenant, "six", **IPV6)
+        await make_ready_with_services(platform, tenant)
+        add_service(tenant, "six", **IPV6)
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         assert read_demand_condition(platform) == ("True", "OtherFamily")
         platform.server.delete("ipallocations", "full")
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
-        assert (address_of(tenant, "six") or "").startswith("fd00:")
+        assert (find_address(tenant, "six") or "").startswith("fd00:")

@@ -29,12 +29,12 @@ from reconcilers.tenantcluster.elastic.demand import (
     read_demand,
 )
 from tests.reconcilers import make
-from tests.reconcilers.balancer import service
+from tests.reconcilers.balancer import add_service
 from tests.reconcilers.tenantcluster.elastic.facts import KIND
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     make_elastic_platform,
+    make_ready_with_services,
     read_demand_condition,
 )
 
@@ -67,12 +67,12 @@ async def test_services_without_address_are_listed_without_comparing_them(
 
     platform, tenant = make_elastic_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         for number in range(100):
-            service(tenant, f"old{number}")
+            add_service(tenant, f"old{number}")
         await platform.clock.advance(29)  # a pass sees the old Services
         for number in range(100):
-            service(tenant, f"new{number}")
+            add_service(tenant, f"new{number}")
         monkeypatch.setattr(Service, "__eq__", count_comparison)
         await platform.clock.advance(20)  # the next pass sees all of them
         assert read_demand_condition(platform)[0] == "False"
@@ -166,9 +166,9 @@ async def test_the_condition_reports_how_many_services_were_not_examined(
     monkeypatch.setattr(demand, "MOST_SERVICES", 3)
     platform, tenant = make_elastic_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         for number in range(5):
-            service(tenant, f"web{number}")
+            add_service(tenant, f"web{number}")
         await platform.clock.advance(60)
         conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
         condition = next(

@@ -3,18 +3,17 @@
 import pytest
 
 from controller.errors import Conflict, Forbidden, ServerFailure
-from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from reconcilers.api import names
+from tests.reconcilers.balancer import Balancer, add_service, find_address, list_pool_entries
 from tests.reconcilers.server import Server
 from tests.reconcilers.tenantcluster.elastic.site import (
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_annotations,
 )
 
 REFUSED = Forbidden(403, "Forbidden", "admission webhook denied the request")
-IDLE = "butler.butlerlabs.dev/idle-since"
-VAIN = "butler.butlerlabs.dev/grown-in-vain"
 
 
 def _refuse_pool_writes(tenant: Server) -> None:
@@ -29,30 +28,30 @@ async def test_a_range_is_kept_while_the_tenant_refuses_it_and_serves_services_a
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         _refuse_pool_writes(tenant)
-        service(tenant, "three")
-        service(tenant, "four")
+        add_service(tenant, "three")
+        add_service(tenant, "four")
         await platform.clock.advance(3_600)
         grown = sorted(set(list_balancer_ranges(platform)) - {"team-a-lb"})
         assert grown == ["team-a-lb-1", "team-a-lb-2"], "they are kept for the waiting Services"
-        assert IDLE not in read_annotations(platform, "team-a-lb-1")
+        assert names.ANNOTATION_IDLE_SINCE not in read_annotations(platform, "team-a-lb-1")
         cluster = platform.server.see("tenantclusters", "a", namespace="team")
-        assert VAIN not in cluster["metadata"].get("annotations", {})
+        assert names.ANNOTATION_GROWN_IN_VAIN not in cluster["metadata"].get("annotations", {})
 
         tenant.recover()
         await platform.clock.advance(90)
-        assert None not in {address_of(tenant, name) for name in ("three", "four")}
-        assert len(pool_entries(tenant)) == 3
+        assert None not in {find_address(tenant, name) for name in ("three", "four")}
+        assert len(list_pool_entries(tenant)) == 3
 
 
 async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ranges_again() -> (
     None
 ):
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
-    balancer = Balancer(tenant, "odd")
+    balancer = Balancer(tenant, refused_services=("odd",))
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "odd")
+        await make_ready_with_services(platform, tenant, "one", "two", "odd")
         await platform.clock.advance(1_000)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
         meta = {"annotations": {"butler.butlerlabs.dev/projection-basis": None}}
@@ -61,17 +60,17 @@ async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ran
             "ipaddresspools", "default-pool", {"metadata": meta}, namespace="metallb-system"
         )
         await platform.clock.advance(400)
-        balancer.refuses = ()
+        balancer.refused_services = ()
         tenant.recover()
         await platform.clock.advance(400)
-        assert address_of(tenant, "odd") is not None
+        assert find_address(tenant, "odd") is not None
 
 
 async def test_growth_that_did_not_help_is_forgotten_even_if_the_first_write_conflicts() -> None:
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
-    balancer = Balancer(tenant, "odd")
+    balancer = Balancer(tenant, refused_services=("odd",))
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "odd")
+        await make_ready_with_services(platform, tenant, "one", "two", "odd")
         await platform.clock.advance(1_000)
         meta = {"annotations": {"butler.butlerlabs.dev/projection-basis": None}}
         _refuse_pool_writes(tenant)
@@ -80,15 +79,17 @@ async def test_growth_that_did_not_help_is_forgotten_even_if_the_first_write_con
         )
         await platform.clock.advance(400)
         cluster = platform.server.see("tenantclusters", "a", namespace="team")
-        assert VAIN in cluster["metadata"]["annotations"], "growing was in vain"
-        balancer.refuses = ()
+        assert names.ANNOTATION_GROWN_IN_VAIN in cluster["metadata"]["annotations"], (
+            "growing was in vain"
+        )
+        balancer.refused_services = ()
         conflict = Conflict(409, "Conflict", "the object has been modified")
         platform.server.fail(conflict, verb="patch", plural="tenantclusters")
         tenant.recover()
         await platform.clock.advance(400)
         cluster = platform.server.see("tenantclusters", "a", namespace="team")
-        assert VAIN not in cluster["metadata"]["annotations"]
-        assert address_of(tenant, "odd") is not None
+        assert names.ANNOTATION_GROWN_IN_VAIN not in cluster["metadata"]["annotations"]
+        assert find_address(tenant, "odd") is not None
 
 
 @pytest.mark.slow
@@ -96,9 +97,9 @@ async def test_a_tenant_that_often_does_not_answer_does_not_get_a_useless_range_
     None
 ):
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
-    Balancer(tenant, "odd")
+    Balancer(tenant, refused_services=("odd",))
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "odd")
+        await make_ready_with_services(platform, tenant, "one", "two", "odd")
         await platform.clock.advance(1_000)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
         seen = len(platform.server.history)
@@ -114,9 +115,9 @@ async def test_disuse_of_a_range_counts_from_its_arrival_in_the_tenants_pool() -
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         _refuse_pool_writes(tenant)
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(1_000)
         tenant.vanish("services", "three", namespace="default")
         await platform.clock.advance(10)

@@ -4,12 +4,12 @@ from controller.errors import NoAnswer, Unauthorized
 from reconcilers.api import names
 from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_annotations,
     read_demand_condition,
 )
@@ -43,7 +43,7 @@ async def test_an_allocation_for_a_recreated_cluster_does_not_get_the_uid_of_the
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         # The cluster was recreated, and the watch has not shown it yet.
         platform.server.objects["tenantclusters", "team", "a"]["metadata"]["uid"] = "the next"
         pinned = make.allocation("pinned", held_range=("10.40.0.40", "10.40.0.41"))
@@ -60,7 +60,7 @@ async def test_the_service_of_the_platforms_ingress_gets_a_label() -> None:
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         meta = {"name": "traefik", "namespace": "traefik"}
         tenant.add("services", {"metadata": meta, "spec": {"type": "ClusterIP"}})
         await platform.clock.advance(61)
@@ -74,7 +74,7 @@ async def test_without_metallb_a_tenant_grows_by_services_beyond_its_first_addre
     async with platform.running():
         await platform.clock.advance(2)
         for number in range(4):
-            service(tenant, f"web{number}")
+            add_service(tenant, f"web{number}")
         await platform.clock.advance(100)
         assert platform.phase(*TENANT, "team") == "Installing"
         assert len(list_balancer_ranges(platform)) == 3, (
@@ -86,7 +86,7 @@ async def test_at_rest_an_elastic_tenant_is_read_rarely_and_nothing_is_written()
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         # By then its status names the Services of its ranges, which is a write.
         await platform.clock.advance(NAMING_SECONDS + 120)
         platform.server.requests.clear()
@@ -110,10 +110,10 @@ async def test_more_tenants_than_watches_are_polled_and_grow_all_the_same() -> N
         await platform.clock.advance(2)
         for tenant_server in (tenant, other):
             for name in ("one", "two", "three"):
-                service(tenant_server, name)
+                add_service(tenant_server, name)
         await platform.clock.advance(125)
-        assert address_of(tenant, "three") is not None
-        assert address_of(other, "three") is not None
+        assert find_address(tenant, "three") is not None
+        assert find_address(other, "three") is not None
         watching = [
             tenant_server for tenant_server in (tenant, other) if tenant_server.count(verb="watch")
         ]
@@ -126,22 +126,22 @@ async def test_a_tenant_that_does_not_answer_does_not_keep_others_from_growing()
     platform.server.add("tenantclusters", make.tenant("b"))
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         silent.fail(NoAnswer("timed out"), times=100_000)
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(32)
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None
 
 
 async def test_a_service_that_is_served_at_once_costs_the_management_cluster_nothing() -> None:
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 8})
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one")
+        await make_ready_with_services(platform, tenant, "one")
         balancer.paused = True
         before = len(platform.server.history)
         for number in range(5):
-            service(tenant, f"web{number}")
+            add_service(tenant, f"web{number}")
             await platform.clock.advance(2)
         balancer.resume()
         await platform.clock.advance(60)
@@ -154,8 +154,8 @@ async def test_in_observe_mode_an_elastic_tenant_grows_and_its_phase_is_not_writ
     observed = {"managementPolicy": {"mode": "Observe"}}
     platform.server.add("tenantclusters", make.tenant(spec=observed, status={"phase": "Updating"}))
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
-        assert address_of(tenant, "three") is not None
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
+        assert find_address(tenant, "three") is not None
         assert platform.phase(*TENANT, "team") == "Updating"
         assert read_demand_condition(platform) == ("True", "Ready")
 
@@ -167,15 +167,15 @@ async def test_tenants_grow_although_their_kubeconfigs_are_rotated_meanwhile() -
     Balancer(tenant)
     Balancer(other)
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         for name in ("one", "two", "three"):
-            service(other, name)
-            service(tenant, name)
+            add_service(other, name)
+            add_service(tenant, name)
         for tenant_server in (tenant, other):
             tenant_server.fail(Unauthorized(401, "Unauthorized", "rotated"), times=1)
         await platform.clock.advance(130)
-        assert address_of(tenant, "three") is not None
-        assert address_of(other, "three") is not None
+        assert find_address(tenant, "three") is not None
+        assert find_address(other, "three") is not None
 
 
 async def test_a_waiting_service_of_the_platform_makes_its_tenant_grow() -> None:
@@ -183,7 +183,7 @@ async def test_a_waiting_service_of_the_platform_makes_its_tenant_grow() -> None
     balancer = Balancer(tenant)
     labels = {names.LABEL_PLATFORM_LB: "true"}
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         balancer.paused = True
         meta = {"name": "traefik", "namespace": "traefik", "labels": labels}
         tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}})

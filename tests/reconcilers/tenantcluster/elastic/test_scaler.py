@@ -4,13 +4,13 @@ import pytest
 
 from reconcilers.api import names
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address, list_pool_entries
 from tests.reconcilers.server import Json
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_demand_condition,
 )
 
@@ -20,15 +20,15 @@ async def test_growth_comes_within_two_seconds_of_the_age_threshold() -> None:
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         await platform.clock.advance(3 * 3600)  # old enough to be looked at every 15 minutes only
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(29)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         await platform.clock.advance(3)
-        assert address_of(tenant, "three") == "10.40.0.7"
-        assert pool_entries(tenant) == ["10.40.0.0-10.40.0.1", "10.40.0.7-10.40.0.7"]
+        assert find_address(tenant, "three") == "10.40.0.7"
+        assert list_pool_entries(tenant) == ["10.40.0.0-10.40.0.1", "10.40.0.7-10.40.0.7"]
         grown = platform.server.see("ipallocations", "team-a-lb-1")
         assert grown["metadata"]["labels"][names.LABEL_ROLE] == "growth"
         assert grown["spec"]["count"] == 1
@@ -40,8 +40,8 @@ async def test_a_service_that_gets_a_free_address_makes_nothing_grow() -> None:
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one")
-        service(tenant, "two")
+        await make_ready_with_services(platform, tenant, "one")
+        add_service(tenant, "two")
         await platform.clock.advance(300)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
 
@@ -50,37 +50,37 @@ async def test_growth_counts_addresses_and_subtracts_those_that_are_being_added(
     platform, tenant = make_elastic_platform(sizing={"growthIncrement": 2})
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         balancer.paused = True
         for number in range(3):
-            service(tenant, f"more{number}")
+            add_service(tenant, f"more{number}")
         await platform.clock.advance(31)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
         await platform.clock.advance(120)
         assert len(list_balancer_ranges(platform)) == 3, (
             "four addresses for three Services are enough"
         )
-        service(tenant, "more3")
+        add_service(tenant, "more3")
         await platform.clock.advance(60)
         assert len(list_balancer_ranges(platform)) == 3
-        service(tenant, "more4")
+        add_service(tenant, "more4")
         await platform.clock.advance(60)
         assert len(list_balancer_ranges(platform)) == 3, "MetalLB has addresses and assigns none"
         balancer.resume()
         await platform.clock.advance(35)
         assert len(list_balancer_ranges(platform)) == 4
-        assert all(address_of(tenant, f"more{number}") for number in range(5))
+        assert all(find_address(tenant, f"more{number}") for number in range(5))
 
 
 async def test_a_growth_request_without_a_range_counts_as_in_flight() -> None:
     platform, tenant = make_elastic_platform(make.pool(cidr="10.40.0.0/28"))
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         # The pool serves no requests while its spec is invalid.
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "junk"}})
         await platform.clock.advance(2)
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(300)
         assert len(list_balancer_ranges(platform)) <= 2
 
@@ -89,10 +89,10 @@ async def test_no_more_growth_allocations_are_in_flight_than_the_setting_allows(
     platform, tenant = make_elastic_platform(growth_in_flight=2)
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         balancer.paused = True
         for number in range(5):
-            service(tenant, f"more{number}")
+            add_service(tenant, f"more{number}")
         await platform.clock.advance(200)
         assert len(list_balancer_ranges(platform)) == 3
         balancer.resume()
@@ -101,7 +101,7 @@ async def test_no_more_growth_allocations_are_in_flight_than_the_setting_allows(
             "growth allocations in use are not in flight"
         )
         await platform.clock.advance(10)
-        assert all(address_of(tenant, f"more{number}") for number in range(5))
+        assert all(find_address(tenant, f"more{number}") for number in range(5))
 
 
 async def test_the_quota_counts_a_deleted_allocation_until_it_is_gone() -> None:
@@ -116,7 +116,7 @@ async def test_the_quota_counts_a_deleted_allocation_until_it_is_gone() -> None:
         await platform.clock.advance(2)
         platform.server.delete("ipallocations", "team-a-lb-9")
         for name in ("one", "two", "three"):
-            service(tenant, name)
+            add_service(tenant, name)
         await platform.clock.advance(60)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-9"]
         assert read_demand_condition(platform) == ("False", "QuotaExceeded")
@@ -131,7 +131,7 @@ async def test_quota_reached_is_logged_as_the_documentation_says(
     platform, tenant = make_elastic_platform(quota={"maxLoadBalancerIPs": 2})
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
     assert "quota would be exceeded" in capsys.readouterr().out
 
 
@@ -155,8 +155,8 @@ async def test_quota_reached_is_logged_as_the_documentation_says(
 async def test_a_service_that_growth_cannot_help_makes_nothing_grow(service_parts: Json) -> None:
     platform, tenant = make_elastic_platform()
     async with platform.running():
-        await become_ready(platform, tenant)
-        service(tenant, "web", **service_parts)
+        await make_ready_with_services(platform, tenant)
+        add_service(tenant, "web", **service_parts)
         await platform.clock.advance(120)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         assert read_demand_condition(platform)[0] == "True"
@@ -176,9 +176,9 @@ async def test_a_service_that_growth_can_help_makes_the_tenant_grow(service_part
     platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         balancer.paused = True
-        service(tenant, "web", **service_parts)
+        add_service(tenant, "web", **service_parts)
         await platform.clock.advance(35)
         assert len(list_balancer_ranges(platform)) == 2
 
@@ -187,10 +187,10 @@ async def test_services_that_may_share_an_address_count_once() -> None:
     platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         balancer.paused = True
         for name in ("http", "https"):
-            service(tenant, name, annotations={"metallb.io/allow-shared-ip": "web"})
+            add_service(tenant, name, annotations={"metallb.io/allow-shared-ip": "web"})
         await platform.clock.advance(35)
         assert len(list_balancer_ranges(platform)) == 2
 
@@ -200,12 +200,12 @@ async def test_a_service_that_lost_its_address_waits_as_long_as_a_new_one_before
     platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         await platform.clock.advance(3600)
         balancer.paused = True
-        status: Json = {"loadBalancer": {"ingress": [{"ip": address_of(tenant, "one")}]}}
+        status: Json = {"loadBalancer": {"ingress": [{"ip": find_address(tenant, "one")}]}}
         tenant.edit("services", "one", {"status": {"loadBalancer": None}}, namespace="default")
-        service(tenant, "three", status=status)
+        add_service(tenant, "three", status=status)
         await platform.clock.advance(25)
         assert len(list_balancer_ranges(platform)) == 1
         await platform.clock.advance(10)
@@ -216,20 +216,20 @@ async def test_a_tenant_without_free_addresses_grows_after_growth_when_exhausted
     platform, tenant = make_elastic_platform(growth_when_exhausted=2.0)
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
-        service(tenant, "three")
+        await make_ready_with_services(platform, tenant, "one", "two")
+        add_service(tenant, "three")
         await platform.clock.advance(1.5)
         assert len(list_balancer_ranges(platform)) == 1
         await platform.clock.advance(2.5)
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None
 
 
 async def test_a_tenant_with_a_free_address_does_not_grow() -> None:
     platform, tenant = make_elastic_platform(growth_when_exhausted=2.0)
-    Balancer(tenant, "odd")
+    Balancer(tenant, refused_services=("odd",))
     async with platform.running():
-        await become_ready(platform, tenant, "one")
-        service(tenant, "odd")
+        await make_ready_with_services(platform, tenant, "one")
+        add_service(tenant, "odd")
         await platform.clock.advance(20)
         assert len(list_balancer_ranges(platform)) == 1
         await platform.clock.advance(115)
@@ -243,13 +243,13 @@ async def test_an_elastic_tenant_without_ingress_starts_with_nothing_and_grows()
     spec = {"addons": {"ingress": {"enabled": False}}}
     platform.server.add("tenantclusters", make.tenant(spec=spec))
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         assert list_balancer_ranges(platform) == {}
         assert platform.phase(*TENANT, "team") == "Ready"
-        service(tenant, "web")
+        add_service(tenant, "web")
         await platform.clock.advance(32)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb-1"]
-        assert address_of(tenant, "web") is not None
+        assert find_address(tenant, "web") is not None
         tenant.vanish("services", "web", namespace="default")
         await platform.clock.advance(700)
         assert list_balancer_ranges(platform) == {}
@@ -260,14 +260,14 @@ async def test_the_lowest_free_index_is_taken_and_a_gap_does_not_stop_growth() -
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three", "four")
+        await make_ready_with_services(platform, tenant, "one", "two", "three", "four")
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
         first = list_balancer_ranges(platform)["team-a-lb-1"]
-        name = next(n for n in ("three", "four") if address_of(tenant, n) == first)
+        name = next(n for n in ("three", "four") if find_address(tenant, n) == first)
         tenant.vanish("services", name, namespace="default")
         await platform.clock.advance(700)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-2"]
-        service(tenant, "five")
+        add_service(tenant, "five")
         await platform.clock.advance(35)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1", "team-a-lb-2"]
 
@@ -278,9 +278,9 @@ async def test_a_growth_name_that_another_tenant_uses_gets_a_hash() -> None:
     platform.server.add("ipallocations", make.allocation("team-a-lb-1", tenant="x/y", size=1))
     platform.server.add("tenantclusters", make.tenant("y", "x"))
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         assert f"team-a-lb-{names.short_hash('team/a')}-1" in list_balancer_ranges(platform)
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None
 
 
 @pytest.mark.slow
@@ -290,13 +290,13 @@ async def test_growth_that_no_pool_has_room_for_is_reported_and_done_once_there_
     )
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three", "four")
+        await make_ready_with_services(platform, tenant, "one", "two", "three", "four")
         assert len(list_balancer_ranges(platform)) == 2
         assert read_demand_condition(platform) == ("False", "PoolExhausted")
         await platform.clock.advance(3650)  # looked at every five minutes by now
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
         await platform.clock.advance(3)
-        assert address_of(tenant, "four") is not None
+        assert find_address(tenant, "four") is not None
 
 
 async def test_a_failed_growth_request_moves_to_a_pool_with_room_and_keeps_its_age() -> None:
@@ -304,7 +304,7 @@ async def test_a_failed_growth_request_moves_to_a_pool_with_room_and_keeps_its_a
     platform, tenant = make_elastic_platform(pool, two, backfill_nodes=False)
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         platform.server.add("ipallocations", make.allocation("x", of="one", tenant="x/y", size=1))
         await platform.clock.advance(1)
         stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
@@ -315,13 +315,13 @@ async def test_a_failed_growth_request_moves_to_a_pool_with_room_and_keeps_its_a
         platform.server.add("ipallocations", stuck)
         await platform.clock.advance(2)
         assert platform.phase("ipallocations", "team-a-lb-1") == "Failed"
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(65)
         moved = platform.server.see("ipallocations", "team-a-lb-1")
         assert moved["spec"]["poolRef"] == {"name": "two"}
         asked = moved["metadata"]["annotations"][names.ANNOTATION_REQUESTED_AT]
         assert asked == "2025-12-31T23:59:10+00:00"
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None
 
 
 async def test_a_failed_growth_request_moves_as_soon_as_another_pool_has_room() -> None:
@@ -329,7 +329,7 @@ async def test_a_failed_growth_request_moves_as_soon_as_another_pool_has_room() 
     platform, tenant = make_elastic_platform(first, two)
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         for pool, size in (("one", 1), ("two", 4)):
             name = f"fills-{pool}"
             filler = make.allocation(name, of=pool, tenant="x/y", size=size)
@@ -338,11 +338,11 @@ async def test_a_failed_growth_request_moves_as_soon_as_another_pool_has_room() 
         stamp, labels = {names.ANNOTATION_TENANT_UID: "uid-team-a"}, {names.LABEL_ROLE: "growth"}
         stuck = make.allocation("team-a-lb-1", of="one", size=1, annotations=stamp, labels=labels)
         platform.server.add("ipallocations", stuck)
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(95)
         assert platform.phase("ipallocations", "team-a-lb-1") == "Failed"
         assert read_demand_condition(platform) == ("False", "PoolExhausted")
         platform.server.delete("ipallocations", "fills-two")
         await platform.clock.advance(2)
         assert list_balancer_ranges(platform)["team-a-lb-1"].startswith("10.41.0.")
-        assert address_of(tenant, "three") is not None
+        assert find_address(tenant, "three") is not None

@@ -12,7 +12,7 @@ from reconcilers.tenantcluster.elastic.decisions import Disuse, decide_size, mea
 from reconcilers.tenantcluster.elastic.demand import compute_demand
 from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
-from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.balancer import Balancer, add_service, find_address, list_pool_entries
 from tests.reconcilers.server import Json
 from tests.reconcilers.tenantcluster.elastic.facts import (
     KIND,
@@ -22,9 +22,9 @@ from tests.reconcilers.tenantcluster.elastic.facts import (
 )
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_annotations,
     read_demand_condition,
 )
@@ -34,17 +34,17 @@ async def test_quota_reached_is_reported_and_stops_neither_shrink_nor_sync() -> 
     platform, tenant = make_elastic_platform(quota={"maxLoadBalancerIPs": 3})
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         await platform.clock.advance(10)
         assert len(list_balancer_ranges(platform)) == 2
-        service(tenant, "four", spec={"ipFamilies": ["IPv4"]})
+        add_service(tenant, "four", spec={"ipFamilies": ["IPv4"]})
         await platform.clock.advance(60)
         assert len(list_balancer_ranges(platform)) == 2
         assert read_demand_condition(platform) == ("False", "QuotaExceeded")
         edited = {"spec": {"addresses": ["10.99.0.0/24"]}}
         tenant.edit("ipaddresspools", "default-pool", edited, namespace="metallb-system")
         await platform.clock.advance(301)
-        assert len(pool_entries(tenant)) == 2
+        assert len(list_pool_entries(tenant)) == 2
         for name in ("one", "two", "three", "four"):
             tenant.vanish("services", name, namespace="default")
         await platform.clock.advance(700)
@@ -55,7 +55,7 @@ async def test_a_range_is_released_even_if_its_metallb_does_not_count_addresses(
     platform, tenant = make_elastic_platform(metallb_wait=10.0)
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
         tenant.vanish("services", "three", namespace="default")
         await platform.clock.advance(700)
@@ -68,7 +68,7 @@ async def test_shrink_is_logged_as_the_documentation_says(
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         tenant.vanish("services", "three", namespace="default")
         await platform.clock.advance(700)
     assert "shrinking unused allocation" in capsys.readouterr().out
@@ -81,22 +81,24 @@ async def test_shrink_takes_ten_minutes_of_disuse_and_removes_the_range_from_the
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         await platform.clock.advance(3600)
         tenant.vanish("services", "three", namespace="default")
         await platform.clock.advance(590)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
         assert names.ANNOTATION_IDLE_SINCE in read_annotations(platform, "team-a-lb-1")
-        begun = len(tenant.history), len(platform.server.history)
+        events_before = len(tenant.history), len(platform.server.history)
         await platform.clock.advance(15)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
-        assert pool_entries(tenant) == ["10.40.0.0-10.40.0.1"]
-    writes = [h for h in platform.server.history[begun[1] :] if h.plural == "ipallocations"]
+        assert list_pool_entries(tenant) == ["10.40.0.0-10.40.0.1"]
+    writes = [
+        h for h in platform.server.history[events_before[1] :] if h.plural == "ipallocations"
+    ]
     marked = [
         h for h in writes if names.ANNOTATION_RELEASING in h.object["metadata"]["annotations"]
     ]
     assert "deletionTimestamp" not in marked[0].object["metadata"], "it is marked, then deleted"
-    assert tenant.history[begun[0]].plural == "ipaddresspools"
+    assert tenant.history[events_before[0]].plural == "ipaddresspools"
 
 
 @pytest.mark.slow
@@ -104,11 +106,11 @@ async def test_the_ten_minutes_of_disuse_start_again_after_a_service_used_an_add
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         await platform.clock.advance(3600)
         tenant.vanish("services", "three", namespace="default")
         await platform.clock.advance(400)
-        service(tenant, "four")
+        add_service(tenant, "four")
         await platform.clock.advance(5)
         assert names.ANNOTATION_IDLE_SINCE not in read_annotations(platform, "team-a-lb-1")
         tenant.vanish("services", "four", namespace="default")
@@ -123,7 +125,7 @@ async def test_disuse_is_remembered_through_a_restart() -> None:
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         await platform.clock.advance(3600)
         tenant.vanish("services", "three", namespace="default")
         await platform.clock.advance(400)
@@ -142,7 +144,7 @@ async def test_first_and_pinned_ranges_are_never_released_for_disuse() -> None:
     pin = ("10.40.0.200", "10.40.0.201")
     pinned = make.allocation("team-a-lb-7", pin=pin, labels={names.LABEL_ROLE: "growth"})
     async with platform.running():
-        await become_ready(platform, tenant)
+        await make_ready_with_services(platform, tenant)
         platform.server.add("ipallocations", pinned)
         await platform.clock.advance(3600)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-7"]
@@ -151,9 +153,9 @@ async def test_first_and_pinned_ranges_are_never_released_for_disuse() -> None:
 @pytest.mark.slow
 async def test_growth_that_did_not_serve_a_service_is_not_repeated_for_that_service() -> None:
     platform, tenant = make_elastic_platform()
-    Balancer(tenant, "odd")
+    Balancer(tenant, refused_services=("odd",))
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "odd")
+        await make_ready_with_services(platform, tenant, "one", "two", "odd")
         assert len(list_balancer_ranges(platform)) == 2
         await platform.clock.advance(700)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
@@ -165,58 +167,58 @@ async def test_growth_that_did_not_serve_a_service_is_not_repeated_for_that_serv
 
 async def test_growth_is_tried_again_when_a_service_changes_what_it_asks_for() -> None:
     platform, tenant = make_elastic_platform()
-    balancer = Balancer(tenant, "odd")
+    balancer = Balancer(tenant, refused_services=("odd",))
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "odd")
+        await make_ready_with_services(platform, tenant, "one", "two", "odd")
         await platform.clock.advance(700)
-        balancer.refuses = ()
+        balancer.refused_services = ()
         marks = {"metadata": {"annotations": {"metallb.io/address-pool": "default-pool"}}}
         tenant.edit("services", "odd", marks, namespace="default")
         await platform.clock.advance(35)
-        assert address_of(tenant, "odd") is not None
+        assert find_address(tenant, "odd") is not None
 
 
 async def test_growth_is_tried_again_once_metallb_hands_out_more_addresses() -> None:
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2})
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one")
+        await make_ready_with_services(platform, tenant, "one")
         balancer.paused = True
         for name in ("two", "three"):
-            service(tenant, name)
+            add_service(tenant, name)
         await platform.clock.advance(1500)
         assert list(list_balancer_ranges(platform)) == ["team-a-lb"]
         balancer.resume()
         await platform.clock.advance(60)
-        assert all(address_of(tenant, name) for name in ("two", "three"))
+        assert all(find_address(tenant, name) for name in ("two", "three"))
 
 
 async def test_a_mark_for_release_is_withdrawn_if_a_service_took_an_address() -> None:
     platform, tenant = make_elastic_platform()
     balancer = Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
         balancer.paused = True
         mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
         platform.server.edit("ipallocations", "team-a-lb-1", mark)
         await platform.clock.advance(5)
         assert names.ANNOTATION_RELEASING not in read_annotations(platform, "team-a-lb-1")
-        assert len(pool_entries(tenant)) == 2
-        assert address_of(tenant, "three") is not None
+        assert len(list_pool_entries(tenant)) == 2
+        assert find_address(tenant, "three") is not None
 
 
 async def test_a_marked_range_that_a_service_uses_is_not_removed_from_the_pool() -> None:
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three")
-        entries, begun = pool_entries(tenant), len(tenant.history)
+        await make_ready_with_services(platform, tenant, "one", "two", "three")
+        entries, events_before = list_pool_entries(tenant), len(tenant.history)
         mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
         platform.server.edit("ipallocations", "team-a-lb-1", mark)
         await platform.clock.advance(5)
         assert names.ANNOTATION_RELEASING not in read_annotations(platform, "team-a-lb-1")
         assert len(entries) == 2
-        pools = [h.object for h in tenant.history[begun:] if h.plural == "ipaddresspools"]
+        pools = [h.object for h in tenant.history[events_before:] if h.plural == "ipaddresspools"]
         assert [pool["spec"]["addresses"] for pool in pools] == [entries] * len(pools)
 
 
@@ -225,7 +227,7 @@ async def test_a_mark_for_release_is_withdrawn_if_a_service_waits_for_an_address
     Balancer(tenant)
     held_range = ("10.40.0.64", "10.40.0.64")
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
         labels = {names.LABEL_ROLE: "growth"}
         tenant.fail(NoAnswer("timed out"), times=10_000)  # so that no check confirms the release
@@ -233,7 +235,7 @@ async def test_a_mark_for_release_is_withdrawn_if_a_service_waits_for_an_address
             "team-a-lb-1", held_range=held_range, annotations=mark, labels=labels
         )
         platform.server.add("ipallocations", marked)
-        service(tenant, "three")
+        add_service(tenant, "three")
         await platform.clock.advance(20)
         assert names.ANNOTATION_RELEASING in read_annotations(platform, "team-a-lb-1")
         await platform.clock.advance(20)
@@ -245,10 +247,10 @@ async def test_a_tenant_that_becomes_static_keeps_its_ranges_and_releases_a_mark
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two", "three", "four")
+        await make_ready_with_services(platform, tenant, "one", "two", "three", "four")
         static: Json = {"spec": {"network": {"loadBalancer": {"allocationMode": "static"}}}}
         first = list_balancer_ranges(platform)["team-a-lb-1"]
-        name = next(n for n in ("three", "four") if address_of(tenant, n) == first)
+        name = next(n for n in ("three", "four") if find_address(tenant, n) == first)
         tenant.vanish("services", name, namespace="default")
         await platform.clock.advance(5)
         mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
@@ -269,7 +271,7 @@ async def test_a_tenant_whose_addresses_are_all_in_use_neither_grows_nor_shrinks
     platform, tenant = make_elastic_platform(sizing={"initialPoolSize": 2, "growthIncrement": 1})
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "traefik", "web")
+        await make_ready_with_services(platform, tenant, "traefik", "web")
         # By then its status names the Services of its ranges, which is a write.
         await platform.clock.advance(NAMING_SECONDS + 120)
         writes = len(platform.server.history), len(tenant.history)

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.balancer import Balancer, add_service
 from tests.reconcilers.server import Json
 from tests.reconcilers.tenantcluster.elastic.site import (
     TENANT,
-    become_ready,
     list_balancer_ranges,
     make_elastic_platform,
+    make_ready_with_services,
     read_demand_condition,
 )
 
@@ -45,9 +45,9 @@ async def _read_demand(*services: Json) -> tuple[tuple[str, str], str, list[str]
     platform, tenant = make_elastic_platform()
     Balancer(tenant)
     async with platform.running():
-        await become_ready(platform, tenant, "one", "two")
+        await make_ready_with_services(platform, tenant, "one", "two")
         for number, parts in enumerate(services):
-            service(tenant, f"odd-{number}", **parts)
+            add_service(tenant, f"odd-{number}", **parts)
         await platform.clock.advance(35)
         conditions: Any = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
         condition = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")

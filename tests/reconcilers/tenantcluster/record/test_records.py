@@ -19,10 +19,10 @@ async def _make_ready_lab() -> tuple[Lab, Server]:
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
-    lab.gate.real = lab.tenant_gate
-    tenant = lab.tenant_server("a")
+    lab.use_real_release_check()
+    tenant = lab.start_tenant_server("a")
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
     assert [record.uid for record in lab.records] == ["uid-team-a"]
     return lab, tenant
 
@@ -69,22 +69,22 @@ async def test_the_record_of_a_cluster_that_was_torn_down_is_deleted() -> None:
     await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert lab.server.all("ipallocations") == []
-    await lab.cluster()  # the pass that the deletion of the last allocation triggers
+    await lab.run_cluster_pass()  # the pass that the deletion of the last allocation triggers
     assert (len(lab.records), lab.tenants.list_open(), tenant.closed > 0) == (0, [], True)
 
 
 async def test_the_record_of_a_cluster_that_lost_its_finalizer_goes_with_its_allocations() -> None:
     lab, tenant = await _make_ready_lab()
     lab.server.vanish("tenantclusters", "a", namespace="team")
-    await lab.cluster()
+    await lab.run_cluster_pass()
     [record] = lab.records
     assert record.last_seen is not None, "it is kept as long as the allocations exist"
     await lab.orphans.sweep()
     for _ in range(2):
-        await lab.cluster()
+        await lab.run_cluster_pass()
         await lab.run_until_at_rest()
     assert lab.server.all("ipallocations") == []
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert (len(lab.records), lab.tenants.list_open(), tenant.closed > 0) == (0, [], True)
 
 
@@ -92,12 +92,12 @@ async def test_the_record_of_an_earlier_cluster_goes_with_its_last_allocation() 
     lab, _ = await _make_ready_lab()
     lab.server.vanish("tenantclusters", "a", namespace="team")
     lab.server.add("tenantclusters", make.tenant(uid="another"))
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert "uid-team-a" in {record.uid for record in lab.records}
     await lab.orphans.sweep()
     for _ in range(3):
         await lab.run_until_at_rest()
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert [record.uid for record in lab.records] == ["another"]
 
 
@@ -113,7 +113,7 @@ async def test_a_client_that_is_in_use_when_its_tenant_is_forgotten_is_closed_af
 async def test_a_recreated_cluster_does_not_inherit_the_pause_after_a_failed_request() -> None:
     lab, tenant = await _make_ready_lab()
     tenant.fail(NoAnswer("timed out"), times=1)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     with pytest.raises(TenantUnavailable):
         async with lab.tenants.client(make.tenant()):
             pytest.fail("the tenant must not be tried again so soon")

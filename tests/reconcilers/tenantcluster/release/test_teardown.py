@@ -16,7 +16,7 @@ from reconcilers.tenantcluster.record.gate import UNRESOLVED_SECONDS
 from reconcilers.tenantcluster.release.teardown import LATE_DELETION_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
-from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
+from tests.reconcilers.lab import SETTINGS_WITHOUT_WAITS, TENANT_KINDS, Lab, Replica
 from tests.reconcilers.memorybalancer.adapter import MemoryKind
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
@@ -30,7 +30,7 @@ def _make_lab(**cluster: Any) -> Lab:
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(**cluster))
-    lab.gate.real = lab.tenant_gate
+    lab.use_real_release_check()
     return lab
 
 
@@ -38,7 +38,7 @@ async def _make_ready_lab(**cluster: Any) -> tuple[Lab, Server]:
     """Return a lab with cluster a, which is Ready, and its tenant's API server."""
     lab = _make_lab(**cluster)
     status = cluster.get("status") or {}
-    tenant = lab.tenant_server("a", namespace=status.get("tenantNamespace", "team"))
+    tenant = lab.start_tenant_server("a", namespace=status.get("tenantNamespace", "team"))
     await lab.run_until_at_rest()
     assert _list_pools(tenant) == ["default-pool"]
     return lab, tenant
@@ -81,13 +81,13 @@ class TestOfAClusterThatIsReady:
         _remove_cluster(lab)
         await lab.orphans.sweep()
         assert _list_deleted_allocations(lab) == ["team-a-lb", "team-a-nodes"]
-        await lab.allocation("team-a-lb")
+        await lab.run_allocation_pass("team-a-lb")
         assert _list_allocations(lab) == ["team-a-lb", "team-a-nodes"]
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_pools(tenant) == []
         await lab.run_until_at_rest()
         assert _list_allocations(lab) == []
-        assert await lab.cluster() == SETTLED
+        assert await lab.run_cluster_pass() == SETTLED
         assert tenant.closed == 1
 
     async def test_a_service_that_shows_an_address_keeps_the_range(self) -> None:
@@ -98,7 +98,7 @@ class TestOfAClusterThatIsReady:
         tenant.add("services", {"metadata": meta, "spec": spec, "status": status})
         _remove_cluster(lab)
         await lab.orphans.sweep()
-        assert isinstance(await lab.cluster(), Blocked)
+        assert isinstance(await lab.run_cluster_pass(), Blocked)
         assert isinstance(await _check(lab), InUse)
         tenant.vanish("services", "web", namespace="default")
         assert isinstance(await _check(lab), Released)
@@ -108,15 +108,15 @@ class TestOfAClusterThatIsReady:
         await lab.tenants.aclose()
         _remove_cluster(lab)
         await lab.orphans.sweep()
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_pools(tenant) == []
 
     async def test_a_process_that_never_saw_it_finds_its_tenant_by_its_name(self) -> None:
         lab, tenant = await _make_ready_lab()
         _remove_cluster(lab)
         await lab.orphans.sweep()
-        restarted = lab.another()
-        restarted.gate.real = restarted.tenant_gate
+        restarted = lab.make_replica()
+        restarted.use_real_release_check()
         await restarted.allocations.reconcile(make.key("team-a-lb"))
         assert "team-a-lb" in _list_allocations(lab)
         await restarted.clusters.reconcile(CLUSTER)
@@ -146,7 +146,7 @@ class TestOfAClusterThatIsReady:
         lab, _ = await _make_ready_lab()
         await lab.clock.advance(LATE_DELETION_SECONDS)
         _remove_cluster(lab)
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_deleted_allocations(lab) == []
 
 
@@ -155,10 +155,10 @@ class TestOfAClusterThatVanishesSoonAfterItsFirstPass:
 
     async def test_its_allocations_are_deleted_at_once(self) -> None:
         lab = _make_lab(finalizers=[])
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_allocations(lab) == ["team-a-lb", "team-a-nodes"]
         _remove_cluster(lab)
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_deleted_allocations(lab) == ["team-a-lb", "team-a-nodes"]
         await lab.run_until_at_rest()
         assert _list_allocations(lab) == []
@@ -167,52 +167,52 @@ class TestOfAClusterThatVanishesSoonAfterItsFirstPass:
         self,
     ) -> None:
         lab = _make_lab(finalizers=[])
-        await lab.cluster()
+        await lab.run_cluster_pass()
         _remove_cluster(lab)
         lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next", finalizers=[]))
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_deleted_allocations(lab) == ["team-a-lb", "team-a-nodes"]
 
     async def test_nothing_is_deleted_if_no_live_read_confirms_that_it_is_gone(self) -> None:
         lab = _make_lab(finalizers=[])
-        await lab.cluster()
+        await lab.run_cluster_pass()
         _remove_cluster(lab)
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="tenantclusters", verb="get")
         with pytest.raises(Forbidden):
-            await lab.cluster()
+            await lab.run_cluster_pass()
         lab.server.fail(NotFound(404, "", "404 page not found"), plural="tenantclusters")
         with pytest.raises(NotFound):
-            await lab.cluster()
+            await lab.run_cluster_pass()
         assert _list_deleted_allocations(lab) == []
 
     async def test_an_allocation_that_got_its_range_meanwhile_is_deleted_by_the_next_pass(
         self,
     ) -> None:
         lab = _make_lab(finalizers=[])
-        await lab.cluster()
+        await lab.run_cluster_pass()
         _remove_cluster(lab)
-        lab.hold("ipallocations")
-        await lab.another().pools.reconcile(make.key("lab"))
-        assert await lab.cluster() == Again(1.0)
+        lab.hold_events("ipallocations")
+        await lab.make_replica().pools.reconcile(make.key("lab"))
+        assert await lab.run_cluster_pass() == Again(1.0)
         assert _list_deleted_allocations(lab) == []
-        lab.flow()
-        await lab.cluster()
+        lab.deliver_events()
+        await lab.run_cluster_pass()
         assert _list_deleted_allocations(lab) == ["team-a-lb", "team-a-nodes"]
 
     async def test_a_cluster_that_already_had_a_phase_keeps_its_allocations(self) -> None:
         lab = _make_lab(finalizers=[], status={"phase": "Provisioning"})
-        await lab.cluster()
+        await lab.run_cluster_pass()
         _remove_cluster(lab)
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_allocations(lab) != []
         assert _list_deleted_allocations(lab) == []
 
     async def test_a_pass_much_later_leaves_its_allocations_to_the_orphan_collector(self) -> None:
         lab = _make_lab(finalizers=[])
-        await lab.cluster()
+        await lab.run_cluster_pass()
         await lab.clock.advance(LATE_DELETION_SECONDS)
         _remove_cluster(lab)
-        await lab.cluster()
+        await lab.run_cluster_pass()
         assert _list_deleted_allocations(lab) == []
 
 
@@ -221,13 +221,13 @@ async def test_an_allocation_whose_owner_was_never_seen_is_released_at_once() ->
     lab.server.add(
         "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
     )
-    lab.tenant_server("a")
+    lab.start_tenant_server("a")
     assert isinstance(await _check(lab), Released)
 
 
 async def test_a_deleted_cluster_goes_after_its_balancer_range_and_before_its_node_range() -> None:
     lab = _make_lab()
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_until_at_rest()
@@ -235,7 +235,7 @@ async def test_a_deleted_cluster_goes_after_its_balancer_range_and_before_its_no
     assert lab.server.all("ipallocations") == []
     assert tenant.all("ipaddresspools") == []
     assert tenant.all("l2advertisements") == []
-    assert lab.see("networkpools", "lab")["allocatedIPs"] == 0
+    assert lab.read_status("networkpools", "lab")["allocatedIPs"] == 0
     assert "ClusterDeleting" in lab.recorded.reasons
     last = [h.object["metadata"]["name"] for h in lab.server.history if h.type == "DELETED"][-3:]
     assert last == ["team-a-lb", "a", "team-a-nodes"]
@@ -260,7 +260,7 @@ RELEASE_EVENTS = [
 @asynccontextmanager
 async def _run_ready_platform() -> AsyncIterator[Platform]:
     """Run a platform, and yield it once its cluster is Ready."""
-    platform = Platform(AT_ONCE)
+    platform = Platform(SETTINGS_WITHOUT_WAITS)
     platform.server.add("networkpools", make.pool())
     platform.server.add("providerconfigs", make.provider("lab"))
     platform.server.add("tenantclusters", make.tenant())
@@ -300,7 +300,7 @@ async def test_each_range_of_a_vanished_cluster_gets_an_event_though_another_has
 
 async def test_a_cluster_can_be_deleted_if_its_tenant_does_not_serve_the_balancers_kinds() -> None:
     lab = _make_lab(annotations={names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"})
-    lab.tenant_server("a", ("services", "namespaces"))
+    lab.start_tenant_server("a", ("services", "namespaces"))
     replica = Replica(lab, MemoryKind(lab.clock))
     lab.server.delete("tenantclusters", "a", namespace="team")
     assert await replica.clusters.reconcile(CLUSTER) == SETTLED
@@ -313,7 +313,7 @@ async def test_one_delete_that_fails_does_not_stop_the_others() -> None:
     lab.server.delete("tenantclusters", "a", namespace="team")
     lab.server.fail(NoAnswer("timed out"), verb="delete", name="team-a-lb")
     with pytest.raises(NoAnswer):
-        await lab.cluster()
+        await lab.run_cluster_pass()
     nodes = lab.server.see("ipallocations", "team-a-nodes")["metadata"]
     assert "deletionTimestamp" in nodes
 
@@ -331,13 +331,13 @@ async def test_an_allocation_that_the_cache_has_not_read_yet_keeps_the_finalizer
     lab, _ = await _make_ready_lab()
     lab.server.vanish("ipallocations", "team-a-lb")
     lab.server.vanish("ipallocations", "team-a-nodes")
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     unseen = make.allocation("by-hand", tenant="team/a", held_range=("10.40.0.64", "10.40.0.71"))
     lab.server.add("ipallocations", unseen)
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert lab.server.has("tenantclusters", "a", namespace="team")
-    lab.flow()
+    lab.deliver_events()
     await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert lab.server.all("ipallocations") == []
@@ -349,9 +349,9 @@ async def test_a_cluster_that_was_already_ready_waits_for_the_teardown_grace() -
     lab.server.add(
         "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
     )
-    tenant = lab.tenant_server("a")
+    tenant = lab.start_tenant_server("a")
     tenant.fail(NoAnswer("timed out"), times=10_000)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.run_rounds("a", 5)
     assert "team-a-lb" in _list_allocations(lab)
@@ -383,14 +383,14 @@ async def test_an_unreadable_allocation_that_the_cache_lacks_keeps_the_finalizer
     lab, _ = await _make_ready_lab()
     lab.server.vanish("ipallocations", "team-a-lb")
     lab.server.vanish("ipallocations", "team-a-nodes")
-    lab.hold("ipallocations")
+    lab.hold_events("ipallocations")
     lab.server.add("ipallocations", make.allocation("by-hand", tenant="team/a"))
     lab.server.edit("ipallocations", "by-hand", {"spec": {"count": "many"}})
     lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert lab.server.has("tenantclusters", "a", namespace="team")
     lab.server.vanish("ipallocations", "by-hand")
-    lab.flow()
+    lab.deliver_events()
     await lab.run_until_at_rest()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
 
@@ -405,7 +405,7 @@ class TestOfAnAllocationThatIsCreatedAfterTheTeardown:
 
     async def test_a_process_that_never_saw_the_cluster_releases_it_just_as_fast(self) -> None:
         lab, _ = await _make_late_allocation()
-        await _sweep_and_release(lab, lab.another())
+        await _sweep_and_release(lab, lab.make_replica())
         assert _list_allocations(lab) == []
 
     async def test_the_record_of_a_creation_delays_it_for_as_long_as_a_request_may_arrive(
@@ -441,8 +441,8 @@ async def _make_late_allocation(annotations: Json | None = None) -> tuple[Lab, S
         the lab, and the API server of the cluster's tenant.
     """
     lab = _make_lab()
-    tenant = lab.tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
-    Balancer(tenant, counts=True)
+    tenant = lab.start_tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
+    Balancer(tenant, counts_addresses=True)
     await lab.run_until_at_rest()
     uid = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]["uid"]
     lab.server.delete("tenantclusters", "a", namespace="team")
@@ -467,7 +467,7 @@ async def _sweep_and_release(lab: Lab, replica: Replica) -> None:
 
 async def _release(lab: Lab, replica: Replica, seconds: float) -> None:
     """Run a replica's passes over the cluster and all allocations once a second."""
-    replica.gate.real = replica.tenant_gate
+    replica.use_real_release_check()
     for _ in range(int(seconds)):
         await replica.clusters.reconcile(CLUSTER)
         for allocation in list(replica.caches["ipallocations"]):

@@ -55,7 +55,7 @@ def _lab(bundle: str | None = BUNDLE, **settings: Any) -> tuple[Lab, Server]:
     lab.server.add("tenantclusters", make.tenant())
     if bundle is not None:
         _bundle(lab, bundle)
-    return lab, lab.tenant_server("a", served_kinds=KINDS)
+    return lab, lab.start_tenant_server("a", served_kinds=KINDS)
 
 
 def _bundle(lab: Lab, content: str) -> None:
@@ -83,15 +83,15 @@ def _set_established(tenant: Server, name: str) -> None:
 
 async def _pass_when_due(lab: Lab) -> None:
     """Advance the time to the next pass over the cluster that a pass asks for, and run that."""
-    outcome = await lab.cluster()
+    outcome = await lab.run_cluster_pass()
     assert isinstance(outcome, Again | Blocked)
     assert outcome.after is not None
     await lab.clock.advance(outcome.after)
-    await lab.cluster()
+    await lab.run_cluster_pass()
 
 
 def _read_condition(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
-    condition = lab.condition("tenantclusters", "a", kind=kind, namespace="team")
+    condition = lab.find_condition("tenantclusters", "a", kind=kind, namespace="team")
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -99,7 +99,7 @@ async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
     assert _read_condition(lab)[:2] == ("True", "Installed")
     deployment = tenant.see(*KEY, namespace="metallb-system")
     assert deployment["spec"] == {"started": "2026-01-01"}
@@ -112,7 +112,7 @@ async def test_nothing_else_is_applied_before_the_kinds_are_established() -> Non
     lab, tenant = _lab()
     await lab.run_rounds("a", 3)
     assert tenant.all("deployments") == []
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Installing"
     _, reason, message = _read_condition(lab)
     assert reason == "MetalLBInstalling"
     assert message == (
@@ -154,7 +154,7 @@ async def test_metallb_that_is_there_in_part_is_completed() -> None:
     await lab.run_until_at_rest()
     assert tenant.all("deployments")
     assert tenant.all("l2advertisements")
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
 async def test_the_rest_is_applied_if_the_last_kind_is_established_after_metallbs_own() -> None:
@@ -195,18 +195,18 @@ async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation(
     await lab.run_until_at_rest()
     _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01") + LAST_KIND)
     await lab.clock.advance(3601)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert _read_condition(lab)[:2] == ("False", "MetalLBInstalling")
     _set_established(tenant, "servicel2statuses.metallb.io")
-    outcome = await lab.cluster()
+    outcome = await lab.run_cluster_pass()
     assert isinstance(outcome, Again)
     assert outcome.after <= 1.0
     await lab.clock.advance(outcome.after)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     deployment = tenant.see(*KEY, namespace="metallb-system")
     assert deployment["spec"] == {"started": "2027-01-01"}
     assert _read_condition(lab)[:2] == ("True", "Installed")
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
 async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run() -> None:
@@ -224,7 +224,7 @@ async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run
     await lab.run_rounds("a", 12)
     assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
     await lab.clock.advance(3601)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.has(*KEY, namespace="metallb-system")
 
 
@@ -250,7 +250,7 @@ async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() ->
     tenant.served = (*KINDS, "ipaddresspools")
     await lab.run_rounds("a", 3)
     _, _, message = _read_condition(lab, "LoadBalancerReady")
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Installing"
     assert "404" not in message
 
 
@@ -260,14 +260,14 @@ async def test_an_applied_bundle_is_read_rarely_and_another_one_is_applied() -> 
     await lab.run_until_at_rest()
     lab.server.requests.clear()
     tenant.requests.clear()
-    assert await lab.cluster() == Again(60.0)
+    assert await lab.run_cluster_pass() == Again(60.0)
     assert lab.server.count(plural="configmaps") == tenant.count(plural="deployments") == 0
     _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01"))
     await lab.clock.advance(3601)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     deployment = tenant.see(*KEY, namespace="metallb-system")
     assert deployment["spec"] == {"started": "2027-01-01"}
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
 async def test_what_is_the_same_and_there_is_not_applied_again_and_what_is_gone_is() -> None:
@@ -276,11 +276,11 @@ async def test_what_is_the_same_and_there_is_not_applied_again_and_what_is_gone_
     await lab.run_until_at_rest()
     version = tenant.revision
     await lab.clock.advance(3601)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.revision == version
     tenant.vanish(*KEY, namespace="metallb-system")
     await lab.clock.advance(3601)
-    await lab.cluster()
+    await lab.run_cluster_pass()
     assert tenant.has(*KEY, namespace="metallb-system")
 
 
@@ -312,9 +312,9 @@ async def test_a_bad_bundle_is_a_condition_with_a_clear_sentence(
     bundle: str | None, said: str
 ) -> None:
     lab, tenant = _lab(bundle)
-    await lab.cluster()
-    await lab.pool()
-    assert await lab.cluster() == Blocked("MetalLBBundleInvalid", 30.0)
+    await lab.run_cluster_pass()
+    await lab.run_pool_pass()
+    assert await lab.run_cluster_pass() == Blocked("MetalLBBundleInvalid", 30.0)
     status, reason, message = _read_condition(lab)
     assert (status, reason) == ("False", "MetalLBBundleInvalid")
     assert message.startswith(f"ConfigMap butler-system/metallb: {said}")
@@ -339,7 +339,7 @@ async def test_a_tenant_that_fails_affects_its_own_cluster_and_is_retried() -> N
     await lab.run_rounds("a", 3)
     await lab.clock.advance(5)
     await lab.run_until_at_rest()
-    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
 async def test_where_another_controller_installs_we_do_not() -> None:
@@ -362,7 +362,7 @@ async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() 
     applied = []
     for second in range(120):
         tenant.requests.clear()
-        await lab.cluster()
+        await lab.run_cluster_pass()
         if tenant.count(verb="patch", plural="customresourcedefinitions"):
             applied.append(second)
         await lab.clock.advance(1)
