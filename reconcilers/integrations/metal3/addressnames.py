@@ -11,11 +11,11 @@ from functools import lru_cache
 from allocator import AddressRange
 from allocator.addresses import address_text, parse_address
 
-MOST_OF_ADDRESS = 39
+MOST_ADDRESS_CHARACTERS = 39
 """How many characters of a name an address may have."""
 _DASHES = str.maketrans(".:", "--")
 _DASH = re.compile("-")
-_OF_ADDRESS = re.compile("[0-9a-f-]+")
+_ADDRESS_CHARACTERS = re.compile("[0-9a-f-]+")
 
 
 def canonical_text(address: AddressRange) -> str:
@@ -23,25 +23,25 @@ def canonical_text(address: AddressRange) -> str:
     return address_text(address.first, address.family)
 
 
-def name_of(name_prefix: str, address: AddressRange) -> str:
-    """Return the name of the IPAddress that has an address.
+def make_address_name(name_prefix: str, address: AddressRange) -> str:
+    """Return the name of the IPAddress for an address of a pool.
 
     Args:
-        name_prefix: of the pool.
-        address: a single one.
+        name_prefix: the pool's `namePrefix`.
+        address: a single address.
     """
     return f"{name_prefix}-{canonical_text(address).translate(_DASHES)}".rstrip("-")
 
 
 @lru_cache(maxsize=16_384)
 def parse_name(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
-    """Return the addresses that a name may stand for: IPv4 first, then IPv6.
+    """Return the addresses that the name of an IPAddress may stand for: IPv4 first, then IPv6.
 
     The results are cached, because each name is parsed about ten times while its claim is served.
 
     Args:
-        name: of an IPAddress.
-        name_prefix: of the pool.
+        name: the name of an IPAddress.
+        name_prefix: the pool's `namePrefix`.
     """
     start = f"{name_prefix}-"
     if not name.startswith(start):
@@ -58,7 +58,9 @@ def parse_name(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
         parsed for spelling in spellings if (parsed := parse_address(spelling)) is not None
     ]
     addresses = [AddressRange(number, number, family) for number, family in parsed_spellings]
-    return tuple(address for address in addresses if name_of(name_prefix, address) == name)
+    return tuple(
+        address for address in addresses if make_address_name(name_prefix, address) == name
+    )
 
 
 @lru_cache(maxsize=16_384)
@@ -70,9 +72,9 @@ def find_prefixes(name: str) -> tuple[str, ...]:
     """
     prefixes: list[str] = []
     # Each dash may end the prefix, if the rest is short enough for an address.
-    for match in _DASH.finditer(name, max(1, len(name) - MOST_OF_ADDRESS - 1)):
+    for match in _DASH.finditer(name, max(1, len(name) - MOST_ADDRESS_CHARACTERS - 1)):
         prefix = name[: match.start()]
-        is_address = _OF_ADDRESS.fullmatch(name, match.end()) is not None
+        is_address = _ADDRESS_CHARACTERS.fullmatch(name, match.end()) is not None
         if is_address and bool(parse_name(name, prefix)):
             prefixes.append(prefix)
     return tuple(prefixes)

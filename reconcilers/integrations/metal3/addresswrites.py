@@ -15,10 +15,10 @@ from reconcilers.integrations.core.addressobjects import AddressObjects, missing
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import Metal3Pool
-from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.caches import IPPoolClaimCaches, Metal3Caches
+from reconcilers.integrations.metal3.claimformats import AddressT, ClaimFormat, ClaimT
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
 from reconcilers.integrations.metal3.gonelog import release_fields
-from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 
 MADE_FOR = names.ANNOTATION_MADE_FOR
 """Annotation of an IPAddress that this program created: the uid of its claim."""
@@ -30,30 +30,33 @@ class AddressWrites(Generic[ClaimT, AddressT]):
     Args:
         client: for the writes.
         caches: all caches of this integration.
-        side_caches: the caches of the kind.
+        claim_caches: the caches of this kind of claims.
     """
 
     def __init__(
-        self, client: Client, caches: Metal3Caches, side_caches: SideCaches[ClaimT, AddressT]
+        self,
+        client: Client,
+        caches: Metal3Caches,
+        claim_caches: IPPoolClaimCaches[ClaimT, AddressT],
     ) -> None:
-        self._caches = side_caches
-        self._side = side_caches.side
+        self._caches = claim_caches
+        self._claim_format = claim_caches.claim_format
         self._unnamed = caches.unnamed
-        finalizer = self._side.address_finalizer
+        finalizer = self._claim_format.address_finalizer
         self._objects = AddressObjects(
-            client, self._side.addresses, finalizer=finalizer, logged=caches.logged
+            client, self._claim_format.addresses, finalizer=finalizer, logged=caches.logged
         )
 
     async def ensure(
         self, claim: ClaimT, pool: Metal3Pool, space: EntrySpace, address: AddressRange
     ) -> AddressT:
-        """Return the IPAddress of a claim with an address: created, or adopted and repaired.
+        """Create the IPAddress of a claim, or adopt and repair an existing one; return it.
 
-        An IPAddress that is being deleted is returned as well: the status of the claim has to name
-        it before `recreate` may replace it.
+        An existing IPAddress that is being deleted is returned as well: the status of the claim
+        must name it before `recreate` may replace it.
 
         Args:
-            claim: it has the address in its status, or the journal promises it.
+            claim: its status names the IPAddress, or the journal promises the address to it.
             pool: the pool of the address.
             space: what the pool may hand out.
             address: a single address.
@@ -63,13 +66,13 @@ class AddressWrites(Generic[ClaimT, AddressT]):
             Conflict: an IPAddress changed meanwhile.
             ControllerError: a request failed.
         """
-        side, meta = self._side, claim.metadata
+        claim_format, meta = self._claim_format, claim.metadata
         for cached in self._caches.addresses_of(meta.key):
-            is_of_pool = side.pool_of_address(cached) == pool.metadata.key
+            is_of_pool = claim_format.pool_of_address(cached) == pool.metadata.key
             if is_of_pool and parse_single(cached.spec.address) == address:
                 return await self.repair(cached, claim=claim, pool=pool)
-        body = render_address(side, claim, pool=pool, space=space, address=address)
-        if not side.address_name(claim):
+        body = render_address(claim_format, claim, pool=pool, space=space, address=address)
+        if not claim_format.address_name(claim):
             # Before the create: the watch may show the IPAddress before the answer comes.
             self._unnamed.add(meta.uid)
         try:
@@ -82,8 +85,8 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         self._unnamed.discard(meta.uid)
         # An IPAddress with the name exists. It may be this claim's, although the cache is behind.
         is_same = parse_single(ip_address.spec.address) == address
-        is_of_pool = side.pool_of_address(ip_address) == pool.metadata.key
-        if is_same and is_of_pool and side.is_of(ip_address, claim):
+        is_of_pool = claim_format.pool_of_address(ip_address) == pool.metadata.key
+        if is_same and is_of_pool and claim_format.is_of(ip_address, claim):
             return await self.repair(ip_address, claim=claim, pool=pool)
         why = "is not of the claim" if is_same else f"is {ip_address.spec.address!r}"
         raise AddressInTheWay(f"IPAddress {ip_address.metadata.key} exists and {why}")
@@ -91,22 +94,22 @@ class AddressWrites(Generic[ClaimT, AddressT]):
     async def recreate(self, address: AddressT, claim: ClaimT, pool: Metal3Pool) -> AddressT:
         """Replace an IPAddress that is being deleted by a new one with the same address."""
         reason = "it is being deleted; its claim gets another one"
-        fields = release_fields(self._side, address, reason)
-        body = render_recreated_address(self._side, address, claim=claim, pool=pool)
+        fields = release_fields(self._claim_format, address, reason)
+        body = render_recreated_address(self._claim_format, address, claim=claim, pool=pool)
         return await self._objects.recreate(address, body, fields)
 
     async def repair(self, address: AddressT, claim: ClaimT, pool: Metal3Pool) -> AddressT:
         """Restore finalizer, owners and labels of the IPAddress of a claim, where they differ."""
-        meta, side = address.metadata, self._side
+        meta, claim_format = address.metadata, self._claim_format
         labels = {
             name: value for name, value in claim.metadata.labels.items() if name not in meta.labels
         }
         patch = missing_metadata(
             meta,
-            side.address_finalizer,
-            owners=side.owners(claim, pool),
+            claim_format.address_finalizer,
+            owners=claim_format.make_owner_references(claim, pool),
             labels=labels,
-            is_stale=side.is_owner_kind,
+            is_stale=claim_format.is_owner_kind,
         )
         return await self._objects.repair(address, patch)
 
@@ -118,15 +121,15 @@ class AddressWrites(Generic[ClaimT, AddressT]):
             reason: why the address is released, for the log.
 
         Raises:
-            Conflict: it changed meanwhile.
+            Conflict: the IPAddress changed meanwhile.
             ControllerError: a request failed.
         """
-        fields = release_fields(self._side, address, reason)
+        fields = release_fields(self._claim_format, address, reason)
         await self._objects.remove(address, fields)
 
 
 def render_address(
-    side: ClaimSide[ClaimT, AddressT],
+    claim_format: ClaimFormat[ClaimT, AddressT],
     claim: ClaimT,
     pool: Metal3Pool,
     space: EntrySpace,
@@ -135,37 +138,44 @@ def render_address(
     """Return the body of a new IPAddress of a claim.
 
     Args:
-        side: the kind of the claim.
-        claim: the claim that gets it.
+        claim_format: renders IPAddresses of this kind of claims.
+        claim: the claim that gets the IPAddress.
         space: what the pool may hand out.
         address: a single address.
     """
     settings = space.find_settings(address)
-    spec = side.spec_of(claim, pool.metadata.key, address=address, settings=settings)
+    spec = claim_format.render_spec(claim, pool.metadata.key, address=address, settings=settings)
     return {
-        "metadata": _build_metadata(side, claim, pool=pool, name=space.name_of(address)),
+        "metadata": _build_metadata(
+            claim_format, claim, pool=pool, name=space.make_address_name(address)
+        ),
         "spec": spec,
     }
 
 
 def render_recreated_address(
-    side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
+    claim_format: ClaimFormat[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
 ) -> dict[str, Any]:
-    """Return the body of the IPAddress that replaces one that is being deleted.
+    """Return the body of the IPAddress that replaces a given one, which is being deleted.
 
     Name, address and settings stay, even if the pool's spec has other settings by now.
+
+    Args:
+        address: the IPAddress that is being deleted; its address can be parsed.
     """
-    settings = side.find_settings(address)
+    settings = claim_format.find_settings(address)
     parsed = parse_single(address.spec.address)
-    assert parsed is not None, "its address is on record"
+    assert parsed is not None, "only an IPAddress with a valid address is recreated"
     return {
-        "metadata": _build_metadata(side, claim, pool=pool, name=address.metadata.name),
-        "spec": side.spec_of(claim, pool.metadata.key, address=parsed, settings=settings),
+        "metadata": _build_metadata(claim_format, claim, pool=pool, name=address.metadata.name),
+        "spec": claim_format.render_spec(
+            claim, pool.metadata.key, address=parsed, settings=settings
+        ),
     }
 
 
 def _build_metadata(
-    side: ClaimSide[ClaimT, AddressT], claim: ClaimT, pool: Metal3Pool, name: str
+    claim_format: ClaimFormat[ClaimT, AddressT], claim: ClaimT, pool: Metal3Pool, name: str
 ) -> dict[str, Any]:
     """Return the metadata of a new IPAddress, with the labels of its claim."""
     meta = claim.metadata
@@ -173,8 +183,10 @@ def _build_metadata(
         "name": name,
         "namespace": meta.namespace,
         "annotations": {MADE_FOR: meta.uid},
-        "finalizers": [side.address_finalizer],
-        "ownerReferences": [copied_owner(owner) for owner in side.owners(claim, pool)],
+        "finalizers": [claim_format.address_finalizer],
+        "ownerReferences": [
+            copied_owner(owner) for owner in claim_format.make_owner_references(claim, pool)
+        ],
     }
     if meta.labels:
         metadata["labels"] = dict(meta.labels)

@@ -19,10 +19,10 @@ from reconcilers.integrations.core.troubles import (
 )
 from reconcilers.integrations.core.views import Trouble
 from reconcilers.integrations.metal3.api import POOLS
-from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.caches import IPPoolClaimCaches, Metal3Caches
+from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT, EitherClaim
 from reconcilers.integrations.metal3.contents import IPPoolContents
 from reconcilers.integrations.metal3.picture import NOTHING, make_picture
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherClaim
 from reconcilers.pictures.extents import AddressHolder
 from reconcilers.spaces.offers import PoolName
 
@@ -43,10 +43,10 @@ def audit(
     """
     for content in contents:
         yield from _audit_pool(content)
-        for side in caches.sides.values():
-            yield from side.visit(partial(_audit_statuses, content, not_read))
-    for side in caches.sides.values():
-        yield from side.visit(partial(_audit_missing_pools, caches, not_read))
+        for claim_caches in caches.claim_caches_by_kind.values():
+            yield from claim_caches.visit(partial(_audit_statuses, content, not_read))
+    for claim_caches in caches.claim_caches_by_kind.values():
+        yield from claim_caches.visit(partial(_audit_missing_pools, caches, not_read))
 
 
 def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
@@ -69,55 +69,61 @@ def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
 
 
 def _find_claim(caches: Metal3Caches, holder: AddressHolder) -> EitherClaim | None:
-    """Return the claim that a holder is; None if only IPAddresses name it."""
-    kinds = (side for side in caches.sides.values() if side.side.claims.kind == holder.kind)
-    return next((side.claims.get(holder.key) for side in kinds), None)
+    """Return the claim that holds an address; None if it does not exist any more."""
+    caches_of_kind = (
+        claim_caches
+        for claim_caches in caches.claim_caches_by_kind.values()
+        if claim_caches.claim_format.claims.kind == holder.kind
+    )
+    return next((claim_caches.claims.get(holder.key) for claim_caches in caches_of_kind), None)
 
 
 def _audit_statuses(
     content: IPPoolContents,
     not_read: Sequence[NotRead],
-    side_caches: SideCaches[ClaimT, AddressT],
+    claim_caches: IPPoolClaimCaches[ClaimT, AddressT],
     /,
 ) -> Iterator[Trouble]:
-    """Yield the troubles of claims whose status names an IPAddress that is not theirs.
+    """Yield a trouble for each claim whose status names an IPAddress that does not name the claim.
 
-    The IPAddress is another claim's, or no claim's, or it is missing and its name tells no
-    address. If the name tells the address, the controller recreates the IPAddress, so that is no
-    trouble. An IPAddress that cannot be read is not judged.
+    The IPAddress names another claim, or no claim, or it is missing and its name contains no
+    address of the pool. A missing IPAddress whose name contains an address is no trouble, because
+    the controller recreates it. An IPAddress that cannot be read is no trouble either.
 
     Args:
         content: the pool.
         not_read: the lists that the user may not read.
-        side_caches: the caches of one kind of claims and of its IPAddresses.
+        claim_caches: the caches of one kind of claims and of its IPAddresses.
     """
-    pool = content.pool.metadata.key
-    for claim in side_caches.claims.by_index(SPACE_INDEX, str(pool)):
-        name, key = side_caches.side.address_name(claim), claim.metadata.key
-        if not name or not side_caches.side.holds(claim):
-            continue  # it has no address
-        kind, address_key = side_caches.side.claims.kind, Key(key.namespace, name)
-        address = side_caches.addresses.get(address_key)
-        is_unknown = address_key in side_caches.addresses.unreadable or is_left_out(
-            side_caches.side.addresses, address_key, not_read
-        )
-        if address is None and not is_unknown:
-            if not content.space.find_named_addresses(name):
+    pool, claim_format = content.pool.metadata.key, claim_caches.claim_format
+    kind = claim_format.claims.kind
+    for claim in claim_caches.claims.by_index(SPACE_INDEX, str(pool)):
+        name, key = claim_format.address_name(claim), claim.metadata.key
+        if not name or not claim_format.holds(claim):
+            continue  # the claim has no address
+        address_key = Key(key.namespace, name)
+        address = claim_caches.addresses.get(address_key)
+        if address is None:
+            may_exist = address_key in claim_caches.addresses.unreadable or is_left_out(
+                claim_format.addresses, address_key, not_read
+            )
+            if not may_exist and not content.space.find_named_addresses(name):
                 sentence = (
                     f"its status names IPAddress {name}, which does not exist and whose name tells"
                     " no address; delete the claim, or create the IPAddress"
                 )
                 yield _make_trouble("Dangling", claim, kind=kind, sentence=sentence)
-        elif address is not None and (owner := side_caches.side.claim_of_address(address)) != key:
-            if owner is not None:
-                sentence = f"its status names IPAddress {name}, which is of {owner}; {_DELETE_ONE}"
-                yield _make_trouble(OVERLAP, claim, kind=kind, sentence=sentence)
-                continue
+            continue
+        owner = claim_format.claim_of_address(address)
+        if owner is None:
             sentence = (
                 f"its status names IPAddress {name}, which names no claim; name the claim in the"
                 " IPAddress, or delete the claim"
             )
             yield _make_trouble("Dangling", claim, kind=kind, sentence=sentence)
+        elif owner != key:
+            sentence = f"its status names IPAddress {name}, which is of {owner}; {_DELETE_ONE}"
+            yield _make_trouble(OVERLAP, claim, kind=kind, sentence=sentence)
 
 
 def _make_trouble(trouble: str, claim: EitherClaim, *, kind: str, sentence: str) -> Trouble:
@@ -129,14 +135,17 @@ def _make_trouble(trouble: str, claim: EitherClaim, *, kind: str, sentence: str)
 
 
 def _audit_missing_pools(
-    caches: Metal3Caches, not_read: Sequence[NotRead], side_caches: SideCaches[ClaimT, AddressT], /
+    caches: Metal3Caches,
+    not_read: Sequence[NotRead],
+    claim_caches: IPPoolClaimCaches[ClaimT, AddressT],
+    /,
 ) -> Iterator[Trouble]:
     """Yield the claims whose pool does not exist."""
-    for claim in sorted(side_caches.claims, key=lambda claim: claim.metadata.key):
-        pool, key = side_caches.side.pool_of_claim(claim), claim.metadata.key
+    for claim in sorted(claim_caches.claims, key=lambda claim: claim.metadata.key):
+        pool, key = claim_caches.claim_format.pool_of_claim(claim), claim.metadata.key
         if pool is None or pool in caches.pools or pool in caches.pools.unreadable:
             continue
         if not is_left_out(POOLS, pool, not_read):
             yield build_unknown_pool_trouble(
-                side_caches.side.claims.kind, key, PoolName(POOLS.kind, pool)
+                claim_caches.claim_format.claims.kind, key, PoolName(POOLS.kind, pool)
             )

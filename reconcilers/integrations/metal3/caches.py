@@ -1,7 +1,7 @@
 """The caches of this integration, and what claims and IPAddresses in them mean to one pool.
 
-A *side* is one kind of claims with the kind of its IPAddresses: metal3's, or Cluster API's. The
-*facts* of a claim are what the claim and its IPAddresses hold of a pool, and whether it waits.
+The *facts* of a claim are what the claim and its IPAddresses hold of a pool, and whether the claim
+waits.
 
 A pool serves no claim while it is paused, or while its Cluster is paused or missing. A claim is
 left alone while it or its own Cluster is paused. All reconcilers use these rules.
@@ -35,17 +35,23 @@ from reconcilers.integrations.core.claimreading import (
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import find_prefixes, parse_name
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
-from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_single, parts_of
-from reconcilers.integrations.metal3.sides import (
+from reconcilers.integrations.metal3.claimformats import (
     AddressT,
-    ClaimSide,
+    ClaimFormat,
     ClaimT,
     EitherAddress,
     EitherClaim,
 )
-from reconcilers.promises.holdings import Facts, HolderSource
+from reconcilers.integrations.metal3.entries import (
+    OUTSIDE,
+    EntrySpace,
+    make_promised_ranges,
+    parse_single,
+)
+from reconcilers.promises.holdings import Facts, HolderSource, Place
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.promises.queue import Row
 
 Result_co = TypeVar("Result_co", covariant=True)
 ResultT = TypeVar("ResultT")
@@ -66,25 +72,27 @@ _CLUSTER_STOPS: Mapping[ClusterState, str] = {
 """Why a pool hands out nothing, by the state of its Cluster."""
 
 
-def make_claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[ClaimT]]:
+def make_claim_indexes(
+    claim_format: ClaimFormat[ClaimT, AddressT],
+) -> Mapping[str, IndexFunction[ClaimT]]:
     """Return the indexes of a cache of claims."""
 
     def list_spaces(claim: ClaimT) -> Iterable[str]:
-        return index_values_of(side.pool_of_claim(claim))
+        return index_values_of(claim_format.pool_of_claim(claim))
 
     return {
         SPACE_INDEX: list_spaces,
-        CLUSTER_INDEX: lambda claim: index_values_of(cluster_of(claim)),
+        CLUSTER_INDEX: lambda claim: index_values_of(find_cluster_of_claim(claim)),
     }
 
 
 def make_address_indexes(
-    side: ClaimSide[ClaimT, AddressT],
+    claim_format: ClaimFormat[ClaimT, AddressT],
 ) -> Mapping[str, IndexFunction[AddressT]]:
     """Return the indexes of a cache of IPAddresses."""
     return {
-        SPACE_INDEX: lambda address: index_values_of(side.pool_of_address(address)),
-        CLAIM_INDEX: lambda address: index_values_of(side.claim_of_address(address)),
+        SPACE_INDEX: lambda address: index_values_of(claim_format.pool_of_address(address)),
+        CLAIM_INDEX: lambda address: index_values_of(claim_format.claim_of_address(address)),
         PREFIX_INDEX: lambda address: map(str, list_prefix_keys(address)),
     }
 
@@ -107,32 +115,32 @@ def list_prefix_keys(address: EitherAddress) -> list[Key]:
     return [Key(meta.namespace, prefix) for prefix in find_prefixes(meta.name)]
 
 
-def cluster_of(claim: EitherClaim) -> Key | None:
+def find_cluster_of_claim(claim: EitherClaim) -> Key | None:
     """Return the Cluster that an IPAddressClaim is for; None for none, and for an IPClaim."""
     return claim.cluster if isinstance(claim, IPAddressClaim) else None
 
 
-class SideWork(Protocol[Result_co]):
+class WorkOnClaims(Protocol[Result_co]):
     """A function that works for either kind of claims, because it is generic in the kind."""
 
-    def __call__(self, side_caches: "SideCaches[ClaimT, AddressT]", /) -> Result_co:
+    def __call__(self, claim_caches: "IPPoolClaimCaches[ClaimT, AddressT]", /) -> Result_co:
         """Do the work for one kind and return the result."""
 
 
 @dataclass(frozen=True, slots=True)
-class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
+class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
     """The caches of one kind of claims.
 
     Args:
-        side: the kind.
-        claims: its claims, with `make_claim_indexes`.
-        addresses: its IPAddresses, with `make_address_indexes`.
+        claim_format: reads and renders the claims and their IPAddresses.
+        claims: all claims of the kind, with `make_claim_indexes`.
+        addresses: the IPAddresses of these claims, with `make_address_indexes`.
         pools: all IPPools, with POOL_INDEXES.
         clusters: all Clusters; None if none can stop these claims: IPClaims name no Cluster, or
             the kind of Clusters is not served.
     """
 
-    side: ClaimSide[ClaimT, AddressT]
+    claim_format: ClaimFormat[ClaimT, AddressT]
     claims: Cache[ClaimT]
     addresses: Cache[AddressT]
     pools: Cache[Metal3Pool]
@@ -140,13 +148,16 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     @property
     @override
-    def fields(self) -> ClaimSide[ClaimT, AddressT]:
-        return self.side
+    def fields(self) -> ClaimFormat[ClaimT, AddressT]:
+        return self.claim_format
 
     @override
     def pools_of_address(self, address: AddressT) -> Iterable[Key]:
-        """Return the pool of an IPAddress, and the pools that could need its name."""
-        pool = self.side.pool_of_address(address)
+        """Return the pool of an IPAddress, and the pools that could need its name.
+
+        While an IPAddress has a name, no pool can create another IPAddress of that name.
+        """
+        pool = self.claim_format.pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
         for prefix in list_prefix_keys(address):
             for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
@@ -181,7 +192,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         """Return the IPAddress with a promised address that the claim owns; None without one."""
         [part] = promise.ranges  # a claim gets one address
         for address in addresses:
-            owner = self.side.find_owning_claim(address)
+            owner = self.claim_format.find_owning_claim(address)
             is_of_claim = owner is not None and owner.uid == promise.uid
             if is_of_claim and parse_single(address.spec.address) == part.range:
                 return address
@@ -194,7 +205,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         """Return the facts of a claim and its IPAddresses for a pool; None if there are none."""
         is_stopped = claim is not None and bool(self.why_claim_stops(claim))
         return compute_facts(
-            self.side,
+            self.claim_format,
             pool,
             space=space,
             claim=claim,
@@ -209,7 +220,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         """
         if is_paused(claim.metadata.annotations):
             return "the claim is paused by its annotation"
-        cluster = cluster_of(claim)
+        cluster = find_cluster_of_claim(claim)
         state = find_cluster_state(self.clusters, cluster)
         return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
 
@@ -217,16 +228,18 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         """Return these caches in the form in which a reader has sources of several kinds."""
         return ReadSource(self)
 
-    def visit(self, work: SideWork[ResultT]) -> ResultT:
-        """Return the result of a function that takes either kind, called with this kind.
+    def visit(self, work: WorkOnClaims[ResultT]) -> ResultT:
+        """Call a function with these caches and return its result.
 
-        In a collection of both kinds, the type checker cannot tell whether a claim and a side are
-        of the same kind. Within `work` it can, because `work` is generic in the kind.
+        In a collection of both kinds, the type checker cannot tell whether a claim and a claim
+        format are of the same kind. Within `work` it can, because `work` is generic in the kind.
         """
         return work(self)
 
 
-EitherCaches = SideCaches[Metal3Claim, Metal3Address] | SideCaches[IPAddressClaim, IPAddress]
+EitherCaches = (
+    IPPoolClaimCaches[Metal3Claim, Metal3Address] | IPPoolClaimCaches[IPAddressClaim, IPAddress]
+)
 """The caches of one of the two kinds of claims, where both stand in one collection."""
 
 
@@ -236,16 +249,17 @@ class Metal3Caches:
 
     Args:
         pools: all IPPools, with POOL_INDEXES.
-        sides: the kinds of claims that are served, by the full name of the kind.
+        claim_caches_by_kind: of each served kind of claims, by the full name of the kind.
         clusters: all Clusters; None where the kind is not served, so that none exists.
         logged: the uids of claims and IPAddresses whose release has a log line, until they are
             gone.
         unnamed: the uids of claims for which this process creates or created an IPAddress, until
-            a status names it or it is gone. No machine uses such an address.
+            the status of the claim names the IPAddress or the IPAddress is deleted. No machine
+            uses such an address.
     """
 
     pools: Cache[Metal3Pool]
-    sides: Mapping[str, EitherCaches]
+    claim_caches_by_kind: Mapping[str, EitherCaches]
     clusters: Cache[Cluster] | None
     logged: set[str] = field(default_factory=set)
     unnamed: set[str] = field(default_factory=set)
@@ -254,14 +268,17 @@ class Metal3Caches:
     def history_confirmed(self) -> bool:
         """Whether every cache was relisted since the API server was last out of reach."""
         return self.pools.history_confirmed and all(
-            side.claims.history_confirmed and side.addresses.history_confirmed
-            for side in self.sides.values()
+            claim_caches.claims.history_confirmed and claim_caches.addresses.history_confirmed
+            for claim_caches in self.claim_caches_by_kind.values()
         )
 
     @property
     def synced(self) -> bool:
         """Whether claims and IPAddresses have been listed."""
-        return all(side.claims.synced and side.addresses.synced for side in self.sides.values())
+        return all(
+            claim_caches.claims.synced and claim_caches.addresses.synced
+            for claim_caches in self.claim_caches_by_kind.values()
+        )
 
     def why_pool_stops(self, pool: Metal3Pool) -> str:
         """Return why a pool hands out nothing, whatever is free; empty if it serves."""
@@ -283,7 +300,7 @@ class Metal3Caches:
 
 
 def compute_facts(
-    side: ClaimSide[ClaimT, AddressT],
+    claim_format: ClaimFormat[ClaimT, AddressT],
     pool: Key,
     space: EntrySpace,
     claim: ClaimT | None,
@@ -297,7 +314,7 @@ def compute_facts(
     the address that its status names if that IPAddress is missing.
 
     Args:
-        side: the kind of the claim.
+        claim_format: reads claims of this kind.
         space: what the pool may hand out.
         claim: the claim; None if it does not exist.
         addresses: the IPAddresses that name the claim, of any pool.
@@ -306,44 +323,72 @@ def compute_facts(
     Returns:
         The facts; None if the claim does not name the pool and has none of its addresses or names.
     """
-    is_asker = claim is not None and side.pool_of_claim(claim) == pool
-    of_pool: list[AddressT] = []
-    parts: dict[PromisedRange, None] = {}
+    names_pool = claim is not None and claim_format.pool_of_claim(claim) == pool
+    pool_addresses: list[AddressT] = []
+    ranges: dict[PromisedRange, None] = {}  # a set that keeps the order
     for address in addresses:
         # The name of an IPAddress contains an address. While the name is taken, no IPAddress can
         # be created for that address.
         addresses_of_name = _list_addresses_of_name(address, pool, space)
-        if addresses_of_name or side.pool_of_address(address) == pool:
-            of_pool.append(address)
-            parts.update(dict.fromkeys(parts_of(space, addresses_of_name)))
-    if not is_asker and not of_pool:
+        if addresses_of_name or claim_format.pool_of_address(address) == pool:
+            pool_addresses.append(address)
+            ranges.update(dict.fromkeys(make_promised_ranges(space, addresses_of_name)))
+    if not names_pool and not pool_addresses:
         return None
     is_in_use, outside = False, None
-    for address in of_pool:
+    for address in pool_addresses:
         parsed = parse_single(address.spec.address)
-        if parsed is None or side.pool_of_address(address) != pool:
+        if parsed is None or claim_format.pool_of_address(address) != pool:
             continue  # only its name is in the way
-        part = space.make_part(parsed)
-        parts[part] = None
+        promised_range = space.make_promised_range(parsed)
+        ranges[promised_range] = None
         is_in_use = True
-        outside = part.range if part.space == OUTSIDE else outside
-    place = row = None
-    if claim is not None and is_asker:
-        name = side.address_name(claim)
-        is_named = any(address.metadata.name == name for address in of_pool)
-        if side.holds(claim) and not is_named:
-            # Until the IPAddress shows which address it is, each reading of the name is held.
-            readings = [*parts_of(space, space.find_named_addresses(name))]
-            parts.update(dict.fromkeys(readings))
-            is_in_use = is_in_use or bool(readings)
-        created = claim.metadata.creationTimestamp
-        if created is not None and side.waits(claim) and not is_stopped:
-            place = created, Holder(side.claim_kind, claim.metadata.key)
-            has_wish = side.requested_address(claim) or claim.metadata.name in space.preallocations
-            # Claims of a row get the same answer, so that one of them is asked for all. A claim
-            # with a wish or an IPAddress has an answer of its own, so it is in no row.
-            row = None if has_wish or of_pool else (side.claim_kind, side.shown_error(claim))
-    return Facts(tuple(parts), place, row, is_in_use=is_in_use, outside=outside)
+        outside = promised_range.range if promised_range.space == OUTSIDE else outside
+    if claim is None or not names_pool:
+        return Facts(tuple(ranges), is_in_use=is_in_use, outside=outside)
+    name = claim_format.address_name(claim)
+    has_named_address = any(address.metadata.name == name for address in pool_addresses)
+    if claim_format.holds(claim) and not has_named_address:
+        # Until the IPAddress shows which address it is, each reading of the name is held.
+        readings = [*make_promised_ranges(space, space.find_named_addresses(name))]
+        ranges.update(dict.fromkeys(readings))
+        is_in_use = is_in_use or bool(readings)
+    place = None if is_stopped else _find_place(claim_format, claim)
+    row = None
+    if place is not None:
+        row = _find_row(claim_format, claim, space, has_address=bool(pool_addresses))
+    return Facts(tuple(ranges), place, row, is_in_use=is_in_use, outside=outside)
+
+
+def _find_place(claim_format: ClaimFormat[ClaimT, AddressT], claim: ClaimT) -> Place | None:
+    """Return the place of a claim in the queue of its pool; None if the claim does not wait."""
+    created = claim.metadata.creationTimestamp
+    if created is None or not claim_format.waits(claim):
+        return None
+    return created, Holder(claim_format.claim_kind, claim.metadata.key)
+
+
+def _find_row(
+    claim_format: ClaimFormat[ClaimT, AddressT],
+    claim: ClaimT,
+    space: EntrySpace,
+    *,
+    has_address: bool,
+) -> Row | None:
+    """Return the row of a waiting claim; the pool decides once for all claims of a row.
+
+    Args:
+        space: what the pool may hand out.
+        has_address: whether an IPAddress of the pool names the claim.
+
+    Returns:
+        None for a claim that needs a decision of its own: it has an IPAddress or a pre-allocation,
+        or asks for a certain address.
+    """
+    is_preallocated = claim.metadata.name in space.preallocations
+    if has_address or is_preallocated or claim_format.requested_address(claim):
+        return None
+    return claim_format.claim_kind, claim_format.make_error_identity(claim)
 
 
 def _list_addresses_of_name(
@@ -352,8 +397,8 @@ def _list_addresses_of_name(
     """Return the addresses of a pool that the name of an IPAddress may stand for.
 
     The name is the pool's namePrefix and an address with dashes, so an IPv4 and an IPv6 address
-    may have one name. Only addresses within an entry of the pool's spec count. They cannot be
-    handed out while the name is taken, even if the IPAddress has another address or pool.
+    may have the same name. Only addresses within an entry of the pool's spec are returned. The
+    pool cannot hand them out while the name is taken, whatever address or pool the IPAddress has.
     """
     meta = address.metadata
     if meta.namespace != pool.namespace:

@@ -17,10 +17,10 @@ from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
-from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
+from reconcilers.integrations.metal3.caches import IPPoolClaimCaches, Metal3Caches, Metal3Reader
+from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT, EitherClaim
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import make_claim_writes
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherClaim
 from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
 from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
 from reconcilers.promises.holdings import Holdings
@@ -72,8 +72,8 @@ class ServedClaims(Protocol):
         """Return the object that takes addresses of a pool for claims of this kind, in one pass.
 
         Args:
-            pool: as it was read.
-            reading: what the pass read of the pool.
+            pool: the pool as it was read.
+            reading: the pool's claims and IPAddresses, as the pass read them.
             unavailable: the addresses that are promised, or chosen in this pass. The kinds share
                 this object, and add the addresses that they take.
         """
@@ -129,18 +129,18 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
     """Claims of one kind that IPPools serve.
 
     Args:
-        parts: what passes share.
-        caches: of the claims of this kind and their IPAddresses.
+        parts: the objects that passes share.
+        caches: the caches of the claims of this kind and their IPAddresses.
     """
 
-    def __init__(self, parts: Metal3Parts, caches: SideCaches[ClaimT, AddressT]) -> None:
+    def __init__(self, parts: Metal3Parts, caches: IPPoolClaimCaches[ClaimT, AddressT]) -> None:
         self._parts = parts
         self._caches = caches
-        side = caches.side
+        claim_format = caches.claim_format
         self._restored = RestoredRequests(
             caches.claims,
             parts.clock,
-            waits=side.waits,
+            waits=claim_format.waits,
             spaces=lambda claim: map(str, caches.list_pools_of_claim(claim)),
         )
         self._requests: Metal3Requests[ClaimT, AddressT] = ClaimKind(
@@ -148,7 +148,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
             lambda pool: pool.metadata.key,
             source=caches,
             reader=parts.reader,
-            statuses=side,
+            statuses=claim_format,
             writes=make_claim_writes(
                 parts.client,
                 caches,
@@ -175,7 +175,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
         self, pool: Metal3Pool, refusals: Iterable[AskerRefusal[EitherClaim]]
     ) -> float | None:
         """Write the refusals of claims of this kind; those of other kinds are left out."""
-        of_kind = refusals_of(self._caches.side.claims.type, refusals)
+        of_kind = refusals_of(self._caches.claim_format.claims.type, refusals)
         return await self._requests.writes.refuse(of_kind, pool)
 
     @override
@@ -196,12 +196,12 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
     ) -> ServedAskers[ClaimT]:
         """Return the object that takes addresses of a pool for claims of this kind."""
         taker = EntryTaker(
-            self._caches.side,
+            self._caches.claim_format,
             pool=pool,
             space=reading.space,
-            view=reading.view_of(self._caches.side),
+            view=reading.view_of(self._caches.claim_format),
             unavailable=unavailable,
-            restores=self._restored.seconds_left,
+            restore_seconds_left=self._restored.seconds_left,
             generator=self._parts.generator,
         )
         return ServedAskers(taker)

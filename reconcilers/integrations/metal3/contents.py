@@ -18,20 +18,20 @@ from reconcilers.integrations.metal3.api import JOURNALS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     EitherCaches,
+    IPPoolClaimCaches,
     Metal3Caches,
-    SideCaches,
     make_address_indexes,
     make_claim_indexes,
 )
-from reconcilers.integrations.metal3.entries import EntrySpace, parse_space
-from reconcilers.integrations.metal3.sides import (
+from reconcilers.integrations.metal3.claimformats import (
     AddressT,
-    ClaimSide,
+    ClaimFormat,
     ClaimT,
-    ContractSide,
     EitherClaim,
-    Metal3Side,
+    IPAddressClaimFormat,
+    IPClaimFormat,
 )
+from reconcilers.integrations.metal3.entries import EntrySpace, parse_space
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
@@ -58,7 +58,7 @@ class WaitingClaim:
     """A claim without an address.
 
     Args:
-        kind: of the claim, as people read it.
+        kind: the kind of the claim, as people read it.
         error: the error that the claim shows; empty for none.
     """
 
@@ -93,29 +93,31 @@ class IPPoolContents:
             for part in promise.ranges:
                 yield HeldAddress(part.range, promise.holder, is_promised=True)
 
-    def list_waiting(self) -> Iterator[WaitingClaim]:
+    def list_waiting_claims(self) -> Iterator[WaitingClaim]:
         """Yield the claims without an address; paused claims do not wait."""
         if self.caches.is_pool_paused(self.pool):
             return  # a paused pool pauses all its claims
-        for side in self.caches.sides.values():
-            yield from side.visit(self._list_waiting_of)
+        for claim_caches in self.caches.claim_caches_by_kind.values():
+            yield from claim_caches.visit(self._list_waiting_claims_of_kind)
 
-    def _list_waiting_of(
-        self, side_caches: SideCaches[ClaimT, AddressT], /
+    def _list_waiting_claims_of_kind(
+        self, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /
     ) -> Iterator[WaitingClaim]:
         """Yield the claims of one kind without an address that are neither paused nor deleted."""
-        for claim in side_caches.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
-            is_paused = bool(side_caches.why_claim_stops(claim))
+        for claim in claim_caches.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
+            is_paused = bool(claim_caches.why_claim_stops(claim))
             is_terminating = claim.metadata.terminating
-            if not (is_paused or is_terminating or side_caches.side.address_name(claim)):
+            if not (is_paused or is_terminating or claim_caches.claim_format.address_name(claim)):
                 yield WaitingClaim(
-                    side_caches.side.claims.kind, claim, side_caches.side.error_of(claim)
+                    claim_caches.claim_format.claims.kind,
+                    claim,
+                    claim_caches.claim_format.read_error(claim),
                 )
 
     def find_claim(self, holder: Holder) -> EitherClaim | None:
         """Return the claim of a holder; None if there is none."""
-        side = self.caches.sides.get(holder.kind)
-        return None if side is None else side.claims.get(holder.key)
+        claim_caches = self.caches.claim_caches_by_kind.get(holder.kind)
+        return None if claim_caches is None else claim_caches.claims.get(holder.key)
 
 
 def list_contents(
@@ -127,7 +129,7 @@ def list_contents(
         caches: the objects.
         is_wanted: returns whether to yield a pool.
     """
-    sources = [side.read_source() for side in caches.sides.values()]
+    sources = [claim_caches.read_source() for claim_caches in caches.claim_caches_by_kind.values()]
     for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
         key = pool.metadata.key
         if not is_wanted(PoolName(POOLS.kind, key)):
@@ -159,34 +161,41 @@ def fill_caches(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches
     """Return caches of objects, in the form in which reconcilers read them.
 
     Args:
-        objects: of metal3's kinds.
-        contract: of Cluster API's kinds, also those of other pools than IPPools. The index by pool
-            leaves these out.
+        objects: the objects of metal3's kinds.
+        contract: the objects of Cluster API's kinds, also the claims and IPAddresses of other
+            pools than IPPools. The index by pool leaves these out.
     """
-    of_contract = ContractSide(CLAIMS, ADDRESSES)
+    contract_format = IPAddressClaimFormat(CLAIMS, ADDRESSES)
     pools = objects.cache(POOLS, indexes=POOL_INDEXES)
     return make_caches(
         pools,
-        _fill_side_caches(Metal3Side(), objects, pools),
-        _fill_side_caches(of_contract, contract, pools),
+        _fill_claim_caches(IPClaimFormat(), objects, pools),
+        _fill_claim_caches(contract_format, contract, pools),
     )
 
 
-def _fill_side_caches(
-    side: ClaimSide[ClaimT, AddressT], objects: ObjectsByKind, pools: Cache[Metal3Pool]
-) -> SideCaches[ClaimT, AddressT]:
+def _fill_claim_caches(
+    claim_format: ClaimFormat[ClaimT, AddressT], objects: ObjectsByKind, pools: Cache[Metal3Pool]
+) -> IPPoolClaimCaches[ClaimT, AddressT]:
     """Return the caches of one kind of claims and of their IPAddresses."""
-    return SideCaches(
-        side,
-        objects.cache(side.claims, indexes=make_claim_indexes(side)),
-        addresses=objects.cache(side.addresses, indexes=make_address_indexes(side)),
+    return IPPoolClaimCaches(
+        claim_format,
+        objects.cache(claim_format.claims, indexes=make_claim_indexes(claim_format)),
+        addresses=objects.cache(
+            claim_format.addresses, indexes=make_address_indexes(claim_format)
+        ),
         pools=pools,
         clusters=None,
     )
 
 
-def make_caches(pools: Cache[Metal3Pool], *sides: EitherCaches) -> Metal3Caches:
+def make_caches(pools: Cache[Metal3Pool], *claim_caches_by_kind: EitherCaches) -> Metal3Caches:
     """Return the caches of pools and of kinds of claims, without Clusters."""
     return Metal3Caches(
-        pools, {side_caches.side.claim_kind: side_caches for side_caches in sides}, None
+        pools,
+        {
+            claim_caches.claim_format.claim_kind: claim_caches
+            for claim_caches in claim_caches_by_kind
+        },
+        None,
     )

@@ -13,12 +13,12 @@ from allocator import AddressRange, AllocatorError, Layout
 from allocator.addresses import BITS
 from controller.meta import Key
 from reconcilers.addressing.addresstexts import parse_ends
-from reconcilers.integrations.metal3.addressnames import name_of, parse_name
+from reconcilers.integrations.metal3.addressnames import make_address_name, parse_name
 from reconcilers.integrations.metal3.api import RANDOM, Metal3Pool, Metal3PoolSpec, PoolEntry
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import PromisedRange
 
-NEVER = (AddressRange(0, 0, 6), AddressRange(0xFFFF << 32, (0x10000 << 32) - 1, 6))
+NEVER_GIVEN = (AddressRange(0, 0, 6), AddressRange(0xFFFF << 32, (0x10000 << 32) - 1, 6))
 """Addresses that are never handed out: `::`, which leaves no text for a name, and
 IPv4-mapped addresses, which the definitions of metal3's kinds do not allow."""
 OUTSIDE = "outside"
@@ -90,8 +90,8 @@ class EntrySpace:
             None,
         )
 
-    def make_part(self, address: AddressRange) -> PromisedRange:
-        """Return an address with the name of its space."""
+    def make_promised_range(self, address: AddressRange) -> PromisedRange:
+        """Return an address with the name of the space in which it lies: its entry, or OUTSIDE."""
         entry = self.find_entry(address)
         return PromisedRange(address, OUTSIDE if entry is None else entry.space)
 
@@ -100,9 +100,9 @@ class EntrySpace:
         entry = self.find_entry(address)
         return self.defaults if entry is None else entry.settings
 
-    def name_of(self, address: AddressRange) -> str:
+    def make_address_name(self, address: AddressRange) -> str:
         """Return the name of the IPAddress that has an address."""
-        return name_of(self.name_prefix, address)
+        return make_address_name(self.name_prefix, address)
 
     def find_named_addresses(self, name: str) -> tuple[AddressRange, ...]:
         """Return the addresses that the name of an IPAddress may stand for.
@@ -118,7 +118,7 @@ class EntrySpace:
 
 def is_never_given(address: AddressRange) -> bool:
     """Return whether no entry hands an address out, although the entry includes it."""
-    return address.family == 6 and any(never.contains(address) for never in NEVER)
+    return address.family == 6 and any(never.contains(address) for never in NEVER_GIVEN)
 
 
 def parse_single(address: str) -> AddressRange | None:
@@ -173,7 +173,7 @@ def parse_space(spec: Metal3PoolSpec) -> EntrySpace:
         if span is not None
     )
     preallocated = frozenset(filter(None, preallocations.values()))
-    kept_free = [*_list_gateways(spec), *preallocated]
+    common_holes = [*NEVER_GIVEN, *_list_gateways(spec), *preallocated]
     broadcasts = {
         str(index): _find_broadcast(entry)
         for index, (entry, span) in enumerate(spans)
@@ -181,8 +181,8 @@ def parse_space(spec: Metal3PoolSpec) -> EntrySpace:
     }
     layouts: dict[str, Layout] = {}
     for index, entry in enumerate(entries):
-        earlier = (other.addresses for other in entries[:index])
-        holes = [*NEVER, *earlier, *kept_free, *filter(None, [broadcasts[entry.space]])]
+        earlier_entries = (earlier.addresses for earlier in entries[:index])
+        holes = [*common_holes, *earlier_entries, *filter(None, [broadcasts[entry.space]])]
         layouts[entry.space] = _build_layout(entry.addresses, holes)
     return EntrySpace(
         spec.namePrefix,
@@ -199,27 +199,31 @@ class PoolSpaces:
     """The spaces of pools, each parsed once for a spec."""
 
     def __init__(self) -> None:
-        self._kept: dict[Key, tuple[Metal3PoolSpec, EntrySpace]] = {}
+        self._parsed: dict[Key, tuple[Metal3PoolSpec, EntrySpace]] = {}
+        """The last spec of each pool, and the space that was parsed from it."""
 
     def get_space(self, pool: Metal3Pool) -> EntrySpace:
         """Return the space of a pool, parsed only if its spec has changed since the last call.
 
         While the spec is equal, the same object is returned, so callers may compare identities.
         """
-        kept = self._kept.get(pool.metadata.key)
+        parsed_spec, space = self._parsed.get(pool.metadata.key, (None, None))
         # Most passes see the very same spec, so identity is tried before the costly comparison.
-        if kept is None or (kept[0] is not pool.spec and kept[0] != pool.spec):
-            kept = self._kept[pool.metadata.key] = (pool.spec, parse_space(pool.spec))
-        return kept[1]
+        if space is None or (parsed_spec is not pool.spec and parsed_spec != pool.spec):
+            space = parse_space(pool.spec)
+            self._parsed[pool.metadata.key] = (pool.spec, space)
+        return space
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""
-        self._kept.pop(pool, None)
+        self._parsed.pop(pool, None)
 
 
-def parts_of(space: EntrySpace, addresses: Iterable[AddressRange]) -> Iterator[PromisedRange]:
-    """Yield addresses with the names of their spaces."""
-    return map(space.make_part, addresses)
+def make_promised_ranges(
+    space: EntrySpace, addresses: Iterable[AddressRange]
+) -> Iterator[PromisedRange]:
+    """Yield each address with the name of the space in which it lies."""
+    return map(space.make_promised_range, addresses)
 
 
 def list_reserved(spec: Metal3PoolSpec) -> list[AddressRange]:
@@ -252,7 +256,7 @@ def _list_gateways(spec: Metal3PoolSpec) -> list[AddressRange]:
 
 
 def _build_settings(spec: Metal3PoolSpec, entry: PoolEntry) -> AddressSettings:
-    """Return the settings of an entry; those that it lacks are the pool's."""
+    """Return the settings of an entry, with the pool's values for settings that it lacks."""
     return AddressSettings(
         entry.prefix or spec.prefix,
         entry.gateway or spec.gateway,
@@ -261,6 +265,6 @@ def _build_settings(spec: Metal3PoolSpec, entry: PoolEntry) -> AddressSettings:
 
 
 def _build_layout(addresses: AddressRange, holes: Iterable[AddressRange]) -> Layout:
-    """Return the layout of an entry without the holes that overlap it."""
+    """Return the layout of an entry: all its addresses except the holes in it."""
     inside = [hole for hole in holes if hole.overlaps(addresses)]
     return Layout(addresses, tuple(inside), (addresses,))

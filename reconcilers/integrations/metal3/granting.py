@@ -15,9 +15,9 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.claimwrites import ClaimWrites
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
-from reconcilers.integrations.metal3.caches import SideCaches
+from reconcilers.integrations.metal3.caches import IPPoolClaimCaches
+from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT
 from reconcilers.integrations.metal3.entries import EntrySpace
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.promises.journal import Promise
 
 Metal3ClaimWrites = ClaimWrites[ClaimT, AddressT, Metal3Pool, EntrySpace]
@@ -26,7 +26,7 @@ Metal3ClaimWrites = ClaimWrites[ClaimT, AddressT, Metal3Pool, EntrySpace]
 
 def make_claim_writes(
     client: Client,
-    caches: SideCaches[ClaimT, AddressT],
+    caches: IPPoolClaimCaches[ClaimT, AddressT],
     addresses: AddressWrites[ClaimT, AddressT],
     *,
     recorder: Recorder,
@@ -34,7 +34,7 @@ def make_claim_writes(
     settings: PoolSettings,
 ) -> Metal3ClaimWrites[ClaimT, AddressT]:
     """Return the writer of what passes over IPPools decide about claims of one kind."""
-    side = caches.side
+    claim_format = caches.claim_format
 
     async def ensure_address(
         claim: ClaimT, promise: Promise, pool: Metal3Pool, space: EntrySpace
@@ -47,12 +47,12 @@ def make_claim_writes(
         """Write the claim and return it, so that promises to earlier versions of it are void."""
         annotation = {names.ANNOTATION_PROMISES_VOID: clock.now().isoformat()}
         patch = {"metadata": {"annotations": annotation}}
-        return await client.patch(side.claims, Version.from_object(claim), patch)
+        return await client.patch(claim_format.claims, Version.from_object(claim), patch)
 
     return ClaimWrites(
         client,
         POOLS,
-        statuses=side,
+        statuses=claim_format,
         ensure_address=ensure_address,
         void=void,
         recorder=recorder,

@@ -19,19 +19,19 @@ from reconcilers.integrations.metal3.api import KINDS, POOLS
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     EitherCaches,
-    SideCaches,
+    IPPoolClaimCaches,
     make_address_indexes,
     make_claim_indexes,
 )
+from reconcilers.integrations.metal3.claimformats import (
+    AddressT,
+    ClaimFormat,
+    ClaimT,
+    IPClaimFormat,
+    find_contract_format,
+)
 from reconcilers.integrations.metal3.contents import list_contents, make_caches
 from reconcilers.integrations.metal3.picture import make_picture
-from reconcilers.integrations.metal3.sides import (
-    AddressT,
-    ClaimSide,
-    ClaimT,
-    Metal3Side,
-    find_contract_side,
-)
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
@@ -46,24 +46,26 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     pools = source.informer(POOLS, POOL_INDEXES)
     watched = [watch_pools(pools)]
 
-    def watch_claims(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
+    def watch_claims(
+        claim_format: ClaimFormat[ClaimT, AddressT],
+    ) -> IPPoolClaimCaches[ClaimT, AddressT]:
         """Add the watches of one kind of claims and its IPAddresses; return their caches."""
-        claims = source.informer(side.claims, make_claim_indexes(side))
-        addresses = source.informer(side.addresses, make_address_indexes(side))
-        watched.append(watch_holders(claims, POOLS.kind, side.pool_of_claim))
-        watched.append(watch_holders(addresses, POOLS.kind, side.pool_of_address))
-        return SideCaches(
-            side,
+        claims = source.informer(claim_format.claims, make_claim_indexes(claim_format))
+        addresses = source.informer(claim_format.addresses, make_address_indexes(claim_format))
+        watched.append(watch_holders(claims, POOLS.kind, claim_format.pool_of_claim))
+        watched.append(watch_holders(addresses, POOLS.kind, claim_format.pool_of_address))
+        return IPPoolClaimCaches(
+            claim_format,
             claims.cache,
             addresses=addresses.cache,
             pools=pools.cache,
             clusters=None,  # a picture shows what is held, which a paused Cluster does not change
         )
 
-    side_caches: list[EitherCaches] = [watch_claims(Metal3Side())]
-    if (contract := find_contract_side(pick_contract_kinds(served_kinds))) is not None:
-        side_caches.append(watch_claims(contract))
-    caches = make_caches(pools.cache, *side_caches)
+    claim_caches: list[EitherCaches] = [watch_claims(IPClaimFormat())]
+    if (contract := find_contract_format(pick_contract_kinds(served_kinds))) is not None:
+        claim_caches.append(watch_claims(contract))
+    caches = make_caches(pools.cache, *claim_caches)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         """Return the pictures of the wanted pools."""

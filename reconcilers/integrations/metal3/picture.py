@@ -12,9 +12,9 @@ from allocator.addresses import union
 from reconcilers.integrations.clusterapi.addresses import smallest_cidr
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, is_paused
 from reconcilers.integrations.metal3.api import POOLS, Metal3PoolSpec
+from reconcilers.integrations.metal3.claimformats import EitherClaim
 from reconcilers.integrations.metal3.contents import IPPoolContents
 from reconcilers.integrations.metal3.entries import list_reserved, parse_single
-from reconcilers.integrations.metal3.sides import EitherClaim
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import (
     PoolFamily,
@@ -80,7 +80,7 @@ def compute_capacity(contents: IPPoolContents, family: Family) -> Capacity:
     # The trial ends with the block, so that promised addresses stay out of the holdings.
     with holdings.trial():
         for address in promised:
-            part = contents.space.make_part(address)
+            part = contents.space.make_promised_range(address)
             if part.space in holdings.layouts:
                 holdings.space(part.space).hold(address)
         for name, layout in holdings.layouts.items():
@@ -184,9 +184,9 @@ def _build_holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool
 
 def _describe_kind(contents: IPPoolContents, holder: Holder) -> str:
     """Return the kind of a holder, as text for users."""
-    caches = contents.caches.sides.get(holder.kind)
+    caches = contents.caches.claim_caches_by_kind.get(holder.kind)
     # A journal may name a kind that is not served here; its full name is shown.
-    return holder.kind if caches is None else caches.side.claims.kind
+    return holder.kind if caches is None else caches.claim_format.claims.kind
 
 
 def _find_tenant(claim: EitherClaim) -> str:
@@ -201,7 +201,7 @@ def _list_requests(contents: IPPoolContents) -> Iterator[PoolRequest]:
     families: Sequence[Family] = sorted(
         {layout.family for layout in contents.space.layouts.values()}
     )
-    for waiting in contents.list_waiting():
+    for waiting in contents.list_waiting_claims():
         meta = waiting.claim.metadata
         yield PoolRequest(
             waiting.kind,

@@ -42,10 +42,10 @@ from reconcilers.integrations.metal3.api import (
     PROVIDER,
     Metal3Pool,
 )
+from reconcilers.integrations.metal3.claimformats import EitherClaim
 from reconcilers.integrations.metal3.claimkind import Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import EitherClaim
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.choosing import Choice
@@ -151,7 +151,7 @@ class Metal3Pools(
 
     @override
     def is_left_alone(self, pool: Metal3Pool) -> bool:
-        """Return False: each IPPool gets passes."""
+        """Return False: passes serve every IPPool."""
         return False
 
     @override
@@ -222,7 +222,7 @@ class Metal3Pools(
         settled = reading.settle(journal)
         room = min(self._parts.settings.batch, JOURNALS.room(settled))
         promised = [
-            reading.space.make_part(part.range)
+            reading.space.make_promised_range(part.range)
             for promise in settled.promises
             for part in promise.ranges
         ]

@@ -21,13 +21,13 @@ from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
-from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.caches import IPPoolClaimCaches, Metal3Caches
+from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT
 from reconcilers.integrations.metal3.entries import EntrySpace, is_never_given, parse_single
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 
 
 @dataclass(slots=True)
-class _KeptIndexes:
+class _StoredIndexes:
     """The addresses of a pool by the names of their claims, as the caches showed them.
 
     Args:
@@ -53,16 +53,18 @@ class PoolIndexes:
         self._client = client
         self._caches = caches
         self._clock = clock
-        self._kept: dict[Key, _KeptIndexes] = {}
-        for side in caches.sides.values():  # metal3's kinds, and those of Cluster API
-            side.visit(self._follow)  # subscribes to the changes of the side's caches
+        self._stored: dict[Key, _StoredIndexes] = {}
+        for (
+            claim_caches
+        ) in caches.claim_caches_by_kind.values():  # metal3's kinds, and those of Cluster API
+            claim_caches.visit(self._subscribe)
 
     async def write(self, pool: Metal3Pool, space: EntrySpace) -> Metal3Pool:
         """Write which claims have which addresses, if the pool's status differs.
 
         Args:
-            pool: as it was written last.
-            space: what it may hand out.
+            pool: the pool as it was written last.
+            space: what the pool may hand out.
 
         Returns:
             The pool, as it is after the write.
@@ -83,7 +85,7 @@ class PoolIndexes:
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""
-        self._kept.pop(pool, None)
+        self._stored.pop(pool, None)
 
     def read_indexes(self, pool: Key, space: EntrySpace) -> Mapping[str, str]:
         """Return the addresses of a pool by the names of their claims, as the caches show them.
@@ -93,76 +95,81 @@ class PoolIndexes:
         the API server would reject the whole status.
         """
         # Removed until all is up to date: if anything raises, the next call reads all addresses.
-        kept = self._kept.pop(pool, None)
-        if kept is None or kept.space is not space:
-            kept = _KeptIndexes(space, {}, self._list_names(pool))
-        for name in kept.changed:
-            addresses = self._list_addresses(pool, space, name)  # the best one comes first
+        stored = self._stored.pop(pool, None)
+        if stored is None or stored.space is not space:
+            stored = _StoredIndexes(space, {}, self._list_names(pool))
+        for name in stored.changed:
+            addresses = self._list_addresses(pool, space, name)
             if (address := next(addresses, None)) is not None:
-                kept.indexes[name] = address
+                stored.indexes[name] = address
             else:
-                kept.indexes.pop(name, None)
-        kept.changed.clear()
-        self._kept[pool] = kept
-        return kept.indexes
+                stored.indexes.pop(name, None)
+        stored.changed.clear()
+        self._stored[pool] = stored
+        return stored.indexes
 
     def _list_names(self, pool: Key) -> set[str]:
-        """Return the names of all claims of a pool, and of those that its IPAddresses name."""
+        """Return the names of all claims of a pool, also of claims that its IPAddresses name."""
         names: set[str] = set()
-        for side in self._caches.sides.values():
-            names.update(side.visit(partial(_list_names_of_kind, pool)))
+        for claim_caches in self._caches.claim_caches_by_kind.values():
+            names.update(claim_caches.visit(partial(_list_names_of_kind, pool)))
         return names
 
     def _list_addresses(self, pool: Key, space: EntrySpace, name: str) -> Iterator[str]:
-        """Yield the addresses of claims of a name, those of the IPClaim first.
+        """Yield the addresses of the claims of a name: first of the IPClaim, which is preferred.
 
-        Of several IPAddresses of a claim, the one that its status names comes first.
+        Of several IPAddresses of a claim, the IPAddress that its status names comes first.
         """
-        for side in self._caches.sides.values():
-            yield from side.visit(partial(_list_addresses_of_kind, pool, space, name))
+        for claim_caches in self._caches.claim_caches_by_kind.values():
+            yield from claim_caches.visit(partial(_list_addresses_of_kind, pool, space, name))
 
-    def _follow(self, side_caches: SideCaches[ClaimT, AddressT], /) -> None:
-        """Note each change of the claims and IPAddresses of one kind."""
-        side_caches.claims.subscribe(partial(self._note_claim, side_caches))
-        side_caches.addresses.subscribe(partial(self._note_address, side_caches))
+    def _subscribe(self, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /) -> None:
+        """Subscribe to the changes of the claims and IPAddresses of one kind."""
+        claim_caches.claims.subscribe(partial(self._note_claim, claim_caches))
+        claim_caches.addresses.subscribe(partial(self._note_address, claim_caches))
 
     def _note_claim(
-        self, side_caches: SideCaches[ClaimT, AddressT], change: Change[ClaimT]
+        self, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], change: Change[ClaimT]
     ) -> None:
         """Note a changed claim in its pool, and in the pool that it named before."""
         for claim in (change.old, change.new):
             if claim is not None:
-                self._note(side_caches.side.pool_of_claim(claim), claim.metadata.name)
+                self._note(claim_caches.claim_format.pool_of_claim(claim), claim.metadata.name)
 
     def _note_address(
-        self, side_caches: SideCaches[ClaimT, AddressT], change: Change[AddressT]
+        self, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], change: Change[AddressT]
     ) -> None:
-        """Note the claim of a changed IPAddress, as it names it now and as it did before."""
+        """Note the claims that a changed IPAddress names now and named before."""
         for address in (change.old, change.new):
             if address is not None:
-                claim = side_caches.side.claim_of_address(address)
+                claim = claim_caches.claim_format.claim_of_address(address)
                 if claim is not None:
-                    self._note(side_caches.side.pool_of_address(address), claim.name)
+                    self._note(claim_caches.claim_format.pool_of_address(address), claim.name)
 
     def _note(self, pool: Key | None, name: str) -> None:
-        """Note that claims of a name have changed; a pool without entry reads all anyway."""
-        kept = None if pool is None else self._kept.get(pool)
-        if kept is not None:
-            kept.changed.add(name)
+        """Note that claims of a name have changed, for the next `read_indexes` of a pool.
+
+        Nothing is noted for a pool without stored addresses, because it reads all its claims.
+        """
+        stored = None if pool is None else self._stored.get(pool)
+        if stored is not None:
+            stored.changed.add(name)
 
 
-def _list_names_of_kind(pool: Key, side_caches: SideCaches[ClaimT, AddressT], /) -> Iterator[str]:
+def _list_names_of_kind(
+    pool: Key, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /
+) -> Iterator[str]:
     """Yield the names of the claims of a kind that concern a pool."""
-    for claim in side_caches.claims.by_index(SPACE_INDEX, str(pool)):
+    for claim in claim_caches.claims.by_index(SPACE_INDEX, str(pool)):
         yield claim.metadata.name
-    for address in side_caches.addresses.by_index(SPACE_INDEX, str(pool)):
-        key = side_caches.side.claim_of_address(address)
+    for address in claim_caches.addresses.by_index(SPACE_INDEX, str(pool)):
+        key = claim_caches.claim_format.claim_of_address(address)
         if key is not None:
             yield key.name
 
 
 def _list_addresses_of_kind(
-    pool: Key, space: EntrySpace, name: str, side_caches: SideCaches[ClaimT, AddressT], /
+    pool: Key, space: EntrySpace, name: str, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /
 ) -> Iterator[str]:
     """Yield the addresses of a claim of one kind in the order in which they are preferred.
 
@@ -170,13 +177,15 @@ def _list_addresses_of_kind(
     address that the name in the status stands for, whose IPAddress may be missing.
     """
     key = Key(pool.namespace, name)
-    claim = side_caches.claims.get(key)
-    is_of_pool = claim is not None and side_caches.side.pool_of_claim(claim) == pool
-    status_name = side_caches.side.address_name(claim) if claim is not None and is_of_pool else ""
+    claim = claim_caches.claims.get(key)
+    is_of_pool = claim is not None and claim_caches.claim_format.pool_of_claim(claim) == pool
+    status_name = (
+        claim_caches.claim_format.address_name(claim) if claim is not None and is_of_pool else ""
+    )
     addresses = [
         address
-        for address in side_caches.addresses_of(key)
-        if side_caches.side.pool_of_address(address) == pool
+        for address in claim_caches.addresses_of(key)
+        if claim_caches.claim_format.pool_of_address(address) == pool
     ]
 
     def order(address: AddressT) -> tuple[bool, str]:
@@ -184,8 +193,8 @@ def _list_addresses_of_kind(
         return address.metadata.name != status_name, address.metadata.name
 
     parsed = [parse_single(address.spec.address) for address in sorted(addresses, key=order)]
-    if claim is not None and is_of_pool and side_caches.side.holds(claim):
+    if claim is not None and is_of_pool and claim_caches.claim_format.holds(claim):
         parsed += space.find_named_addresses(status_name)[:1]
-    for entry in parsed:
-        if entry is not None and not is_never_given(entry):
-            yield canonical_text(entry)
+    for address_range in parsed:
+        if address_range is not None and not is_never_given(address_range):
+            yield canonical_text(address_range)

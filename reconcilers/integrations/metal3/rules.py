@@ -32,7 +32,7 @@ def find_pool_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
     """Yield the faults of a pool's spec.
 
     Args:
-        is_new: whether the pool is created; metal3 has two spellings of one message.
+        is_new: whether the pool is created; metal3's webhook misspells one message then.
     """
     for index, entry in enumerate(spec.pools):
         field = f"spec.pools[{index}]"
@@ -154,9 +154,11 @@ def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iter
         return
     span = parse_span(entry)
     if not (entry.end or entry.subnet):
-        yield _reject_random(f"{field}.start", entry.start, "an entry needs an end or a subnet")
+        yield _build_random_cause(
+            f"{field}.start", entry.start, "an entry needs an end or a subnet"
+        )
     elif span is not None and span.size >= MOST_RANDOM:
-        yield _reject_random(field, entry.subnet, "an entry has too many addresses")
+        yield _build_random_cause(field, entry.subnet, "an entry has too many addresses")
 
 
 def _is_after(start: AddressRange, end: AddressRange) -> bool:
@@ -180,7 +182,7 @@ def _find_preallocation_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterato
             yield build_value_cause(field, written, message)
 
 
-def _reject_random(field: str, value: str, why: str) -> Cause:
-    """Return the fault of a value that a pool with random addresses cannot have."""
+def _build_random_cause(field: str, value: str, why: str) -> Cause:
+    """Return the fault of a field's value that a pool with random addresses cannot have."""
     message = f'cannot be used with allocationStrategy "random": {why}'
     return build_value_cause(field, value, message)

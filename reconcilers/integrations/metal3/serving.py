@@ -4,12 +4,14 @@ Cluster API's kinds are optional: IPAddressClaims on IPPools and Clusters are re
 API server serves them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom
 
 from controller.cache import Cache
+from controller.extension import Extension
+from controller.informer import Informer
 from controller.loggers import get_logger
 from controller.meta import Key, Object
 from controller.outcome import Outcome
@@ -24,30 +26,33 @@ from reconcilers.integrations.clusterapi.contractkinds import (
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import IntegrationParts, add_integration_service
-from reconcilers.integrations.metal3.api import CLAIMS, GROUP, KINDS, POOLS
+from reconcilers.integrations.metal3.api import CLAIMS, GROUP, KINDS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
-    EitherCaches,
+    IPPoolClaimCaches,
     Metal3Caches,
     Metal3Reader,
-    SideCaches,
     make_address_indexes,
     make_claim_indexes,
+)
+from reconcilers.integrations.metal3.claimformats import (
+    AddressT,
+    ClaimFormat,
+    ClaimT,
+    IPAddressClaimFormat,
+    IPClaimFormat,
+    find_contract_format,
 )
 from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.gauges import LABELS, METRICS, list_figures
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import (
-    AddressT,
-    ClaimSide,
-    ClaimT,
-    ContractSide,
-    Metal3Side,
-    find_contract_side,
+from reconcilers.integrations.metal3.watched import (
+    EitherInformers,
+    IPPoolClaimInformers,
+    Metal3Watches,
 )
-from reconcilers.integrations.metal3.watched import EitherInformers, Metal3Watches, SideInformers
 from reconcilers.promises.passes import PoolPasses
 
 _log = get_logger(__name__)
@@ -66,9 +71,9 @@ class ServedMetal3Kinds:
     contract: ContractKinds
 
     @property
-    def contract_side(self) -> ContractSide | None:
+    def contract_format(self) -> IPAddressClaimFormat | None:
         """IPAddressClaims as claims of IPPools; None if they are not served."""
-        return find_contract_side(self.contract)
+        return find_contract_format(self.contract)
 
 
 class Metal3:
@@ -114,7 +119,7 @@ class Metal3:
         if not kinds_served.is_complete:
             _log.info("The kinds of metal3 are not served by the API server: waiting for them")
             return None
-        contract = kinds_served.contract_side
+        contract = kinds_served.contract_format
         kinds = ", ".join([CLAIMS.kind, *([] if contract is None else [contract.claims.kind])])
         _log.info("Serving claims of IPPools", kinds=kinds)
         return self._make_work(kinds_served)
@@ -125,39 +130,22 @@ class Metal3:
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
         cluster_kind = kinds_served.contract.clusters
         clusters = None if cluster_kind is None else extension.informer(cluster_kind)
-        cluster_cache = None if clusters is None else clusters.cache
-
-        def watch(
-            side: ClaimSide[ClaimT, AddressT], clusters_of_side: Cache[Cluster] | None
-        ) -> SideInformers[ClaimT, AddressT]:
-            """Return the informers of one kind of claims and its IPAddresses."""
-            claims = extension.informer(side.claims, indexes=make_claim_indexes(side))
-            addresses = extension.informer(side.addresses, indexes=make_address_indexes(side))
-            side_caches = SideCaches(
-                side,
-                claims.cache,
-                addresses=addresses.cache,
-                pools=pools.cache,
-                clusters=clusters_of_side,
-            )
-            return SideInformers(side_caches, claims, addresses)
-
-        informers: dict[str, EitherInformers] = {CLAIMS.full_name: watch(Metal3Side(), None)}
-        if (contract := kinds_served.contract_side) is not None:
-            informers[contract.claim_kind] = watch(contract, cluster_cache)
-        sides: Mapping[str, EitherCaches] = {
-            kind: side_informers.caches for kind, side_informers in informers.items()
-        }
-        caches = Metal3Caches(pools.cache, sides, cluster_cache)
+        informers = _make_claim_informers(
+            extension, kinds_served.contract_format, pools=pools, clusters=clusters
+        )
+        caches = Metal3Caches(
+            pools.cache,
+            {kind: claim_informers.caches for kind, claim_informers in informers.items()},
+            None if clusters is None else clusters.cache,
+        )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         clock, recorder = self._parts.clock, self._parts.recorder
-        patience, check_interval = settings.cache_patience, settings.contents_check
         reader = Metal3Reader(
             client,
-            [side.read_source() for side in sides.values()],
+            [claim_caches.read_source() for claim_caches in caches.claim_caches_by_kind.values()],
             clock=clock,
-            patience=patience,
-            check_interval=check_interval,
+            patience=settings.cache_patience,
+            check_interval=settings.contents_check,
         )
         parts = Metal3Parts(
             client,
@@ -168,32 +156,48 @@ class Metal3:
             settings=settings,
             generator=SystemRandom(),
         )
-
-        def serve(side: SideCaches[ClaimT, AddressT], /) -> ServedClaims:
-            """Return one kind of claims, as passes over pools serve it."""
-            return Metal3Claims(parts, side)
-
-        def reconcile_claims(
-            side: SideCaches[ClaimT, AddressT], /
-        ) -> Callable[[Key], Awaitable[Outcome]]:
-            """Return the pass over a claim of one kind."""
-            reconciler = Metal3ClaimReconciler(
-                client, caches, side_caches=side, reader=reader, recorder=recorder, clock=clock
-            )
-            return reconciler.reconcile
-
-        self._kinds = ServedKinds(clock, [side.visit(serve) for side in sides.values()])
-        kind = Metal3Pools(
-            client, parts, served_kinds=self._kinds, indexes=PoolIndexes(client, caches, clock)
-        )
-        passes = PoolPasses(kind, client, clock=clock, settings=settings)
         watches = Metal3Watches(
             pools,
-            sides=informers,
+            claim_informers=informers,
             clusters=clusters,
             gather=settings.gather,
             overlaps=self._parts.overlaps,
         )
+        self._add_pool_controller(extension, parts, watches)
+        self._add_claim_controllers(extension, parts, watches)
+        figures = KeptFigures(partial(list_figures, caches))
+        figures.follow(pools.cache)
+        if clusters is not None:  # claims of a paused Cluster do not count as waiting
+            figures.follow(clusters.cache)
+        for claim_caches in caches.claim_caches_by_kind.values():
+            figures.follow(claim_caches.claims)
+            figures.follow(claim_caches.addresses)
+        gauges = PoolGauges(METRICS, "an IPPool", labels=LABELS, list_figures=figures, clock=clock)
+        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
+
+    def _add_pool_controller(
+        self, extension: Extension, parts: Metal3Parts, watches: Metal3Watches
+    ) -> None:
+        """Add the controller of IPPools."""
+
+        def make_served_claims(
+            claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /
+        ) -> ServedClaims:
+            """Return one kind of claims, as passes over pools serve it."""
+            return Metal3Claims(parts, claim_caches)
+
+        all_claim_caches = parts.caches.claim_caches_by_kind.values()
+        self._kinds = ServedKinds(
+            parts.clock,
+            [claim_caches.visit(make_served_claims) for claim_caches in all_claim_caches],
+        )
+        kind = Metal3Pools(
+            parts.client,
+            parts,
+            served_kinds=self._kinds,
+            indexes=PoolIndexes(parts.client, parts.caches, parts.clock),
+        )
+        passes = PoolPasses(kind, parts.client, clock=parts.clock, settings=parts.settings)
         extension.controller(
             "metal3-ippool",
             passes.reconcile,
@@ -201,25 +205,79 @@ class Metal3:
             concurrency=self._parts.settings.concurrency,
             forget=passes.forget,
         )
-        for name, side_caches in sides.items():
+
+    def _add_claim_controllers(
+        self, extension: Extension, parts: Metal3Parts, watches: Metal3Watches
+    ) -> None:
+        """Add a controller for each kind of claims."""
+
+        def make_pass(
+            claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /
+        ) -> Callable[[Key], Awaitable[Outcome]]:
+            """Return the pass over a claim of one kind."""
+            reconciler = Metal3ClaimReconciler(
+                parts.client,
+                parts.caches,
+                claim_caches=claim_caches,
+                reader=parts.reader,
+                recorder=parts.recorder,
+                clock=parts.clock,
+            )
+            return reconciler.reconcile
+
+        for kind_name, claim_caches in parts.caches.claim_caches_by_kind.items():
             extension.controller(
-                f"metal3-{side_caches.side.claims.kind.lower()}",
-                side_caches.visit(reconcile_claims),
-                watches=watches.make_claim_watches(name),
+                f"metal3-{claim_caches.claim_format.claims.kind.lower()}",
+                claim_caches.visit(make_pass),
+                watches=watches.make_claim_watches(kind_name),
                 # Half of the width: the writes of finalizers for many new claims must not delay
                 # the first addresses.
-                concurrency=max(1, settings.width // 2),
+                concurrency=max(1, parts.settings.width // 2),
                 group=lambda key: key.namespace,
             )
-        figures = KeptFigures(partial(list_figures, caches))
-        figures.follow(pools.cache)
-        if clusters is not None:  # claims of a paused Cluster do not count as waiting
-            figures.follow(clusters.cache)
-        for side in sides.values():
-            figures.follow(side.claims)
-            figures.follow(side.addresses)
-        gauges = PoolGauges(METRICS, "an IPPool", labels=LABELS, list_figures=figures, clock=clock)
-        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
+
+
+def _make_claim_informers(
+    extension: Extension,
+    contract_format: IPAddressClaimFormat | None,
+    pools: Informer[Metal3Pool],
+    clusters: Informer[Cluster] | None,
+) -> dict[str, EitherInformers]:
+    """Return the informers of each served kind of claims, by the full name of the kind.
+
+    Args:
+        contract_format: reads IPAddressClaims; None if they are not served.
+        clusters: the informer of Clusters; None if they are not served.
+    """
+
+    def make_informers(
+        claim_format: ClaimFormat[ClaimT, AddressT], clusters_of_claims: Cache[Cluster] | None
+    ) -> IPPoolClaimInformers[ClaimT, AddressT]:
+        """Return the informers of one kind of claims and its IPAddresses.
+
+        Args:
+            clusters_of_claims: the Clusters that can stop these claims; None for none.
+        """
+        claims = extension.informer(claim_format.claims, indexes=make_claim_indexes(claim_format))
+        addresses = extension.informer(
+            claim_format.addresses, indexes=make_address_indexes(claim_format)
+        )
+        claim_caches = IPPoolClaimCaches(
+            claim_format,
+            claims.cache,
+            addresses=addresses.cache,
+            pools=pools.cache,
+            clusters=clusters_of_claims,
+        )
+        return IPPoolClaimInformers(claim_caches, claims, addresses)
+
+    informers: dict[str, EitherInformers] = {
+        CLAIMS.full_name: make_informers(IPClaimFormat(), None)
+    }
+    if contract_format is not None:
+        cluster_cache = None if clusters is None else clusters.cache
+        informers[contract_format.claim_kind] = make_informers(contract_format, cluster_cache)
+    return informers
 
 
 def add_service(parts: IntegrationParts) -> None:

@@ -27,8 +27,8 @@ from reconcilers.integrations.metal3.api import (
     Metal3Pool,
     describe_invalid,
 )
+from reconcilers.integrations.metal3.claimformats import AddressT, ClaimFormat, ClaimT
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
-from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -63,39 +63,40 @@ class EntryTaker(Generic[ClaimT, AddressT]):
     """Takes addresses of one pool for claims of one kind, on one reading of the pool.
 
     Args:
-        side: the kind of the claims.
-        pool: as it was read.
-        space: what it may hand out.
-        view: its claims and IPAddresses, with the holdings of claims of all kinds.
+        claim_format: reads the claims.
+        pool: the pool as it was read.
+        space: what the pool may hand out.
+        view: the pool's claims and IPAddresses, with the holdings of claims of all kinds.
         unavailable: the promised and chosen addresses; the takers of all kinds share them.
-        restores: returns for how many seconds a restore may still create the claim's IPAddress.
+        restore_seconds_left: returns for how many seconds a restore from a backup may still create
+            the IPAddress of a claim.
         generator: random numbers, for pools with random addresses.
     """
 
     def __init__(  # noqa: PLR0913 - what was read, and the pool
         self,
-        side: ClaimSide[ClaimT, AddressT],
+        claim_format: ClaimFormat[ClaimT, AddressT],
         pool: Metal3Pool,
         space: EntrySpace,
         view: ClaimSpaceView[ClaimT, AddressT],
         unavailable: TakenAddresses,
         *,
-        restores: Callable[[ClaimT], float],
+        restore_seconds_left: Callable[[ClaimT], float],
         generator: Random,
     ) -> None:
-        self.kind = side.claim_kind
+        self.kind = claim_format.claim_kind
         self.find = view.find
-        self._side = side
+        self._claim_format = claim_format
         self._pool = pool.metadata.key
         self._space = space
         self._view = view
         self._unavailable = unavailable
-        self._restores = restores
+        self._restore_seconds_left = restore_seconds_left
         self._generator = generator
 
     def shows(self, asker: ClaimT, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
-        return self._side.shows(asker, ClaimProblem(refused.reason, refused.message))
+        return self._claim_format.shows(asker, ClaimProblem(refused.reason, refused.message))
 
     def take(self, asker: ClaimT) -> Taken | None:
         """Take the address to promise to a claim; None if the claim has to wait.
@@ -112,8 +113,8 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             if adopted is None:
                 return None
             address = adopted
-        elif self._restores(asker) > 0:
-            return None  # a restore from a backup may still bring its IPAddress
+        elif self._restore_seconds_left(asker) > 0:
+            return None  # a restore from a backup may still create its IPAddress
         else:
             address = self._take_new(asker)
         self._unavailable.add(address)
@@ -126,16 +127,16 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         An IPAddress that the claim owns comes first: such a claim waits only because a person has
         deleted its status. IPAddresses without a claim as owner come next.
         """
-        side = self._side
+        claim_format = self._claim_format
         addresses = [
             address
             for address in self._view.addresses_of(claim.metadata.key)
-            if side.pool_of_address(address) == self._pool
+            if claim_format.pool_of_address(address) == self._pool
         ]
 
         def order(address: AddressT) -> tuple[bool, bool, str]:
             """Return a sort key: owned by the claim, then unowned, then others'; by name."""
-            owner = side.find_owning_claim(address)
+            owner = claim_format.find_owning_claim(address)
             is_owned = owner is not None and owner.uid == claim.metadata.uid
             return not is_owned, owner is not None, address.metadata.name
 
@@ -150,12 +151,12 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             addresses: the IPAddresses that name the claim, in the order of `_list_addresses_of`.
 
         Returns:
-            The address; None if other claims have all of them, and a replica that was frozen
-            created one of the IPAddresses late. Passes over claims delete that one (`claims.py`).
-            An error would make the reader of the claim give up before that.
+            The address; None if other claims have all addresses, and this program created one of
+            the IPAddresses for the claim. A frozen replica created it late, and a pass over the
+            claim deletes it (`claims.py`). A refusal would make the reader of the claim give up.
 
         Raises:
-            Refused: other claims have all of them.
+            Refused: other claims have all addresses, and other programs created the IPAddresses.
         """
         for address in addresses:
             parsed = parse_single(address.spec.address)
@@ -182,7 +183,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             Refused: the wish is no address, is outside the entries, is held, or differs from the
                 pre-allocation; or no address is free.
         """
-        name, wish = claim.metadata.name, self._side.requested_address(claim)
+        name, wish = claim.metadata.name, self._claim_format.requested_address(claim)
         requested = parse_single(wish)
         if wish and requested is None:
             raise Refused(ALLOCATION_FAILED, describe_invalid(wish))
@@ -202,7 +203,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         return self._take_exactly(requested, claim, REQUESTED_HELD)
 
     def _take_exactly(self, address: AddressRange, claim: ClaimT, refusal: str) -> AddressRange:
-        """Take exactly this address.
+        """Take a certain address for a claim.
 
         Args:
             address: a single address.
@@ -215,16 +216,16 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         """
         if not self._is_free(address, claim) or self._is_name_taken(claim, address):
             raise Refused(ALLOCATION_FAILED, refusal)
-        part = self._space.make_part(address)
+        part = self._space.make_promised_range(address)
         self._view.holdings.space(part.space).hold(address)
         return address
 
     def _is_name_taken(self, claim: ClaimT, address: AddressRange) -> bool:
-        """Return whether another IPAddress of the claim has the name that this address needs.
+        """Return whether an IPAddress that names the claim has the name that an address needs.
 
-        In the holdings the claim itself holds such an address, so `_is_free` does not find that.
+        The claim itself holds the address by that name, so `_is_free` does not report it as held.
         """
-        name = self._space.name_of(address)
+        name = self._space.make_address_name(address)
         return any(
             ip_address.metadata.name == name
             for ip_address in self._view.addresses_of(claim.metadata.key)
@@ -234,7 +235,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         """Return whether no other claim holds an address or is promised it."""
         if address in self._unavailable:
             return False
-        part = self._space.make_part(address)
+        part = self._space.make_promised_range(address)
         holder = Holder(self.kind, claim.metadata.key)
         return self._view.holdings.other_holder(address, holder, part.space) is None
 

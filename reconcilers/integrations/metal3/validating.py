@@ -22,14 +22,14 @@ from reconcilers.integrations.metal3.api import (
     POOLS,
     Metal3Pool,
 )
-from reconcilers.integrations.metal3.offers import make_offers
-from reconcilers.integrations.metal3.sides import (
+from reconcilers.integrations.metal3.claimformats import (
     AddressT,
-    ClaimSide,
+    ClaimFormat,
     ClaimT,
-    ContractSide,
-    Metal3Side,
+    IPAddressClaimFormat,
+    IPClaimFormat,
 )
+from reconcilers.integrations.metal3.offers import make_offers
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules.verdict import NOTHING, Verdict
@@ -93,20 +93,24 @@ class Metal3PoolValidator:
             UnreadableHolders: IPAddresses that may name it cannot be decoded.
             DiscoveryIncomplete: it is not known whether Cluster API's IPAddresses are served.
         """
-        in_use = await self._list_addresses(Metal3Side(), pool)
+        in_use = await self._list_addresses(IPClaimFormat(), pool)
         contract = await find_served(self._client, map(addresses, CONTRACT_VERSIONS))
         if contract is not None:
-            side = ContractSide(claims(contract.version), contract)
-            in_use += await self._list_addresses(side, pool)
+            claim_format = IPAddressClaimFormat(claims(contract.version), contract)
+            in_use += await self._list_addresses(claim_format, pool)
         return in_use
 
-    async def _list_addresses(self, side: ClaimSide[ClaimT, AddressT], pool: Key) -> list[str]:
+    async def _list_addresses(
+        self, claim_format: ClaimFormat[ClaimT, AddressT], pool: Key
+    ) -> list[str]:
         """Return the addresses of the IPAddresses of one kind that name a pool.
 
         Raises:
             UnreadableHolders: IPAddresses that may name it cannot be decoded.
         """
-        listed = await list_addresses(self._client, side, kind=side.addresses, pool=pool)
+        listed = await list_addresses(
+            self._client, claim_format, kind=claim_format.addresses, pool=pool
+        )
         return [address.spec.address for address in listed]
 
 

@@ -1,7 +1,4 @@
-"""Enqueue pools and claims when claims, IPAddresses, pools or Clusters change.
-
-A side is one kind of claims with the kind of its IPAddresses.
-"""
+"""Enqueue pools and claims when claims, IPAddresses, pools or Clusters change."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,47 +15,45 @@ from reconcilers.integrations.clusterapi.watched import has_changed_serving
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
-from reconcilers.integrations.metal3.caches import SideCaches
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT
+from reconcilers.integrations.metal3.caches import IPPoolClaimCaches
+from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
 
 @dataclass(frozen=True, slots=True)
-class SideInformers(Generic[ClaimT, AddressT]):
+class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
     """The informers of one kind of claims, and the pools and claims that their changes enqueue.
 
     Args:
-        caches: of the kind.
+        caches: the caches of the claims and their IPAddresses.
         addresses: the IPAddresses of these claims.
     """
 
-    caches: SideCaches[ClaimT, AddressT]
+    caches: IPPoolClaimCaches[ClaimT, AddressT]
     claims: Informer[ClaimT]
     addresses: Informer[AddressT]
 
     def make_pool_watches(
-        self, gather: float, pools_near: Callable[[Key], Iterable[Key]]
+        self, gather: float, list_concerned_pools: Callable[[Key], Iterable[Key]]
     ) -> Sequence[Trigger]:
         """Return the watches of claims and IPAddresses for the controller of IPPools.
 
         Args:
             gather: seconds that changes wait, so that one pass over their pool handles several.
-            pools_near: returns the pools that an undecodable object may concern.
+            list_concerned_pools: returns the pools that an undecodable object may concern.
         """
-        return (  # None: every change counts
+        return (
             Watch(
                 self.claims,
                 self.caches.list_pools_of_claim,
-                None,
                 delay=gather,
-                unreadable=pools_near,
+                unreadable=list_concerned_pools,
             ),
             Watch(
                 self.addresses,
                 self.caches.pools_of_address,
-                None,
                 delay=gather,
-                unreadable=pools_near,
+                unreadable=list_concerned_pools,
             ),
         )
 
@@ -90,23 +85,24 @@ class SideInformers(Generic[ClaimT, AddressT]):
 
     def _list_claims_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the claim that an IPAddress names; empty if it names none."""
-        claim = self.caches.side.claim_of_address(address)
+        claim = self.caches.claim_format.claim_of_address(address)
         return () if claim is None else (claim,)
 
     def _needs_pass(self, change: Change[ClaimT]) -> bool:
         """Return whether a change of a claim needs a pass over the claim.
 
         - A new claim needs its finalizer, and changed metadata may pause or delete the claim. The
-          pass that adds our finalizer goes on, so this change needs no pass.
+          pass that adds our finalizer serves the claim too, so our finalizer needs no pass.
         - If only the status has changed and named no IPAddress before, a pass over the pool has
-          written it: nothing is left to do.
-        - If it named an IPAddress before, others may have changed it, and it may need correction.
+          written the status: nothing is left to do.
+        - If the status named an IPAddress before, another program may have changed the status,
+          so it may need a correction.
         """
         old = change.old
-        side = self.caches.side
-        if old is None or metadata_changed(change, side.claim_finalizer):
+        claim_format = self.caches.claim_format
+        if old is None or metadata_changed(change, claim_format.claim_finalizer):
             return True
-        return bool(side.address_name(old))
+        return bool(claim_format.address_name(old))
 
     def _needs_pass_over_claim(self, change: Change[AddressT]) -> bool:
         """Return whether a change of an IPAddress needs a pass over its claim.
@@ -116,16 +112,19 @@ class SideInformers(Generic[ClaimT, AddressT]):
         names an IPAddress already.
         """
         new = change.new
-        side = self.caches.side
-        if new is None or change.old is not None or not side.is_made_for_claim(new):
+        claim_format = self.caches.claim_format
+        if new is None or change.old is not None or not claim_format.is_made_for_claim(new):
             return True  # deleted, changed, or created by a person
-        key = side.claim_of_address(new)
+        key = claim_format.claim_of_address(new)
         claim = None if key is None else self.caches.claims.get(key)
-        return claim is None or claim.metadata.terminating or bool(side.address_name(claim))
+        return (
+            claim is None or claim.metadata.terminating or bool(claim_format.address_name(claim))
+        )
 
 
 EitherInformers = (
-    SideInformers[Metal3Claim, Metal3Address] | SideInformers[IPAddressClaim, IPAddress]
+    IPPoolClaimInformers[Metal3Claim, Metal3Address]
+    | IPPoolClaimInformers[IPAddressClaim, IPAddress]
 )
 """The informers of one of the two kinds of claims, where both stand in one collection."""
 
@@ -136,14 +135,14 @@ class Metal3Watches:
 
     Args:
         pools: IPPools.
-        sides: the kinds of claims, by the full name of the kind.
+        claim_informers: of each kind of claims, by the full name of the kind.
         clusters: Clusters; None where they are not served.
         gather: seconds to gather changes before one pass over their pool.
         overlaps: announces pools whose overlaps with others have changed.
     """
 
     pools: Informer[Metal3Pool]
-    sides: Mapping[str, EitherInformers]
+    claim_informers: Mapping[str, EitherInformers]
     clusters: Informer[Cluster] | None
     gather: float
     overlaps: OverlapAnnouncer
@@ -151,8 +150,8 @@ class Metal3Watches:
     def make_pool_watches(self) -> list[Trigger]:
         """Return the watches of the controller of IPPools."""
         watches: list[Trigger] = [*watch_pools(self.pools, self.overlaps, self.gather)]
-        for informers in self.sides.values():
-            watches += informers.make_pool_watches(self.gather, self._list_nameable_pools)
+        for informers in self.claim_informers.values():
+            watches += informers.make_pool_watches(self.gather, self._list_pools_of_namespace)
         if self.clusters is not None:
             watches.append(
                 watch_by_key(self.clusters, self._list_pools_of_cluster, has_changed_pause)
@@ -161,7 +160,7 @@ class Metal3Watches:
 
     def make_claim_watches(self, kind: str) -> list[Trigger]:
         """Return the watches of the controller of one kind of claims."""
-        informers = self.sides[kind]
+        informers = self.claim_informers[kind]
 
         def list_claims_of_cluster(cluster: Key) -> Iterable[Key]:
             """Return the claims for a Cluster, and the claims of its pools."""
@@ -179,16 +178,16 @@ class Metal3Watches:
             watches.append(watch_by_key(self.clusters, list_claims_of_cluster, has_changed_pause))
         return watches
 
-    def _list_nameable_pools(self, key: Key) -> Iterable[Key]:
+    def _list_pools_of_namespace(self, key: Key) -> Iterable[Key]:
         """Return the pools in the namespace of an undecodable object, which it may concern."""
         keys = (pool.metadata.key for pool in self.pools.cache)
         return [pool for pool in keys if pool.namespace == key.namespace]
 
     def _list_pools_of_cluster(self, cluster: Key) -> Iterable[Key]:
-        """Return the pools that belong to a Cluster, and those that its claims name."""
+        """Return the pools that belong to a Cluster, and the pools that its claims name."""
         keys = {
             pool.metadata.key for pool in self.pools.cache.by_index(CLUSTER_INDEX, str(cluster))
         }
-        for informers in self.sides.values():
+        for informers in self.claim_informers.values():
             keys |= informers.list_pools_of_cluster(cluster)
         return keys

@@ -11,9 +11,9 @@ import pytest
 from controller.meta import Key
 from reconcilers.integrations.core import claimkind, claimreading
 from reconcilers.integrations.metal3 import pools
-from reconcilers.integrations.metal3.caches import EitherCaches, SideCaches
+from reconcilers.integrations.metal3.caches import EitherCaches, IPPoolClaimCaches
+from reconcilers.integrations.metal3.claimformats import ClaimFormat
 from reconcilers.integrations.metal3.entries import EntrySpace
-from reconcilers.integrations.metal3.sides import ClaimSide
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.holdings import Facts
 from tests.reconcilers.simulation.journalrules import (
@@ -49,12 +49,12 @@ def forget_promises_at_once(mp: Patch) -> None:
 
 def adopt_addresses_of_other_claims(mp: Patch) -> None:
     """Adopt an existing IPAddress of the promised name, whichever claim it names."""
-    mp.setattr(ClaimSide, "is_of", lambda self, address, claim: True)
+    mp.setattr(ClaimFormat, "is_of", lambda self, address, claim: True)
 
 
 def ignore_addresses_of_other_kind(mp: Patch) -> None:
     """Treat the addresses of IPAddressClaims as free."""
-    facts_of = SideCaches.facts_of
+    facts_of = IPPoolClaimCaches.facts_of
 
     def of_one_kind(
         self: EitherCaches, pool: Key, space: EntrySpace, claim: Any, addresses: Sequence[Any]
@@ -63,4 +63,4 @@ def ignore_addresses_of_other_kind(mp: Patch) -> None:
         is_other = not self.claim_kind.endswith("metal3.io")
         return facts._replace(ranges=()) if facts is not None and is_other else facts
 
-    mp.setattr(SideCaches, "facts_of", of_one_kind)
+    mp.setattr(IPPoolClaimCaches, "facts_of", of_one_kind)

@@ -24,23 +24,23 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     EitherCaches,
+    IPPoolClaimCaches,
     Metal3Caches,
     Metal3Reader,
-    SideCaches,
     make_address_indexes,
     make_claim_indexes,
+)
+from reconcilers.integrations.metal3.claimformats import (
+    AddressT,
+    ClaimFormat,
+    ClaimT,
+    IPAddressClaimFormat,
+    IPClaimFormat,
 )
 from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import (
-    AddressT,
-    ClaimSide,
-    ClaimT,
-    ContractSide,
-    Metal3Side,
-)
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.passes import PoolPasses
 from tests.reconcilers.simulation.adapter import (
@@ -89,7 +89,7 @@ class IPPoolReplica(Process):
     @override
     def _set_up(self) -> Sequence[Worker]:
         version = clusterapi.CONTRACT_VERSIONS[0]
-        contract = ContractSide(clusterapi.claims(version), clusterapi.addresses(version))
+        contract = IPAddressClaimFormat(clusterapi.claims(version), clusterapi.addresses(version))
         pools: Cache[Any] = Cache(POOLS, indexes=POOL_INDEXES)
         self.pools = self._create_feed(METAL3_POOLS, pools)
         clusters = Cache(clusterapi.clusters(version)) if self.clusters else None
@@ -97,26 +97,28 @@ class IPPoolReplica(Process):
             self._create_feed(CLUSTERS, clusters)
 
         def make_caches(
-            side: ClaimSide[ClaimT, AddressT], clusters: Cache[clusterapi.Cluster] | None
-        ) -> SideCaches[ClaimT, AddressT]:
-            return SideCaches(
-                side,
-                Cache(side.claims, indexes=make_claim_indexes(side)),
-                addresses=Cache(side.addresses, indexes=make_address_indexes(side)),
+            claim_format: ClaimFormat[ClaimT, AddressT], clusters: Cache[clusterapi.Cluster] | None
+        ) -> IPPoolClaimCaches[ClaimT, AddressT]:
+            return IPPoolClaimCaches(
+                claim_format,
+                Cache(claim_format.claims, indexes=make_claim_indexes(claim_format)),
+                addresses=Cache(
+                    claim_format.addresses, indexes=make_address_indexes(claim_format)
+                ),
                 pools=pools,
                 clusters=clusters,
             )
 
         both: Sequence[EitherCaches] = (
-            make_caches(Metal3Side(), None),
+            make_caches(IPClaimFormat(), None),
             make_caches(contract, clusters),
         )
-        sides = {side.claim_kind: side for side in both}
-        caches = Metal3Caches(pools, sides, clusters)
+        claim_caches_by_kind = {claim_caches.claim_kind: claim_caches for claim_caches in both}
+        caches = Metal3Caches(pools, claim_caches_by_kind, clusters)
         client, clock, settings = self._create_client(), self.clock, self.settings
         reader = Metal3Reader(
             client,
-            [side.read_source() for side in both],
+            [claim_caches.read_source() for claim_caches in both],
             clock=clock,
             patience=settings.cache_patience,
         )
@@ -130,29 +132,31 @@ class IPPoolReplica(Process):
             generator=Random(0),
         )
 
-        def serve(side: SideCaches[ClaimT, AddressT], /) -> ServedClaims:
-            return Metal3Claims(parts, side)
+        def serve(claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /) -> ServedClaims:
+            return Metal3Claims(parts, claim_caches)
 
-        def make_passes(side: SideCaches[ClaimT, AddressT], /) -> Sequence[Any]:
+        def make_passes(claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /) -> Sequence[Any]:
             reconciler = Metal3ClaimReconciler(
                 client,
                 caches,
-                side_caches=side,
+                claim_caches=claim_caches,
                 reader=reader,
                 recorder=self.recorder,
                 clock=clock,
             )
-            return reconciler.reconcile, _make_pass_over_address(side, reconciler)
+            return reconciler.reconcile, _make_pass_over_address(claim_caches, reconciler)
 
         kinds: list[ServedClaims] = []
         workers: list[Worker] = []
-        for plural, side in zip((METAL3_CLAIMS, CLAIMS), sides.values(), strict=True):
-            claims = self._create_feed(plural, side.claims)
-            addresses = self._create_feed(ADDRESSES_OF[plural], side.addresses)
+        for plural, claim_caches in zip(
+            (METAL3_CLAIMS, CLAIMS), claim_caches_by_kind.values(), strict=True
+        ):
+            claims = self._create_feed(plural, claim_caches.claims)
+            addresses = self._create_feed(ADDRESSES_OF[plural], claim_caches.addresses)
             if plural == METAL3_CLAIMS:
                 self.askers = claims
-            kinds.append(side.visit(serve))
-            of_claims, of_addresses = side.visit(make_passes)
+            kinds.append(claim_caches.visit(serve))
+            of_claims, of_addresses = claim_caches.visit(make_passes)
             workers += [Worker(of_claims, (claims,)), Worker(of_addresses, (addresses,))]
         kind = Metal3Pools(
             client,
@@ -168,13 +172,14 @@ class IPPoolReplica(Process):
 
 
 def _make_pass_over_address(
-    side: SideCaches[ClaimT, AddressT], reconciler: Metal3ClaimReconciler[ClaimT, AddressT]
+    claim_caches: IPPoolClaimCaches[ClaimT, AddressT],
+    reconciler: Metal3ClaimReconciler[ClaimT, AddressT],
 ) -> Any:
     """Return a pass over the claim that an IPAddress names."""
 
     async def reconcile(key: Key) -> Outcome:
-        address = side.addresses.get(key)
-        claim = None if address is None else side.side.claim_of_address(address)
+        address = claim_caches.addresses.get(key)
+        claim = None if address is None else claim_caches.claim_format.claim_of_address(address)
         return SETTLED if claim is None else await reconciler.reconcile(claim)
 
     return reconcile
@@ -360,7 +365,7 @@ class IPPools(Adapter):
 
     def _create_address_by_metal3(self, plural: str, claim: Json, pool: Json, address: str) -> str:
         """Create the IPAddress of a claim as metal3's controller does; return its name."""
-        side, reference = ADDRESSES_OF[plural], claim["metadata"]
+        reference = claim["metadata"]
         name = f"{pool['metadata']['name']}-{address.replace('.', '-')}"
         owners = [
             {
@@ -389,7 +394,7 @@ class IPPools(Adapter):
             "finalizers": [ADDRESS_FINALIZERS[plural]],
             "ownerReferences": owners,
         }
-        self.model.create(side, {"metadata": metadata, "spec": spec})
+        self.model.create(ADDRESSES_OF[plural], {"metadata": metadata, "spec": spec})
         return name
 
     def _release_by_metal3(self) -> None:

@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AddressRange
-from reconcilers.integrations.metal3.addressnames import find_prefixes, name_of, parse_name
+from reconcilers.integrations.metal3.addressnames import (
+    find_prefixes,
+    make_address_name,
+    parse_name,
+)
 
 ADDRESSES = (
     st.ip_addresses()
@@ -23,7 +27,7 @@ PREFIXES = st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
 def test_the_address_of_a_name_is_among_those_that_it_may_stand_for(
     address: AddressRange, prefix: str
 ) -> None:
-    name = name_of(prefix, address)
+    name = make_address_name(prefix, address)
     if name != prefix:  # of the address ::, nothing but the prefix is left
         assert address in list(parse_name(name, prefix))
         assert prefix in find_prefixes(name)
@@ -40,7 +44,7 @@ def test_the_address_of_a_name_is_among_those_that_it_may_stand_for(
     ],
 )
 def test_a_name_is_made_as_metal3_makes_it(address: str, name: str) -> None:
-    assert name_of("p", AddressRange.parse(address, address)) == name
+    assert make_address_name("p", AddressRange.parse(address, address)) == name
 
 
 def test_a_name_that_may_be_of_either_family_stands_for_both() -> None:

@@ -70,8 +70,8 @@ def test_an_address_of_two_entries_belongs_to_the_first() -> None:
     first, second = (space.find_settings(single(address)) for address in ("10.0.0.5", "10.0.0.1"))
     assert (first.prefix, first.gateway, first.dns_servers) == (24, "10.0.0.9", ("9.9.9.9",))
     assert (second.prefix, second.gateway) == (16, "10.0.0.254")
-    assert space.make_part(single("10.0.0.6")).space == "0"
-    assert space.make_part(single("10.0.1.6")).space == OUTSIDE
+    assert space.make_promised_range(single("10.0.0.6")).space == "0"
+    assert space.make_promised_range(single("10.0.1.6")).space == OUTSIDE
 
 
 def test_gateways_broadcast_and_pre_allocations_are_holes() -> None:
@@ -112,5 +112,5 @@ def test_entries_hand_out_every_address_once(
     } - {single(preallocation).first for preallocation in preallocations.values()}
     assert sorted(handed_out) == sorted(expected)
     for address in expected:
-        part = space.make_part(AddressRange(address, address, 4))
+        part = space.make_promised_range(AddressRange(address, address, 4))
         assert any(block.contains(address) for block in space.layouts[part.space].blocks)

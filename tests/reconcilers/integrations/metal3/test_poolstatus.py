@@ -13,14 +13,14 @@ from reconcilers.integrations.metal3 import api
 from reconcilers.integrations.metal3.api import ObjectRef
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
+    IPPoolClaimCaches,
     Metal3Caches,
-    SideCaches,
     make_address_indexes,
     make_claim_indexes,
 )
+from reconcilers.integrations.metal3.claimformats import IPClaimFormat
 from reconcilers.integrations.metal3.entries import parse_space
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import Metal3Side
 from tests.clock import VirtualClock
 
 POOL = Key("home", "p")
@@ -30,26 +30,28 @@ NAMES = ("a", "b", "c", "d")
 
 def make_caches() -> Metal3Caches:
     """Return caches of IPClaims that show no object yet."""
-    side, pools = Metal3Side(), Cache(api.POOLS, indexes=POOL_INDEXES)
-    claims = Cache(side.claims, indexes=make_claim_indexes(side))
-    addresses = Cache(side.addresses, indexes=make_address_indexes(side))
+    claim_format, pools = IPClaimFormat(), Cache(api.POOLS, indexes=POOL_INDEXES)
+    claims = Cache(claim_format.claims, indexes=make_claim_indexes(claim_format))
+    addresses = Cache(claim_format.addresses, indexes=make_address_indexes(claim_format))
     for cache in (pools, claims, addresses):
         cast("Cache[Any]", cache).replace([], 0)
     return Metal3Caches(
         pools,
         {
-            side.claim_kind: SideCaches(
-                side, claims, addresses=addresses, pools=pools, clusters=None
+            claim_format.claim_kind: IPPoolClaimCaches(
+                claim_format, claims, addresses=addresses, pools=pools, clusters=None
             )
         },
         None,
     )
 
 
-def side_of(caches: Metal3Caches) -> SideCaches[api.Metal3Claim, api.Metal3Address]:
+def get_claim_caches(
+    caches: Metal3Caches,
+) -> IPPoolClaimCaches[api.Metal3Claim, api.Metal3Address]:
     """Return the caches of IPClaims."""
-    [side] = caches.sides.values()
-    return cast("SideCaches[api.Metal3Claim, api.Metal3Address]", side)
+    [claim_caches] = caches.claim_caches_by_kind.values()
+    return cast("IPPoolClaimCaches[api.Metal3Claim, api.Metal3Address]", claim_caches)
 
 
 def make_indexes(caches: Metal3Caches) -> PoolIndexes:
@@ -79,12 +81,12 @@ def make_address(name: str, revision: int, random: Random) -> api.Metal3Address:
 def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> None:
     random, caches, space = Random(seed), make_caches(), parse_space(SPEC)
     kept = make_indexes(caches)
-    side = side_of(caches)
+    claim_caches = get_claim_caches(caches)
     for revision in range(1, 120):
         name = random.choice(NAMES)
         changes: list[tuple[Cache[Any], Any]] = [
-            (side.claims, make_claim(name, revision, random)),
-            (side.addresses, make_address(name, revision, random)),
+            (claim_caches.claims, make_claim(name, revision, random)),
+            (claim_caches.addresses, make_address(name, revision, random)),
         ]
         cache, obj = random.choice(changes)
         if cache.get(obj.metadata.key) is not None and random.random() < 0.4:
@@ -101,15 +103,15 @@ def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> Non
 
 def test_the_ipaddress_that_the_status_of_a_claim_names_is_shown() -> None:
     caches, space = make_caches(), parse_space(SPEC)
-    side = side_of(caches)
+    claim_caches = get_claim_caches(caches)
     for revision, last in enumerate((2, 1), 1):
         meta = ObjectMeta(f"p-10-0-0-{last}", POOL.namespace, resourceVersion=str(revision))
         spec = api.Metal3AddressSpec(f"10.0.0.{last}", pool=ObjectRef("p"), claim=ObjectRef("a"))
-        side.addresses.apply(Modified(api.Metal3Address(meta, spec)))
+        claim_caches.addresses.apply(Modified(api.Metal3Address(meta, spec)))
     indexes = make_indexes(caches)
     assert indexes.read_indexes(POOL, space) == {"a": "10.0.0.1"}
     meta = ObjectMeta("a", POOL.namespace, resourceVersion="1")
     status = api.Metal3ClaimStatus(ObjectRef("p-10-0-0-2"))
     claim = api.Metal3Claim(meta, api.Metal3ClaimSpec(ObjectRef("p")), status)
-    side.claims.apply(Modified(claim))
+    claim_caches.claims.apply(Modified(claim))
     assert indexes.read_indexes(POOL, space) == {"a": "10.0.0.2"}

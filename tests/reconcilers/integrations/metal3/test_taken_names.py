@@ -11,7 +11,11 @@ from reconcilers.integrations.metal3 import api
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.entries import parse_space
 from tests.clock import VirtualClock
-from tests.reconcilers.integrations.metal3.test_poolstatus import SPEC, make_caches, side_of
+from tests.reconcilers.integrations.metal3.test_poolstatus import (
+    SPEC,
+    get_claim_caches,
+    make_caches,
+)
 
 
 async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopted() -> None:
@@ -38,7 +42,7 @@ async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopte
             },
         },
     )
-    writes = AddressWrites(client, caches, side_of(caches))
+    writes = AddressWrites(client, caches, get_claim_caches(caches))
     promised = AddressRange.parse("10.0.0.5", "10.0.0.5")
     with pytest.raises(AddressInTheWay):
         await writes.ensure(claim, own_pool, parse_space(SPEC), promised)

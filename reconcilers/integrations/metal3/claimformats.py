@@ -1,9 +1,9 @@
-"""The two kinds of claims of an IPPool, each with its IPAddresses: one interface for both.
+"""Read and render claims of both kinds and their IPAddresses, through one interface.
 
-A *side* is one kind of claims together with the kind of its IPAddresses. metal3's IPClaim shows
-the name of its IPAddress or an errorMessage. Cluster API's IPAddressClaim shows the name of its
-IPAddress and a condition Ready. Names, labels and finalizers follow metal3 for both kinds, so that
-metal3's controller can take the objects over again.
+A *claim format* reads and renders one kind of claims and the kind of their IPAddresses. metal3's
+IPClaim shows the name of its IPAddress or an errorMessage. Cluster API's IPAddressClaim shows the
+name of its IPAddress and a condition Ready. Names, labels and finalizers follow metal3 for both
+kinds, so that metal3's controller can take the objects over again.
 """
 
 from abc import abstractmethod
@@ -60,8 +60,8 @@ ClaimT = TypeVar("ClaimT", bound=EitherClaim)
 AddressT = TypeVar("AddressT", bound=EitherAddress)
 
 
-class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
-    """One kind of claims, and the kind of its IPAddresses.
+class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
+    """Reads and renders claims of one kind and their IPAddresses, without any cache.
 
     `failure` and `shows_obstacles` are those of `ClaimStatuses`. A message about an IPAddress in
     the way is not shown: a reader of an IPClaim would give up, though the next pass may succeed.
@@ -81,14 +81,14 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         """Return the name of the IPAddress in the status of a claim; empty for none."""
 
     @abstractmethod
-    def shown_error(self, claim: ClaimT) -> Hashable:
-        """Return the error that a claim shows, as a value that is equal for equal errors.
+    def make_error_identity(self, claim: ClaimT) -> Hashable:
+        """Return a value that is equal for claims that show equal errors.
 
-        Claims with equal values get equal refusals, so that one of them is asked for all.
+        The pool decides once for waiting claims with equal values: they get equal refusals.
         """
 
     @abstractmethod
-    def error_of(self, claim: ClaimT) -> str:
+    def read_error(self, claim: ClaimT) -> str:
         """Return the message of the error that a claim shows; empty if it shows none."""
 
     @abstractmethod
@@ -123,7 +123,9 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def correction(self, claim: ClaimT, address: AddressT, now: datetime) -> Mapping[str, Any]:
+    def render_correction(
+        self, claim: ClaimT, address: AddressT, now: datetime
+    ) -> Mapping[str, Any]:
         """Return the patch that corrects the status of a claim that has its IPAddress.
 
         An IPClaim may still show an error; an IPAddressClaim may lack its condition Ready.
@@ -138,11 +140,13 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def owners(self, claim: ClaimT, pool: Metal3Pool) -> tuple[OwnerReference, OwnerReference]:
-        """Return the owners of the IPAddress of a claim: the pool, then the claim."""
+    def make_owner_references(
+        self, claim: ClaimT, pool: Metal3Pool
+    ) -> tuple[OwnerReference, OwnerReference]:
+        """Return the owner references of the IPAddress of a claim: the pool, then the claim."""
 
     @abstractmethod
-    def spec_of(
+    def render_spec(
         self, claim: ClaimT, pool: Key, address: AddressRange, settings: AddressSettings
     ) -> Mapping[str, Any]:
         """Return the spec of a new IPAddress.
@@ -185,9 +189,9 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         return has_finalizer and any(map(is_pool_reference, owners))
 
     def is_of(self, address: AddressT, claim: ClaimT) -> bool:
-        """Return whether an IPAddress names this claim and no other claim of the name owns it.
+        """Return whether an IPAddress names a claim, and no earlier claim of that name owns it.
 
-        An owner with another uid is an earlier claim of the same name.
+        An earlier claim of the same name has another uid.
         """
         if self.claim_of_address(address) != claim.metadata.key:
             return False
@@ -220,7 +224,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         return str(claim.metadata.annotations.get(REQUESTED_ADDRESS, "")).strip()
 
 
-class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
+class IPClaimFormat(ClaimFormat[Metal3Claim, Metal3Address]):
     """metal3's IPClaims and IPAddresses."""
 
     claim_finalizer = CLAIM_FINALIZER
@@ -257,11 +261,11 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
         return claim.status.address.name if claim.status.address is not None else ""
 
     @override
-    def shown_error(self, claim: Metal3Claim) -> Hashable:
+    def make_error_identity(self, claim: Metal3Claim) -> Hashable:
         return claim.status.errorMessage
 
     @override
-    def error_of(self, claim: Metal3Claim) -> str:
+    def read_error(self, claim: Metal3Claim) -> str:
         return claim.status.errorMessage
 
     @override
@@ -288,14 +292,14 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
         return {"address": reference, "errorMessage": None}
 
     @override
-    def correction(
+    def render_correction(
         self, claim: Metal3Claim, address: Metal3Address, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch that removes an errorMessage; empty if the claim shows none."""
         return {"errorMessage": None} if claim.status.errorMessage else {}
 
     @override
-    def owners(
+    def make_owner_references(
         self, claim: Metal3Claim, pool: Metal3Pool
     ) -> tuple[OwnerReference, OwnerReference]:
         """Return the owner references of an IPAddress: the pool, then the IPClaim."""
@@ -306,7 +310,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
         )
 
     @override
-    def spec_of(
+    def render_spec(
         self, claim: Metal3Claim, pool: Key, address: AddressRange, settings: AddressSettings
     ) -> Mapping[str, Any]:
         """Return the spec of a new IPAddress, without settings that the pool does not have."""
@@ -331,7 +335,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
         return AddressSettings(spec.prefix, spec.gateway, spec.dnsServers)
 
 
-class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
+class IPAddressClaimFormat(ClaimFormat[IPAddressClaim, IPAddress]):
     """Cluster API's IPAddressClaims and IPAddresses."""
 
     claim_finalizer = CONTRACT_CLAIM_FINALIZER
@@ -362,11 +366,11 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         return claim.address_name
 
     @override
-    def shown_error(self, claim: IPAddressClaim) -> Hashable:
+    def make_error_identity(self, claim: IPAddressClaim) -> Hashable:
         return read_shown_reason(claim)
 
     @override
-    def error_of(self, claim: IPAddressClaim) -> str:
+    def read_error(self, claim: IPAddressClaim) -> str:
         """Return the message of condition Ready unless Ready is True; empty without condition."""
         status, _, message = read_shown_reason(claim)
         return "" if status == TRUE else message
@@ -392,7 +396,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         return render_granted(claim, address, version=self.claims.version, now=now)
 
     @override
-    def correction(
+    def render_correction(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch that makes Ready True again; empty if it is True."""
@@ -400,7 +404,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         return {} if status == TRUE else self.status_of_grant(claim, address, now)
 
     @override
-    def owners(
+    def make_owner_references(
         self, claim: IPAddressClaim, pool: Metal3Pool
     ) -> tuple[OwnerReference, OwnerReference]:
         """Return the owner references of an IPAddress: the pool, then the IPAddressClaim."""
@@ -408,7 +412,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         return of_pool, of_claim
 
     @override
-    def spec_of(
+    def render_spec(
         self, claim: IPAddressClaim, pool: Key, address: AddressRange, settings: AddressSettings
     ) -> Mapping[str, Any]:
         """Return the spec of a new IPAddress; without gateway if the pool has none."""
@@ -427,7 +431,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         return AddressSettings(address.spec.prefix, address.spec.gateway)
 
 
-def find_contract_side(contract: ContractKinds) -> ContractSide | None:
+def find_contract_format(contract: ContractKinds) -> IPAddressClaimFormat | None:
     """Return IPAddressClaims as claims of IPPools; None if they are not served.
 
     Args:
@@ -435,7 +439,7 @@ def find_contract_side(contract: ContractKinds) -> ContractSide | None:
     """
     if contract.claims is None or contract.addresses is None:
         return None
-    return ContractSide(contract.claims, contract.addresses)
+    return IPAddressClaimFormat(contract.claims, contract.addresses)
 
 
 def is_pool_reference(owner: OwnerReference) -> bool:
