@@ -19,7 +19,7 @@ def check_resource(resource: object, caller: str) -> None:
 
     Args:
         resource: as the caller passed it.
-        caller: the method that needs it, for the message: `Manager.informer`.
+        caller: the method that needs it, for the message: `Manager.get_informer`.
     """
     if isinstance(resource, Resource):
         return
@@ -94,7 +94,7 @@ def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: st
     Args:
         resource: the kind.
         scope: `namespace`, `labels` and `fields`, as the caller passed them.
-        caller: the method that needs them, for the message: `Manager.informer`.
+        caller: the method that needs them, for the message: `Manager.get_informer`.
     """
     for name, value in scope.items():
         if isinstance(value, str):

@@ -136,7 +136,7 @@ class Cache(Generic[T]):
         """The highest resourceVersion of all lists, events and bookmarks so far; at first 0.
 
         It decreases only when a list shows that the server's history was replaced."""
-        self.synced = False
+        self.is_synced = False
         """Whether a list has been delivered."""
         self.history_confirmed = True
         """False from the moment the server could not be reached until the next list: it may
@@ -174,7 +174,7 @@ class Cache(Generic[T]):
             check_cache_key(key, self.resource)
         return obj
 
-    def by_index(self, index: str, value: str) -> tuple[T, ...]:
+    def list_by_index(self, index: str, value: str) -> tuple[T, ...]:
         """Return the objects that have `value` in `index`, sorted by key.
 
         Raises:
@@ -430,7 +430,7 @@ class Cache(Generic[T]):
         cached_keys = dict.fromkeys(chain(self._objects, dropped_writes, self._unreadable))
         # An empty list has a step, too: the last step completes the list.
         steps = [*split_into_batches(listed.order_keys(cached_keys), size)] or [()]
-        initial = not self.synced
+        initial = not self.is_synced
         # Between two steps the cache is no state that the server ever had.
         self.history_confirmed = self.history_confirmed and len(steps) == 1
         for number, keys in enumerate(steps, start=1):
@@ -506,7 +506,7 @@ class Cache(Generic[T]):
         # Once more: a deletion between two steps may have added a tombstone.
         self._tombstones.remove_absent(listed.revision, listed.uids)
         self.position = self._complete_revision = listed.revision
-        self.history_confirmed = self.synced = True
+        self.history_confirmed = self.is_synced = True
         return self._drop_passed(listed.revision)
 
     def _apply_unreadable(self, event: Unreadable) -> None:

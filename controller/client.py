@@ -174,7 +174,7 @@ class Client:
         check_key_has_namespace(resource, key, "get")
         with _name_request_in_errors("get", resource, where=key, subresource=subresource):
             data = await self._transport.request(
-                "GET", resource.path(key, subresource), accept=resource.accept
+                "GET", resource.build_path(key, subresource), accept=resource.accept
             )
             return self._decode_and_notify(resource, data, subresource)
 
@@ -246,7 +246,7 @@ class Client:
         with _name_request_in_errors("create", resource, _build_created_key(namespace, body)):
             data = await self._transport.request(
                 "POST",
-                resource.collection(namespace),
+                resource.build_collection_path(namespace),
                 query=self._query | ({"fieldManager": field_manager} if field_manager else {}),
                 body=encode(
                     with_defaults(resource, body, {"namespace": namespace} if namespace else {})
@@ -292,7 +292,7 @@ class Client:
         with _name_request_in_errors("patch", resource, where=at.key, subresource=subresource):
             data = await self._transport.request(
                 "PATCH",
-                resource.path(at.key, subresource),
+                resource.build_path(at.key, subresource),
                 query=self._query,
                 body=body,
                 content_type=content_type,
@@ -349,7 +349,7 @@ class Client:
         with _name_request_in_errors("update", resource, where=at.key, subresource=subresource):
             data = await self._transport.request(
                 "PUT",
-                resource.path(at.key, subresource),
+                resource.build_path(at.key, subresource),
                 query=self._query,
                 body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
             )
@@ -382,7 +382,7 @@ class Client:
             options["propagationPolicy"] = propagation
         if self.is_dry_run:
             options["dryRun"] = ["All"]  # the server reads no query when there is a body
-        path = resource.path(at.key)
+        path = resource.build_path(at.key)
         with _name_request_in_errors("delete", resource, at.key):
             try:
                 data = await self._transport.request("DELETE", path, body=encode(options))
@@ -475,7 +475,7 @@ class Client:
         with _name_request_in_errors("apply", resource, key):
             data = await self._transport.request(
                 "PATCH",
-                resource.path(key),
+                resource.build_path(key),
                 query={"fieldManager": manager, "force": "true" if force else "false"}
                 | self._dry_run,
                 body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
@@ -483,7 +483,7 @@ class Client:
             )
             return self._decode_and_notify(resource, data), data
 
-    async def may(self, subject: Mapping[str, Any], attributes: Mapping[str, str]) -> bool:
+    async def is_allowed(self, subject: Mapping[str, Any], attributes: Mapping[str, str]) -> bool:
         """Return whether a user may do a request, by a SubjectAccessReview.
 
         Args:
@@ -562,7 +562,7 @@ class Client:
         if subresource not in {"", "status"}:
             return obj  # the object of a subresource, such as a Scale; no cache holds it
         meta = obj.metadata
-        if meta.terminating and not meta.finalizers and not still_exists(decode_json(data)):
+        if meta.is_terminating and not meta.finalizers and not still_exists(decode_json(data)):
             # The object was being deleted, and this write removed its last finalizer: it is gone.
             self._note_deleted(resource, Version.from_object(obj))
         else:

@@ -79,7 +79,7 @@ class ClusterSettings:
 
 
 class ClusterKind(Generic[T]):
-    """One kind in all open clusters; made by `Clusters.kind`.
+    """One kind in all open clusters; made by `Clusters.watch_kind`.
 
     Args:
         resource: the kind.
@@ -101,7 +101,7 @@ class ClusterKind(Generic[T]):
         self._mark_used = mark_used
         self._group: InformerGroup[Key, T] = InformerGroup()
 
-    def cache(self, cluster: Key) -> Cache[T] | None:
+    def get_cache(self, cluster: Key) -> Cache[T] | None:
         """Return the cache of `cluster`; None unless the cluster is open and was listed.
 
         This marks the cluster as used. The cache is current only while the cluster is open: get it
@@ -109,7 +109,7 @@ class ClusterKind(Generic[T]):
         """
         self._mark_used(cluster)
         informer = self._group.informers.get(cluster)
-        return informer.cache if informer is not None and informer.cache.synced else None
+        return informer.cache if informer is not None and informer.cache.is_synced else None
 
     def add_handler(self, handler: ClusterHandler[T], *, replayed: bool = True) -> Registration:
         """Call `handler` with the changes in all clusters, also in those opened later.
@@ -200,7 +200,7 @@ class Clusters:
         self._next_start = -math.inf
         self._group: TaskGroup | None = None
 
-    def kind(
+    def watch_kind(
         self,
         resource: Resource[T],
         *,
@@ -285,10 +285,10 @@ class Clusters:
         cluster = self._clusters.get(key)
         self._mark_used(key)
         return cluster is not None and all(
-            informer.cache.synced for informer in cluster.informers.values()
+            informer.cache.is_synced for informer in cluster.informers.values()
         )
 
-    def last_error(self, key: Key) -> ControllerError | None:
+    def get_last_error(self, key: Key) -> ControllerError | None:
         """Return why caches of the cluster `key` may be out of date.
 
         Return None if they are current, or if the cluster is not open.
@@ -299,7 +299,7 @@ class Clusters:
         )
         return next((error for error in errors if error is not None), None)
 
-    def client(self, key: Key) -> Client | None:
+    def get_client(self, key: Key) -> Client | None:
         """Return a client for the cluster `key`; None if it is not open.
 
         This marks the cluster as used. Objects in the client's responses enter the caches. The

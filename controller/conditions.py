@@ -40,14 +40,14 @@ class Condition:
             object.__setattr__(self, name, intern(getattr(self, name)))
 
 
-def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
+def find_condition(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
     """Return the condition of type `condition_type`; None if there is none."""
     return next((c for c in conditions if c.type == condition_type), None)
 
 
 def is_true(conditions: Iterable[Condition], condition_type: str) -> bool:
     """Return whether there is a condition of type `condition_type` with status True."""
-    condition = find(conditions, condition_type)
+    condition = find_condition(conditions, condition_type)
     return condition is not None and condition.status == TRUE
 
 
@@ -61,7 +61,7 @@ def set_condition(
         new: the condition as it is now; its lastTransitionTime is ignored.
         now: becomes the lastTransitionTime if the status differs from the existing one.
     """
-    old = find(existing, new.type)
+    old = find_condition(existing, new.type)
     since = old.lastTransitionTime if old is not None and old.status == new.status else None
     if since is None:  # the status has changed, or the old condition has no time
         since = now.replace(microsecond=0)  # whole seconds, as metav1.Time has them
@@ -85,18 +85,18 @@ def to_json(condition: Condition) -> dict[str, Any]:
         "message": condition.message,
     }
     if condition.lastTransitionTime is not None:
-        body["lastTransitionTime"] = rfc3339(condition.lastTransitionTime)
+        body["lastTransitionTime"] = format_rfc3339(condition.lastTransitionTime)
     if condition.observedGeneration is not None:
         body["observedGeneration"] = condition.observedGeneration
     return body
 
 
 @lru_cache(maxsize=1_024)
-def rfc3339(moment: datetime) -> str:
+def format_rfc3339(moment: datetime) -> str:
     """Return `moment` in the format of metav1.Time: UTC, whole seconds, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def rfc3339_micro(moment: datetime) -> str:
+def format_rfc3339_micro(moment: datetime) -> str:
     """Return `moment` in the format of metav1.MicroTime: UTC, six decimals, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

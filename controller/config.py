@@ -88,7 +88,7 @@ async def connect(
             server=configuration.host,
             credentials=credentials,
             tls=credentials.get_tls_context(),
-            current_tls=credentials.get_tls_context,
+            get_current_tls=credentials.get_tls_context,
             server_name=configuration.tls_server_name or "",
             proxy=proxy,
             user_agent=user_agent,

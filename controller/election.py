@@ -17,7 +17,7 @@ WaitToLead = Callable[[anyio.Event], Awaitable[bool]]
 
 
 @asynccontextmanager
-async def without_election() -> AsyncIterator[WaitToLead]:
+async def skip_election() -> AsyncIterator[WaitToLead]:
     """Yield a WaitToLead that leads at once, for a process without other replicas."""
 
     async def wait_to_lead(_stop: anyio.Event) -> bool:
@@ -28,7 +28,7 @@ async def without_election() -> AsyncIterator[WaitToLead]:
 
 
 @asynccontextmanager
-async def with_election(
+async def join_election(
     elector: Elector, report: Callable[[float], None], lost: anyio.Event
 ) -> AsyncIterator[WaitToLead]:
     """Yield a WaitToLead for the lease of `elector`; hold the lease until the context ends.
@@ -63,10 +63,10 @@ async def with_election(
                     waiting.start_soon(cancel_when, stop, waiting.cancel_scope)
                     await elector.acquire()
                     waiting.cancel_scope.cancel()  # ends the wait for `stop`
-                if elector.leading:
+                if elector.is_leading:
                     report(1)
                     group.start_soon(hold)
-                return elector.leading
+                return elector.is_leading
 
             yield wait_to_lead
             group.cancel_scope.cancel()  # ends `hold`

@@ -101,8 +101,8 @@ class Endpoint:
         proxy: URL of an HTTP proxy; empty for none.
         user_agent: the User-Agent header. The server takes the part before the slash as the field
             manager of writes that name no field manager.
-        current_tls: returns the TLS context for new connections, in place of `tls`; None if the
-            context never changes.
+        get_current_tls: returns the TLS context for new connections, in place of `tls`; None if
+            the context never changes.
     """
 
     server: str
@@ -111,7 +111,7 @@ class Endpoint:
     server_name: str = ""
     proxy: str = field(default="", repr=False)
     user_agent: str = "controller"
-    current_tls: Callable[[], ssl.SSLContext | None] | None = None
+    get_current_tls: Callable[[], ssl.SSLContext | None] | None = None
 
 
 def create_tls_context(

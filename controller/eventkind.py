@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from controller.conditions import rfc3339_micro
+from controller.conditions import format_rfc3339_micro
 from controller.meta import Object, ObjectMeta
 from controller.resource import Resource
 
@@ -115,7 +115,7 @@ def create_event_body(
     stem = regarding.name[:NAME_LENGTH].rstrip("-.")
     return {
         "metadata": {"name": f"{stem}.{stamp:x}", "namespace": regarding.event_namespace},
-        "eventTime": rfc3339_micro(happened_at),
+        "eventTime": format_rfc3339_micro(happened_at),
         "type": key.type,
         "reason": key.reason,
         "action": key.action,
@@ -134,7 +134,7 @@ def create_series_patch(count: int, last_time: datetime) -> dict[str, Any]:
     immutable ("field is immutable", 422). Rejected: patching the message through core/v1, which
     allows that. The note would then be from another time than the event.
     """
-    return {"series": {"count": count, "lastObservedTime": rfc3339_micro(last_time)}}
+    return {"series": {"count": count, "lastObservedTime": format_rfc3339_micro(last_time)}}
 
 
 def shorten(note: str, limit: int = NOTE_BYTES) -> str:

@@ -111,7 +111,7 @@ class Extension:
         )
         """A client whose responses enter the caches of the extension and of the manager."""
 
-    def informer(
+    def get_informer(
         self, resource: Resource[T], *, indexes: Mapping[str, IndexFunction[T]] | None = None
     ) -> Informer[T]:
         """Return the informer of a kind in all namespaces; it runs with the extension.
@@ -122,7 +122,7 @@ class Extension:
         """
         return self._informers.get_or_create(resource, Scope(), indexes)
 
-    def controller(  # noqa: PLR0913 - what a controller is made of
+    def add_controller(  # noqa: PLR0913 - what a controller is made of
         self,
         name: str,
         reconcile: Reconcile,
@@ -137,13 +137,13 @@ class Extension:
     ) -> Controller:
         """Add a controller, which runs while the extension runs; return it.
 
-        The arguments are those of `Manager.controller`. Log lines of the controller have the kind
-        of its first watch.
+        The arguments are those of `Manager.add_controller`. Log lines of the controller have the
+        kind of its first watch.
         """
         check_triggers(name, watches)
         check_settings(name, group=group, retries=retries, shard_by=shard_by, forget=forget)
         retries = retries or Retries()
-        observer = self._metrics.queue(name)
+        observer = self._metrics.create_queue_metrics(name)
         self._watched.append(observer)
         partition = Partition(self._shards, shard_by, forget) if self._shards is not None else None
         controller = Controller(
@@ -153,7 +153,7 @@ class Extension:
                 self._clock, backoff=KeyBackoff(retries), observer=observer, group=group
             ),
             concurrency=concurrency,
-            metrics=self._metrics.controller(name, concurrency),
+            metrics=self._metrics.create_reconcile_metrics(name, concurrency),
             kind=watches[0].resource,
             timeout_seconds=timeout_seconds,
             partition=partition,
@@ -195,6 +195,6 @@ class Extension:
 
     def _create_informer_metrics(self, name: str) -> InformerMetrics:
         """Return metrics for the informers of a kind, which `run` removes at its end."""
-        metrics = self._metrics.informer(name)
+        metrics = self._metrics.create_informer_metrics(name)
         self._watched.append(metrics)
         return metrics

@@ -40,7 +40,7 @@ async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str
         Conflict: the object has changed since it was read.
         ControllerError: the write failed.
     """
-    if has_finalizer(obj, name) or obj.metadata.terminating:
+    if has_finalizer(obj, name) or obj.metadata.is_terminating:
         return obj
     return await _write_finalizers(
         client, resource, obj=obj, finalizers=[*obj.metadata.finalizers, name]
@@ -69,7 +69,7 @@ async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: 
     return await _write_finalizers(client, resource, obj=obj, finalizers=finalizers)
 
 
-async def release_unreadable(
+async def remove_finalizer_from_unreadable(
     client: Client, resource: Resource[T], failure: DecodeFailure, name: str
 ) -> None:
     """Remove a finalizer from an object that cannot be decoded, so that its deletion can end.
@@ -89,7 +89,7 @@ async def release_unreadable(
         NotFound: the object was deleted before.
         ControllerError: the write failed.
     """
-    if failure.metadata is None or not failure.metadata.terminating:
+    if failure.metadata is None or not failure.metadata.is_terminating:
         return
     # The type MetadataOnly can decode the response. Caches of the kind's own type ignore it.
     await remove_finalizer(client, resource.metadata_only, MetadataOnly(failure.metadata), name)

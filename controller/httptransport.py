@@ -285,7 +285,7 @@ class HttpTransport(Transport):
         if authorization:
             headers["Authorization"] = authorization
         # aiohttp opens new connections for another context; requests in flight keep theirs.
-        tls = endpoint.current_tls() if endpoint.current_tls is not None else endpoint.tls
+        tls = endpoint.get_current_tls() if endpoint.get_current_tls is not None else endpoint.tls
         code, started_at = "<error>", perf_counter()
         try:
             response = await session.request(

@@ -179,7 +179,7 @@ class Informer(Generic[T]):
 
         A NamespacesInformer has a list for each namespace.
         """
-        return int(not self.cache.synced)
+        return int(not self.cache.is_synced)
 
     @property
     def namespace_names(self) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ class Informer(Generic[T]):
             if error is not None:
                 verb = error.verb if isinstance(error, SourceError) else "watch"
                 return Failing(f"cannot {verb} {kind}", str(error))
-            if not self.cache.synced:
+            if not self.cache.is_synced:
                 return Failing(f"{kind} not listed yet")
             return self._undelivered.find_failure()
 

@@ -238,13 +238,13 @@ def _check_namespaces(resource: Resource[Any], namespaces: object, scope: Scope)
     name = resource.full_name
     if not isinstance(namespaces, NamespaceSet):
         raise TypeError(
-            f"Manager.informer of {name}: namespaces must be a NamespaceSet, not"
+            f"Manager.get_informer of {name}: namespaces must be a NamespaceSet, not"
             f" {safe_repr(namespaces)}: write NamespaceSet([...])"
         )
     if not resource.namespaced:
         raise ValueError(f"{name} are cluster-scoped: ask for their informer without namespaces=")
     if scope.namespace:
         raise ValueError(
-            f"Manager.informer of {name} has namespace={scope.namespace!r} and namespaces=: pass"
-            " one of them"
+            f"Manager.get_informer of {name} has namespace={scope.namespace!r} and namespaces=:"
+            " pass one of them"
         )

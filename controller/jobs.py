@@ -143,7 +143,7 @@ class ControllerJob:
                         await self._connect(trigger, queue)
                 tasks: list[Task] = []
                 for connection in connections:
-                    changes = stack.enter_context(connection.namespaces.changes())
+                    changes = stack.enter_context(connection.namespaces.watch_changes())
                     await connection.update(changes.take())  # at first, all names of the set
                     tasks.append(partial(connection.run, changes))
                 log.info("Starting workers", controller=self.controller.name)

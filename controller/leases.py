@@ -29,7 +29,7 @@ from typing import Any
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import rfc3339_micro
+from controller.conditions import format_rfc3339_micro
 from controller.errors import Conflict, ControllerError, Forbidden, NotFound
 from controller.health import Check, Failing
 from controller.loggers import get_logger
@@ -263,7 +263,7 @@ class Elector:
         self._request_failures: list[tuple[str, Exception | None]] = []
         # While candidate: when (monotonic seconds) a process held the lease last; else None.
         self._holder_known_at: float | None = None
-        self.leading = False
+        self.is_leading = False
         """Whether this process holds the lease."""
 
     async def acquire(self) -> None:
@@ -278,7 +278,7 @@ class Elector:
                 )
         finally:
             self._holder_known_at = None
-        self.leading = self._working = True
+        self.is_leading = self._working = True
         log.info("Acquired lease", lease=str(self._settings.key))
 
     def note_record(self, lease: Lease) -> None:
@@ -289,7 +289,7 @@ class Elector:
         becomes a candidate waits less. The leader ignores the call: it knows its own record.
         """
         observed = self._observed
-        if not self.leading and (observed is None or observed.is_older_than(lease)):
+        if not self.is_leading and (observed is None or observed.is_older_than(lease)):
             self._remember(lease)
 
     async def hold(self) -> None:
@@ -315,7 +315,7 @@ class Elector:
         self._working = False
         if not self._claimed:
             return  # our record was never written, or the lease is lost
-        self.leading = self._claimed = False
+        self.is_leading = self._claimed = False
         self._request_failures.clear()
         if await self._try_request(self._remove_holder):
             log.info("Released lease", lease=str(self._settings.key))
@@ -385,7 +385,7 @@ class Elector:
 
     def _stop_leading(self, why: str) -> LeaderLost:
         """Note that the lease is lost; return the error for the caller to raise."""
-        self.leading = self._claimed = False
+        self.is_leading = self._claimed = False
         return LeaderLost(f"leader election lost: lease {self._settings.key}: {why}")
 
     def _is_held_by_other(self) -> bool:
@@ -413,7 +413,7 @@ class Elector:
         """
         sent_at = self._clock.monotonic()
         # The leader knows its own record, so it writes without reading first.
-        if self.leading and await self._try_request(self._write_record):
+        if self.is_leading and await self._try_request(self._write_record):
             self._renewed_at = sent_at
             return True
         # The record that we know may be outdated, so read it before the next write.
@@ -500,7 +500,7 @@ class Elector:
 
         A new holder sets acquireTime, and counts a transition unless the lease is new.
         """
-        now = rfc3339_micro(self._clock.now())
+        now = format_rfc3339_micro(self._clock.now())
         is_renewal = old.holderIdentity == self._settings.identity
         is_first = old == LeaseSpec()
         transitions = old.leaseTransitions or 0
@@ -518,7 +518,7 @@ class Elector:
             lease = await self._client.get(LEASES, self._settings.key)
             if lease.spec.holderIdentity != self._settings.identity:
                 return  # it expired and another process took it, or our write never arrived
-            now = rfc3339_micro(self._clock.now())
+            now = format_rfc3339_micro(self._clock.now())
             record = {
                 "holderIdentity": "",
                 "leaseDurationSeconds": RELEASED_SECONDS,

@@ -125,7 +125,7 @@ async def _list_pages(
     Raises:
         _TokenExpired: the server has forgotten the state that the first page shows.
     """
-    path = resource.collection(namespace)
+    path = resource.build_collection_path(namespace)
     accept = resource.accept_list
     limit.reset()
     data = await transport.request("GET", path, query=query, accept=accept, timeout=PAGE_SECONDS)

@@ -73,7 +73,7 @@ def get_logger(name: str) -> Logger:
 
 
 @contextmanager
-def with_fields(**fields: Any) -> Iterator[None]:
+def bind_fields(**fields: Any) -> Iterator[None]:
     """Add these fields to all lines that are logged inside, and in tasks started there."""
     token = _fields.set({**_fields.get({}), **fields})
     try:
@@ -85,7 +85,7 @@ def with_fields(**fields: Any) -> Iterator[None]:
 def add_fields(
     _logger: object, _method: str, line: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Add the fields of `with_fields` to a line; fields of the line itself stay.
+    """Add the fields of `bind_fields` to a line; fields of the line itself stay.
 
     This is a processor of structlog, which calls it with three arguments.
     """

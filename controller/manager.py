@@ -33,9 +33,9 @@ from controller.clock import Clock, SystemClock
 from controller.discovery import AbsenceCounter
 from controller.election import (
     WaitToLead,
+    join_election,
+    skip_election,
     unwrap_failure,
-    with_election,
-    without_election,
 )
 from controller.endpoint import MeasuredTransport
 from controller.errors import UnexpectedEnd
@@ -108,7 +108,7 @@ class Manager:
         self.metrics = Metrics()
         """The metrics of this manager, in a registry of its own."""
         if isinstance(transport, MeasuredTransport):  # others cannot report their requests
-            transport.observe = self.metrics.requests(transport.server)
+            transport.observe = self.metrics.create_request_observer(transport.server)
         self.clock = clock or SystemClock()
         """The clock of everything in this manager; for reconcilers, too."""
         self._transport = transport
@@ -116,7 +116,7 @@ class Manager:
             transport,
             self.clock,
             streams=self.options.stream_lists,
-            metrics=self.metrics.informer,
+            metrics=self.metrics.create_informer_metrics,
         )
         self._running_informers = [self._informers]
         self.client = Client(
@@ -150,7 +150,7 @@ class Manager:
         self._listening = anyio.Event()
 
     @overload
-    def informer(
+    def get_informer(
         self,
         resource: Resource[T],
         *,
@@ -162,7 +162,7 @@ class Manager:
     ) -> Informer[T]: ...
 
     @overload
-    def informer(
+    def get_informer(
         self,
         resource: Resource[T],
         *,
@@ -172,7 +172,7 @@ class Manager:
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> NamespacesInformer[T]: ...
 
-    def informer(
+    def get_informer(
         self,
         resource: Resource[T],
         *,
@@ -204,13 +204,13 @@ class Manager:
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
-        check_resource(resource, "Manager.informer")
+        check_resource(resource, "Manager.get_informer")
         texts = {"namespace": namespace, "labels": labels, "fields": fields}
-        check_scope(resource, texts, "Manager.informer")
+        check_scope(resource, texts, "Manager.get_informer")
         check_type(
             indexes,
             (Mapping, type(None)),
-            argument=f"Manager.informer of {resource.full_name}: indexes",
+            argument=f"Manager.get_informer of {resource.full_name}: indexes",
             expected="a dictionary of functions by index name",
         )
         scope = Scope(namespace, labels, fields)
@@ -228,7 +228,7 @@ class Manager:
         """Whether events are recorded through this manager."""
         return self._has_recorders
 
-    def controller(  # noqa: PLR0913 - what a controller is made of
+    def add_controller(  # noqa: PLR0913 - what a controller is made of
         self,
         name: str,
         reconcile: Reconcile,
@@ -273,7 +273,7 @@ class Manager:
         check_triggers(name, watches)
         check_settings(name, group=group, retries=retries, shard_by=shard_by, forget=forget)
         retries = retries or Retries()
-        observer = self.metrics.queue(name)
+        observer = self.metrics.create_queue_metrics(name)
         partition = Partition(self.shards, shard_by, forget) if self.shards is not None else None
         controller = Controller(
             name,
@@ -282,7 +282,7 @@ class Manager:
                 self.clock, backoff=KeyBackoff(retries), observer=observer, group=group
             ),
             concurrency=concurrency,
-            metrics=self.metrics.controller(name, concurrency),
+            metrics=self.metrics.create_reconcile_metrics(name, concurrency),
             kind=watches[0].resource,
             timeout_seconds=timeout_seconds,
             partition=partition,
@@ -323,7 +323,7 @@ class Manager:
         """
         return self.shards is None or LEADING_SHARD in self.shards.held
 
-    def extension(self, *, sharded: bool = False, measured: bool = True) -> Extension:
+    def create_extension(self, *, sharded: bool = False, measured: bool = True) -> Extension:
         """Return an empty set of further informers and controllers, to run inside a service.
 
         Args:
@@ -360,7 +360,7 @@ class Manager:
         for informers in self._running_informers:
             informers.retry_now(full_name)
 
-    def recorder(self, component: str, *, client: Client | None = None) -> Recorder:
+    def add_recorder(self, component: str, *, client: Client | None = None) -> Recorder:
         """Return a recorder of events, which runs in every replica with this manager.
 
         Args:
@@ -550,7 +550,7 @@ class Manager:
         )
         self._serving.liveness.append(leases.create_check())
         self._serving.readiness.append(leases.create_reading_check())
-        async with hold_shards(leases, self.lost), without_election() as wait_to_lead:
+        async with hold_shards(leases, self.lost), skip_election() as wait_to_lead:
             yield wait_to_lead
 
     def _join_election(self) -> AbstractAsyncContextManager[WaitToLead]:
@@ -562,7 +562,7 @@ class Manager:
         if self.shards is not None:
             return self._join_shard_elections(self.shards)
         if not self.options.leader_elect:
-            return without_election()
+            return skip_election()
         elector = Elector(
             self.client,
             self.clock,
@@ -572,7 +572,7 @@ class Manager:
         self._serving.liveness.append(elector.create_check())
         self._serving.readiness.append(elector.create_holder_check())
         status = self.metrics.leader_status.labels(self.options.lease_name)
-        return with_election(elector, status.set, self.lost)
+        return join_election(elector, status.set, self.lost)
 
     def _create_failure_counter(self) -> Callable[[], None]:
         """Return the function that counts a failed attempt at the process's lease or shards."""

@@ -137,7 +137,7 @@ class ObjectMeta:
         return int(self.resourceVersion) if self.resourceVersion else 0
 
     @property
-    def terminating(self) -> bool:
+    def is_terminating(self) -> bool:
         """Whether the object is being deleted."""
         return self.deletionTimestamp is not None
 

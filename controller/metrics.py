@@ -250,7 +250,7 @@ class Metrics:
             registry=self.registry,
         )
 
-    def controller(self, name: str, concurrency: int) -> ReconcileMetrics:
+    def create_reconcile_metrics(self, name: str, concurrency: int) -> ReconcileMetrics:
         """Return the metrics of the controller called `name`.
 
         Args:
@@ -259,15 +259,15 @@ class Metrics:
         """
         return ReconcileMetrics(self, name, concurrency)
 
-    def queue(self, name: str) -> QueueMetrics:
+    def create_queue_metrics(self, name: str) -> QueueMetrics:
         """Return the metrics of the work queue of the controller called `name`."""
         return QueueMetrics(self._queues, name)
 
-    def informer(self, name: str) -> InformerMetrics:
+    def create_informer_metrics(self, name: str) -> InformerMetrics:
         """Return the metrics of the informer of the kind with the full name `name`."""
         return InformerMetrics(self, name)
 
-    def requests(self, server: str) -> RequestObserver:
+    def create_request_observer(self, server: str) -> RequestObserver:
         """Return an observer that counts requests to the API server with the URL `server`.
 
         Only use it for the few servers that are known when the process starts. The label `host`

@@ -96,7 +96,7 @@ class NamespaceSet:
         return name in self._names
 
     @contextmanager
-    def changes(self) -> Iterator[NamespaceChanges]:
+    def watch_changes(self) -> Iterator[NamespaceChanges]:
         """Yield the names of namespaces that enter or leave the set, or are listed by an informer.
 
         The first names are all names of the set.
@@ -174,8 +174,8 @@ class NamespaceSet:
         """
         if not isinstance(namespaces, Informer):
             raise TypeError(
-                "NamespaceSet.follow needs an informer of namespaces, as Manager.informer returns"
-                f" it, not {safe_repr(namespaces)}"
+                "NamespaceSet.follow needs an informer of namespaces, as Manager.get_informer"
+                f" returns it, not {safe_repr(namespaces)}"
             )
         if namespaces.resource.full_name != "namespaces":
             raise ValueError(
@@ -272,7 +272,7 @@ class NamespacesCache(Generic[T]):
         informer = self._informers.get(key.namespace)
         return informer.cache.get(key) if informer is not None else None
 
-    def by_index(self, index: str, value: str) -> tuple[T, ...]:
+    def list_by_index(self, index: str, value: str) -> tuple[T, ...]:
         """Return the objects that have `value` in `index`, sorted by key.
 
         Raises:
@@ -282,7 +282,7 @@ class NamespacesCache(Generic[T]):
             raise KeyError(index)  # also while there is no cache that would raise it
         return tuple(
             chain.from_iterable(
-                informer.cache.by_index(index, value)
+                informer.cache.list_by_index(index, value)
                 for _, informer in sorted(self._informers.items())
             )
         )
@@ -518,14 +518,14 @@ class NamespacesInformer(Generic[T]):
 
     async def wait_synced(self) -> None:
         """Return once each namespace was tried and one was listed, or the set is empty."""
-        with self.namespaces.changes() as changes:
+        with self.namespaces.watch_changes() as changes:
             while not self._is_synced:
                 changes.take()
                 await changes.wait()
 
     async def run(self) -> None:
         """Keep the caches of the namespaces in the set current until cancelled."""
-        with self.namespaces.changes() as changes:
+        with self.namespaces.watch_changes() as changes:
             async with anyio.create_task_group() as group:
                 while True:
                     for name in changes.take():

@@ -237,7 +237,7 @@ class Reflector(Generic[T]):
 
         After the first list, the next list has to be of the newest state.
         """
-        self.state = PositionExpired() if self._cache.synced else Empty()
+        self.state = PositionExpired() if self._cache.is_synced else Empty()
 
     def retry_now(self) -> None:
         """Retry a failed list or watch without further delay; the server has changed."""
@@ -358,7 +358,7 @@ class Reflector(Generic[T]):
         is_away = isinstance(
             error, errors.NoAnswer | errors.NotReached | errors.ServerFailure
         ) and not errors.is_expired(error)
-        return is_away and not self._is_accepted and self._cache.synced
+        return is_away and not self._is_accepted and self._cache.is_synced
 
     def _choose_state_after_watch(self, error: ControllerError) -> State:
         """Return the state after a failed watch; the module's docstring has the table."""
@@ -387,7 +387,7 @@ class Reflector(Generic[T]):
         """
         # A stream at "" wants the newest state. Before the first list, its LIST may read what the
         # first LIST would without streams; later it has to read the newest state, too.
-        fallback = "" if self._cache.synced else self._first_listing.revision
+        fallback = "" if self._cache.is_synced else self._first_listing.revision
         listing = Listing(initial.revision or fallback)
         if isinstance(error, errors.SilentWatch | errors.BadRequest | errors.Invalid):
             # The server lacks the feature, or a proxy drops the bookmark: neither will change.
@@ -413,7 +413,7 @@ class Reflector(Generic[T]):
         exceed the limit, the caller lists again.
         """
         resource, query = self._cache.resource, self._create_watch_query()
-        path = resource.collection(self._scope.namespace)
+        path = resource.build_collection_path(self._scope.namespace)
         received = False
         async with self._transport.stream(path, query=query, accept=resource.accept) as chunks:
             self._note_accepted()

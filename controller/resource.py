@@ -122,7 +122,7 @@ class Resource(Generic[T_co]):
         # media type; the decoder skips their other fields.
         return f"{JSON};as={metadata_only};g=meta.k8s.io;v=v1,{JSON}"
 
-    def collection(self, namespace: str = "") -> str:
+    def build_collection_path(self, namespace: str = "") -> str:
         """Return the URL path of the objects in `namespace`, or in all namespaces if empty."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         within = (
@@ -130,7 +130,7 @@ class Resource(Generic[T_co]):
         )
         return f"{root}{within}/{self.plural}"
 
-    def path(self, key: Key, subresource: str = "") -> str:
+    def build_path(self, key: Key, subresource: str = "") -> str:
         """Return the URL path of one object, or of one of its subresources.
 
         Args:
@@ -138,7 +138,7 @@ class Resource(Generic[T_co]):
             subresource: for example `status`; empty for the object itself.
         """
         tail = f"/{subresource}" if subresource else ""
-        return f"{self.collection(key.namespace)}/{quote(key.name, safe='')}{tail}"
+        return f"{self.build_collection_path(key.namespace)}/{quote(key.name, safe='')}{tail}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ from controller.errors import (
     TerminalError,
     TooManyRequests,
 )
-from controller.loggers import get_logger, with_fields
+from controller.loggers import bind_fields, get_logger
 from controller.meta import Key
 from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
@@ -168,7 +168,7 @@ class Controller:
         self._reconcile = reconcile
         self._timeout = timeout_seconds
         self._partition = partition
-        self._metrics = metrics or Metrics().controller(name, concurrency)
+        self._metrics = metrics or Metrics().create_reconcile_metrics(name, concurrency)
         self._log_context = {"controller": name} | (
             {"controllerGroup": kind.group, "controllerKind": kind.kind} if kind else {}
         )
@@ -258,7 +258,7 @@ class Controller:
         begun_at = clock.monotonic()
         metrics.active.inc()
         try:
-            with with_fields(
+            with bind_fields(
                 **self._log_context,
                 namespace=key.namespace,
                 name=key.name,

@@ -202,7 +202,7 @@ class ShardLeases:
 
     async def _leave(self) -> None:
         """Release and delete the Lease of this replica, so that others take its shards now."""
-        if not self._member.leading:
+        if not self._member.is_leading:
             return  # it has no Lease, or has lost it
         await self._member.release()
         with self._clock.move_on_after(self._settings.request_seconds):
@@ -289,7 +289,7 @@ class ShardLeases:
             if now - record.since < self._settings.renew_deadline
         }
         other_members = identities - {own_identity, ""}  # a released Lease has no holder
-        members = frozenset(other_members | ({own_identity} if self._member.leading else set()))
+        members = frozenset(other_members | ({own_identity} if self._member.is_leading else set()))
         if members != self._members:
             log.info("The replicas that share the shards", members=sorted(members))
             self._members = members
@@ -308,7 +308,7 @@ class ShardLeases:
 
     def _is_assigned_here(self, shard: int) -> bool:
         """Return whether a shard is assigned to this replica, which still is a member."""
-        return self._member.leading and self._assignment.get(shard) == self._settings.identity
+        return self._member.is_leading and self._assignment.get(shard) == self._settings.identity
 
     async def _wait_assigned(self, shard: int) -> None:
         """Wait until a shard is assigned to this replica."""
@@ -340,7 +340,7 @@ class ShardLeases:
             group.start_soon(give_up)
             await elector.acquire()
             group.cancel_scope.cancel()
-        return elector.leading
+        return elector.is_leading
 
     async def _hold(self, shard: int, elector: Elector) -> None:
         """Work on a shard until it is assigned to another replica or lost, and its work has ended.

@@ -154,11 +154,11 @@ class Watch(Generic[T]):
         if isinstance(self.informer, Resource):
             raise TypeError(
                 "a Watch needs an informer:"
-                f" Manager.informer({self.informer.plural.upper()}), not the Resource itself"
+                f" Manager.get_informer({self.informer.plural.upper()}), not the Resource itself"
             )
         if not hasattr(self.informer, "add_handler"):
             raise TypeError(
-                "a Watch needs an informer, as Manager.informer returns it, not"
+                "a Watch needs an informer, as Manager.get_informer returns it, not"
                 f" {safe_repr(self.informer)}"
             )
         _check_functions(self.mapping, self.predicate, self.delay, "object")

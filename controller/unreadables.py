@@ -67,7 +67,7 @@ class UnreadableObjects(Mapping[Key, str]):
                 if not keys:
                     del self._keys[name][value]
 
-    def by_index(self, index: str, value: str) -> AbstractSet[Key]:
+    def list_by_index(self, index: str, value: str) -> AbstractSet[Key]:
         """Return the keys whose outline has `value` in `index`; valid until the next change.
 
         Raises:
@@ -89,7 +89,7 @@ class UnreadableObjects(Mapping[Key, str]):
         Raises:
             KeyError: there is no index of that name.
         """
-        keys = (*self.by_index(index, value), *self.list_unplaced(index))
+        keys = (*self.list_by_index(index, value), *self.list_unplaced(index))
         return {key: self._reasons[key] for key in keys}
 
     def _compute_values(self, index: str, outline: Object | None) -> AbstractSet[str] | None:

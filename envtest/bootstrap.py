@@ -106,7 +106,7 @@ def publish_address(api: Api, cluster_address: str, address: str, port: int) -> 
     for group, plural, body in _describe_own_service(cluster_address, address, port):
         resource = _find(api, group, plural)
         meta = body["metadata"]
-        stored = api.table(resource).get(resource.key(meta["namespace"], meta["name"]))
+        stored = api.get_table(resource).get(resource.key(meta["namespace"], meta["name"]))
         if stored is None:
             _create(api, resource, body)
             continue
@@ -148,7 +148,7 @@ def _create_missing(api: Api, group: str, plural: str, bodies: Iterable[Body]) -
     """Create the objects that do not exist."""
     resource = _find(api, group, plural)
     for body in bodies:
-        if api.table(resource).get(body["metadata"]["name"]) is None:
+        if api.get_table(resource).get(body["metadata"]["name"]) is None:
             _create(api, resource, body)
 
 

@@ -75,13 +75,13 @@ class Inventory:
 
     def __init__(self, manager: Manager, clock: Clock) -> None:
         self._client = manager.client
-        self._secrets = manager.informer(SECRETS)
-        self._maps = manager.informer(CONFIG_MAPS)
+        self._secrets = manager.get_informer(SECRETS)
+        self._maps = manager.get_informer(CONFIG_MAPS)
         self._clusters = Clusters(self._open, clock, ClusterSettings(limit=50))
-        self._nodes = self._clusters.kind(NODES)
+        self._nodes = self._clusters.watch_kind(NODES)
         self._kubeconfigs: dict[Key, dict[str, str]] = {}
         manager.add_service("clusters", self._clusters.run)
-        manager.controller(
+        manager.add_controller(
             "inventory",
             self.reconcile,
             watches=[
@@ -103,9 +103,9 @@ class Inventory:
             await self._clusters.renew(key)
         if not self._clusters.open(key):
             return Again(60)  # no slot is free
-        nodes = self._nodes.cache(key)
+        nodes = self._nodes.get_cache(key)
         if nodes is None:
-            error = self._clusters.last_error(key)
+            error = self._clusters.get_last_error(key)
             await self._write(secret, {"error": str(error)} if error else None)
             return Again(5)
         ready = sum(is_ready(node) for node in nodes)

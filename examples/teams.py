@@ -103,7 +103,7 @@ async def set_defaults(request: AdmissionRequest[Team]) -> Answer:
 async def validate(request: AdmissionRequest[Team]) -> Answer:
     """Refuse a team without owners, and one that moves to another namespace."""
     new, old = request.object, request.oldObject
-    if new is None or new.metadata.terminating:
+    if new is None or new.metadata.is_terminating:
         return Allowed()
     if not new.spec.owners or not all("@" in owner for owner in new.spec.owners):
         return Denied.invalid("spec.owners: name the mail addresses of persons")
@@ -118,10 +118,10 @@ class Teams:
 
     def __init__(self, manager: Manager) -> None:
         self._client = manager.client
-        self._teams = manager.informer(TEAMS)
-        self._namespaces = manager.informer(NAMESPACES)
+        self._teams = manager.get_informer(TEAMS)
+        self._namespaces = manager.get_informer(NAMESPACES)
         to_team = to_owner(TEAMS)
-        manager.controller(
+        manager.add_controller(
             "teams",
             self.reconcile,
             watches=[Watch(self._teams, to_self), Watch(self._namespaces, to_team)],
@@ -134,7 +134,7 @@ class Teams:
     # -- A pass
     async def reconcile(self, key: Key) -> Outcome:
         team = self._teams.cache.get(key)
-        if team is None or team.metadata.terminating:
+        if team is None or team.metadata.is_terminating:
             return SETTLED
         annotations = {OWNERS: ", ".join(team.spec.owners)}
         space = self._namespaces.cache.get(Key("", team.spec.namespace))

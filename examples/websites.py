@@ -85,10 +85,10 @@ class Websites:
 
     def __init__(self, manager: Manager, clock: Clock) -> None:
         self._client, self._clock = manager.client, clock
-        self._sites = manager.informer(WEBSITES)
-        deployments = manager.informer(DEPLOYMENTS)
-        self._maps = manager.informer(CONFIG_MAPS)
-        manager.controller(
+        self._sites = manager.get_informer(WEBSITES)
+        deployments = manager.get_informer(DEPLOYMENTS)
+        self._maps = manager.get_informer(CONFIG_MAPS)
+        manager.add_controller(
             "websites",
             self.reconcile,
             watches=[
@@ -103,7 +103,7 @@ class Websites:
         site = self._sites.cache.get(key)
         if site is None:
             return SETTLED
-        if site.metadata.terminating:
+        if site.metadata.is_terminating:
             await self._release_host(site)
             await remove_finalizer(self._client, WEBSITES, site, FINALIZER)
             return SETTLED

@@ -15,7 +15,7 @@ import anyio
 
 from allocator import AddressRange
 from controller.client import Client
-from controller.conditions import find as find_condition
+from controller.conditions import find_condition
 from controller.config import connect
 from controller.errors import NotFound
 from controller.meta import Key, Object

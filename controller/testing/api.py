@@ -25,7 +25,7 @@ from typing_extensions import override
 from controller.client import APPLY_PATCH, JSON_PATCH
 from controller.clock import Clock
 from controller.codec import decode_json, encode
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.errors import (
     AlreadyExists,
     ApiError,
@@ -538,7 +538,7 @@ class FakeApi(Transport):
 
     def _format_now(self) -> str:
         """Return the time in the format of timestamps in objects."""
-        return rfc3339(self._clock.now())
+        return format_rfc3339(self._clock.now())
 
     def _generate_name(self, metadata: Mapping[str, Any]) -> str:
         """Return a name that begins with generateName and ends with a number.
@@ -725,7 +725,7 @@ class FakeApi(Transport):
 
 def _get_place(resource: Resource[Any]) -> tuple[str, str]:
     """Return the place of a kind: the path of its group version, and its plural."""
-    return resource.collection().rpartition("/")[0], resource.plural
+    return resource.build_collection_path().rpartition("/")[0], resource.plural
 
 
 def _create_request(method: str, target: _Target, body: Any) -> Request:

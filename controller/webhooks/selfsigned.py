@@ -140,11 +140,11 @@ class SharedCertificate:
 
     async def _wait_synced(self) -> None:
         """Wait until the Secret was listed; report meanwhile why it cannot be listed."""
-        while not self._informer.cache.synced:
+        while not self._informer.cache.is_synced:
             with self._clock.move_on_after(RETRY_SECONDS):
                 await self._informer.wait_synced()
             error = self._informer.last_error
-            if error is not None and not self._informer.cache.synced:
+            if error is not None and not self._informer.cache.is_synced:
                 self._serving.report_failure(str(error))
 
     async def _step(self) -> None:

@@ -21,7 +21,7 @@ from typing import Generic, Literal, TypeVar, get_args
 
 from controller.callbacks import check_callable, discard_result, name_function, safe_repr
 from controller.clock import Clock
-from controller.loggers import get_logger, with_fields
+from controller.loggers import bind_fields, get_logger
 from controller.supervisor import call_guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
 from controller.webhooks.envelope import BadReview
@@ -120,7 +120,7 @@ class Webhook(Generic[T]):
             message = str(error)
             refusal = encode_refusal(message, 400, uid=error.uid, api_version=error.api_version)
             return refusal, False
-        with with_fields(**self._create_log_context(review)):
+        with bind_fields(**self._create_log_context(review)):
             with clock.move_on_after(seconds) as scope:
                 answer, failed = await self._call_handler(request, review)
             if scope.cancelled_caught:

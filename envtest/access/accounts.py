@@ -95,7 +95,7 @@ class AccountTokens:
                 },
                 "status": {
                     "token": self._sign(meta, audiences, expires),
-                    "expirationTimestamp": _rfc3339(expires),
+                    "expirationTimestamp": _format_rfc3339(expires),
                 },
             },
         )
@@ -163,7 +163,7 @@ class AccountTokens:
             TokenRefused: the account of that uid is gone.
         """
         namespace, account = claims["namespace"], claims["serviceaccount"]
-        stored = self._api.store.table("serviceaccounts").get(f"{namespace}/{account['name']}")
+        stored = self._api.store.get_table("serviceaccounts").get(f"{namespace}/{account['name']}")
         if stored is None:
             raise TokenRefused(f'serviceaccounts "{account["name"]}" not found')
         uid = msgspec.json.decode(stored.body)["metadata"]["uid"]
@@ -222,7 +222,7 @@ def _refuse_wrong_time(claims: dict[str, Any]) -> None:
         raise TokenRefused("service account token has expired")
 
 
-def _rfc3339(seconds: int) -> str:
+def _format_rfc3339(seconds: int) -> str:
     """Return a time, in seconds since the epoch, as RFC 3339 text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -30,7 +30,7 @@ class Aggregation:
     def attach(self) -> None:
         """Aggregate the present roles, then again after each change."""
         self._aggregate_all()
-        self._api.store.table(_PLACE).listeners.append(self._process_change)
+        self._api.store.get_table(_PLACE).listeners.append(self._process_change)
 
     def _process_change(self, event: StoredChange) -> None:  # noqa: ARG002  # any change may matter
         """Aggregate again after a change, unless it is a write of the aggregation itself."""
@@ -50,7 +50,7 @@ class Aggregation:
 
     def _read_roles(self) -> dict[str, Body]:
         """Return all ClusterRoles by name."""
-        table = self._api.store.table(_PLACE)
+        table = self._api.store.get_table(_PLACE)
         entries = ((key, table.get(key)) for key in table.scan())
         return {key: _decode(stored.body) for key, stored in entries if stored}
 

@@ -169,7 +169,7 @@ class Authorizer:
 
     def _refresh(self) -> None:
         """Rebuild the index if a role or binding has changed since it was built."""
-        tables = [self._store.table(place) for place in _PLACES]
+        tables = [self._store.get_table(place) for place in _PLACES]
         current_changes = tuple(table.changes for table in tables)
         if current_changes == self._indexed_changes:
             return

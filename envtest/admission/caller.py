@@ -255,7 +255,7 @@ def _build_urls(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str,
     url = f"https://{name}.{namespace}.svc{rest}"
     services = api.registry.find("", "v1", "services")
     assert services is not None
-    stored = api.table(services).get(f"{namespace}/{name}")
+    stored = api.get_table(services).get(f"{namespace}/{name}")
     if stored is None:
         raise CallFailed(f'failed to call webhook: Post "{url}": service "{name}" not found')
     spec = services.load(stored).get("spec") or {}

@@ -81,7 +81,7 @@ class Configurations:
         """
         resource = self._api.registry.find(GROUP, "v1", plural)
         assert resource is not None
-        table = self._api.table(resource)
+        table = self._api.get_table(resource)
         cached = self._all_hooks.get(plural)
         if cached is not None and cached[0] == table.changes:
             return cached[1]
@@ -158,7 +158,7 @@ class Matcher:
             return hook.namespaces.matches(get_labels(attributes.new))
         namespaces = self._api.registry.find("", "v1", "namespaces")
         assert namespaces is not None
-        stored = self._api.table(namespaces).get(attributes.namespace)
+        stored = self._api.get_table(namespaces).get(attributes.namespace)
         if stored is None:
             raise namespaces.not_found(attributes.namespace)
         return hook.namespaces.matches(get_labels(namespaces.load(stored)))

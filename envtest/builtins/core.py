@@ -10,7 +10,7 @@ from typing_extensions import override
 from envtest.builtins.rules import BuiltinRules, keep_status
 from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid, too_long
 from envtest.server.objectmeta import Body
-from envtest.server.rules import keep_only
+from envtest.server.rules import restore_other_fields
 
 _LARGEST_BYTES = 1024 * 1024
 _LONGEST_KEY = 253
@@ -70,7 +70,7 @@ class NamespaceRules(BuiltinRules):
             return
         # `finalize` changes the spec alone, which has the finalizers. A missing one is empty.
         body["spec"] = dict(body.get("spec") or {})
-        keep_only(body, old, "spec")
+        restore_other_fields(body, old, "spec")
 
     @override
     def field_value(self, body: Body, field: str) -> str:

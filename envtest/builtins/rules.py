@@ -13,7 +13,7 @@ from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import find_label_errors, find_subdomain_errors
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body, NameRule, find_path_segment_errors
-from envtest.server.rules import BuiltInColumn, Cells, Rules, keep_only
+from envtest.server.rules import BuiltInColumn, Cells, Rules, restore_other_fields
 
 # Kinds whose registry strategy counts generations.
 _COUNTS_GENERATIONS = frozenset(
@@ -238,7 +238,7 @@ def keep_status(body: Body, old: Body) -> None:
     """
     meta = body.get("metadata") or {}
     new_metadata = {name: meta[name] for name in ("labels", "annotations") if name in meta}
-    keep_only(body, old, "status")
+    restore_other_fields(body, old, "status")
     for name in ("labels", "annotations"):
         body["metadata"].pop(name, None)
     body["metadata"].update(new_metadata)

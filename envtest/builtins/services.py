@@ -149,7 +149,7 @@ class ServiceRules(BuiltinRules):
         # The first address is that of the Service `kubernetes`, which is created later.
         addresses = {str(next(self._network.hosts()))}
         ports: set[int] = set()
-        table = self._store.table("services")
+        table = self._store.get_table("services")
         meta = body["metadata"]
         own_key = f"{meta.get('namespace')}/{meta.get('name')}"
         for key in table.scan():

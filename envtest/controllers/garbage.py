@@ -64,7 +64,7 @@ class GarbageCollector:
         # The uids of deleted objects, the latest last. An owner cannot be looked up if its kind
         # was deleted with it.
         self._deleted_owners: dict[str, None] = {}
-        for table in api.store.tables():
+        for table in api.store.list_tables():
             for key in table.scan():
                 stored = table.get(key)
                 if stored is not None:
@@ -220,7 +220,7 @@ class GarbageCollector:
             self._report_foreign_owner(node, reference)
             return StoredMeta(reference.uid)
         key = resource.key(namespace, reference.name)
-        stored = self._api.table(resource).get(key)
+        stored = self._api.get_table(resource).get(key)
         meta = decode_metadata(stored.body) if stored else None
         if meta is not None and meta.uid == reference.uid:
             return meta
@@ -257,7 +257,7 @@ class GarbageCollector:
 
     def _find_current(self, node: _Node) -> tuple[StoredResource, Stored] | None:
         """Return an object's resource and stored state; None if it was deleted or recreated."""
-        stored = self._api.store.table(node.place).get(node.key)
+        stored = self._api.store.get_table(node.place).get(node.key)
         resource = next((r for r in self._api.registry if r.place == node.place), None)
         if stored is None or resource is None:
             return None

@@ -39,7 +39,7 @@ class NamespaceController:
 
     def _list_terminating(self) -> list[str]:
         """Return the names of terminating namespaces."""
-        table = self._api.table(self._namespaces)
+        table = self._api.get_table(self._namespaces)
         names = []
         for key in table.scan():
             stored = table.get(key)
@@ -53,7 +53,7 @@ class NamespaceController:
         finalizers: Counter[str] = Counter()
         # The versions of a kind show the same table, which is emptied once.
         for resource in {r.place: r for r in self._api.registry if r.namespaced}.values():
-            table = self._api.table(resource)
+            table = self._api.get_table(resource)
             for key in list(table.scan(f"{name}/")):
                 stored = table.get(key)
                 # Objects that are terminating already are left to their finalizers.
@@ -82,7 +82,7 @@ class NamespaceController:
             remaining: the number of remaining objects by resource.
             finalizers: the number of objects by finalizer.
         """
-        stored = self._api.table(self._namespaces).get(name)
+        stored = self._api.get_table(self._namespaces).get(name)
         if stored is None:
             return
         body = self._namespaces.load(stored)
@@ -104,7 +104,7 @@ class NamespaceController:
 
     def _remove_finalizer(self, name: str) -> None:
         """Remove the finalizer of a terminating namespace; delete it if that was the last."""
-        stored = self._api.table(self._namespaces).get(name)
+        stored = self._api.get_table(self._namespaces).get(name)
         if stored is None:
             return
         body = self._namespaces.load(stored)

@@ -76,9 +76,9 @@ class Api:
     # created there, because the CRD waits until no objects remain.
     terminating_places: set[str] = field(default_factory=set)
 
-    def table(self, resource: StoredResource) -> Table:
+    def get_table(self, resource: StoredResource) -> Table:
         """Return the table that holds a resource's objects."""
-        return self.store.table(resource.place)
+        return self.store.get_table(resource.place)
 
     def get_stored(self, call: AuthorizedCall) -> Stored:
         """Return the stored object that a request names.
@@ -86,7 +86,7 @@ class Api:
         Raises:
             StatusError: 404 if there is no such object.
         """
-        stored = self.table(call.resource).get(call.key)
+        stored = self.get_table(call.resource).get(call.key)
         if stored is None:
             raise call.resource.not_found(call.info.name)
         return stored
@@ -101,7 +101,7 @@ class Api:
         # A server that serves no namespaces accepts every namespace.
         if not resource.namespaced or namespaces is None:
             return
-        stored = self.table(namespaces).get(namespace)
+        stored = self.get_table(namespaces).get(namespace)
         if stored is None:
             raise namespaces.not_found(namespace)
         if namespaces.load(stored)["metadata"].get("deletionTimestamp"):

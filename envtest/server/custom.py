@@ -18,7 +18,7 @@ from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.objectmeta import Body
 from envtest.server.resource import MAIN_VERBS, StoredResource, rank_version
-from envtest.server.rules import BuiltInColumn, Cells, Rules, keep_only
+from envtest.server.rules import BuiltInColumn, Cells, Rules, restore_other_fields
 from envtest.storage import Stored
 
 # The finalizers of Kubernetes itself, which need no domain.
@@ -116,7 +116,7 @@ class CustomRules(Rules):
     @override
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
         if name == "status":
-            keep_only(body, old, "status")
+            restore_other_fields(body, old, "status")
 
     @override
     def is_new_generation(self, body: Body, old: Body) -> bool:
@@ -304,7 +304,7 @@ class Definition:
         Args:
             api: the state, which holds the objects.
         """
-        table = api.store.table(self.place)
+        table = api.store.get_table(self.place)
         for key in list(table.scan()):
             stored = table.get(key)
             if stored is not None:

@@ -68,7 +68,7 @@ class Definitions:
 
     def _process_all_crds(self) -> None:
         """Take steps for every CRD, and stop serving CRDs that are no longer stored."""
-        table = self._api.store.table(_PLACE)
+        table = self._api.store.get_table(_PLACE)
         for key in list(table.scan()):
             self._process_crd(key)
         for name in [name for name in self._served_states if table.get(name) is None]:
@@ -76,7 +76,7 @@ class Definitions:
 
     def _process_crd(self, key: str) -> None:
         """Take steps for one CRD until it is deleted or a step writes nothing."""
-        table = self._api.store.table(_PLACE)
+        table = self._api.store.get_table(_PLACE)
         while (stored := table.get(key)) is not None and self._take_step(stored):
             pass
 
@@ -103,7 +103,7 @@ class Definitions:
 
     def _read_other_crds(self, name: str) -> Iterator[Body]:
         """Yield the briefs of all CRDs but the named one."""
-        table = self._api.store.table(_PLACE)
+        table = self._api.store.get_table(_PLACE)
         for key in table.scan():
             stored = table.get(key)
             if stored is not None and key != name:
@@ -181,7 +181,7 @@ class Definitions:
         self._api.terminating_places.add(place)
         # The removals below call `_process_change`, which must not start this step again.
         self._waiting_crds.pop(place, None)
-        table = self._api.store.table(place)
+        table = self._api.store.get_table(place)
         for key in list(table.scan()):
             self._remove(place, key)
         if len(table):
@@ -194,7 +194,7 @@ class Definitions:
 
     def _remove(self, place: str, key: str) -> None:
         """Remove an object of a terminating CRD; one with finalizers is marked as terminating."""
-        stored = self._api.store.table(place).get(key)
+        stored = self._api.store.get_table(place).get(key)
         if stored is None:
             return
         body = msgspec.json.decode(stored.body)

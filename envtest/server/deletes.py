@@ -45,7 +45,7 @@ async def delete_collection(api: Api, call: AuthorizedCall) -> Answer:
     selection = select(api, call, selection_options)
     for stored in selection.items:
         # While admission decided about the objects before it, this one may have changed or gone.
-        current = api.table(call.resource).get(stored.key)
+        current = api.get_table(call.resource).get(stored.key)
         if current is not None:
             await _delete_item(api, call, stored=current, options=options)
     return ListAnswer(
@@ -93,7 +93,7 @@ async def _delete_item(
         await _delete(api, call, stored=stored, key=stored.key, options=options)
     except StatusError as error:
         # A webhook may also answer 404; then the object is still there, and the refusal counts.
-        if error.code != 404 or api.table(call.resource).get(stored.key) is not None:
+        if error.code != 404 or api.get_table(call.resource).get(stored.key) is not None:
             raise
 
 
@@ -118,7 +118,7 @@ async def _delete(
         )
         await api.admission.validate(call, "DELETE", new=None, old=body)
         # Every write puts a new `Stored` into the table, so the same one means no other write.
-        current = api.table(resource).get(key)
+        current = api.get_table(resource).get(key)
         if current is stored:
             remaining = remove(api, resource, stored=stored, options=options)
             return _build_answer(resource, stored, remaining)

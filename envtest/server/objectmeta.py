@@ -42,11 +42,11 @@ _COLLECTION_CHECKS: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None
 
 def timestamp() -> str:
     """Return the current time as in metadata: RFC 3339 in UTC, whole seconds."""
-    return _rfc3339(int(time.time()))
+    return _format_rfc3339(int(time.time()))
 
 
 @lru_cache(maxsize=16)
-def _rfc3339(second: int) -> str:
+def _format_rfc3339(second: int) -> str:
     """Format seconds since the epoch; cached because many writes happen within one second."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -101,7 +101,7 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
                 api, call, stored=stored, live=live, body=decoded.body, options=options
             )
         except StatusError as error:
-            has_other_write = api.table(call.resource).get(call.key) is not stored
+            has_other_write = api.get_table(call.resource).get(call.key) is not stored
             # A client that sends a resourceVersion wants the conflict. A conflict without another
             # write, such as a webhook's, would only recur.
             if (
@@ -255,7 +255,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
     resource = call.resource
     applied, duplicates = _read_applied(call)
     for attempt in range(_TRIES):
-        stored = api.table(resource).get(call.key)
+        stored = api.get_table(resource).get(call.key)
         # Only the main resource creates objects.
         if stored is None and call.info.subresource:
             raise resource.not_found(call.info.name)
@@ -299,7 +299,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
                 is_tracked=True,
             )
         except StatusError as error:
-            has_other_write = api.table(resource).get(call.key) is not stored
+            has_other_write = api.get_table(resource).get(call.key) is not stored
             # A conflict without another write, such as a webhook's, would only recur.
             if error.code != 409 or not has_other_write or attempt == _TRIES - 1:
                 raise

@@ -130,7 +130,7 @@ def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selection:
         StatusError: 400 for an invalid token or resourceVersion, 410 for a revision that is no
             longer kept, 504 for a future revision.
     """
-    resource, table = call.resource, api.table(call.resource)
+    resource, table = call.resource, api.get_table(call.resource)
     prefix = f"{call.info.namespace}/" if resource.namespaced and call.info.namespace else ""
     revision, after = _find_start(api, options, prefix)
     # The log of changes begins at its floor, so older states cannot be restored.

@@ -113,7 +113,7 @@ class Rules(ABC):
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
         """Restore all fields but those that an update of the subresource `name` may change."""
         if name == "status":
-            keep_only(body, old, "status")
+            restore_other_fields(body, old, "status")
 
     def is_new_generation(self, body: Body, old: Body) -> bool:
         """Return whether an update changes any field but metadata and status."""
@@ -176,20 +176,22 @@ class Rules(ABC):
         """Return the values of an object, one for each column."""
 
 
-def keep_only(body: Body, old: Body, part: str) -> None:
-    """Replace a body by the old object, in place, except for one top-level field.
+def restore_other_fields(body: Body, old: Body, changeable_field: str) -> None:
+    """Restore all fields of `body` from the stored object `old`, except for one top-level field.
 
-    The managedFields and the resourceVersion of the body are kept as well.
+    The managedFields and the resourceVersion of `body` are not restored either.
     """
-    meta = body.get("metadata") or {}
-    kept_part = {part: body[part]} if part in body else {}
-    restored = {name: value for name, value in old.items() if name not in {part, "metadata"}}
+    sent_meta = body.get("metadata") or {}
+    changed = {changeable_field: body[changeable_field]} if changeable_field in body else {}
+    not_restored = {changeable_field, "metadata"}
+    restored = {name: value for name, value in old.items() if name not in not_restored}
     body.clear()
     body.update(restored)
-    body.update(kept_part)
-    body["metadata"] = {**old["metadata"], "resourceVersion": meta.get("resourceVersion", "")}
-    if "managedFields" in meta:
-        body["metadata"]["managedFields"] = meta["managedFields"]
+    body.update(changed)
+    sent_version = sent_meta.get("resourceVersion", "")
+    body["metadata"] = {**old["metadata"], "resourceVersion": sent_version}
+    if "managedFields" in sent_meta:
+        body["metadata"]["managedFields"] = sent_meta["managedFields"]
     else:
         body["metadata"].pop("managedFields", None)
 

@@ -135,7 +135,7 @@ class ServedWatch:
         """
         include = self.call.query.get("includeObject", "")
         frames = _EventEncoder(self.api, self.call.resource, form=self.form, include=include)
-        log = self.api.table(self.call.resource).log
+        log = self.api.get_table(self.call.resource).log
         revision = int(self.options.version or 0)
         wants_present = self.options.initial_events
         if wants_present is None:

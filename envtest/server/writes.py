@@ -174,7 +174,7 @@ def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) ->
     Raises:
         StatusError: 409.
     """
-    existing = api.table(resource).get(key)
+    existing = api.get_table(resource).get(key)
     if existing is not None:
         deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
         raise failures.already_exists(resource.plural, resource.group, name, deleting=deleting)
@@ -198,7 +198,7 @@ async def update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     check_version(resource, decoded.body)
     body = decoded.body
     fit_names_to_path(call, body)
-    stored = api.table(resource).get(call.key)
+    stored = api.get_table(resource).get(call.key)
     if stored is None:
         if resource.rules.creates_on_update and not subresource:
             # The version of an object that is gone; a new object must not have one.
@@ -216,7 +216,7 @@ async def update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
         return await update_object(api, call, stored=stored, live=live, body=body, options=options)
     except StatusError as error:
         # A conflict without another write, such as a webhook's, is the answer.
-        if error.code != 409 or api.table(resource).get(call.key) is stored:
+        if error.code != 409 or api.get_table(resource).get(call.key) is stored:
             raise
     # Another write came while admission decided, so the update begins again with its data.
     return await update(api, call)
@@ -293,7 +293,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     call.warnings += resource.rules.list_warnings(body, old=live)
     await api.admission.validate(call, "UPDATE", new=body, old=live)
     # Another write came while admission decided: each write stores another object.
-    if api.table(resource).get(call.key) is not stored:
+    if api.get_table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
     return _commit(api, call, stored=stored, live=live, body=body, options=options)
 

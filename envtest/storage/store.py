@@ -126,11 +126,11 @@ class Store:
         self._next_change: anyio.Event | None = None
         if disk:
             for version in disk.load():
-                self.table(version.place).restore(version)
+                self.get_table(version.place).restore(version)
             for table in self._tables.values():
                 table.sort()
 
-    def table(self, place: str) -> Table:
+    def get_table(self, place: str) -> Table:
         """Return the table of a place such as `lab.example.com/widgets`; create it if missing."""
         table = self._tables.get(place)
         if table is None:
@@ -143,7 +143,7 @@ class Store:
         table = self._tables.pop(place, None)
         if table is not None:
             # The log itself stays for its watches, which read it to the end.
-            self._forget(place, self.revision, table.log.list_after(0))
+            self._drop_versions(place, self.revision, table.log.list_after(0))
             self._floors[place] = self.revision
             table.log.close()
 
@@ -163,7 +163,7 @@ class Store:
         """Drop all history up to a revision."""
         for table in self._tables.values():
             dropped_events = table.log.compact(revision)
-            self._forget(table.place, table.log.floor, dropped_events)
+            self._drop_versions(table.place, table.log.floor, dropped_events)
         self._compacted = max(self._compacted, revision)
         if self._disk:
             self._disk.compact(self._compacted)
@@ -171,7 +171,7 @@ class Store:
     def write(self, place: str, key: str, body: dict[str, Any]) -> Stored:
         """Store an object under a new revision, which is set as resourceVersion in `body`."""
         stored, at = self._persist(place, key, body, deleted=False)
-        table = self.table(place)
+        table = self.get_table(place)
         previous = table.put(stored)
         self._publish_change(
             table,
@@ -190,7 +190,7 @@ class Store:
         Raises:
             KeyError: there is no such object.
         """
-        table = self.table(place)
+        table = self.get_table(place)
         body = _decode(table[key].body)
         last, at = self._persist(place, key, body, deleted=True)
         self._publish_change(table, "DELETED", current=last, previous=table.pop(key), at=at)
@@ -225,7 +225,7 @@ class Store:
             self._next_change = anyio.Event()
         return self._next_change
 
-    def tables(self) -> list[Table]:
+    def list_tables(self) -> list[Table]:
         """Return all tables."""
         return list(self._tables.values())
 
@@ -248,7 +248,7 @@ class Store:
         )
         dropped_events = table.log.append(event)
         if dropped_events:
-            self._forget(table.place, table.log.floor, dropped_events)
+            self._drop_versions(table.place, table.log.floor, dropped_events)
         for listener in self.listeners:
             listener(table.place, event)
         for listen in table.listeners:
@@ -257,7 +257,9 @@ class Store:
         if waiting_event is not None:
             waiting_event.set()
 
-    def _forget(self, place: str, floor: int, dropped_events: Sequence[StoredChange]) -> None:
+    def _drop_versions(
+        self, place: str, floor: int, dropped_events: Sequence[StoredChange]
+    ) -> None:
         """Delete from disk the versions that only the dropped events needed.
 
         These are the states that the events replaced, and the versions of deletions.

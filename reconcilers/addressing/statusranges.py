@@ -46,7 +46,7 @@ def _as_ipv4(held_range: AddressRange | None) -> AddressRange | None:
 
 def waits_for_range(allocation: IPAllocation) -> bool:
     """Return whether an allocation holds no range, and is not being deleted."""
-    return not allocation.metadata.terminating and find_held_range(allocation) is None
+    return not allocation.metadata.is_terminating and find_held_range(allocation) is None
 
 
 def describe_held_ends(allocation: IPAllocation) -> str:

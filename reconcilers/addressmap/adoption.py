@@ -80,7 +80,7 @@ def find_newly_served(
             )
             if (key, allocation_type) not in types_of_clusters
         ]
-        if provider is None or cluster.is_ready or cluster.metadata.terminating or not missing:
+        if provider is None or cluster.is_ready or cluster.metadata.is_terminating or not missing:
             continue
         if any(_is_kept_by_another(pool) for pool in _list_provider_pools(provider, pools)):
             yield (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from controller.conditions import find, is_true, rfc3339
+from controller.conditions import find_condition, format_rfc3339, is_true
 from controller.markers import Config, with_config
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
@@ -244,7 +244,7 @@ def _find_dangling_references(objects: Objects) -> Iterator[Finding]:
         if (
             provider_key is None
             or provider_key in objects.providers
-            or tenant.metadata.terminating
+            or tenant.metadata.is_terminating
         ):
             continue
         reference = tenant.spec.providerConfigRef
@@ -270,7 +270,7 @@ def _list_integration_findings(objects: Objects) -> Iterator[Finding]:
         version = meta.uid, meta.resourceVersion
         subject = Subject(trouble.subject, trouble.key.namespace, trouble.key.name, *version)
         choices: tuple[Action, ...] = ("none", "delete") if trouble.removable else ("none",)
-        since = rfc3339(trouble.since) if trouble.since is not None else None
+        since = format_rfc3339(trouble.since) if trouble.since is not None else None
         yield Finding(
             trouble.kind,
             trouble.severity,
@@ -359,7 +359,7 @@ def _find_status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Findi
         for field, (reported, actual) in pairs.items()
         if reported != actual
     ]
-    ready = find(status.conditions, READY)
+    ready = find_condition(status.conditions, READY)
     # No controller corrects the counters of a pool that is not Ready, which has its own finding.
     if wrong and (ready is None or ready.status == "True"):
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
@@ -467,5 +467,5 @@ def _are_labels_repaired(allocation: IPAllocation, objects: Objects) -> bool:
     """
     pool = objects.pools.get(allocation.pool_key)
     has_other_manager = pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)
-    is_leaving = allocation.metadata.terminating or _is_orphan(allocation, objects)
+    is_leaving = allocation.metadata.is_terminating or _is_orphan(allocation, objects)
     return not is_leaving and not has_other_manager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from allocator import AddressRange
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.addressmap.looks import assign_looks
@@ -91,7 +91,7 @@ class Holding:
         """Status and message of the condition NetworkReady; Unknown if there is none."""
         if self.tenant is None:
             return "Unknown", self.missing
-        condition = find(self.tenant.status.conditions, NETWORK_READY)
+        condition = find_condition(self.tenant.status.conditions, NETWORK_READY)
         return (condition.status, condition.message) if condition else ("Unknown", "-")
 
     @property

@@ -316,7 +316,7 @@ class IPAllocation(ApiType, frozen=True):
     @property
     def releasing(self) -> bool:
         """Whether its range is being given back: deleted, or marked for shrink."""
-        return self.metadata.terminating or (
+        return self.metadata.is_terminating or (
             names.ANNOTATION_RELEASING in self.metadata.annotations
         )
 
@@ -341,7 +341,7 @@ class IPAllocation(ApiType, frozen=True):
     @property
     def is_marked(self) -> bool:
         """Whether its range is marked for release, and the mark can be withdrawn: not deleted."""
-        return self.releasing and not self.metadata.terminating
+        return self.releasing and not self.metadata.is_terminating
 
     @property
     def creation_order(self) -> tuple[str, str]:

@@ -226,7 +226,7 @@ def _make_supply_finder(
             unreadable = UnreadableAllocations(names)
         elif holders := platform_views.unreadable.get(key):
             unreadable = UnreadableHolders(holders)
-        closed = pool.metadata.terminating or find_namespace_block(pool, namespaces) is not None
+        closed = pool.metadata.is_terminating or find_namespace_block(pool, namespaces) is not None
         return PoolSupply(not closed and unreadable is None, str(unreadable or ""))
 
     return find_supply

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key, Version
 from controller.plaintext import escape_lines, escape_text
 from reconcilers.addressing import statusranges
@@ -128,11 +128,13 @@ class Preview:
         Phase and conditions of the cluster are left out, because controllers write them often.
         """
         metadata = self.tenant.metadata
-        return metadata.uid, metadata.terminating, self.releases, self.unreadable
+        return metadata.uid, metadata.is_terminating, self.releases, self.unreadable
 
     def as_text(self) -> str:
         """Return the preview for people."""
-        state = "is being deleted" if self.tenant.metadata.terminating else "is not being deleted"
+        state = (
+            "is being deleted" if self.tenant.metadata.is_terminating else "is not being deleted"
+        )
         head = wrap_line(f"{self.name}, phase {self.tenant.status.phase or '-'}, {state}", GAP)
         if not self.releases and not self.unreadable:
             return f"{head}no IPAllocation of it holds a range\n"
@@ -204,7 +206,7 @@ def release(
         sentence = f"{preview.name} has the annotation {names.ANNOTATION_RELEASE_ANYWAY} already"
         click.echo(escape_text(sentence))
         return
-    if kind == IP_ALLOCATION.kind and not objects.allocations[key].metadata.terminating:
+    if kind == IP_ALLOCATION.kind and not objects.allocations[key].metadata.is_terminating:
         say("note", f"IPAllocation {key} is not being deleted; its range is kept until it is")
     say(
         "warning",
@@ -242,7 +244,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
                 f"{span.namespace}/{span.allocation}",
                 span.type,
                 range=span.range,
-                is_due=span.releasing or tenant.metadata.terminating,
+                is_due=span.releasing or tenant.metadata.is_terminating,
                 services=tuple(span.services),
                 obstacle=None,
             )
@@ -273,8 +275,8 @@ def _is_due(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     It does if the allocation is being deleted or released, or its cluster is being deleted.
     """
     meta = allocation.metadata
-    is_marked = meta.terminating or names.ANNOTATION_RELEASING in meta.annotations
-    return is_marked or tenant.metadata.terminating
+    is_marked = meta.is_terminating or names.ANNOTATION_RELEASING in meta.annotations
+    return is_marked or tenant.metadata.is_terminating
 
 
 def _find_obstacle(allocation: IPAllocation) -> str:
@@ -283,7 +285,7 @@ def _find_obstacle(allocation: IPAllocation) -> str:
     The controller writes the obstacle to condition Ready. An example is a load balancer that still
     announces an address of the range.
     """
-    ready = find(allocation.status.conditions, READY)
+    ready = find_condition(allocation.status.conditions, READY)
     if ready is None or ready.reason != "WaitingForTenant":
         return ""
     return ready.message
@@ -329,7 +331,7 @@ def _describe_missing_owner(allocation: IPAllocation, objects: Objects) -> str:
             f" it; to release the range, delete the IPAllocation: {deletion}"
         )
     first_step = (
-        "" if allocation.metadata.terminating else f"delete the IPAllocation ({deletion}), and "
+        "" if allocation.metadata.is_terminating else f"delete the IPAllocation ({deletion}), and "
     )
     return (
         f"IPAllocation {key}: its TenantCluster {owner} is gone; {first_step}delete the tenant's"
@@ -445,7 +447,7 @@ def _describe_result(preview: Preview) -> str:
     word = "without the tenant's confirmation"
     ranges_are = count_noun(due, "range is", "ranges are")
     effect = f"{ranges_are} released now {word}" if due else "no range is released now"
-    if preview.tenant.metadata.terminating:
+    if preview.tenant.metadata.is_terminating:
         return f"{preview.name}: {effect}"  # no further ranges follow
     removal = f"annotate tenantcluster {key.name} {names.ANNOTATION_RELEASE_ANYWAY}-"
     later = "further ranges follow" if due else f"ranges are released {word}"

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from controller.conditions import Condition, rfc3339
+from controller.conditions import Condition, format_rfc3339
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 
 
@@ -26,7 +26,7 @@ def build_condition_finding(
     """
     message = condition.message if condition is not None else "it was not reconciled yet"
     since = since or (condition.lastTransitionTime if condition is not None else None)
-    since_text = rfc3339(since) if since is not None else None
+    since_text = format_rfc3339(since) if since is not None else None
     return Finding(
         kind, severity, subject=subject, sentence=f"{prefix}{message}", since=since_text
     )

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from allocator import AddressRange, InvalidPool, Layout, Space
-from controller.conditions import find, rfc3339
+from controller.conditions import find_condition, format_rfc3339
 from controller.meta import Key
 from reconcilers.addressing import (
     familychoice,
@@ -126,7 +126,7 @@ def _explain_tenant_lines(tenant: TenantCluster, objects: Objects) -> Iterator[s
     network = tenant.status.network
     if network is not None and network.lastRefusal is not None:
         refusal = network.lastRefusal
-        when = f" at {rfc3339(refusal.time)}" if refusal.time else ""
+        when = f" at {format_rfc3339(refusal.time)}" if refusal.time else ""
         yield f"last refused{when}, {refusal.reason}: {refusal.message}"
 
 
@@ -226,7 +226,7 @@ def _describe_demand(
     the metrics count in the same way.
     """
     network = provider.spec.networking
-    waiting = {} if tenant.metadata.terminating else poolneeds.sum_waiting_addresses(tenant)
+    waiting = {} if tenant.metadata.is_terminating else poolneeds.sum_waiting_addresses(tenant)
     mode, count = network.sizing.allocationMode, compute_load_balancer_count(tenant, network)
     growth = f", then growth by {network.sizing.growthIncrement}" if mode == ELASTIC else ""
     yield (
@@ -290,7 +290,7 @@ def _describe_supply(pool: NetworkPool, spaces: Sequence[Space], objects: Object
     Args:
         spaces: the addresses of the pool by family; empty if its spec is invalid.
     """
-    ready = find(pool.status.conditions, READY)
+    ready = find_condition(pool.status.conditions, READY)
     stopped = ""
     if ready is not None and ready.status == "False":
         stopped = f"; hands out nothing, {ready.reason}: {ready.message}"
@@ -331,7 +331,7 @@ def _describe_state(allocation: IPAllocation) -> str:
 
 def _describe_reason(allocation: IPAllocation) -> str:
     """Return reason and message of an allocation's condition Ready."""
-    ready = find(allocation.status.conditions, READY)
+    ready = find_condition(allocation.status.conditions, READY)
     return f"{ready.reason}: {ready.message}" if ready else "it was not reconciled yet"
 
 
@@ -344,7 +344,7 @@ def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Ite
     4. With a range: the recorded choice, the block around it, and whether it is being released.
     """
     tenant = allocation.spec.tenantClusterRef.key
-    yield f"requested at {rfc3339(allocation.requested_at)} for TenantCluster {tenant}"
+    yield f"requested at {format_rfc3339(allocation.requested_at)} for TenantCluster {tenant}"
     pool = objects.pools.get(allocation.pool_key)
     if pool is None:
         absent = _describe_absent_pool(allocation.pool_key, objects)
@@ -360,7 +360,7 @@ def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Ite
         yield f"the pool now has {_describe_free_addresses(pool, objects)}"
         yield from _describe_queue(allocation, objects)
         return
-    ready = find(allocation.status.conditions, READY)
+    ready = find_condition(allocation.status.conditions, READY)
     if ready is not None and ready.status == "True":
         yield f"recorded when it was chosen: {ready.message}"
     unknown = _describe_unknown_holders(pool.metadata.key, objects)

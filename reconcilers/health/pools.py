@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from allocator import Family
-from controller.conditions import Condition, find
+from controller.conditions import Condition, find_condition
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.addressing.familychoice import FAMILY_NAMES
@@ -74,11 +74,11 @@ def list_pool_findings(
 def _list_condition_findings(pool: NetworkPool) -> Iterator[Finding]:
     """Yield the findings that the conditions of a NetworkPool report."""
     conditions = pool.status.conditions
-    ready = find(conditions, READY)
+    ready = find_condition(conditions, READY)
     if ready is not None and ready.status == "False":
         yield _build_finding("PoolNotReady", "error", pool=pool, condition=ready)
     for kind, severity in _TRUE_IS_WRONG.items():
-        condition = find(conditions, kind)
+        condition = find_condition(conditions, kind)
         if condition is not None and condition.status == "True":
             yield _build_finding(f"Pool{kind}", severity, pool=pool, condition=condition)
 
@@ -102,7 +102,7 @@ def _find_pools_without_room(
     """
     waiting = filter(statusranges.waits_for_range, objects.allocations.values())
     clusters = (
-        cluster for cluster in objects.clusters.values() if not cluster.metadata.terminating
+        cluster for cluster in objects.clusters.values() if not cluster.metadata.is_terminating
     )
     needs = sum_pool_needs(clusters, objects.pools, waiting)
     for (key, family), need in sorted(needs.items()):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from controller.conditions import find, rfc3339
+from controller.conditions import find_condition, format_rfc3339
 from controller.meta import Key
 from reconcilers.addressing import requestedranges, statusranges
 from reconcilers.addressing.familychoice import FAMILY_NAMES
@@ -53,7 +53,7 @@ def _find_late_request(
     since = allocation.requested_at
     if now - since < SERVED_WITHIN:
         return
-    ready = find(allocation.status.conditions, READY)
+    ready = find_condition(allocation.status.conditions, READY)
     reason = f"{ready.reason}: {ready.message}" if ready is not None else "not reconciled yet"
     pool = pools.get(allocation.pool_key)
     blocks = largest_free.get(allocation.pool_key)
@@ -67,7 +67,7 @@ def _find_late_request(
         )
     subject = Subject.from_object(IP_ALLOCATION, allocation)
     yield Finding(
-        "RequestWaits", "error", subject=subject, sentence=sentence, since=rfc3339(since)
+        "RequestWaits", "error", subject=subject, sentence=sentence, since=format_rfc3339(since)
     )
 
 
@@ -88,7 +88,7 @@ def _find_late_release(allocation: IPAllocation, now: datetime) -> Iterator[Find
     age = now - since if since is not None else RELEASED_WITHIN
     if age < RELEASED_WITHIN:
         return
-    ready = find(allocation.status.conditions, READY)
+    ready = find_condition(allocation.status.conditions, READY)
     reason = ready.message if ready is not None and ready.status == "False" else "no reason given"
     where = ", ".join(held_range.text for held_range in statusranges.list_held_ranges(allocation))
     severity: Severity = "error" if age > STUCK_AFTER else "warning"
@@ -97,5 +97,5 @@ def _find_late_release(allocation: IPAllocation, now: datetime) -> Iterator[Find
         f" {reason}"
     )
     subject = Subject.from_object(IP_ALLOCATION, allocation)
-    since_text = rfc3339(since) if since is not None else None
+    since_text = format_rfc3339(since) if since is not None else None
     yield Finding("ReleaseWaits", severity, subject=subject, sentence=sentence, since=since_text)

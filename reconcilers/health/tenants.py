@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from controller.conditions import Condition, find
+from controller.conditions import Condition, find_condition
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.api.reasons import PASSING_REASONS
 from reconcilers.api.resources import TENANT_CLUSTER
@@ -30,7 +30,7 @@ BUILT_WITHIN = timedelta(hours=1)
 def list_tenant_findings(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Finding]:
     """Yield the findings about each TenantCluster that is not being deleted."""
     for cluster in clusters:
-        if not cluster.metadata.terminating:
+        if not cluster.metadata.is_terminating:
             yield from _find_missing_addresses(cluster, now)
             yield from _find_projection_fault(cluster)
             yield from _find_disturbances(cluster)
@@ -46,7 +46,7 @@ def _find_missing_addresses(cluster: TenantCluster, now: datetime) -> Iterator[F
     3. The cluster is not Ready, and its build takes too long. A cluster that is only observed is
        not built by us.
     """
-    network = find(cluster.status.conditions, NETWORK_READY)
+    network = find_condition(cluster.status.conditions, NETWORK_READY)
     if network is not None and network.status == "False" and network.reason not in PASSING_REASONS:
         waiting = cluster.status.network.waiting if cluster.status.network else ()
         since = min((request.since for request in waiting if request.since), default=None)
@@ -60,7 +60,7 @@ def _find_missing_addresses(cluster: TenantCluster, now: datetime) -> Iterator[F
         )
         return
     if cluster.status.phase == FAILED:
-        ready = find(cluster.status.conditions, READY)
+        ready = find_condition(cluster.status.conditions, READY)
         yield _build_finding("TenantFailed", "error", cluster=cluster, condition=ready)
     elif not cluster.is_ready and not cluster.observed_only:
         yield from _find_late_build(cluster, now)
@@ -71,7 +71,7 @@ def _find_late_build(cluster: TenantCluster, now: datetime) -> Iterator[Finding]
     created = cluster.metadata.creationTimestamp
     if created is None or now - created < BUILT_SOON:
         return
-    ready = find(cluster.status.conditions, READY)
+    ready = find_condition(cluster.status.conditions, READY)
     phase = cluster.status.phase or "Pending"
     severity: Severity = "error" if now - created > BUILT_WITHIN else "warning"
     yield _build_finding(
@@ -91,7 +91,7 @@ def _find_projection_fault(cluster: TenantCluster) -> Iterator[Finding]:
     2. Another fault of a cluster that is built: TenantOutOfStep. While a cluster is being built,
        its load balancer may not run yet.
     """
-    balancer = find(cluster.status.conditions, LOAD_BALANCER_READY)
+    balancer = find_condition(cluster.status.conditions, LOAD_BALANCER_READY)
     # In mode Observe another controller writes the phase, so the cluster counts as built.
     is_built = cluster.is_ready or cluster.observed_only
     if balancer is None or balancer.status != "False" or balancer.reason in PASSING_REASONS:
@@ -115,17 +115,17 @@ def _find_disturbances(cluster: TenantCluster) -> Iterator[Finding]:
     2. Nothing announces an address, so nobody outside reaches the Service. That is a warning only,
        because a network may route addresses without an announcement.
     """
-    conflict = find(cluster.status.conditions, SINGLE_LOAD_BALANCER)
+    conflict = find_condition(cluster.status.conditions, SINGLE_LOAD_BALANCER)
     if conflict is not None and conflict.status == "False":
         yield _build_finding(conflict.reason, "error", cluster=cluster, condition=conflict)
-    announced = find(cluster.status.conditions, LOAD_BALANCER_ANNOUNCED)
+    announced = find_condition(cluster.status.conditions, LOAD_BALANCER_ANNOUNCED)
     if announced is not None and announced.status == "False":
         yield _build_finding("TenantNotAnnounced", "warning", cluster=cluster, condition=announced)
 
 
 def _find_waiting_services(cluster: TenantCluster) -> Iterator[Finding]:
     """Yield a finding if Services of the tenant have long been without an address."""
-    demand = find(cluster.status.conditions, DEMAND_MET)
+    demand = find_condition(cluster.status.conditions, DEMAND_MET)
     if demand is None or demand.status != "False":
         return
     severity: Severity = "warning" if demand.reason in PASSING_REASONS else "error"
@@ -136,7 +136,7 @@ def _find_waiting_services(cluster: TenantCluster) -> Iterator[Finding]:
 
 def _find_size_fault(cluster: TenantCluster) -> Iterator[Finding]:
     """Yield a finding if a static tenant has fewer addresses than it asks for."""
-    size = find(cluster.status.conditions, LOAD_BALANCER_SIZED)
+    size = find_condition(cluster.status.conditions, LOAD_BALANCER_SIZED)
     if size is None or size.status != "False" or size.reason in PASSING_REASONS:
         return  # no fault, or a fault that passes by itself
     yield _build_finding(

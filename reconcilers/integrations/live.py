@@ -71,7 +71,7 @@ class _Session:
         """
         informers = [watched.informer for watched in self.readable]
         is_answered = all(
-            informer.cache.synced or _is_forbidden(informer) for informer in informers
+            informer.cache.is_synced or _is_forbidden(informer) for informer in informers
         )
         return self.live if is_answered and not any(map(_is_gone, informers)) else None
 
@@ -106,7 +106,7 @@ def _is_unknown(informer: Informer[Object]) -> bool:
 
     The kind is forbidden, or not listed yet. A kind that is no longer served has no objects.
     """
-    return _is_forbidden(informer) or not (informer.cache.synced or _is_gone(informer))
+    return _is_forbidden(informer) or not (informer.cache.is_synced or _is_gone(informer))
 
 
 class LiveViews:

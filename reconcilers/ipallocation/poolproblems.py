@@ -28,7 +28,7 @@ def find_pool_problem(key: Key, pools: Cache[NetworkPool]) -> ConditionFinding |
         return ConditionFinding(
             READY, False, reason="PoolNotFound", message=f"NetworkPool {key} does not exist"
         )
-    if pool.metadata.terminating:
+    if pool.metadata.is_terminating:
         return ConditionFinding(
             READY, False, reason=POOL_NOT_READY, message=f"NetworkPool {key} is being deleted"
         )

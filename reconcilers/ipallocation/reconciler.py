@@ -35,7 +35,7 @@ from controller import (
     has_finalizer,
     remove_finalizer,
 )
-from controller.conditions import find, rfc3339
+from controller.conditions import find_condition, format_rfc3339
 from controller.loggers import get_logger
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
@@ -101,7 +101,7 @@ class IPAllocationReconciler:
     async def _write_next_step(self, allocation: IPAllocation) -> Outcome:
         """Write what an allocation needs next: its release, the finalizer, or Pending."""
         has_our_finalizer = has_finalizer(allocation, names.FINALIZER_ALLOCATION)
-        if allocation.metadata.terminating:
+        if allocation.metadata.is_terminating:
             # Without our finalizer it never had a range, or its release is done.
             return await self._release(allocation) if has_our_finalizer else SETTLED
         if not has_our_finalizer:
@@ -157,7 +157,7 @@ class IPAllocationReconciler:
     async def _wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
         """Write to condition Ready what the release waits for, unless the status says so."""
         finding = ConditionFinding(READY, False, reason="WaitingForTenant", message=in_use.why)
-        condition = find(allocation.status.conditions, READY)
+        condition = find_condition(allocation.status.conditions, READY)
         if not in_use.is_asked and condition is not None and condition.reason == finding.reason:
             # `why` is a remembered answer. The condition may have a newer one of another replica,
             # and the two replicas would overwrite each other's message.
@@ -172,7 +172,7 @@ def is_served(allocation: IPAllocation) -> bool:
     """Return whether an allocation has its range, phase Allocated and our finalizer."""
     return (
         allocation.status.phase == ALLOCATED
-        and not allocation.metadata.terminating
+        and not allocation.metadata.is_terminating
         and has_finalizer(allocation, names.FINALIZER_ALLOCATION)
         and statusranges.find_held_range(allocation) is not None
     )
@@ -182,7 +182,7 @@ def make_released_status(allocation: IPAllocation, now: datetime) -> dict[str, A
     """Return the status of an allocation that gives its range back at the time `now`."""
     return {
         "phase": RELEASED,
-        "releasedAt": rfc3339(now),
+        "releasedAt": format_rfc3339(now),
         "conditions": render_conditions_with(allocation, [GIVEN_BACK], now),
     }
 

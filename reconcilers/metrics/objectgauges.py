@@ -19,7 +19,7 @@ from typing_extensions import override
 from controller.cache import Cache
 from controller.cacheparts import CachePart
 from controller.clock import Clock
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.addressing.familychoice import FAMILY_NAMES
@@ -233,14 +233,14 @@ class Gauges(Collector):
         for name, description, condition_type, only_built in TENANT_GAUGES:
             gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", description, labels=TENANT)
             for cluster in clusters:
-                condition = find(cluster.status.conditions, condition_type)
+                condition = find_condition(cluster.status.conditions, condition_type)
                 # In mode Observe another controller writes the phase: the cluster counts as built.
                 is_built = cluster.is_ready or cluster.observed_only
                 # A cluster that is still being built has no ranges yet, which is no fault.
                 if condition is None or (only_built and not is_built):
                     continue
                 # A tenant that is being deleted loses its ranges on purpose.
-                if not cluster.metadata.terminating:
+                if not cluster.metadata.is_terminating:
                     gauge.add_metric(
                         [cluster.metadata.name, cluster.metadata.namespace],
                         condition.status == "True",

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.addressing.poolneeds import PoolNeed, list_pool_families, sum_pool_needs
@@ -36,7 +36,7 @@ def make_waiting_metrics(
     Args:
         waiting_allocations: the IPAllocations that wait for a range.
     """
-    present = [cluster for cluster in clusters if not cluster.metadata.terminating]
+    present = [cluster for cluster in clusters if not cluster.metadata.is_terminating]
     pools_by_key = {pool.metadata.key: pool for pool in pools}
     yield from _make_waiting_cluster_gauges(present, pools_by_key, now)
     yield _make_largest_request_gauge(present, pools_by_key, waiting_allocations)
@@ -138,7 +138,7 @@ def _make_cluster_gauges(clusters: Iterable[TenantCluster], now: datetime) -> It
         waiting = network.loadBalancer.servicesWaiting if network is not None else None
         if waiting is not None:
             services.add_metric(labels, waiting)
-        balancer = find(cluster.status.conditions, LOAD_BALANCER_READY)
+        balancer = find_condition(cluster.status.conditions, LOAD_BALANCER_READY)
         if balancer is not None:
             unreachable.add_metric(labels, float(balancer.reason == UNREACHABLE))
         created = cluster.metadata.creationTimestamp

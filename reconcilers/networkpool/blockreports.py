@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from controller.clock import Clock
-from controller.conditions import find, is_true
+from controller.conditions import find_condition, is_true
 from controller.meta import Key
 from reconcilers.api.ipallocation import PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -41,12 +41,12 @@ def find_block(pool: NetworkPool) -> ConditionFinding | None:
     """
     conditions, key = pool.status.conditions, pool.metadata.key
     # The reconciler of each allocation reports that its pool is being deleted.
-    if pool.metadata.terminating:
+    if pool.metadata.is_terminating:
         return None
     # Before Ready, because the other controller may write the pool's condition Ready, too.
     if is_true(conditions, FOREIGN_MANAGER):
         return _describe_block(key, FOREIGN_MANAGER)
-    ready = find(conditions, READY)
+    ready = find_condition(conditions, READY)
     if ready is None or ready.status == "True":
         return None
     # Its message names no object that may be repaired, so it need not be cut to a word.

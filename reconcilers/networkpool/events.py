@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 
 from controller.clock import Clock
-from controller.conditions import Condition, find, is_true
+from controller.conditions import Condition, find_condition, is_true
 from controller.eventkind import NOTE_BYTES, shorten
 from controller.events import EventType, Recorder
 from controller.loggers import get_logger
@@ -111,14 +111,14 @@ class AllocationEvents:
 
     def record_foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record that a foreign controller was noticed, or has stopped writing."""
-        condition = find(after.status.conditions, FOREIGN_MANAGER)
+        condition = find_condition(after.status.conditions, FOREIGN_MANAGER)
         was_active = is_true(before.status.conditions, FOREIGN_MANAGER)
         is_active = is_true(after.status.conditions, FOREIGN_MANAGER)
         if condition is None or was_active == is_active:
             return  # the write did not change the condition
         kind: EventType = "Warning" if is_active else "Normal"
         # A condition that is False from the start does not end an earlier report.
-        if is_active or find(before.status.conditions, FOREIGN_MANAGER) is not None:
+        if is_active or find_condition(before.status.conditions, FOREIGN_MANAGER) is not None:
             self._recorder.record(
                 NETWORK_POOL, after, kind, condition.reason, condition.message, action=ALLOCATE
             )
@@ -126,7 +126,7 @@ class AllocationEvents:
 
     def record_overlap(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record an event if the write set condition Overlapping of a pool to True."""
-        condition = find(after.status.conditions, OVERLAPPING)
+        condition = find_condition(after.status.conditions, OVERLAPPING)
         if condition is None or condition.status != "True":
             return
         if not is_true(before.status.conditions, OVERLAPPING):
@@ -164,7 +164,7 @@ class AllocationEvents:
         The CRD in force drops fields of it, or a webhook or policy changes them. The event and the
         log line repeat condition Ready.
         """
-        ready = find(pool.status.conditions, READY)
+        ready = find_condition(pool.status.conditions, READY)
         assert ready is not None, "it was just written"
         self._recorder.record(
             NETWORK_POOL, pool, "Warning", ready.reason, ready.message, action=ALLOCATE
@@ -321,7 +321,7 @@ class Crossing:
 
     def is_still_shown(self, pool: NetworkPool) -> bool:
         """Return whether the pool's condition still shows that the tier was entered, or left."""
-        condition = find(pool.status.conditions, self.tier)
+        condition = find_condition(pool.status.conditions, self.tier)
         return condition is not None and _shows_crossing(self, condition)
 
 
@@ -343,7 +343,7 @@ def find_crossings(before: Sequence[Condition], after: Sequence[Condition]) -> l
         Crossing(tier, is_entered=False)
         for tier in THRESHOLDS
         if is_true(before, tier)
-        and (condition := find(after, tier)) is not None
+        and (condition := find_condition(after, tier)) is not None
         and _shows_crossing(Crossing(tier, is_entered=False), condition)
     ]
     return left_tiers + [
@@ -392,7 +392,7 @@ class CapacityEvents:
         """
         now, key = self._clock.now(), after.metadata.key
         # No tier is shown before the first status write of a pool.
-        if not any(find(before.status.conditions, tier) for tier in THRESHOLDS):
+        if not any(find_condition(before.status.conditions, tier) for tier in THRESHOLDS):
             self._seen_from_start[key] = before.metadata.uid
         for crossing in find_crossings(before.status.conditions, after.status.conditions):
             last_recorded = self._find_last_event_time(before, crossing)
@@ -454,7 +454,7 @@ class CapacityEvents:
         recorded = self._recorded.get((before.metadata.uid, crossing))
         if recorded is not None:
             return recorded
-        earlier = find(before.status.conditions, crossing.tier)
+        earlier = find_condition(before.status.conditions, crossing.tier)
         # The uid differs if a pool of the same name was recreated.
         from_start = self._seen_from_start.get(before.metadata.key) == before.metadata.uid
         # No earlier process recorded it: the pool is newer than this process, or has no condition

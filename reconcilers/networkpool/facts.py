@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from allocator import AddressRange
 from controller.cache import Change
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
@@ -38,7 +38,7 @@ def is_unserved(allocation: IPAllocation) -> bool:
     return (
         (allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None)
         and names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
-        and not allocation.metadata.terminating
+        and not allocation.metadata.is_terminating
     )
 
 
@@ -65,7 +65,7 @@ def read_shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
     A refusal has phase Failed, or phase Pending and reason PoolNotReady. Pending with another
     reason only tells that the request waits.
     """
-    phase, ready = allocation.status.phase, find(allocation.status.conditions, READY)
+    phase, ready = allocation.status.phase, find_condition(allocation.status.conditions, READY)
     if ready is None or ready.status != "False":
         return None
     if phase == FAILED or (phase == PENDING and ready.reason == POOL_NOT_READY):

@@ -21,7 +21,7 @@ from typing import Any
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import find, is_true
+from controller.conditions import find_condition, is_true
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.events import Recorder
 from controller.loggers import get_logger
@@ -181,7 +181,7 @@ class OrphanCollector:
         ]
         if suspects:
             owner_count = len(
-                set(map(_get_owner, self._allocations.by_index(POOL_INDEX, str(key))))
+                set(map(_get_owner, self._allocations.list_by_index(POOL_INDEX, str(key))))
             )
             allowed = compute_owner_limit(owner_count, self._settings)
             gone_owners = set(map(_get_owner, suspects))
@@ -300,7 +300,11 @@ class OrphanCollector:
             if repaired >= limit:
                 break
             meta, phase = allocation.metadata, allocation.status.phase
-            if phase is None or meta.terminating or (meta.uid, meta.resourceVersion) in promised:
+            if (
+                phase is None
+                or meta.is_terminating
+                or (meta.uid, meta.resourceVersion) in promised
+            ):
                 continue  # a write makes a new version, which voids a promise to the present one
             repaired += await self._repair_one(allocation, owners)
         return repaired
@@ -341,7 +345,7 @@ class OrphanCollector:
         Read live: a uid out of an old cache would later cost the allocation its range.
         """
         owner = await owners.get(allocation.spec.tenantClusterRef.key)
-        return "" if owner is None or owner.metadata.terminating else owner.metadata.uid
+        return "" if owner is None or owner.metadata.is_terminating else owner.metadata.uid
 
     async def _repair_metadata(self, allocation: IPAllocation, uid: str) -> IPAllocation | None:
         """Write missing or wrong labels, and `uid` as that of the owner if it is not empty.
@@ -367,7 +371,7 @@ class OrphanCollector:
 
         An allocation has it only if its owner was not found at some time.
         """
-        present = find(allocation.status.conditions, OWNER_FOUND)
+        present = find_condition(allocation.status.conditions, OWNER_FOUND)
         if state is OwnerState.NEVER_SEEN:
             finding = describe_never_seen(allocation)
         elif present is not None and (uid or read_noted_uid(allocation)):

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from controller.cache import Cache, Change
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.errors import NotFound
 from controller.meta import Key
 from reconcilers.api import names
@@ -45,7 +45,7 @@ def read_noted_uid(allocation: IPAllocation) -> str:
 def find_owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> OwnerState:
     """Return the state of the allocation's owner, by the cache of clusters."""
     key = allocation.spec.tenantClusterRef.key
-    if allocation.metadata.terminating or key in clusters.unreadable:
+    if allocation.metadata.is_terminating or key in clusters.unreadable:
         return OwnerState.PRESENT
     owner, uid = clusters.get(key), read_noted_uid(allocation)
     if uid:
@@ -55,7 +55,7 @@ def find_owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -
     if owner is None:
         return OwnerState.NEVER_SEEN
     # The uid of an owner that is being deleted is not noted any more.
-    return OwnerState.PRESENT if owner.metadata.terminating else OwnerState.NOT_NOTED
+    return OwnerState.PRESENT if owner.metadata.is_terminating else OwnerState.NOT_NOTED
 
 
 OWNER_FOUND = "OwnerFound"
@@ -69,12 +69,12 @@ def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool
     owner that cannot be decoded may be deleted without an event, so its allocations are not
     settled.
     """
-    if allocation.metadata.terminating:
+    if allocation.metadata.is_terminating:
         return True
     key, uid = allocation.spec.tenantClusterRef.key, read_noted_uid(allocation)
     if key in clusters.unreadable or allocationlabels.find_label_repairs(allocation):
         return False
-    owner, condition = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
+    owner, condition = clusters.get(key), find_condition(allocation.status.conditions, OWNER_FOUND)
     if owner is None:
         # Never seen, and the condition says so. With a noted uid it may be an orphan.
         return not uid and condition is not None and condition.status == "False"
@@ -135,7 +135,7 @@ class UnsettledAllocations:
             return
         for cluster in (old, new):
             if cluster is not None:
-                owned = self._allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
+                owned = self._allocations.list_by_index(TENANT_INDEX, str(cluster.metadata.key))
                 self._keys.update(allocation.metadata.key for allocation in owned)
 
 

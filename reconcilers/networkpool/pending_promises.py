@@ -18,7 +18,7 @@ import anyio
 
 from allocator import AddressRange
 from controller.client import Client
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.errors import ControllerError
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
@@ -198,7 +198,7 @@ def render_allocated(
         "addresses": first.addresses(),
         **_render_families(allocation, ranges, range_statuses),
         "observedGeneration": generation,
-        "allocatedAt": rfc3339(now),
+        "allocatedAt": format_rfc3339(now),
         **({"releasedAt": None} if allocation.status.releasedAt else {}),
         "allocatedBy": names.ALLOCATED_BY,
         "conditions": render_conditions(
@@ -291,7 +291,7 @@ def _may_have_promise(allocation: IPAllocation) -> bool:
     """
     metadata = allocation.metadata
     # Nothing is promised to such a version, and a promise to an older one cannot be written.
-    if metadata.terminating or names.FINALIZER_ALLOCATION not in metadata.finalizers:
+    if metadata.is_terminating or names.FINALIZER_ALLOCATION not in metadata.finalizers:
         return False
     held_ranges = statusranges.list_held_ranges(allocation)
     # It may be promised its second range, unless it is in phase Allocated and so does not wait.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout, Space
-from controller.conditions import find
+from controller.conditions import find_condition
 from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.addressing.poolneeds import list_needed_families
 from reconcilers.api import names
@@ -54,11 +54,11 @@ def make_picture(
     waiting = [
         _make_request(allocation, pool)
         for allocation in allocations
-        if allocation.metadata.key not in holding_keys and not allocation.metadata.terminating
+        if allocation.metadata.key not in holding_keys and not allocation.metadata.is_terminating
     ]
     held_addresses += others.held_addresses
     families = _list_families(pool, held_addresses, all_known=not not_read)
-    ready = find(pool.status.conditions, READY)
+    ready = find_condition(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
     fault = "; ".join(family.fault for family in families if family.fault)
     if fault:
@@ -108,7 +108,7 @@ def _make_holder(allocation: IPAllocation, *, promised: bool = False) -> Address
 
 def _make_request(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
     """Return an allocation that waits as a request in the picture, with the reason of its wait."""
-    ready = find(allocation.status.conditions, READY)
+    ready = find_condition(allocation.status.conditions, READY)
     created = allocation.metadata.creationTimestamp
     return PoolRequest(
         IP_ALLOCATION.kind,

@@ -217,7 +217,7 @@ class NetworkPoolKind(
         Returns:
             The pool as it was written last, and the outcome of the pass; None if it goes on.
         """
-        if pool.metadata.terminating:
+        if pool.metadata.is_terminating:
             return await self._reconcile_deleted(pool)
         pool = await self._add_finalizer(pool)
         try:

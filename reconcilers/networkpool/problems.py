@@ -26,7 +26,7 @@ from datetime import datetime
 
 from allocator import AddressRange, Capacity, Layout
 from controller.cache import Cache, Change
-from controller.conditions import Condition, find, is_true
+from controller.conditions import Condition, find_condition, is_true
 from controller.meta import Key
 from reconcilers.addressing import poolgeometry
 from reconcilers.api import names
@@ -347,7 +347,7 @@ class ForeignManagers:
             now: the time.
         """
         key = pool.metadata.key
-        condition = find(pool.status.conditions, FOREIGN_MANAGER)
+        condition = find_condition(pool.status.conditions, FOREIGN_MANAGER)
         if condition is None or condition.status != "True":
             condition = None  # a condition that is not True reports no controller
             self._assumed.pop(key, None)

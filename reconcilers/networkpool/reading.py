@@ -128,7 +128,7 @@ class PoolReader:
     def _read_cached_holdings(self, pool: Key, claims: PoolClaims | None) -> Holdings:
         """Return the holdings of a pool's requests, as the caches show them."""
         if self._kept is None or self._keep is None:
-            return compute_holdings(self._cache.by_index(POOL_INDEX, str(pool)))
+            return compute_holdings(self._cache.list_by_index(POOL_INDEX, str(pool)))
         if self._kept_with is not claims:  # each start of the integration makes new caches
             self._kept.close()
             self._kept, self._kept_with = self._keep(claims), claims

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from allocator import Capacity
-from controller.conditions import find, remove_condition
+from controller.conditions import find_condition, remove_condition
 from reconcilers.api.networkpool import (
     ExactCounts,
     NetworkPool,
@@ -187,7 +187,7 @@ def render_figures(  # noqa: PLR0913 - what was read, decided, and is known of o
     )
     manager_findings = (
         [problems.describe_no_foreign_manager()]
-        if find(pool.status.conditions, FOREIGN_MANAGER)
+        if find_condition(pool.status.conditions, FOREIGN_MANAGER)
         else []
     )
     conditions = with_findings(
@@ -249,7 +249,7 @@ def render_invalid(
 
 def render_unreadable(pool: NetworkPool, why: UnreadableHoldings, now: datetime) -> dict[str, Any]:
     """Return the status of a pool while objects that may hold its ranges cannot be decoded."""
-    effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
+    effect = "the pool is not deleted" if pool.metadata.is_terminating else "nothing is handed out"
     message = f"{effect} until they are repaired or deleted: {why}"
     return _render_conditions_only(
         pool, [ConditionFinding(READY, False, reason=why.reason, message=message)], now
@@ -263,14 +263,14 @@ def render_unknown_holders(pool: NetworkPool, why: str, now: datetime) -> dict[s
 
 def describe_unknown_holders(pool: NetworkPool, why: str) -> ConditionFinding:
     """Return condition Ready of a pool for which a pass cannot know yet what is held."""
-    effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
+    effect = "the pool is not deleted" if pool.metadata.is_terminating else "nothing is handed out"
     message = f"{effect} until that is known: {why}"
     return ConditionFinding(READY, False, reason=HOLDERS_UNKNOWN, message=message)
 
 
 def find_shown_wait(pool: NetworkPool) -> str:
     """Return the message of a pool's status about unknown holders; empty without one."""
-    ready = find(pool.status.conditions, READY)
+    ready = find_condition(pool.status.conditions, READY)
     return ready.message if ready is not None and ready.reason == HOLDERS_UNKNOWN else ""
 
 

@@ -486,7 +486,7 @@ def indexed_source(
     """
 
     def objects(pool: PoolT, _: OfferT) -> Iterable[ObjectT]:
-        return cache.by_index(index, str(pool))
+        return cache.list_by_index(index, str(pool))
 
     return CachedSource(cache, objects, pools=pools, holder=lambda obj, _: holder(obj))
 

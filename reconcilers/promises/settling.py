@@ -105,7 +105,7 @@ def find_promised_version(promise: Promise, request: RequestT | None) -> Request
         request: as it was read by the key of the promise; None if it does not exist.
     """
     # A request that is being deleted gets no range, because nothing would use it.
-    if request is None or request.metadata.terminating:
+    if request is None or request.metadata.is_terminating:
         return None
     version = request.metadata.uid, request.metadata.resourceVersion
     return request if version == promise.identity else None

@@ -46,18 +46,18 @@ class UnreadableObject:
 
     Args:
         key: namespace and name.
-        terminating: whether it is being deleted, as far as its metadata can be decoded.
+        is_terminating: whether it is being deleted, as far as its metadata can be decoded.
     """
 
     kind: str
     key: Key
-    terminating: bool = False
+    is_terminating: bool = False
 
     @override
     def __str__(self) -> str:
         """Return a sentence that names the object, and what a person has to do."""
         problem = f"{self.kind} {self.key} cannot be read"
-        if self.terminating:
+        if self.is_terminating:
             return f"{problem} and is being deleted; {FINISH_DELETION}"
         return f"{problem}; correct or delete it"
 
@@ -93,7 +93,7 @@ def is_terminating(failure: str) -> bool:
             some part of the object can be decoded.
     """
     metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
-    return metadata is not None and metadata.terminating
+    return metadata is not None and metadata.is_terminating
 
 
 def check_holders(

@@ -226,7 +226,7 @@ def evaluate_pools(
     found_pools = [find(Key(config.metadata.namespace, name)) for name in readable_names]
     # A pool that is being deleted hands out nothing.
     usable_pools = [
-        pool for pool in found_pools if pool is not None and not pool.metadata.terminating
+        pool for pool in found_pools if pool is not None and not pool.metadata.is_terminating
     ]
     by_family = _sum_by_family(usable_pools, network)
     available = sum(pool.status.available for pool in usable_pools)

@@ -13,7 +13,7 @@ from typing import Any
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import find, remove_condition, rfc3339
+from controller.conditions import find_condition, format_rfc3339, remove_condition
 from controller.errors import Conflict, Forbidden, NotFound
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
@@ -116,7 +116,7 @@ class ProviderConfigReconciler:
             self._state_log.forget(key)
             return SETTLED
         try:
-            if config.metadata.terminating:
+            if config.metadata.is_terminating:
                 return await self._reconcile_deleted(config)
             config = await add_finalizer(
                 self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER
@@ -259,13 +259,13 @@ class ProviderConfigReconciler:
         if status.validated != is_valid or status.ready != is_valid:
             change |= {"validated": is_valid, "ready": is_valid}
             if is_valid:
-                change["lastValidationTime"] = rfc3339(now)
+                change["lastValidationTime"] = format_rfc3339(now)
         if result.capacity != status.capacity:
             # None removes the field: the patch is a JSON merge patch (RFC 7386).
             capacity = result.capacity
             change["capacity"] = capacity.to_patch(status.capacity) if capacity else None
         if change:
-            change["lastProbeTime"] = rfc3339(now)
+            change["lastProbeTime"] = format_rfc3339(now)
         return change
 
     def _record_warnings(
@@ -283,7 +283,7 @@ class ProviderConfigReconciler:
                 if finding.reason in evaluation.EVENT_REASONS
             ),
         ):
-            condition_before = find(before.status.conditions, finding.type)
+            condition_before = find_condition(before.status.conditions, finding.type)
             was_false = condition_before is not None and condition_before.status == "False"
             if not finding.status and not was_false:
                 self._recorder.record(

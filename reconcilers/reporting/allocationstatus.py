@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
 
@@ -14,7 +14,7 @@ POOL_NOT_READY = "PoolNotReady"
 
 def shows(allocation: IPAllocation, phase: str | None, finding: ConditionFinding) -> bool:
     """Return whether the allocation's status has this phase and this condition already."""
-    condition = find(allocation.status.conditions, finding.type)
+    condition = find_condition(allocation.status.conditions, finding.type)
     return (
         condition is not None
         and allocation.status.phase == phase

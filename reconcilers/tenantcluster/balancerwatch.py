@@ -72,7 +72,7 @@ class BalancerWatches:
             caches = [
                 (
                     watched,
-                    watches.kind(
+                    watches.watch_kind(
                         watched.resource, namespace=watched.namespace, fields=watched.fields
                     ),
                 )
@@ -129,7 +129,7 @@ class _WatchedTenant(WatchedOffers):
     def get(self, resource: Resource[K], key: Key) -> K | None:
         """Return the cached object; None if the cache lacks it, or the watch is not open."""
         for watched, kind in self._kinds:
-            if watched.resource is resource and (cache := kind.cache(self._key)) is not None:
+            if watched.resource is resource and (cache := kind.get_cache(self._key)) is not None:
                 obj = cache.get(key)
                 # Always of that type; the check is for the type checker.
                 return obj if isinstance(obj, resource.type) else None

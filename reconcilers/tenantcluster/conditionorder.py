@@ -4,7 +4,7 @@ Without addresses a load balancer has nothing to hold, and without a load balanc
 met. So the condition that comes first in this order is the cause of the later ones.
 """
 
-from controller.conditions import Condition, find
+from controller.conditions import Condition, find_condition
 from reconcilers.api.reasons import PASSING_REASONS
 from reconcilers.api.tenantcluster import (
     DEMAND_MET,
@@ -29,7 +29,7 @@ def find_worst_condition(cluster: TenantCluster) -> Condition | None:
     conditions = [
         condition
         for condition_type in _CAUSES_FIRST
-        if (condition := find(cluster.status.conditions, condition_type))
+        if (condition := find_condition(cluster.status.conditions, condition_type))
     ]
     false_conditions = [condition for condition in conditions if condition.status == "False"]
     lasting = [

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from allocator import AddressRange
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -407,7 +407,7 @@ def _render_network(network: TenantNetwork) -> dict[str, Any]:
                 "addresses": request.addresses,
                 "namespace": request.namespace,
                 "pools": list(request.pools),
-                **({"since": rfc3339(request.since)} if request.since else {}),
+                **({"since": format_rfc3339(request.since)} if request.since else {}),
                 **({"allocation": request.allocation} if request.allocation else {}),
             }
             for request in network.waiting
@@ -415,7 +415,7 @@ def _render_network(network: TenantNetwork) -> dict[str, Any]:
         "lastRefusal": {
             "reason": last.reason,
             "message": last.message,
-            "time": rfc3339(last.time) if last.time else None,
+            "time": format_rfc3339(last.time) if last.time else None,
         }
         if last is not None
         else None,

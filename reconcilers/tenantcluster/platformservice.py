@@ -76,5 +76,5 @@ def find_unlabelled(services: Iterable[Service], platform: str) -> Service | Non
     for service in services:
         if service.metadata.key == Key(namespace, name):
             has_label = service.metadata.labels.get(names.LABEL_PLATFORM_LB) == "true"
-            return None if has_label or service.metadata.terminating else service
+            return None if has_label or service.metadata.is_terminating else service
     return None

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import is_true, rfc3339
+from controller.conditions import format_rfc3339, is_true
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.loggers import get_logger
 from controller.meta import Key
@@ -170,7 +170,9 @@ class Projector:
         """
         chosen = tenant.load_balancer_provider
         provider = provider or chosen
-        allocations_of_name = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+        allocations_of_name = self._allocations.list_by_index(
+            TENANT_INDEX, str(tenant.metadata.key)
+        )
         cluster_allocations = list_members(self._allocations, tenant) if provider == chosen else []
         projection = make_projection(
             _select_of_balancer(cluster_allocations, provider), self._allocations.position
@@ -184,7 +186,7 @@ class Projector:
         ]
         # A deletion, or a change of the load balancer, does not wait for Services as a shrink
         # does: they lose their addresses of these ranges.
-        deleted_or_leaving = [a for a in others if a.metadata.terminating or a.is_leaving]
+        deleted_or_leaving = [a for a in others if a.metadata.is_terminating or a.is_leaving]
         return replace(
             projection,
             needed=find_needed_basis(allocations_of_name),
@@ -211,7 +213,9 @@ class Projector:
         """Return the load-balancer allocations that hold a range, of all clusters of this name."""
         return [
             allocation
-            for allocation in self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+            for allocation in self._allocations.list_by_index(
+                TENANT_INDEX, str(tenant.metadata.key)
+            )
             if allocation.spec.type == names.TYPE_LOADBALANCER
             and statusranges.find_held_range(allocation) is not None
         ]
@@ -289,7 +293,7 @@ class Projector:
         """
         annotations = self._make_identity_annotations(current.tenant)
         if not current.tenant.projection_noted:
-            annotations[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
+            annotations[names.ANNOTATION_PROJECTION_BEGUN] = format_rfc3339(self._clock.now())
         await self._annotate(current, annotations)
 
     def _make_identity_annotations(self, tenant: TenantCluster) -> dict[str, str]:
@@ -308,7 +312,7 @@ class Projector:
             return {}
         annotations = {names.ANNOTATION_TENANT_IDENTITY: identity}
         if noted_identity:
-            annotations[names.ANNOTATION_TENANT_MOVED] = rfc3339(self._clock.now())
+            annotations[names.ANNOTATION_TENANT_MOVED] = format_rfc3339(self._clock.now())
         return annotations
 
     @staticmethod

@@ -30,7 +30,7 @@ from controller import (
     add_finalizer,
     has_finalizer,
 )
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.loggers import get_logger
 from controller.statelog import StateLog
 from reconcilers.api import names
@@ -269,7 +269,7 @@ class TenantClusterReconciler:
         has_leftovers = await self._release_leftovers(key, tenant)
         if tenant is None:
             return await self._end_work(key, has_leftovers=has_leftovers)
-        if tenant.metadata.terminating:
+        if tenant.metadata.is_terminating:
             return await self._tear_down(self._make_current(tenant))
 
         current = await self._ensure_finalizer(tenant)
@@ -400,7 +400,7 @@ class TenantClusterReconciler:
         if tenant is None or not has_finalizer(tenant, names.FINALIZER_TENANT):
             return outcome  # there is no status to write, or the cluster is not ours yet
         problem = status.make_allocations_unreadable(message)
-        if tenant.metadata.terminating:
+        if tenant.metadata.is_terminating:
             not_ready = status.make_not_ready(problem.reason, problem.message)
             verdict = status.TenantVerdict(DELETING, (problem, not_ready))
         else:
@@ -430,7 +430,7 @@ class TenantClusterReconciler:
             if self._vanished_clusters.deletion_may_precede_finalizer(vanished):
                 await self._teardown.delete_leftovers(vanished, allocations)
         is_releasing = any(
-            allocation.metadata.terminating and allocation.spec.type == names.TYPE_LOADBALANCER
+            allocation.metadata.is_terminating and allocation.spec.type == names.TYPE_LOADBALANCER
             for _, allocations in leftovers
             for allocation in allocations
         )
@@ -694,7 +694,7 @@ class TenantClusterReconciler:
         """Report that the cluster needs nothing of ours; remove our objects from its tenant."""
         # The condition shows that the tenant was written to; without it the tenant is not touched.
         # The verdict below removes the condition, so the tenant is cleared only once.
-        if find(this_pass.tenant.status.conditions, LOAD_BALANCER_READY) is not None:
+        if find_condition(this_pass.tenant.status.conditions, LOAD_BALANCER_READY) is not None:
             # The cluster has no ranges any more, so the projection empties our pools. `remove`
             # deletes only empty pools.
             await self._project_again(this_pass.current)

@@ -38,7 +38,7 @@ class TenantServices:
         self._tenants = tenants
         self.watches = make_tenant_watches(clusters, tenants, clock=clock, settings=settings)
         """The open watches; a service of the manager runs them."""
-        self.kind: ClusterKind[Service] = self.watches.kind(SERVICE)
+        self.kind: ClusterKind[Service] = self.watches.watch_kind(SERVICE)
         """The watched kind: Services, with a cache for each tenant."""
 
     async def read(self, tenant: TenantCluster, *, watched: bool) -> Sequence[Service]:
@@ -57,8 +57,8 @@ class TenantServices:
             # An open watch may lead to a cluster that this TenantCluster must not use. A LIST goes
             # through the check of that.
             watched = False
-        if watched and self.watches.open(key) and self.watches.last_error(key) is None:
-            cache = self.kind.cache(key)
+        if watched and self.watches.open(key) and self.watches.get_last_error(key) is None:
+            cache = self.kind.get_cache(key)
             # A cache with unreadable Services is incomplete. The LIST below then reports them.
             if cache is not None and not cache.unreadable:
                 return tuple(cache)
@@ -106,7 +106,7 @@ def _select_demand_fields(service: Service | None) -> object:
     meta = service.metadata
     return (
         meta.uid,
-        meta.terminating,
+        meta.is_terminating,
         meta.labels,
         meta.annotations,
         service.spec,

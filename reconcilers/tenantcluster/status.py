@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from controller.conditions import find, rfc3339
+from controller.conditions import find_condition, format_rfc3339
 from controller.events import EventType
 from reconcilers.api import ipallocation, names
 from reconcilers.api.tenantcluster import (
@@ -174,7 +174,7 @@ def make_tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> 
     the tenant since. Two replicas that remember different failures would overwrite each other's
     condition without end.
     """
-    present = find(tenant.status.conditions, LOAD_BALANCER_READY)
+    present = find_condition(tenant.status.conditions, LOAD_BALANCER_READY)
     if present is not None and error.failed_at is not None:
         since = present.lastTransitionTime
         failed_at = error.failed_at.replace(microsecond=0)  # as precise as lastTransitionTime
@@ -285,7 +285,7 @@ def make_patch(tenant: TenantCluster, verdict: TenantVerdict, now: datetime) -> 
             obsolete |= {RECONCILING, STALLED} - {finding.type for finding in findings}
         if tenant.status.phase != verdict.phase:
             change["phase"] = verdict.phase
-            change["lastTransitionTime"] = rfc3339(now)
+            change["lastTransitionTime"] = format_rfc3339(now)
         if tenant.status.observedGeneration != tenant.metadata.generation:
             change["observedGeneration"] = tenant.metadata.generation
     remaining = [

@@ -191,7 +191,7 @@ class PageInformers:
 
     def _list_own_not_read(self) -> list[NotRead]:
         """Return the lists of our kinds that are forbidden to the user, or not complete yet."""
-        unlisted = [informer for informer in self.kinds if not informer.cache.synced]
+        unlisted = [informer for informer in self.kinds if not informer.cache.is_synced]
         return [*self.not_read, *(NotRead(informer.resource.full_name) for informer in unlisted)]
 
     def list_all_not_read(self) -> list[NotRead]:

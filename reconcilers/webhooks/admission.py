@@ -96,7 +96,7 @@ def make_handler(
             old = decode_stored(request.oldObjectBytes)
             return (
                 NOTHING
-                if old is None or old.metadata.terminating
+                if old is None or old.metadata.is_terminating
                 else await validator.review_deletion(old)
             )
         new_bytes, old_bytes = request.objectBytes, request.oldObjectBytes

@@ -98,7 +98,7 @@ def review_deletion(old: IPAllocation, cluster: TenantCluster | None) -> Verdict
         cluster: its TenantCluster, as the cache shows it; None if it has none.
     """
     held_ranges = statusranges.list_held_ranges(old)
-    if not held_ranges or old.releasing or cluster is None or cluster.metadata.terminating:
+    if not held_ranges or old.releasing or cluster is None or cluster.metadata.is_terminating:
         return Verdict()  # no range, or the range is leaving its cluster anyway
     ranges = " and ".join(span.text for span in held_ranges)
     where = f"IPAllocation {old.metadata.key} has {ranges}, which"
@@ -137,7 +137,7 @@ def _list_waiting_warnings(
     5. A pinned range overlaps a held or promised range; only the first overlap is reported.
     """
     key = pool.metadata.key
-    if pool.metadata.terminating:
+    if pool.metadata.is_terminating:
         yield f"spec.poolRef.name: NetworkPool {key} is being deleted and hands out nothing"
         return
     try:

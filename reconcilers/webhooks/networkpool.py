@@ -207,7 +207,7 @@ def _blocks_deletion(allocation: IPAllocation) -> bool:
        phase, which frees nothing, so the pool's finalizer would wait for ever.
     """
     phase = allocation.status.phase
-    is_leaving = phase == RELEASED and allocation.metadata.terminating
+    is_leaving = phase == RELEASED and allocation.metadata.is_terminating
     if phase == ALLOCATED:
         return True
     return not is_leaving and bool(statusranges.list_held_ranges(allocation))

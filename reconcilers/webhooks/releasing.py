@@ -58,7 +58,7 @@ async def review_release(client: Client, request: AdmissionRequest[bytes]) -> Ve
         f" verb {VERB} on {TENANT_CLUSTER.full_name} in namespace {request.namespace}"
     )
     try:
-        is_allowed = await client.may(_build_subject(user), _build_attributes(request))
+        is_allowed = await client.is_allowed(_build_subject(user), _build_attributes(request))
     except ControllerError as error:
         why = f"{needed}; whether user {user.username} has it cannot be checked: {error}"
         return Verdict(refusal=f"{why}. Try again", forbidden=True)

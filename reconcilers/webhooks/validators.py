@@ -215,7 +215,7 @@ class PoolValidator(_Validator):
         """
         revision = read_allocations_revision(old)
         cache = self._allocations
-        return revision is not None and cache.synced and cache.position >= revision
+        return revision is not None and cache.is_synced and cache.position >= revision
 
 
 class AllocationValidator(_Validator):
@@ -448,7 +448,7 @@ class ProviderValidator:
     async def review_deletion(self, old: ProviderConfig) -> Verdict:
         """Return the verdict on a deletion; if the cache shows a reference, by a live list."""
         referring = self._find_referring(old, self._clusters)
-        if self._clusters.synced and not referring:
+        if self._clusters.is_synced and not referring:
             return NOTHING
         # The cache is not filled yet, or may show a reference that is gone.
         page = await self._client.list(TENANT_CLUSTER)

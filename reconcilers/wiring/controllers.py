@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from controller.cache import Change
 from controller.cacheparts import CachePart
-from controller.conditions import find, is_true
+from controller.conditions import find_condition, is_true
 from controller.meta import Key, Object
 from controller.triggers import (
     ClusterWatch,
@@ -112,7 +112,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
         # A request is served at once. Requests that come during its pass are served by the next.
         return 0.0 if change.new is not None and is_unserved(change.new) else settings.pool.gather
 
-    controller = shared.manager.controller(
+    controller = shared.manager.add_controller(
         "networkpool",
         passes.reconcile,
         watches=[
@@ -159,7 +159,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
 
     def find_unserved_by_key(pool: Key) -> Iterable[Key]:
         """Return the allocations of a pool that are not Allocated."""
-        pool_allocations = allocations.by_index(POOL_INDEX, str(pool))
+        pool_allocations = allocations.list_by_index(POOL_INDEX, str(pool))
         return [a.metadata.key for a in pool_allocations if a.status.phase != ALLOCATED]
 
     def find_unserved(pool: NetworkPool) -> Iterable[Key]:
@@ -168,8 +168,8 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
 
     def find_terminating(cluster: TenantCluster) -> Iterable[Key]:
         """Return the allocations of a cluster that are being deleted."""
-        tenant_allocations = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
-        return [a.metadata.key for a in tenant_allocations if a.metadata.terminating]
+        tenant_allocations = allocations.list_by_index(TENANT_INDEX, str(cluster.metadata.key))
+        return [a.metadata.key for a in tenant_allocations if a.metadata.is_terminating]
 
     def find_tenant(key: Key) -> Key:
         """Return the TenantCluster of an allocation; the key itself if the cache lacks it."""
@@ -193,7 +193,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         await GoneHolders("released IPAllocation", describe_gone).run(allocations)
 
     shared.manager.add_service("gone-ipallocations", log_gone, leader_only=shards is None)
-    shared.manager.controller(
+    shared.manager.add_controller(
         "ipallocation",
         reconciler.reconcile,
         watches=[
@@ -299,7 +299,7 @@ def add_tenantclusters(
             if find_provider_key(cluster, settings.namespace, config) == config
         ]
 
-    shared.manager.controller(
+    shared.manager.add_controller(
         "tenantcluster",
         parts.reconciler.reconcile,
         watches=[
@@ -421,11 +421,11 @@ def add_providerconfigs(shared: Shared) -> None:
         return [
             config.metadata.key
             for config in configs
-            if config.metadata.terminating
+            if config.metadata.is_terminating
             and refers_to(cluster, config, settings.namespace, by_default=False)
         ]
 
-    shared.manager.controller(
+    shared.manager.add_controller(
         "providerconfig",
         reconciler.reconcile,
         watches=[
@@ -444,7 +444,9 @@ def is_waiting_for_room(cluster: TenantCluster) -> bool:
     if it cannot grow, or cannot reach its size, because the pools are full.
     """
     conditions = cluster.status.conditions
-    size_conditions = (find(conditions, kind) for kind in (DEMAND_MET, LOAD_BALANCER_SIZED))
+    size_conditions = (
+        find_condition(conditions, kind) for kind in (DEMAND_MET, LOAD_BALANCER_SIZED)
+    )
     return (
         not cluster.is_ready
         or not is_true(conditions, NETWORK_READY)
@@ -467,7 +469,7 @@ def has_existence_changed(change: Change[NetworkPool]) -> bool:
 
 def _is_there(pool: NetworkPool | None) -> bool:
     """Return whether a pool exists and is not being deleted."""
-    return pool is not None and not pool.metadata.terminating
+    return pool is not None and not pool.metadata.is_terminating
 
 
 def has_more_room(change: Change[NetworkPool]) -> bool:

@@ -55,12 +55,12 @@ class SharedInformers:
     def from_manager(cls, manager: Manager) -> "SharedInformers":
         """Return the manager's informers of our kinds, with the indexes for controllers."""
         return cls(
-            pools=manager.informer(NETWORK_POOL),
-            allocations=manager.informer(
+            pools=manager.get_informer(NETWORK_POOL),
+            allocations=manager.get_informer(
                 IP_ALLOCATION, indexes={POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
             ),
-            clusters=manager.informer(TENANT_CLUSTER),
-            providers=manager.informer(PROVIDER_CONFIG),
+            clusters=manager.get_informer(TENANT_CLUSTER),
+            providers=manager.get_informer(PROVIDER_CONFIG),
         )
 
 
@@ -97,7 +97,7 @@ class Shared:
         The announcer of overlaps runs in every replica: with shards, every replica has pools.
         """
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
-        recorder = manager.recorder(names.COMPONENT, client=client)
+        recorder = manager.add_recorder(names.COMPONENT, client=client)
         informers = SharedInformers.from_manager(manager)
         spaces = index_network_pools(informers.pools.cache, settings.pool.max_addresses)
         overlaps = OverlapAnnouncer(spaces, clock)

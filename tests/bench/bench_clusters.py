@@ -46,7 +46,7 @@ async def measure(server: Server) -> None:
         )
 
     clusters = Clusters(open_cluster, SystemClock(), ClusterSettings(limit=TENANTS))
-    clusters.kind(SERVICE)
+    clusters.watch_kind(SERVICE)
     before = read_resident_memory()
     keys = [Key("tenants", f"tenant-{number}") for number in range(TENANTS)]
     async with anyio.create_task_group() as group:

@@ -83,7 +83,7 @@ async def main() -> None:
     }
     for name, way in ways.items():
         plain = await way(WorkQueue[Key](SystemClock()))
-        observer = Metrics().queue("bench")
+        observer = Metrics().create_queue_metrics("bench")
         metered = await way(WorkQueue[Key](SystemClock(), observer=observer))
         click.echo(f"{name:44}{plain:10.2f}{metered:10.2f}")
 

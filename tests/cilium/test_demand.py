@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.conditions import find as find_condition
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER

@@ -77,7 +77,7 @@ async def test_a_foreground_deletion_takes_the_child_while_the_owner_waits_for_i
         await client.delete(GADGETS, Version.from_object(owner), propagation="Foreground")
         await until(make_finder(client, CONFIG_MAPS, CHILD), lambda child: child is None)
         owner = await client.get(GADGETS, OWNER)
-        assert owner.metadata.terminating
+        assert owner.metadata.is_terminating
         assert FINALIZER in owner.metadata.finalizers, "its work is not done yet"
         assert await client.find(CONFIG_MAPS, TOOL) is not None, "it has no owner reference"
         await until(

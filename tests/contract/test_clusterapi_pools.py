@@ -69,18 +69,18 @@ class PoolClient:
             "metadata": {"name": name},
             "spec": spec,
         }
-        where = RESOURCES[kind].collection("default")
+        where = RESOURCES[kind].build_collection_path("default")
         return await self.http.post(where, json=body, params={"dryRun": "All"} if dry else {})
 
     async def patch(self, kind: str, change: Json, name: str = "x") -> httpx.Response:
         """Apply a merge patch to a pool."""
         headers = {"Content-Type": "application/merge-patch+json"}
-        path = f"{RESOURCES[kind].collection('default')}/{name}"
+        path = f"{RESOURCES[kind].build_collection_path('default')}/{name}"
         return await self.http.patch(path, json=change, headers=headers)
 
     async def delete(self, kind: str, name: str = "x") -> httpx.Response:
         """Delete a pool."""
-        return await self.http.delete(f"{RESOURCES[kind].collection('default')}/{name}")
+        return await self.http.delete(f"{RESOURCES[kind].build_collection_path('default')}/{name}")
 
     async def create_address(self, kind: str, pool: str, address: str, name: str) -> None:
         """Create an IPAddress of a pool, whose claim has the same name."""
@@ -95,7 +95,7 @@ class PoolClient:
                 "poolRef": {"apiGroup": GROUP, "kind": kind, "name": pool},
             },
         }
-        response = await self.http.post(ADDRESS.collection("default"), json=body)
+        response = await self.http.post(ADDRESS.build_collection_path("default"), json=body)
         assert response.status_code == 201, response.text
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from controller.client import Client
 from controller.clock import SystemClock
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.config import connect
 from controller.manager import Manager
 from controller.meta import Key
@@ -147,7 +147,7 @@ async def run_pool_lab(plane: Plane, folder: Path) -> AsyncIterator[PoolLab]:
 
 def get_condition_status(allocation: IPAllocation, kind: str = READY) -> tuple[str, str]:
     """Return the status and the reason of a condition of an allocation."""
-    condition = find(allocation.status.conditions, kind)
+    condition = find_condition(allocation.status.conditions, kind)
     assert condition is not None
     return condition.status, condition.reason
 
@@ -180,7 +180,7 @@ async def test_a_pool_of_two_families_gives_what_is_asked_for_in_that_order(
     if spec.get("ipFamilyPolicy") in {"PreferDualStack", "RequireDualStack"}:
         assert get_condition_status(allocation, dualstack.DUAL_STACK) == ("True", "DualStack")
     else:
-        assert find(allocation.status.conditions, dualstack.DUAL_STACK) is None
+        assert find_condition(allocation.status.conditions, dualstack.DUAL_STACK) is None
 
 
 async def test_with_prefer_dual_stack_a_pool_of_one_family_serves_that_family(
@@ -219,7 +219,7 @@ async def test_with_prefer_dual_stack_a_full_first_family_is_waited_for(
         await pool_lab.create_allocation("filler", **FILLER)
         allocation = await pool_lab.create_allocation("a", **PREFER)
         assert get_condition_status(allocation) == ("False", "PoolExhausted")
-        ready = find(allocation.status.conditions, READY)
+        ready = find_condition(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith("IPv4: pool exhausted")
         assert pool_lab.list_short_ranges(allocation) == []
@@ -240,7 +240,7 @@ async def test_with_require_dual_stack_no_family_is_allocated_while_the_other_is
         await pool_lab.create_allocation("filler", **full | FILLER)
         allocation = await pool_lab.create_allocation("a", **REQUIRE)
         assert get_condition_status(allocation) == ("False", "PoolExhausted")
-        ready = find(allocation.status.conditions, READY)
+        ready = find_condition(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith(f"{word}: pool exhausted")
         assert pool_lab.list_short_ranges(allocation) == []
@@ -268,7 +268,7 @@ async def test_an_allocation_waits_for_a_family_until_the_pool_has_it(
         kept = await pool_lab.create_allocation("kept")
         allocation = await pool_lab.create_allocation("a", **spec)
         assert get_condition_status(allocation) == ("False", reason)
-        ready = find(allocation.status.conditions, READY)
+        ready = find_condition(allocation.status.conditions, READY)
         assert ready is not None
         assert message in ready.message
         assert pool_lab.list_short_ranges(allocation) == []

@@ -11,7 +11,7 @@ import anyio
 
 from controller.clock import SystemClock
 from controller.codec import encode
-from controller.conditions import Condition, find
+from controller.conditions import Condition, find_condition
 from controller.config import connect
 from controller.meta import Key, Version
 from envtest import ControlPlane
@@ -78,7 +78,7 @@ async def _install_metallb(kubeconfig: Path) -> None:
     """Install MetalLB's kinds and its namespace in a tenant."""
     transport = await connect(kubeconfig)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "metallb-system"}}
-    await transport.request("POST", NAMESPACE.collection(""), body=encode(namespace))
+    await transport.request("POST", NAMESPACE.build_collection_path(""), body=encode(namespace))
     for definition in read_metallb_crds():
         await transport.request("POST", DEFINITIONS, body=encode(definition))
     await wait_until_established(transport, SystemClock(), read_metallb_crds())
@@ -88,7 +88,11 @@ async def _install_metallb(kubeconfig: Path) -> None:
 def _get_load_balancer_condition(management: ManagementCluster) -> Condition | None:
     """Return the condition LoadBalancerReady of TenantCluster team/a; None if it has none."""
     cluster = management.caches["tenantclusters"].get(Key("team", "a"))
-    return find(cluster.status.conditions, LOAD_BALANCER_READY) if cluster is not None else None
+    return (
+        find_condition(cluster.status.conditions, LOAD_BALANCER_READY)
+        if cluster is not None
+        else None
+    )
 
 
 def _has_condition(management: ManagementCluster, status: str, reason: str = "") -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import httpx
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key, Version
 from controller.resource import Resource
 from envtest.plane import RunningControlPlane as Plane
@@ -66,7 +66,7 @@ def _find_status(management: ManagementCluster, name: str) -> Any:
 def _get_reason(management: ManagementCluster, name: str, kind: str) -> str:
     """Return the reason of a condition of a TenantCluster; empty if it has no such condition."""
     status = _find_status(management, name)
-    condition = find(status.conditions, kind) if status is not None else None
+    condition = find_condition(status.conditions, kind) if status is not None else None
     return condition.reason if condition is not None else ""
 
 

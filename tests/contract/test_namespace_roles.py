@@ -45,11 +45,11 @@ class NamespacedOperator:
     def __init__(self, manager: Manager, spaces: NamespaceSet) -> None:
         self._manager = manager
         self.spaces = spaces
-        self.gadgets = manager.informer(GADGETS, namespaces=spaces)
-        self.recorder = manager.recorder("example.com/gadgets")
-        maps = manager.informer(CONFIG_MAPS, namespaces=spaces)
+        self.gadgets = manager.get_informer(GADGETS, namespaces=spaces)
+        self.recorder = manager.add_recorder("example.com/gadgets")
+        maps = manager.get_informer(CONFIG_MAPS, namespaces=spaces)
         watches: list[Watch[Any]] = [Watch(self.gadgets, to_self), Watch(maps, to_owner(GADGETS))]
-        manager.controller("gadgets", self.reconcile, watches=watches)
+        manager.add_controller("gadgets", self.reconcile, watches=watches)
 
     async def reconcile(self, key: Key) -> Outcome:
         gadget = self.gadgets.cache.get(key)

@@ -58,20 +58,20 @@ class Gadgets:
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
-        self._gadgets = manager.informer(GADGETS)
-        self._recorder = manager.recorder("example.com/gadgets")
+        self._gadgets = manager.get_informer(GADGETS)
+        self._recorder = manager.add_recorder("example.com/gadgets")
         watches: list[Watch[Any]] = [
             Watch(self._gadgets, to_self),
-            Watch(manager.informer(CONFIG_MAPS), to_owner(GADGETS)),
+            Watch(manager.get_informer(CONFIG_MAPS), to_owner(GADGETS)),
         ]
-        manager.controller("gadgets", self.reconcile, watches=watches)
+        manager.add_controller("gadgets", self.reconcile, watches=watches)
 
     async def reconcile(self, key: Key) -> Outcome:
         gadget = self._gadgets.cache.get(key)
         if gadget is None:
             return SETTLED
         client = self._manager.client
-        if gadget.metadata.terminating:
+        if gadget.metadata.is_terminating:
             await remove_finalizer(client, GADGETS, gadget, FINALIZER)
             return SETTLED
         gadget = await add_finalizer(client, GADGETS, gadget, FINALIZER)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.client import Client
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.config import connect
 from controller.errors import NotFound
 from controller.meta import Key
@@ -69,7 +69,9 @@ def _has_reason(management: ManagementCluster, name: str, reason: str) -> Callab
     def has_reason() -> bool:
         cluster = management.caches["tenantclusters"].get(Key("team", name))
         condition = (
-            find(cluster.status.conditions, "LoadBalancerReady") if cluster is not None else None
+            find_condition(cluster.status.conditions, "LoadBalancerReady")
+            if cluster is not None
+            else None
         )
         return condition is not None and condition.reason == reason
 

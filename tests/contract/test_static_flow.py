@@ -19,7 +19,7 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import SystemClock
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.config import connect
 from controller.errors import Conflict
 from controller.informer import Informer
@@ -219,7 +219,7 @@ def _count_available(management: ManagementCluster) -> int:
 def _get_foreign_status(management: ManagementCluster) -> str | None:
     """Return the status of the pool's condition ForeignManager; None if it has none."""
     pool = management.caches["networkpools"].get(Key(HOME, "lab"))
-    foreign = find(pool.status.conditions, FOREIGN_MANAGER) if pool is not None else None
+    foreign = find_condition(pool.status.conditions, FOREIGN_MANAGER) if pool is not None else None
     return foreign.status if foreign is not None else None
 
 

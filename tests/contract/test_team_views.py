@@ -26,7 +26,7 @@ from tests.reconcilers.cli.test_ui import read_first_message
 __all__ = ["management"]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-BUTLER_CONFIGS = BUTLER_CONFIG.collection()
+BUTLER_CONFIGS = BUTLER_CONFIG.build_collection_path()
 
 
 async def test_the_live_page_of_a_namespace_shows_its_clusters_and_names_the_kinds_it_may_not_read(

@@ -64,7 +64,7 @@ class Fleet:
         self.down: dict[Key, ControllerError] = {}
         self.opened: list[tuple[float, str]] = []
         self.clusters = Clusters(self.open, self.clock, settings)
-        self.widgets = self.clusters.kind(
+        self.widgets = self.clusters.watch_kind(
             WIDGETS, indexes={"color": lambda cached: (cached.spec.color,)}
         )
 
@@ -96,12 +96,12 @@ class Fleet:
 
     def list_names(self, key: Key) -> list[str] | None:
         """Return the names of the cached widgets of a cluster; None if it has no synced cache."""
-        cache = self.widgets.cache(key)
+        cache = self.widgets.get_cache(key)
         return None if cache is None else sorted(cached.metadata.name for cached in cache)
 
     def get(self, key: Key, name: str) -> Widget | None:
         """Return a cached widget of a cluster."""
-        cache = self.widgets.cache(key)
+        cache = self.widgets.get_cache(key)
         return cache.get(Key("default", name)) if cache else None
 
     @property

@@ -151,8 +151,8 @@ class Worker:
             **options,
         )
         self.manager = Manager(self.link, clock=self.clock, options=chosen)
-        widgets = self.manager.informer(WIDGETS)
-        self.controller = self.manager.controller(
+        widgets = self.manager.get_informer(WIDGETS)
+        self.controller = self.manager.add_controller(
             "widget",
             self.reconcile,
             watches=[Watch(widgets, self.keys)],

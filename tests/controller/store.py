@@ -20,18 +20,18 @@ from controller.transport import NO_QUERY, Transport
 
 
 class Store:
-    """The objects by path, and everything that happened to them.
+    """The objects by path, and every change of them.
 
     Attributes:
         log: each change in order: its type (ADDED, MODIFIED or DELETED), the path and the object.
-        happened: is set by the next change; later changes set other events.
+        next_change: is set by the next change; an event for the change after it replaces it.
     """
 
     def __init__(self) -> None:
         self.revision = 100
         self.objects: dict[str, dict[str, Any]] = {}
         self.log: list[tuple[str, str, dict[str, Any]]] = []
-        self.happened = anyio.Event()
+        self.next_change = anyio.Event()
 
     def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Store `body` at `path` with a new resourceVersion, as created or as changed."""
@@ -61,8 +61,8 @@ class Store:
 
     def _log_event(self, kind: str, path: str, stored: dict[str, Any]) -> None:
         self.log.append((kind, path, stored))
-        self.happened.set()
-        self.happened = anyio.Event()
+        self.next_change.set()
+        self.next_change = anyio.Event()
 
 
 class StoreTransport(Transport):
@@ -155,7 +155,7 @@ class StoreTransport(Transport):
                 position += 1
                 if _is_within(at, path) and int(obj["metadata"]["resourceVersion"]) > since:
                     yield msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
-            await self.store.happened.wait()
+            await self.store.next_change.wait()
 
     @override
     async def aclose(self) -> None:

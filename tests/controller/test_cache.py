@@ -31,7 +31,7 @@ def test_the_first_list_is_delivered_as_initial() -> None:
     a, b = build_widget("a", 1), build_widget("b", 2)
     w.cache.replace([a, b], 5)
     assert w.changes == [Change(None, a, initial=True), Change(None, b, initial=True)]
-    assert w.cache.synced
+    assert w.cache.is_synced
     assert w.cache.position == 5
 
 
@@ -40,8 +40,8 @@ def test_events_move_the_position_and_the_indexes() -> None:
     w.cache.apply(Modified(build_widget("a", 6, color="blue")))
     w.cache.apply(Added(build_widget("b", 7, color="blue")))
     assert w.cache.position == 7
-    assert list_names(w.cache.by_index("color", "blue")) == ["a", "b"]
-    assert w.cache.by_index("color", "red") == ()
+    assert list_names(w.cache.list_by_index("color", "blue")) == ["a", "b"]
+    assert w.cache.list_by_index("color", "red") == ()
 
 
 def test_an_event_at_or_below_the_position_of_a_list_changes_nothing() -> None:
@@ -130,7 +130,7 @@ def test_the_deletion_of_its_predecessor_does_not_hide_a_recreated_object() -> N
     assert w.changes == [Change(build_widget("a", 4, uid="first"), second)]
     w.cache.apply(Deleted(build_widget("a", 10, uid="first")))
     assert w.cache.get(A) == second
-    assert w.cache.by_index("color", "red") == ()
+    assert w.cache.list_by_index("color", "red") == ()
 
 
 def test_a_list_newer_than_an_own_write_replaces_it() -> None:
@@ -165,8 +165,8 @@ def test_an_object_recreated_in_a_gap_is_an_update_to_another_uid() -> None:
     assert w.changes == [
         Change(build_widget("a", 1, uid="first"), build_widget("a", 8, uid="second", color="blue"))
     ]
-    assert w.cache.by_index("color", "red") == ()
-    assert list_names(w.cache.by_index("color", "blue")) == ["a"]
+    assert w.cache.list_by_index("color", "red") == ()
+    assert list_names(w.cache.list_by_index("color", "blue")) == ["a"]
 
 
 def test_a_list_below_the_position_is_another_history_and_drops_own_writes() -> None:
@@ -252,7 +252,7 @@ def test_an_event_that_passes_undelivered_own_writes_shows_the_delivered_object_
         Change(None, build_widget("b", 11)),
         Change(build_widget("a", 10, color="green"), build_widget("a", 7)),
     ]
-    assert list_names(w.cache.by_index("color", "red")) == ["a", "b"]
+    assert list_names(w.cache.list_by_index("color", "red")) == ["a", "b"]
 
 
 def test_equal_numbers_in_another_history_are_not_equal_objects() -> None:

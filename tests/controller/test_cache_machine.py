@@ -155,7 +155,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.floor = position
         self.ahead = {n: o for n, o in self.ahead.items() if o.metadata.revision > position}
 
-    @precondition(lambda self: self.cache.synced and self.steps is None)
+    @precondition(lambda self: self.cache.is_synced and self.steps is None)
     @rule(count=st.integers(1, 5), again=st.booleans())
     def the_watch_delivers(self, count: int, again: bool) -> None:
         coming = [e for e in self.server.events if e.revision > self.cache.position][:count]
@@ -167,7 +167,7 @@ class CacheMachine(RuleBasedStateMachine):
                 if event.revision <= self.cache.position:
                     self.cache.apply(event)
 
-    @precondition(lambda self: self.cache.synced and self.steps is None)
+    @precondition(lambda self: self.cache.is_synced and self.steps is None)
     @rule()
     def a_bookmark_comes_after_all_events(self) -> None:
         self.the_watch_delivers(10**6, again=False)
@@ -209,7 +209,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.replace(self.server.at(revision).values(), revision)
         self.pass_position(revision)
 
-    @precondition(lambda self: self.cache.synced and self.steps is None)
+    @precondition(lambda self: self.cache.is_synced and self.steps is None)
     @rule()
     def a_list_repeats_what_is_known(self) -> None:
         before = dict(self.mirror)
@@ -237,7 +237,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_shows_what_was_delivered_and_the_own_answers_ahead_of_it(self) -> None:
-        expected = self.server.at(self.cache.position) if self.cache.synced else {}
+        expected = self.server.at(self.cache.position) if self.cache.is_synced else {}
         expected = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
         cached = {o.metadata.name: o for o in self.cache}
         if self.steps is None:
@@ -253,7 +253,7 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def a_cache_that_shows_a_part_of_a_list_confirms_nothing(self) -> None:
         if self.steps is not None and self.cache.history_confirmed:
-            expected = self.server.at(self.cache.position) if self.cache.synced else {}
+            expected = self.server.at(self.cache.position) if self.cache.is_synced else {}
             known = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
             assert {o.metadata.name: o for o in self.cache} == known
 
@@ -267,7 +267,7 @@ class CacheMachine(RuleBasedStateMachine):
             expected = sorted(
                 (o for o in self.cache if o.spec.color == color), key=lambda o: o.metadata.key
             )
-            assert self.cache.by_index("color", color) == tuple(expected)
+            assert self.cache.list_by_index("color", color) == tuple(expected)
 
     @invariant()
     def changes_alone_lead_to_what_is_shown(self) -> None:

@@ -78,8 +78,8 @@ def create_informer() -> Informer[Widget]:
 
 def create_controller_with(**functions: Any) -> Controller:
     manager = Manager(StoreTransport(Store()), clock=VirtualClock())
-    watch = Watch(manager.informer(WIDGETS), to_self)
-    return manager.controller("widget", reconcile, watches=[watch], **functions)
+    watch = Watch(manager.get_informer(WIDGETS), to_self)
+    return manager.add_controller("widget", reconcile, watches=[watch], **functions)
 
 
 REGISTRATIONS: dict[str, Callable[[Any], object]] = {
@@ -167,8 +167,8 @@ class Harness:
         self.predicate: Callable[[Change[Any]], Any] = lambda _: True
         self.delay: Callable[[Change[Any]], Any] = lambda _: 0.0
         self.reconciled: list[str] = []
-        widgets = self.manager.informer(WIDGETS)
-        self.controller = self.manager.controller(
+        widgets = self.manager.get_informer(WIDGETS)
+        self.controller = self.manager.add_controller(
             "widget",
             self.reconcile,
             watches=[

@@ -45,9 +45,9 @@ async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
         fleet.put(key, "c", "blue")
         await fleet.clock.advance(0)
         assert fleet.list_names(key) == ["a", "b", "c"]
-        cache = fleet.widgets.cache(key)
+        cache = fleet.widgets.get_cache(key)
         assert cache is not None
-        assert [cached.metadata.name for cached in cache.by_index("color", "blue")] == ["c"]
+        assert [cached.metadata.name for cached in cache.list_by_index("color", "blue")] == ["c"]
 
 
 async def test_all_callers_share_one_connection_and_one_cache() -> None:
@@ -58,7 +58,7 @@ async def test_all_callers_share_one_connection_and_one_cache() -> None:
             assert fleet.clusters.open(key)
             await fleet.clock.advance(1)
         assert len(fleet.opened) == 1
-        assert fleet.widgets.cache(key) is fleet.widgets.cache(key)
+        assert fleet.widgets.get_cache(key) is fleet.widgets.get_cache(key)
         assert len(fleet.clusters) == 1
 
 
@@ -95,7 +95,7 @@ async def test_a_closed_cluster_is_freed_though_its_objects_were_frozen() -> Non
     async with run_fleet(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(5)
-        cache = fleet.widgets.cache(key)
+        cache = fleet.widgets.get_cache(key)
         assert cache is not None
         reference = weakref.ref(cache)
         del cache
@@ -188,8 +188,8 @@ async def test_an_unreachable_cluster_is_tried_with_back_off_and_delays_no_other
         assert fleet.clusters.open(up)
         await fleet.clock.advance(0)
         assert fleet.list_names(up) == ["a"]
-        assert "connection refused" in str(fleet.clusters.last_error(down))
-        assert fleet.clusters.last_error(up) is None
+        assert "connection refused" in str(fleet.clusters.get_last_error(down))
+        assert fleet.clusters.get_last_error(up) is None
         await fleet.clock.advance(2000)
         tries = [at for at, name in fleet.opened if name == "down"]
         pauses = [after - before for before, after in pairwise(tries)]
@@ -200,7 +200,7 @@ async def test_an_unreachable_cluster_is_tried_with_back_off_and_delays_no_other
 
         del fleet.down[down]
         await fleet.clock.advance_until(lambda: fleet.list_names(down) == ["late"], limit=200)
-        assert fleet.clusters.last_error(down) is None
+        assert fleet.clusters.get_last_error(down) is None
 
 
 async def test_many_clusters_asked_for_at_once_are_opened_at_a_limited_rate() -> None:
@@ -224,7 +224,7 @@ async def test_refused_credentials_are_replaced() -> None:
         fleet.clusters.open(key)
         await fleet.clock.advance(60)
         first = fleet.get_transport(key)
-        client = fleet.clusters.client(key)
+        client = fleet.clusters.get_client(key)
         assert client is not None
         first.refused["GET"] = Unauthorized(401, "Unauthorized", "expired")
         read = await client.get(WIDGETS, Key("default", "a"))
@@ -248,7 +248,7 @@ async def test_credentials_that_stay_refused_are_retried_with_back_off() -> None
         await fleet.clock.advance(1000)
         assert len(fleet.opened) < 20
         assert fleet.open_connections == 0
-        assert "who are you?" in str(fleet.clusters.last_error(key))
+        assert "who are you?" in str(fleet.clusters.get_last_error(key))
 
 
 async def test_renewed_credentials_are_used_at_once_and_no_event_is_missed() -> None:
@@ -300,7 +300,7 @@ async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
         fleet.get_transport(cluster).watches_stalled = True
-        client, known = fleet.clusters.client(cluster), fleet.get(cluster, "a")
+        client, known = fleet.clusters.get_client(cluster), fleet.get(cluster, "a")
         assert client is not None
         assert known is not None
         written = await client.patch(
@@ -370,7 +370,7 @@ async def test_kinds_are_declared_before_clusters_are_opened() -> None:
     fleet = Fleet()
     fleet.clusters.open(fleet.add_cluster("one"))
     with pytest.raises(RuntimeError, match="before the first cluster"):
-        fleet.clusters.kind(WIDGETS)
+        fleet.clusters.watch_kind(WIDGETS)
 
 
 async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
@@ -380,7 +380,7 @@ async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
     async with run_fleet(fleet):
         fleet.clusters.open(cluster)
         await fleet.clock.advance(0)
-        assert "names a program to run" in str(fleet.clusters.last_error(cluster))
+        assert "names a program to run" in str(fleet.clusters.get_last_error(cluster))
         del fleet.down[cluster]
         await fleet.clock.advance(5)
         assert fleet.list_names(cluster) == ["a"]
@@ -417,14 +417,14 @@ async def test_an_open_cluster_that_fails_ends_nothing_and_is_named(
 ) -> None:
     clock, key = VirtualClock(), Key("tenants", "one")
     clusters = Clusters(function, clock)
-    clusters.kind(WIDGETS)
+    clusters.watch_kind(WIDGETS)
     with capture_logs() as lines:
         async with anyio.create_task_group() as group:
             group.start_soon(clusters.run)
             clusters.open(key)
             await clock.advance(60)
             assert key in clusters
-            assert message in str(clusters.last_error(key))
+            assert message in str(clusters.get_last_error(key))
             group.cancel_scope.cancel()
     assert [line for line in lines if line["log_level"] == "error"]
 
@@ -448,9 +448,9 @@ async def test_a_controller_gets_changes_of_clusters_that_run_as_a_service() -> 
 
     clusters = Clusters(fleet.open, here.clock)
     here.manager.add_service("clusters", clusters.run)
-    widgets = clusters.kind(WIDGETS)
+    widgets = clusters.watch_kind(WIDGETS)
     watch = ClusterWatch(widgets, lambda cluster, _: (cluster,))
-    here.manager.controller("tenant", reconcile, watches=[watch])
+    here.manager.add_controller("tenant", reconcile, watches=[watch])
     async with run_manager(here):
         clusters.open(down)
         clusters.open(up)

@@ -8,11 +8,11 @@ from pydantic.dataclasses import dataclass
 
 from controller.conditions import (
     Condition,
-    find,
+    find_condition,
+    format_rfc3339,
+    format_rfc3339_micro,
     is_true,
     remove_condition,
-    rfc3339,
-    rfc3339_micro,
     set_condition,
     to_json,
 )
@@ -47,8 +47,8 @@ def test_setting_an_equal_condition_changes_nothing_and_keeps_the_order() -> Non
 
 
 def test_conditions_are_found_by_type_and_removed_by_type() -> None:
-    assert find([OTHER, READY], "Ready") is READY
-    assert find([OTHER], "Ready") is None
+    assert find_condition([OTHER, READY], "Ready") is READY
+    assert find_condition([OTHER], "Ready") is None
     assert is_true([READY, OTHER], "Ready")
     assert not is_true([READY, OTHER], "Other")
     assert not is_true([], "Ready")
@@ -69,8 +69,8 @@ def test_a_condition_is_written_with_whole_seconds_and_without_absent_fields() -
 
 def test_times_are_written_in_utc_whatever_their_zone() -> None:
     moment = datetime(2026, 1, 1, 2, 0, 0, 5, tzinfo=timezone(timedelta(hours=2)))
-    assert rfc3339(moment) == "2026-01-01T00:00:00Z"
-    assert rfc3339_micro(moment) == "2026-01-01T00:00:00.000005Z"
+    assert format_rfc3339(moment) == "2026-01-01T00:00:00Z"
+    assert format_rfc3339_micro(moment) == "2026-01-01T00:00:00.000005Z"
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,9 @@ async def test_the_gauges_of_an_extension_end_with_it() -> None:
         return SETTLED
 
     for _ in range(2):  # it is made anew when its kinds are served again
-        extension = manager.extension()
-        watches = [Watch(extension.informer(WIDGETS), to_self)]
-        extension.controller("widgets", hang, watches=watches)
+        extension = manager.create_extension()
+        watches = [Watch(extension.get_informer(WIDGETS), to_self)]
+        extension.add_controller("widgets", hang, watches=watches)
         async with anyio.create_task_group() as group:
             group.start_soon(extension.run)
             for _ in range(2):
@@ -69,8 +69,8 @@ async def test_an_extension_that_is_not_measured_leaves_the_gauges_to_others() -
     api.serve(WIDGETS)
     manager = Manager(api, clock=clock)
     await Client(api).create(WIDGETS, "default", {"metadata": {"generateName": "w-"}})
-    measured, unmeasured = manager.extension(), manager.extension(measured=False)
-    informers = [extension.informer(WIDGETS) for extension in (measured, unmeasured)]
+    measured, unmeasured = manager.create_extension(), manager.create_extension(measured=False)
+    informers = [extension.get_informer(WIDGETS) for extension in (measured, unmeasured)]
     async with anyio.create_task_group() as group:
         group.start_soon(measured.run)
         async with anyio.create_task_group() as inner:
@@ -102,8 +102,8 @@ async def test_a_controller_reconciles_keys_that_another_part_of_the_process_ann
         reconciled.append(key)
         return SETTLED
 
-    extension = manager.extension()
-    extension.controller("announced", reconcile, watches=[KeyWatch(source)])
+    extension = manager.create_extension()
+    extension.add_controller("announced", reconcile, watches=[KeyWatch(source)])
     async with anyio.create_task_group() as group:
         group.start_soon(extension.run)
         await clock.advance(1)
@@ -124,8 +124,8 @@ async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_whil
     link = Link(api)
     link.forbidden.add("widgets")
     manager = Manager(link, clock=clock)
-    extension = manager.extension()
-    extension.informer(WIDGETS)
+    extension = manager.create_extension()
+    extension.get_informer(WIDGETS)
 
     def read_readiness() -> str:
         return run_checks("readyz", manager._list_readiness_checks(), verbose=True).body
@@ -152,8 +152,8 @@ async def test_an_extension_begins_with_what_others_wrote_while_it_did_not_run()
     path = "/apis/example.com/v1/namespaces/a/widgets/one"
     store.put(path, {"metadata": {"name": "one", "namespace": "a"}})
     transport.watches_stalled = True
-    extension = manager.extension()
-    widgets = extension.informer(WIDGETS)
+    extension = manager.create_extension()
+    widgets = extension.get_informer(WIDGETS)
     async with anyio.create_task_group() as group:
         group.start_soon(extension.run)
         await clock.advance(1)

@@ -197,7 +197,7 @@ async def test_an_object_without_a_version_cannot_be_restored() -> None:
 async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: str) -> None:
     api = create_api()
     await create(Client(api))
-    path, query = GAUGES.collection("default"), {"dryRun": "Some"}
+    path, query = GAUGES.build_collection_path("default"), {"dryRun": "Some"}
     sent: dict[str, Any] = make_gauge_body() if method == "POST" else {"spec": {"count": 3}}
     if method == "DELETE":
         query, sent = {}, {"dryRun": ["Some"]}
@@ -229,7 +229,9 @@ async def test_the_dry_run_of_a_deletion_is_in_its_options_or_without_them_a_par
     api = create_api()
     await create(Client(api))
     sent = None if options is None else encode(options)
-    await api.request("DELETE", f"{GAUGES.collection('default')}/a", query=query, body=sent)
+    await api.request(
+        "DELETE", f"{GAUGES.build_collection_path('default')}/a", query=query, body=sent
+    )
     assert (api.get_stored(GAUGES, KEY) is None) is is_deleted
 
 
@@ -238,5 +240,5 @@ async def test_options_of_a_deletion_with_their_kind_are_checked_for_dry_runs() 
     await create(Client(api))
     options = encode({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["Some"]})
     with pytest.raises(Invalid, match="dryRun"):
-        await api.request("DELETE", f"{GAUGES.collection('default')}/a", body=options)
+        await api.request("DELETE", f"{GAUGES.build_collection_path('default')}/a", body=options)
     assert api.get_stored(GAUGES, KEY) is not None

@@ -50,7 +50,8 @@ async def main():
     path = "/apis/example.com/v1/namespaces/default/widgets/a"
     store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
     manager = Manager(StoreTransport(store), options=ManagerOptions(grace_seconds=0.5))
-    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    watches = [Watch(manager.get_informer(WIDGETS), to_self)]
+    manager.add_controller("widget", reconcile, watches=watches)
     await run_until_signal(manager)
 
 anyio.run(main)

@@ -40,7 +40,9 @@ async def serve_manager(transport: StoreTransport) -> AsyncIterator[Manager]:
     """Run a manager with one controller on free ports; its clock stands still."""
     clock = VirtualClock()
     manager = Manager(transport, clock=clock, options=LOCAL)
-    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    manager.add_controller(
+        "widget", reconcile, watches=[Watch(manager.get_informer(WIDGETS), to_self)]
+    )
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         with anyio.fail_after(5):

@@ -78,16 +78,16 @@ async def run_manager(harness: Harness) -> AsyncIterator[None]:
 
 def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() -> None:
     manager = Harness().manager
-    everywhere = manager.informer(WIDGETS)
+    everywhere = manager.get_informer(WIDGETS)
     scopes: list[dict[str, str]] = [
         {"namespace": "one"},
         {"labels": "app=web"},
         {"fields": "metadata.name=a"},
         {"namespace": "one", "labels": "app=web"},
     ]
-    informers = [manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # no scope names the indexes
-    assert manager.informer(WIDGETS) is everywhere
-    assert [manager.informer(WIDGETS, **scope) for scope in scopes] == informers  # type: ignore[call-overload] # as above
+    informers = [manager.get_informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # no scope names the indexes
+    assert manager.get_informer(WIDGETS) is everywhere
+    assert [manager.get_informer(WIDGETS, **scope) for scope in scopes] == informers  # type: ignore[call-overload] # as above
     assert len({id(informer) for informer in [everywhere, *informers]}) == 5
     checks = {informer.create_check().name for informer in [everywhere, *informers]}
     assert len(checks) == 5
@@ -96,22 +96,22 @@ def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() ->
 
 def test_an_informer_has_the_indexes_that_it_was_made_with() -> None:
     manager = Harness().manager
-    manager.informer(WIDGETS, labels="app=web")
+    manager.get_informer(WIDGETS, labels="app=web")
     with pytest.raises(ValueError, match="exists with other indexes"):
-        manager.informer(WIDGETS, labels="app=web", indexes={"color": lambda _: ()})
+        manager.get_informer(WIDGETS, labels="app=web", indexes={"color": lambda _: ()})
 
 
 @pytest.mark.parametrize("other", [OUTLINES, replace(WIDGETS, version="v2")])
 def test_a_kind_is_watched_as_one_type_only(other: Resource[Any]) -> None:
     manager = Harness().manager
-    manager.informer(WIDGETS)
+    manager.get_informer(WIDGETS)
     with pytest.raises(ValueError, match=r"is watched as Widget of example\.com/v1 already"):
-        manager.informer(other, namespace="one")
+        manager.get_informer(other, namespace="one")
 
 
 async def test_a_response_of_another_type_never_enters_a_cache() -> None:
     harness = Harness()
-    widgets = harness.manager.informer(WIDGETS)
+    widgets = harness.manager.get_informer(WIDGETS)
     harness.widget(A)
     async with run_manager(harness):
         harness.transport.watches_stalled = True
@@ -130,9 +130,9 @@ async def test_a_response_of_another_type_never_enters_a_cache() -> None:
 async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None:
     harness = Harness()
     scopes: list[dict[str, str]] = [{"namespace": "one"}, {"namespace": "two", "labels": "x=y"}]
-    informers = [harness.manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # as above
+    informers = [harness.manager.get_informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # as above
     watches = [Watch(informer, to_self) for informer in informers]
-    harness.manager.controller("widget", harness.reconcile, watches=watches)
+    harness.manager.add_controller("widget", harness.reconcile, watches=watches)
     for namespace in ("one", "two", "three"):
         harness.widget(Key(namespace, "a"))
     async with run_manager(harness):
@@ -151,7 +151,7 @@ async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None
 
 async def test_a_type_that_names_only_metadata_keeps_only_that() -> None:
     harness = Harness()
-    outlines = harness.manager.informer(OUTLINES)
+    outlines = harness.manager.get_informer(OUTLINES)
     harness.widget(A)
     async with run_manager(harness):
         (kept,) = outlines.cache

@@ -6,7 +6,7 @@ import sys
 import anyio
 from structlog.testing import capture_logs
 
-from controller.loggers import add_fields, get_logger, mute_lines, with_fields
+from controller.loggers import add_fields, bind_fields, get_logger, mute_lines
 
 log = get_logger("mine")
 
@@ -30,7 +30,7 @@ def test_structlog_is_imported_with_the_first_line_and_not_before() -> None:
 
 def test_lines_have_the_fields_of_all_blocks_around_them_and_their_own_win() -> None:
     with capture_logs(processors=[add_fields]) as lines:
-        with with_fields(a=1, b=1), with_fields(b=2, c=2):
+        with bind_fields(a=1, b=1), bind_fields(b=2, c=2):
             log.info("inside", c=3)
         log.warning("outside")
     assert lines == [
@@ -43,7 +43,7 @@ async def test_tasks_that_are_started_inside_have_the_fields_too() -> None:
     async def work() -> None:
         log.info("in a task")
 
-    with capture_logs(processors=[add_fields]) as lines, with_fields(key="lab"):
+    with capture_logs(processors=[add_fields]) as lines, bind_fields(key="lab"):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
     assert lines == [{"event": "in a task", "log_level": "info", "key": "lab"}]

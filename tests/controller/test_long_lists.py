@@ -60,8 +60,8 @@ class Turns:
         self.count = 0
         self.cache = cache
         self.sizes: list[int] = []
-        self.synced: set[tuple[bool, int]] = set()
-        """Whether the cache was synced, with how many objects."""
+        self.cache_states: set[tuple[bool, int]] = set()
+        """For each turn of the loop: whether the cache was synced, and its number of objects."""
 
     async def take(self) -> None:
         """Take turns until cancelled."""
@@ -69,7 +69,7 @@ class Turns:
             self.count += 1
             if self.cache is not None:
                 self.sizes.append(len(self.cache))
-                self.synced.add((self.cache.synced, len(self.cache)))
+                self.cache_states.add((self.cache.is_synced, len(self.cache)))
             await checkpoint()
 
 
@@ -118,7 +118,7 @@ async def test_other_tasks_run_while_a_long_list_enters_the_cache_and_it_counts_
     assert len(mirror) == COUNT
     grown = set(turns.sizes) - {0, COUNT}
     assert len(grown) >= SLICES - 2, "the objects came in slices"
-    assert {size for synced, size in turns.synced if synced} <= {COUNT}
+    assert {size for is_synced, size in turns.cache_states if is_synced} <= {COUNT}
 
 
 async def test_other_tasks_run_while_very_many_unreadable_objects_are_noted_and_logged() -> None:

@@ -37,12 +37,14 @@ class Harness:
         self.store = Store()
         self.transport = StoreTransport(self.store)
         self.manager = Manager(self.transport, clock=self.clock, options=options)
-        self.widgets = self.manager.informer(WIDGETS)
+        self.widgets = self.manager.get_informer(WIDGETS)
         self.seen: list[str] = []
         self.failure: ControllerError | None = None
         self._ended = anyio.Event()
         self.pause = 0.0
-        self.manager.controller("widget", self.reconcile, watches=[Watch(self.widgets, to_self)])
+        self.manager.add_controller(
+            "widget", self.reconcile, watches=[Watch(self.widgets, to_self)]
+        )
 
     def widget(self, name: str, plural: str = "widgets") -> None:
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": {}}
@@ -109,14 +111,14 @@ async def test_own_writes_are_in_the_cache_before_the_watch_delivers_them() -> N
 
 async def test_a_kind_that_cannot_be_listed_stops_only_the_controllers_that_need_it() -> None:
     harness = Harness()
-    gadgets = harness.manager.informer(GADGETS)
+    gadgets = harness.manager.get_informer(GADGETS)
     looked: list[Key] = []
 
     async def reconcile(key: Key) -> Outcome:
         looked.append(key)
         return SETTLED
 
-    harness.manager.controller("gadget", reconcile, watches=[Watch(gadgets, to_self)])
+    harness.manager.add_controller("gadget", reconcile, watches=[Watch(gadgets, to_self)])
     harness.transport.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
     harness.widget("a")
     harness.widget("g", "gadgets")
@@ -330,14 +332,14 @@ async def test_nothing_is_added_to_a_running_manager() -> None:
     harness = Harness()
     async with run_harness(harness):
         with pytest.raises(RuntimeError, match="runs already"):
-            harness.manager.informer(GADGETS)
+            harness.manager.get_informer(GADGETS)
 
 
 @pytest.mark.parametrize("name", ["widget", "idle"])
 def test_a_controller_needs_a_name_of_its_own_and_something_to_watch(name: str) -> None:
     harness = Harness()
     with pytest.raises(ValueError, match=name):
-        harness.manager.controller(
+        harness.manager.add_controller(
             name,
             harness.reconcile,
             watches=[Watch(harness.widgets, to_self)] if name == "widget" else [],

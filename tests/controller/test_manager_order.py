@@ -53,8 +53,8 @@ class Harness:
             webhook_cert_dir=str(folder),
         )
         self.manager = Manager(self.transport, clock=self.clock, options=options)
-        widgets = self.manager.informer(WIDGETS)
-        self.manager.controller("widget", self.reconcile, watches=[Watch(widgets, to_self)])
+        widgets = self.manager.get_informer(WIDGETS)
+        self.manager.add_controller("widget", self.reconcile, watches=[Watch(widgets, to_self)])
         self.manager.add_webhook(Webhook("/judge", self.judge, Widget))
         self.begun, self.go_on = anyio.Event(), anyio.Event()
         self.asked, self.answer = anyio.Event(), anyio.Event()

@@ -44,12 +44,12 @@ async def count_calls_for_each_list(count: int) -> float:
     transport.allowed = {name: anyio.Event() for name in names}
     options = ManagerOptions(stream_lists=False)
     manager = Manager(transport, clock=VirtualClock(), options=options)
-    widgets = manager.informer(WIDGETS, namespaces=NamespaceSet(names))
+    widgets = manager.get_informer(WIDGETS, namespaces=NamespaceSet(names))
 
     async def reconcile(_: Key) -> Outcome:
         return SETTLED
 
-    manager.controller("widget", reconcile, watches=[Watch(widgets, to_self)])
+    manager.add_controller("widget", reconcile, watches=[Watch(widgets, to_self)])
 
     async def list_all() -> None:
         for name in names:

@@ -22,7 +22,7 @@ class Harness:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.clock = VirtualClock()
-        observer = Metrics(self.registry).queue("pools")
+        observer = Metrics(self.registry).create_queue_metrics("pools")
         self.queue = WorkQueue[str](self.clock, observer=observer)
         observer.watch(self.queue.get_statistics)
 
@@ -87,8 +87,8 @@ def test_the_buckets_are_those_of_controller_runtime() -> None:
 
 def test_all_series_of_a_new_controller_exist_with_value_zero() -> None:
     metrics = Metrics()
-    metrics.controller("pools", 2)
-    metrics.queue("pools")
+    metrics.create_reconcile_metrics("pools", 2)
+    metrics.create_queue_metrics("pools")
     exposition = metrics.render_exposition()[0].decode()
     for result in RESULTS:
         assert (
@@ -100,7 +100,7 @@ def test_all_series_of_a_new_controller_exist_with_value_zero() -> None:
 
 def test_requests_are_counted_under_client_gos_names() -> None:
     registry = CollectorRegistry()
-    observe = Metrics(registry).requests("https://10.0.0.1:6443")
+    observe = Metrics(registry).create_request_observer("https://10.0.0.1:6443")
     observe("GET", "200", 0.02)
     observe("GET", "<error>", 3)
     labels = {"method": "GET", "host": "10.0.0.1:6443"}
@@ -120,11 +120,11 @@ def test_process_metrics_are_exposed() -> None:
 
 def create_all_metrics() -> Metrics:
     metrics = Metrics()
-    metrics.controller("pools", 1)
-    metrics.queue("pools")
+    metrics.create_reconcile_metrics("pools", 1)
+    metrics.create_queue_metrics("pools")
     WebhookMetrics(WebhookFamilies(metrics.registry), "/judge")
     CertificateMetrics(metrics.registry)
-    metrics.requests("https://10.0.0.1")("GET", "200", 1)
+    metrics.create_request_observer("https://10.0.0.1")("GET", "200", 1)
     return metrics
 
 

@@ -105,12 +105,12 @@ def test_options_that_are_a_dictionary_are_named(api: FakeApi) -> None:
 
 def test_retries_that_are_a_number_are_named(manager: Manager) -> None:
     mistaken: Any = 5
-    watches = [Watch(manager.informer(WIDGETS), to_self)]
+    watches = [Watch(manager.get_informer(WIDGETS), to_self)]
     message = r"controller a: retries must be a Retries, such as Retries\(most_tries=5\).* not 5"
-    for owner in (manager, manager.extension()):
+    for owner in (manager, manager.create_extension()):
         with pytest.raises(TypeError, match=message):
-            owner.controller("a", reconcile, watches=watches, retries=mistaken)
-    manager.controller("a", reconcile, watches=watches, retries=Retries(most_tries=5))
+            owner.add_controller("a", reconcile, watches=watches, retries=mistaken)
+    manager.add_controller("a", reconcile, watches=watches, retries=Retries(most_tries=5))
 
 
 def test_a_function_in_place_of_a_check_is_named(manager: Manager) -> None:
@@ -121,7 +121,7 @@ def test_a_function_in_place_of_a_check_is_named(manager: Manager) -> None:
 
 
 async def test_swapped_arguments_of_an_event_are_named(manager: Manager) -> None:
-    recorder: Any = manager.recorder("example.com/widgets")
+    recorder: Any = manager.add_recorder("example.com/widgets")
     with pytest.raises(TypeError, match=r"Recorder\.record needs a controller\.Resource, not"):
         recorder.record(WIDGET, WIDGETS, "Normal", "Grown", "It grew.", action="Grow")
     with pytest.raises(
@@ -162,7 +162,7 @@ def test_an_unknown_format_of_logs_is_named() -> None:
 def test_a_mapping_to_the_owner_that_was_not_made_is_named(manager: Manager) -> None:
     mistaken: Any = to_owner
     with pytest.raises(TypeError, match=r"to_owner itself, .*: write to_owner\(KIND\)"):
-        Watch(manager.informer(WIDGETS), mistaken)
+        Watch(manager.get_informer(WIDGETS), mistaken)
 
 
 @pytest.mark.parametrize(
@@ -179,15 +179,15 @@ def test_a_mapping_to_the_owner_that_was_not_made_is_named(manager: Manager) -> 
 def test_a_reconciler_that_takes_other_arguments_is_named(
     manager: Manager, function: Any, message: str
 ) -> None:
-    watches = [Watch(manager.informer(WIDGETS), to_self)]
+    watches = [Watch(manager.get_informer(WIDGETS), to_self)]
     with pytest.raises(TypeError, match=message):
-        manager.controller("a", function, watches=watches)
-    manager.controller("b", Reconciler().reconcile, watches=watches)
-    manager.controller("c", partial(reconcile_object, obj=WIDGET), watches=watches)
+        manager.add_controller("a", function, watches=watches)
+    manager.add_controller("b", Reconciler().reconcile, watches=watches)
+    manager.add_controller("c", partial(reconcile_object, obj=WIDGET), watches=watches)
 
 
 def test_other_functions_that_take_other_arguments_are_named(manager: Manager) -> None:
-    informer = manager.informer(WIDGETS)
+    informer = manager.get_informer(WIDGETS)
     pair: Any = map_pair
     nothing: Any = map_nothing
     kind: Any = None  # is not used before a controller watches it
@@ -205,7 +205,7 @@ def test_other_functions_that_take_other_arguments_are_named(manager: Manager) -
     with pytest.raises(TypeError, match=r"handler of an informer, .* called with \(change\)"):
         informer.add_handler(pair)
     with pytest.raises(TypeError, match=r"index 'pair', .* called with \(object\)"):
-        manager.informer(WIDGETS, namespace="other", indexes={"pair": pair})
+        manager.get_informer(WIDGETS, namespace="other", indexes={"pair": pair})
     with pytest.raises(TypeError, match=r"service s, .* called with \(\) and takes \(_\)"):
         manager.add_service("s", reconcile)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"webhook /a, .* called with \(request\)"):
@@ -213,10 +213,10 @@ def test_other_functions_that_take_other_arguments_are_named(manager: Manager) -
     with pytest.raises(TypeError, match=r"the check c, .* called with \(\)"):
         Check("c", pair)
     for setting in ("group", "shard_by", "forget"):
-        for owner in (manager, manager.extension()):
+        for owner in (manager, manager.create_extension()):
             functions: Any = {setting: pair}
             with pytest.raises(TypeError, match=rf"{setting} of controller a, .* with \(key\)"):
-                owner.controller("a", reconcile, watches=watches, **functions)
+                owner.add_controller("a", reconcile, watches=watches, **functions)
 
 
 @pytest.mark.parametrize(
@@ -249,8 +249,8 @@ def test_a_resource_with_misplaced_arguments_is_named(
 
 @pytest.mark.parametrize("asked", ["default/a", WIDGET, None])
 def test_a_cache_refuses_a_lookup_by_a_value_that_is_no_key(manager: Manager, asked: Any) -> None:
-    everywhere = manager.informer(WIDGETS).cache
-    in_set = manager.informer(WIDGETS, namespaces=NamespaceSet(["default"])).cache
+    everywhere = manager.get_informer(WIDGETS).cache
+    in_set = manager.get_informer(WIDGETS, namespaces=NamespaceSet(["default"])).cache
     caches: Any = (everywhere, in_set)
     for cache in caches:
         with pytest.raises(TypeError, match=r"Cache\.get of widgets.* must be a controller\.Key"):

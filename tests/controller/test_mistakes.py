@@ -78,35 +78,35 @@ async def test_other_arguments_of_the_wrong_kind_are_named(api: FakeApi) -> None
 
 
 def test_an_informer_or_anything_else_in_place_of_a_watch_is_named(manager: Manager) -> None:
-    informer: Any = manager.informer(WIDGETS)
+    informer: Any = manager.get_informer(WIDGETS)
     with pytest.raises(TypeError, match=r"controller a: watches has the informer of widgets\.ex"):
-        manager.controller("a", reconcile, watches=[informer])
+        manager.add_controller("a", reconcile, watches=[informer])
     with pytest.raises(TypeError, match=r"controller a: watches has .*which is not a Watch"):
-        manager.controller("a", reconcile, watches=[WIDGETS])  # type: ignore[list-item]
+        manager.add_controller("a", reconcile, watches=[WIDGETS])  # type: ignore[list-item]
     watch: Any = Watch(informer, to_self)
     with pytest.raises(TypeError, match=r"controller a: watches must be a list: write \["):
-        manager.controller("a", reconcile, watches=watch)
+        manager.add_controller("a", reconcile, watches=watch)
     with pytest.raises(TypeError, match="controller a: watches must be a list of Watch, not None"):
-        manager.controller("a", reconcile, watches=None)  # type: ignore[arg-type]
+        manager.add_controller("a", reconcile, watches=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="controller a watches nothing"):
-        manager.controller("a", reconcile, watches=[])
+        manager.add_controller("a", reconcile, watches=[])
 
 
 def test_a_resource_in_place_of_its_informer_is_named() -> None:
     informer: Any = WIDGETS
     with pytest.raises(
-        TypeError, match=r"a Watch needs an informer: Manager\.informer\(WIDGETS\)"
+        TypeError, match=r"a Watch needs an informer: Manager\.get_informer\(WIDGETS\)"
     ):
         Watch(informer, to_self)
 
 
 def test_an_informer_of_no_resource_is_named(manager: Manager) -> None:
     asked: Any = Widget
-    with pytest.raises(TypeError, match=r"Manager\.informer needs .* Widget is the type"):
-        manager.informer(asked)
-    asked = manager.informer(WIDGETS)
+    with pytest.raises(TypeError, match=r"Manager\.get_informer needs .* Widget is the type"):
+        manager.get_informer(asked)
+    asked = manager.get_informer(WIDGETS)
     with pytest.raises(TypeError, match="pass the Resource of this Informer"):
-        manager.informer(asked)
+        manager.get_informer(asked)
 
 
 def test_a_forgotten_await_before_the_transport_is_named() -> None:
@@ -126,12 +126,12 @@ def test_a_reconciler_that_yields_is_named(manager: Manager) -> None:
     def generate(_: Key) -> Iterator[Outcome]:
         yield SETTLED
 
-    watches = [Watch(manager.informer(WIDGETS), to_self)]
+    watches = [Watch(manager.get_informer(WIDGETS), to_self)]
     for function in (stream, generate):
         reconciler: Any = function
         name = function.__name__
         with pytest.raises(TypeError, match=rf"the reconciler of a, .*{name}, .* it yields"):
-            manager.controller("a", reconciler, watches=watches)
+            manager.add_controller("a", reconciler, watches=watches)
 
 
 async def test_the_traceback_of_a_failed_request_names_the_request(api: FakeApi) -> None:
@@ -169,23 +169,23 @@ def test_a_404_of_another_request_brings_no_hint() -> None:
 
 def test_a_set_of_namespaces_in_the_wrong_place_is_named(manager: Manager) -> None:
     spaces = NamespaceSet(["a"])
-    with pytest.raises(TypeError, match=r"a Watch needs an informer, as Manager\.informer"):
+    with pytest.raises(TypeError, match=r"a Watch needs an informer, as Manager\.get_informer"):
         Watch(spaces, to_self)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"namespace must be text.* pass a NamespaceSet as names"):
-        manager.informer(WIDGETS, namespace=spaces)  # type: ignore[call-overload]
+        manager.get_informer(WIDGETS, namespace=spaces)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"NamespaceSet\.follow needs an informer of namespaces"):
         spaces.follow(WIDGETS)  # type: ignore[arg-type]
 
 
 def test_a_selector_in_object_form_is_named(manager: Manager) -> None:
     with pytest.raises(TypeError, match=r"labels must be text, not \{'a': 'b'\}; write_selector"):
-        manager.informer(WIDGETS, labels={"a": "b"})  # type: ignore[call-overload]
+        manager.get_informer(WIDGETS, labels={"a": "b"})  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"fields must be text, .*, as in metadata\.name=web"):
-        manager.informer(WIDGETS, fields={"a": "b"})  # type: ignore[call-overload]
+        manager.get_informer(WIDGETS, fields={"a": "b"})  # type: ignore[call-overload]
 
 
 async def test_an_informer_in_place_of_the_kind_of_a_child_is_named(manager: Manager) -> None:
-    informer: Any = manager.informer(WIDGETS)
+    informer: Any = manager.get_informer(WIDGETS)
     with pytest.raises(TypeError, match=r"ensure needs a controller\.Resource, not"):
         await ensure(manager.client, informer, None, {"metadata": {"name": "a"}})
 
@@ -246,4 +246,4 @@ def test_a_component_whose_events_the_server_would_refuse_is_named(
     manager: Manager, component: str
 ) -> None:
     with pytest.raises(ValueError, match="a recorder needs a qualified name as component"):
-        manager.recorder(component)
+        manager.add_recorder(component)

@@ -59,11 +59,13 @@ class Harness:
         self.transport.refused_namespaces = refused
         self.manager = Manager(self.transport, clock=self.clock)
         self.namespaces = NamespaceSet(["a", "b"])
-        self.widgets = self.manager.informer(
+        self.widgets = self.manager.get_informer(
             WIDGETS, namespaces=self.namespaces, indexes={"name": lambda w: [w.metadata.name]}
         )
         self.reconciled: list[str] = []
-        self.manager.controller("widget", self.reconcile, watches=[Watch(self.widgets, to_self)])
+        self.manager.add_controller(
+            "widget", self.reconcile, watches=[Watch(self.widgets, to_self)]
+        )
 
     async def reconcile(self, key: Key) -> Outcome:
         self.reconciled.append(str(key))
@@ -114,7 +116,7 @@ async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
 
 async def test_a_namespace_is_served_once_all_kinds_are_listed_in_it() -> None:
     harness = Harness()
-    gadgets = harness.manager.informer(GADGETS, namespaces=harness.namespaces)
+    gadgets = harness.manager.get_informer(GADGETS, namespaces=harness.namespaces)
     seen: list[tuple[str, int]] = []
 
     async def reconcile(key: Key) -> Outcome:
@@ -123,7 +125,7 @@ async def test_a_namespace_is_served_once_all_kinds_are_listed_in_it() -> None:
         return SETTLED
 
     watches: list[Watch[Any]] = [Watch(harness.widgets, to_self), Watch(gadgets, to_self)]
-    harness.manager.controller("gadget", reconcile, watches=watches)
+    harness.manager.add_controller("gadget", reconcile, watches=watches)
     harness.transport.refused_paths = ("/namespaces/b/gadgets",)
     for namespace in "ab":
         harness.put(namespace, "one")
@@ -218,7 +220,9 @@ async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
         harness.namespaces.add("c")
         await harness.clock.advance(1)
         assert harness.reconciled[2:] == ["c/one"]
-        assert [str(w.metadata.key) for w in harness.widgets.cache.by_index("name", "one")] == [
+        assert [
+            str(w.metadata.key) for w in harness.widgets.cache.list_by_index("name", "one")
+        ] == [
             "a/one",
             "b/one",
             "c/one",
@@ -321,7 +325,7 @@ async def test_an_empty_set_is_ready_and_its_controller_serves_what_comes() -> N
 async def test_the_set_follows_an_informer_of_namespaces() -> None:
     harness = Harness()
     harness.namespaces.replace([])
-    harness.namespaces.follow(harness.manager.informer(NAMESPACES))
+    harness.namespaces.follow(harness.manager.get_informer(NAMESPACES))
     harness.put("a", "one")
     path = "/api/v1/namespaces/a"
     async with anyio.create_task_group() as group:
@@ -335,7 +339,7 @@ async def test_the_set_follows_an_informer_of_namespaces() -> None:
         assert harness.reconciled == ["a/one", "a/one"]
         harness.manager.stop()
     with pytest.raises(ValueError, match=r"informer of namespaces, not of widgets\.example\.com"):
-        harness.namespaces.follow(Manager(harness.transport).informer(WIDGETS))
+        harness.namespaces.follow(Manager(harness.transport).get_informer(WIDGETS))
 
 
 async def test_shards_get_the_keys_of_namespaces_that_come() -> None:
@@ -347,13 +351,13 @@ async def test_shards_get_the_keys_of_namespaces_that_come() -> None:
     options = ManagerOptions(shards=2, lease_name="w", lease_namespace="home", leader_elect=True)
     manager = Manager(api, clock=clock, options=options)
     namespaces = NamespaceSet()
-    widgets = manager.informer(WIDGETS, namespaces=namespaces)
+    widgets = manager.get_informer(WIDGETS, namespaces=namespaces)
 
     async def reconcile(key: Key) -> Outcome:
         reconciled.append(str(key))
         return SETTLED
 
-    manager.controller("widget", reconcile, watches=[Watch(widgets, to_self)])
+    manager.add_controller("widget", reconcile, watches=[Watch(widgets, to_self)])
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         await clock.advance(60)
@@ -417,16 +421,16 @@ def test_a_set_refuses_a_value_that_is_no_namespace_and_names_it() -> None:
 def test_a_kind_that_cannot_be_watched_in_a_set_is_refused_and_named() -> None:
     manager = Harness().manager
     with pytest.raises(TypeError, match="namespaces must be a NamespaceSet, not"):
-        manager.informer(WIDGETS, namespaces=["a"])  # type: ignore[call-overload]
+        manager.get_informer(WIDGETS, namespaces=["a"])  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="namespaces are cluster-scoped"):
-        manager.informer(NAMESPACES, namespaces=NamespaceSet(["a"]))
+        manager.get_informer(NAMESPACES, namespaces=NamespaceSet(["a"]))
     with pytest.raises(ValueError, match="pass one of them"):
-        manager.informer(WIDGETS, namespace="a", namespaces=NamespaceSet())  # type: ignore[call-overload]
+        manager.get_informer(WIDGETS, namespace="a", namespaces=NamespaceSet())  # type: ignore[call-overload]
 
     async def index(_: Widget) -> list[str]:
         return []
 
     with pytest.raises(TypeError, match="the function of index 'odd'"):
-        manager.informer(GADGETS, namespaces=NamespaceSet(), indexes={"odd": index})  # type: ignore[dict-item]
+        manager.get_informer(GADGETS, namespaces=NamespaceSet(), indexes={"odd": index})  # type: ignore[dict-item]
     with pytest.raises(KeyError):
-        Harness().widgets.cache.by_index("other", "a")
+        Harness().widgets.cache.list_by_index("other", "a")

@@ -105,7 +105,7 @@ async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
     api = FakeApi(clock)
     api.serve(create_resource(kind))
     manager = Manager(api, clock=clock)
-    informer = manager.informer(
+    informer = manager.get_informer(
         create_resource(kind), indexes={"color": lambda obj: [get_color(obj)]}
     )
     import anyio
@@ -118,7 +118,7 @@ async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
             {"metadata": {"name": "a"}, "spec": {"color": "blue"}},
         )
         await clock.advance(1)
-        assert [obj.metadata.key for obj in informer.cache.by_index("color", "blue")] == [
+        assert [obj.metadata.key for obj in informer.cache.list_by_index("color", "blue")] == [
             Key("default", "a")
         ]
         manager.stop()

@@ -31,7 +31,8 @@ async def main():
         if sys.argv[1] == "exit":
             await anyio.sleep_forever()
 
-    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    watches = [Watch(manager.get_informer(WIDGETS), to_self)]
+    manager.add_controller("widget", reconcile, watches=watches)
     manager.add_service("job", serve)
     try:
         await run_until_signal(manager)

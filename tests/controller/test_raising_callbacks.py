@@ -45,7 +45,7 @@ def is_consistent(widget: Cache[Widget]) -> bool:
         sorted(
             cached.metadata.key
             for value in widget._indexes._keys[index]
-            for cached in widget.by_index(index, value)
+            for cached in widget.list_by_index(index, value)
         )
         == sorted(cached.metadata.key for cached in widget)
         for index in ("size", "color")
@@ -141,10 +141,10 @@ class Harness:
     def __init__(self) -> None:
         self.clock, self.store = VirtualClock(), Store()
         self.manager = Manager(StoreTransport(self.store), clock=self.clock)
-        self.widgets = self.manager.informer(WIDGETS, indexes={"color": index_by_color})
+        self.widgets = self.manager.get_informer(WIDGETS, indexes={"color": index_by_color})
         self.broken = False
         self.seen: list[str] = []
-        self.manager.controller(
+        self.manager.add_controller(
             "widget", self.reconcile, watches=[Watch(self.widgets, self.mapping)]
         )
 

@@ -35,10 +35,10 @@ async def test_a_list_above_the_limit_is_not_kept_and_the_error_says_so() -> Non
         await fleet.clock.advance(5)
         assert not fleet.clusters.is_synced(large)
         assert f"the list of widgets is larger than {MOST} bytes" in str(
-            fleet.clusters.last_error(large)
+            fleet.clusters.get_last_error(large)
         )
         assert fleet.clusters.is_synced(small)
-        assert fleet.clusters.last_error(small) is None
+        assert fleet.clusters.get_last_error(small) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ async def test_a_list_that_became_smaller_is_kept() -> None:
             fleet.stores[key].remove(f"/apis/example.com/v1/namespaces/default/widgets/w{number}")
         await fleet.clock.advance(60)
         assert fleet.list_names(key) == [f"w{number}" for number in range(50, 60)]
-        assert fleet.clusters.last_error(key) is None
+        assert fleet.clusters.get_last_error(key) is None
 
 
 async def test_after_events_as_large_as_the_limit_everything_is_listed_again() -> None:
@@ -80,7 +80,7 @@ async def test_after_events_as_large_as_the_limit_everything_is_listed_again() -
         known = fleet.get(key, "a")
         assert known is not None
         assert known.spec.color == "color-299"
-        assert fleet.clusters.last_error(key) is None
+        assert fleet.clusters.get_last_error(key) is None
 
 
 async def test_a_watch_of_ever_more_objects_is_ended_at_the_limit_and_tried_with_back_off() -> (

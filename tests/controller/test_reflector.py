@@ -435,7 +435,7 @@ async def test_a_kind_that_cannot_be_listed_is_named_and_listed_as_soon_as_possi
         assert message_part in str(loop.reflector.last_error)
         await loop.clock.advance(10)
         state, last_error = loop.reflector.state, loop.reflector.last_error
-        assert loop.cache.synced
+        assert loop.cache.is_synced
         assert (state, last_error) == (Watching(), None)
 
 

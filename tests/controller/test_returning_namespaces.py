@@ -51,7 +51,7 @@ async def test_a_namespace_that_comes_back_shows_no_state_before_own_writes(
     transport = Stale(store)
     manager = Manager(transport, clock=clock, options=ManagerOptions(stream_lists=streams))
     namespaces = NamespaceSet(["a"])
-    widgets = manager.informer(WIDGETS, namespaces=namespaces)
+    widgets = manager.get_informer(WIDGETS, namespaces=namespaces)
     path = "/apis/example.com/v1/namespaces/a/widgets"
     store.put(f"{path}/one", {"metadata": {"name": "one", "namespace": "a"}})
     seen: list[Any] = []
@@ -61,7 +61,7 @@ async def test_a_namespace_that_comes_back_shows_no_state_before_own_writes(
         seen.append((str(key), None if obj is None else obj.metadata.revision))
         return SETTLED
 
-    manager.controller("widget", reconcile, watches=[Watch(widgets, to_self)])
+    manager.add_controller("widget", reconcile, watches=[Watch(widgets, to_self)])
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         await clock.advance(1)
@@ -80,7 +80,7 @@ async def test_a_namespace_that_comes_back_shows_no_state_before_own_writes(
 
 async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_only() -> None:
     harness = Harness()
-    gadgets = harness.manager.informer(GADGETS, namespaces=harness.namespaces)
+    gadgets = harness.manager.get_informer(GADGETS, namespaces=harness.namespaces)
     seen: list[str] = []
 
     async def reconcile(key: Key) -> Outcome:
@@ -88,7 +88,7 @@ async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_
         return SETTLED
 
     watches: list[Watch[Any]] = [Watch(harness.widgets, to_self), Watch(gadgets, to_self)]
-    harness.manager.controller("gadget", reconcile, watches=watches)
+    harness.manager.add_controller("gadget", reconcile, watches=watches)
     for namespace in "ab":
         harness.put(namespace, "one")
         harness.put(namespace, "one", plural="gadgets")

@@ -51,7 +51,7 @@ class Harness:
             self._reconcile,
             queue=self.queue,
             concurrency=concurrency,
-            metrics=Metrics(self.registry).controller("pools", concurrency),
+            metrics=Metrics(self.registry).create_reconcile_metrics("pools", concurrency),
             timeout_seconds=timeout_seconds,
             most_tries=most_tries,
         )
@@ -313,7 +313,7 @@ async def test_a_worker_counts_as_active_while_it_works_and_no_longer() -> None:
         active.append(count())
         return SETTLED
 
-    metrics = Metrics(registry).controller("pools", 1)
+    metrics = Metrics(registry).create_reconcile_metrics("pools", 1)
     controller = Controller("pools", reconcile, queue=queue, metrics=metrics)
     queue.add(KEY)
     queue.shut_down()
@@ -399,7 +399,7 @@ class Stubborn:
             self.reconcile,
             queue=self.queue,
             concurrency=2,
-            metrics=Metrics(self.registry).controller("pools", 2),
+            metrics=Metrics(self.registry).create_reconcile_metrics("pools", 2),
             timeout_seconds=10,
         )
 

@@ -419,10 +419,10 @@ async def handle(_: AdmissionRequest[Any]) -> Answer:
 def create_manager(options: ManagerOptions, *namespaces: str) -> Manager:
     manager = Manager(FakeApi(VirtualClock()), clock=VirtualClock(), options=options)
     watches: list[Watch[Any]] = [
-        Watch(manager.informer(GADGETS, namespace=space), to_self) for space in namespaces
+        Watch(manager.get_informer(GADGETS, namespace=space), to_self) for space in namespaces
     ]
-    watches.append(Watch(manager.informer(WIDGETS), to_self))
-    manager.controller("gadgets", reconcile, watches=watches)
+    watches.append(Watch(manager.get_informer(WIDGETS), to_self))
+    manager.add_controller("gadgets", reconcile, watches=watches)
     return manager
 
 
@@ -438,7 +438,7 @@ def list_allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str
 
 def test_roles_allow_to_read_watched_kinds_and_to_make_declared_writes() -> None:
     manager = create_manager(ManagerOptions(), "")
-    manager.recorder("example.com/gadgets")
+    manager.add_recorder("example.com/gadgets")
     objects = grant(
         manager,
         "op",
@@ -478,8 +478,8 @@ def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None
 def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there() -> None:
     manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions())
     spaces = NamespaceSet(["a"])
-    manager.informer(GADGETS, namespaces=spaces)
-    manager.recorder("example.com/gadgets")
+    manager.get_informer(GADGETS, namespaces=spaces)
+    manager.add_recorder("example.com/gadgets")
     writes = [Writes(GADGETS, ("patch",)), Writes.children(WIDGETS)]
     objects = grant(manager, "op", namespace="home", writes=writes, watched=["b"])
     assert set(list_allowed(objects)) == {
@@ -502,7 +502,7 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
 
 def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster() -> None:
     manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions())
-    manager.informer(GADGETS, namespaces=NamespaceSet(["a"]))
+    manager.get_informer(GADGETS, namespaces=NamespaceSet(["a"]))
     nodes = Resource("", "v1", "Node", "nodes", MetadataOnly, namespaced=False)
     objects = grant(manager, "op", namespace="home", writes=[Writes(nodes, ("patch",))])
     assert ("", "nodes", "patch", ()) in set(list_allowed(objects))
@@ -566,7 +566,8 @@ async def reconcile(key):
     return SETTLED
 
 def build(manager):
-    manager.controller("gadgets", reconcile, watches=[Watch(manager.informer(GADGETS), to_self)])
+    watches = [Watch(manager.get_informer(GADGETS), to_self)]
+    manager.add_controller("gadgets", reconcile, watches=watches)
 """
 
 
@@ -625,7 +626,8 @@ async def handle(request):
     raise NotImplementedError
 
 def build(manager):
-    manager.controller("gadgets", reconcile, watches=[Watch(manager.informer(GADGETS), to_self)])
+    watches = [Watch(manager.get_informer(GADGETS), to_self)]
+    manager.add_controller("gadgets", reconcile, watches=watches)
     manager.add_webhook(Webhook("/validate-gadget", handle, Gadget))
     manager.add_webhook(Webhook("/validate-other", handle, dict))
 """
@@ -730,7 +732,7 @@ def test_a_type_of_all_kinds_gives_no_rules_and_hides_no_other_type() -> None:
     manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions(webhook_bind=":9443"))
     for plural in ("gadgets", "widgets"):
         kind = plural.title().removesuffix("s")
-        manager.informer(Resource("example.com", "v1", kind, plural, MetadataOnly))
+        manager.get_informer(Resource("example.com", "v1", kind, plural, MetadataOnly))
     manager.add_webhook(Webhook("/validate-gadget", handle, Gadget))
     manager.add_webhook(Webhook("/validate-any", handle, MetadataOnly))
     _, configuration = register_webhooks(manager, "op", namespace="home", kinds=[KIND])

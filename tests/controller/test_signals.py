@@ -34,7 +34,8 @@ async def main():
     path = "/apis/example.com/v1/namespaces/default/widgets/a"
     store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
     manager = Manager(StoreTransport(store))
-    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    watches = [Watch(manager.get_informer(WIDGETS), to_self)]
+    manager.add_controller("widget", reconcile, watches=watches)
     await run_until_signal(manager)
     print("left", flush=True)
 
@@ -134,7 +135,8 @@ async def main():
         lease_duration=1.0, renew_deadline=0.5, retry_period=0.2,
     )
     manager = Manager(transport, options=options)
-    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    watches = [Watch(manager.get_informer(WIDGETS), to_self)]
+    manager.add_controller("widget", reconcile, watches=watches)
     await run_until_signal(manager)
 
 anyio.run(main)

@@ -28,7 +28,7 @@ async def test_a_recorder_of_the_manager_writes_events_while_the_manager_runs() 
     clock, store = VirtualClock(), Store()
     manager = Manager(StoreTransport(store), clock=clock)
     assert manager.clock is clock
-    recorder = manager.recorder("example.com/widgets")
+    recorder = manager.add_recorder("example.com/widgets")
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         recorder.record(
@@ -40,7 +40,7 @@ async def test_a_recorder_of_the_manager_writes_events_while_the_manager_runs() 
         assert event["note"] == "It is made."
         manager.stop()
     with pytest.raises(RuntimeError, match="runs already"):
-        manager.recorder("example.com/other")
+        manager.add_recorder("example.com/other")
 
 
 PROGRAM = """
@@ -122,7 +122,7 @@ async def test_every_error_is_retried_and_only_mistakes_in_code_count_as_panics(
         "pools",
         create_failing_reconciler(error),
         queue=queue,
-        metrics=metrics.controller("pools", 1),
+        metrics=metrics.create_reconcile_metrics("pools", 1),
     )
     async with anyio.create_task_group() as group:
         group.start_soon(controller.run)

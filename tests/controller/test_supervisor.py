@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from controller.clusters import Clusters
-from controller.election import with_election
+from controller.election import join_election
 from controller.errors import UnexpectedEnd
 from controller.leases import LeaderLost
 from controller.manager import Manager
@@ -76,10 +76,10 @@ class Harness:
         self.store = Store()
         self.transport = FailingTransport(self.store)
         self.manager = Manager(self.transport, clock=self.clock, options=options)
-        self.widgets = self.manager.informer(WIDGETS)
+        self.widgets = self.manager.get_informer(WIDGETS)
         self.seen: list[str] = []
         self.first: Way | None = None
-        self.controller = self.manager.controller(
+        self.controller = self.manager.add_controller(
             "widget", self.reconcile, watches=[Watch(self.widgets, to_self)]
         )
         self.failure: BaseException | None = None
@@ -251,7 +251,9 @@ async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way
         async def wait_ready(self) -> None:
             await way()
 
-    harness.manager.controller("bad", harness.reconcile, watches=[Bad(harness.widgets, to_self)])
+    harness.manager.add_controller(
+        "bad", harness.reconcile, watches=[Bad(harness.widgets, to_self)]
+    )
     async with run_harness(harness):
         await harness.clock.advance(1)
         assert harness.has_ended()
@@ -314,7 +316,7 @@ async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(way: Way
     reported, lost = list[float](), anyio.Event()
 
     class Elector:
-        leading = True
+        is_leading = True
 
         async def acquire(self) -> None: ...
 
@@ -324,7 +326,7 @@ async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(way: Way
         async def release(self) -> None: ...
 
     async def lead() -> None:
-        async with with_election(Elector(), reported.append, lost) as wait:  # type: ignore[arg-type] # all that it uses
+        async with join_election(Elector(), reported.append, lost) as wait:  # type: ignore[arg-type] # all that it uses
             assert await wait(anyio.Event())
             await anyio.sleep_forever()
 
@@ -377,12 +379,12 @@ async def test_another_cluster_is_tried_again(way: Way) -> None:
         return Connection(StoreTransport(store), identity="one")
 
     clusters, key = Clusters(connect, clock), Key("tenants", "one")
-    widgets = clusters.kind(WIDGETS)
+    widgets = clusters.watch_kind(WIDGETS)
     async with anyio.create_task_group() as group:
         group.start_soon(clusters.run)
         clusters.open(key)
         await clock.advance(60)
-        cache = widgets.cache(key)
+        cache = widgets.get_cache(key)
         assert cache is not None
         assert len(cache) == 1
         group.cancel_scope.cancel()

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from controller.codec import DecodeFailure
-from controller.finalizers import release_unreadable
+from controller.finalizers import remove_finalizer_from_unreadable
 from controller.manager import Manager
 from controller.meta import Key
 from controller.outcome import SETTLED, Blocked, Outcome
@@ -34,11 +34,11 @@ class Harness:
     def __init__(self) -> None:
         self.clock, self.store = VirtualClock(), Store()
         self.manager = Manager(StoreTransport(self.store), clock=self.clock)
-        self.widgets = self.manager.informer(WIDGETS)
+        self.widgets = self.manager.get_informer(WIDGETS)
         self.seen: list[str] = []
         self.is_broken = False
         watch = Watch(self.widgets, to_self, unreadable=self.map_unreadable)
-        self.manager.controller("widget", self.reconcile, watches=[watch])
+        self.manager.add_controller("widget", self.reconcile, watches=[watch])
 
     def map_unreadable(self, key: Key) -> Iterable[Key]:
         if self.is_broken:
@@ -52,7 +52,9 @@ class Harness:
             return SETTLED
         self.seen.append("unreadable")
         assert isinstance(failure, DecodeFailure)
-        await release_unreadable(self.manager.client, WIDGETS, failure=failure, name=FINALIZER)
+        await remove_finalizer_from_unreadable(
+            self.manager.client, WIDGETS, failure=failure, name=FINALIZER
+        )
         return Blocked("Unreadable")
 
 

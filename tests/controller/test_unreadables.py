@@ -53,8 +53,8 @@ def test_an_unreadable_object_is_found_by_its_outline() -> None:
         5,
         {_build_key("two"): _build_failure("two", 2), _build_key("odd"): _build_failure("odd")},
     )
-    assert cache.unreadable.by_index(SIZE_INDEX, "2") == {_build_key("two")}
-    assert cache.unreadable.by_index(SIZE_INDEX, "1") == set()
+    assert cache.unreadable.list_by_index(SIZE_INDEX, "2") == {_build_key("two")}
+    assert cache.unreadable.list_by_index(SIZE_INDEX, "1") == set()
     assert cache.unreadable.list_unplaced(SIZE_INDEX) == {_build_key("odd")}
     assert set(cache.unreadable.find_near(SIZE_INDEX, "2")) == {
         _build_key("two"),
@@ -67,10 +67,10 @@ def test_an_object_moves_in_the_index_with_its_outline_and_leaves_it_when_it_is_
     cache = _create_cache()
     cache.replace([], 5, {_build_key("two"): _build_failure("two", 2)})
     cache.apply(Unreadable(_build_key("two"), 6, _build_failure("two", 3)))
-    assert cache.unreadable.by_index(SIZE_INDEX, "2") == set()
-    assert cache.unreadable.by_index(SIZE_INDEX, "3") == {_build_key("two")}
+    assert cache.unreadable.list_by_index(SIZE_INDEX, "2") == set()
+    assert cache.unreadable.list_by_index(SIZE_INDEX, "3") == {_build_key("two")}
     cache.apply(Unreadable(_build_key("two"), 7, _build_failure("two", 3), deleted=True))
-    assert cache.unreadable.by_index(SIZE_INDEX, "3") == set()
+    assert cache.unreadable.list_by_index(SIZE_INDEX, "3") == set()
     assert not cache.unreadable
 
 
@@ -90,9 +90,9 @@ def test_many_unreadable_objects_of_a_list_are_noted_and_reported_in_slices() ->
     for _ in cache.replace_in_slices([_build_widget("fine", 3)], 5, many):
         per_step.append(len(noticed))
         noticed.clear()
-        assert not cache.synced
+        assert not cache.is_synced
     assert max(per_step) <= 50
-    assert cache.synced
+    assert cache.is_synced
     assert len(cache.unreadable) == 1_000
     for _ in cache.replace_in_slices([_build_widget("fine", 3)], 6, {}):
         pass

@@ -219,14 +219,14 @@ async def test_certificates_users_and_objects_are_the_same_after_a_restart(
             first.get_or_create_token("admin"),
             first.get_or_create_token("joe", ("readers",)),
         )
-        uid = first.api.store.table("namespaces").get("default")
+        uid = first.api.store.get_table("namespaces").get("default")
     async with serve(data=tmp_path) as second:
         assert second.authority.pair.certificate == authority
         assert (second.get_or_create_token("admin"), second.get_or_create_token("joe")) == tokens
         assert second.authenticator.find_request_user(f"Bearer {tokens[1]}", None) == User(
             "joe", ("readers", "system:authenticated"), "joe"
         )
-        assert second.api.store.table("namespaces").get("default") == uid
+        assert second.api.store.get_table("namespaces").get("default") == uid
 
 
 async def test_a_folder_with_invalid_users_is_unlocked_and_can_be_repaired(
@@ -328,7 +328,7 @@ def test_the_revision_of_a_deletion_is_remembered(tmp_path: Path) -> None:
     store.close()
 
     again = Store(Disk(tmp_path))
-    assert (again.revision, len(again.table("things"))) == (store.revision, 0)
+    assert (again.revision, len(again.get_table("things"))) == (store.revision, 0)
     again.close()
 
 
@@ -340,6 +340,6 @@ def test_the_revision_of_a_forgotten_deletion_is_never_given_out_again(tmp_path:
     store.close()
 
     again = Store(Disk(tmp_path))
-    assert len(again.table("things")) == 0
+    assert len(again.get_table("things")) == 0
     assert again.write("things", "b", {"metadata": {"name": "b"}}).revision == last + 1
     again.close()

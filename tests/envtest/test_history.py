@@ -85,7 +85,7 @@ def list_events(table: Table, revision: int) -> list[tuple[str, str, int]]:
 
 def read_state(store: Store) -> tuple[Any, ...]:
     """Return all that a client can read of a store: revision, objects, events, former states."""
-    table = store.table("things")
+    table = store.get_table("things")
     present = {key: table.get(key) for key in table.scan()}
     then = {
         key: stored and stored.body
@@ -102,7 +102,7 @@ def test_a_restart_changes_nothing_that_a_client_can_see(steps: list[tuple[str, 
         for action, key in steps:
             if action == "write":
                 store.write("things", key, {"metadata": {"name": key}})
-            elif action == "delete" and store.table("things").get(key) is not None:
+            elif action == "delete" and store.get_table("things").get(key) is not None:
                 store.delete("things", key)
             elif action == "compact":
                 store.compact(store.revision)
@@ -112,7 +112,7 @@ def test_a_restart_changes_nothing_that_a_client_can_see(steps: list[tuple[str, 
                 store = Store(Disk(Path(name)))
                 assert read_state(store) == before
         store.compact(store.revision)
-        alive = len(store.table("things"))
+        alive = len(store.get_table("things"))
         store.close()
         disk = Disk(Path(name))
         assert len(list(disk.load())) == alive
@@ -145,8 +145,8 @@ def test_history_is_compacted_after_a_while_on_disk_too(tmp_path: Path) -> None:
     store.close()
 
     again = Store(Disk(tmp_path), clock)
-    assert again.table("things").log.floor == old
-    assert list_events(again.table("things"), 0) == [("MODIFIED", "a", new)]
+    assert again.get_table("things").log.floor == old
+    assert list_events(again.get_table("things"), 0) == [("MODIFIED", "a", new)]
     again.close()
 
 
@@ -159,7 +159,7 @@ def test_age_is_counted_across_a_restart(tmp_path: Path) -> None:
     store = Store(Disk(tmp_path), clock)
     write(store)
 
-    assert store.table("things").log.floor == old
+    assert store.get_table("things").log.floor == old
     store.close()
 
 
@@ -200,8 +200,8 @@ def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
     store.drop("things")
     for current in (store, None):
         opened = current or Store(Disk(tmp_path))
-        assert opened.table("things").log.floor == dropped
-        assert list_events(opened.table("things"), 0) == []
+        assert opened.get_table("things").log.floor == dropped
+        assert list_events(opened.get_table("things"), 0) == []
         opened.close()
 
 
@@ -213,7 +213,7 @@ def test_an_event_from_before_a_restart_has_the_object_that_it_replaced(tmp_path
     store.close()
 
     again = Store(Disk(tmp_path))
-    (event,) = again.table("things").log.list_after(0)
+    (event,) = again.get_table("things").log.list_after(0)
     assert isinstance(event, StoredChange)
     assert event.previous is not None
     assert event.previous.revision == first

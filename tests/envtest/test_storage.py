@@ -27,7 +27,7 @@ def play(store: Store, steps: list[tuple[str, bool]]) -> list[tuple[int, dict[st
 @given(STEPS)
 def test_every_kept_revision_can_be_read_again(steps: list[tuple[str, bool]]) -> None:
     store = Store()
-    table = store.table("things")
+    table = store.get_table("things")
     for revision, was in play(store, steps):
         then = {key: table.get(key) for key in table.scan()}
         then.update(table.read_former_states(revision))
@@ -37,7 +37,7 @@ def test_every_kept_revision_can_be_read_again(steps: list[tuple[str, bool]]) ->
 @given(STEPS)
 def test_a_watch_from_any_revision_arrives_at_the_present(steps: list[tuple[str, bool]]) -> None:
     store = Store()
-    table = store.table("things")
+    table = store.get_table("things")
     past = play(store, steps)
     for revision, was in past:
         seen = dict(was)
@@ -56,7 +56,7 @@ def test_revisions_rise_by_one_with_every_write(steps: list[tuple[str, bool]]) -
     store = Store()
     start = store.revision
     play(store, steps)
-    revisions = [event.revision for event in store.table("things").log.list_after(0)]
+    revisions = [event.revision for event in store.get_table("things").log.list_after(0)]
 
     assert revisions == list(range(start + 1, store.revision + 1))
 
@@ -68,7 +68,7 @@ def test_a_scan_is_sorted_and_begins_behind_its_start(
     store = Store()
     was = play(store, steps)[-1][1]
 
-    assert list(store.table("things").scan(prefix, after)) == sorted(
+    assert list(store.get_table("things").scan(prefix, after)) == sorted(
         key for key in was if key.startswith(prefix) and key > after
     )
 
@@ -93,11 +93,11 @@ def test_only_recent_events_keep_their_bytes_for_the_wire() -> None:
     store = Store()
     for _ in range(SHARED_EVENTS + 10):
         store.write("things", "a", {"metadata": {"name": "a"}})
-        newest = store.table("things").log.list_after(store.revision - 1)[0]
+        newest = store.get_table("things").log.list_after(store.revision - 1)[0]
         assert store.is_recent(newest)
         newest.frames["form"] = b"bytes"
 
-    kept = [event for event in store.table("things").log.list_after(0) if event.frames]
+    kept = [event for event in store.get_table("things").log.list_after(0) if event.frames]
     assert len(kept) == SHARED_EVENTS
     assert all(store.is_recent(event) for event in kept)
 

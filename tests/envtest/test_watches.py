@@ -125,7 +125,7 @@ async def test_a_compacted_revision_is_gone_for_watches_and_pages() -> None:
             page = (await http.get(PATH, params={"limit": 1})).json()
             await http.post(PATH, json=build_gauge("d"))
             store = plane.server.api.store
-            store.table("lab.example.com/gauges").log.compact(store.revision)
+            store.get_table("lab.example.com/gauges").log.compact(store.revision)
 
             rest = await http.get(
                 PATH, params={"limit": 1, "continue": page["metadata"]["continue"]}

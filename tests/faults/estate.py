@@ -163,7 +163,7 @@ class Witness:
             if (
                 held_range is None
                 or allocation.status.phase != ALLOCATED
-                or allocation.metadata.terminating
+                or allocation.metadata.is_terminating
             ):
                 return f"{allocation.metadata.name} is {allocation.status.phase}"
             used += held_range.size

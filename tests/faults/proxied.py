@@ -137,7 +137,7 @@ async def _streams_lists(transport: Transport) -> bool:
     """Return whether a server streams lists: Kubernetes 1.31 does not unless it is asked to."""
     query = {"watch": "1", "timeoutSeconds": "1"} | create_stream_query("")
     try:
-        async with transport.stream(GAUGES.collection("default"), query=query):
+        async with transport.stream(GAUGES.build_collection_path("default"), query=query):
             return True
     except Invalid:
         return False
@@ -160,7 +160,7 @@ class ObservedInformer:
 
     def __init__(self, proxied: ProxiedPlane, *, streams: bool = False) -> None:
         self.metrics = Metrics()
-        observer = self.metrics.informer("gauges")
+        observer = self.metrics.create_informer_metrics("gauges")
         self.informer = Informer(
             GAUGES,
             proxied.transport,

@@ -134,8 +134,8 @@ async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: 
         _, change = observed.changes
         assert (change.old, change.new) == (first, second)
         assert first.metadata.uid != second.metadata.uid
-        assert observed.informer.cache.by_index("uid", first.metadata.uid) == ()
-        assert observed.informer.cache.by_index("uid", second.metadata.uid) == (second,)
+        assert observed.informer.cache.list_by_index("uid", first.metadata.uid) == ()
+        assert observed.informer.cache.list_by_index("uid", second.metadata.uid) == (second,)
 
 
 async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> None:
@@ -248,7 +248,7 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
                 await proxied.clock.timeouts.wait(1)
                 await proxied.proxy.calls.wait(1)
                 await proxied.clock.advance(STREAM_SECONDS - 1)
-                assert not watcher.informer.cache.synced
+                assert not watcher.informer.cache.is_synced
                 assert proxied.list_calls("list") == []
                 await proxied.clock.advance(1)
                 await watcher.informer.wait_synced()

@@ -21,8 +21,8 @@ class Replica:
         self.manager = manager
         self.started, self.may_end, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
         self.interrupted = False
-        gauges = manager.informer(GAUGES)
-        manager.controller("gauges", self.reconcile, watches=[Watch(gauges, to_self)])
+        gauges = manager.get_informer(GAUGES)
+        manager.add_controller("gauges", self.reconcile, watches=[Watch(gauges, to_self)])
 
     async def reconcile(self, key: Key) -> Outcome:
         """Wait for `may_end`; note whether the wait was cancelled."""

@@ -65,11 +65,14 @@ class RepeatedController:
 
     async def run_once(self) -> None:
         """Start a controller, let it reconcile each object, and stop it."""
-        observer = self.metrics.queue("cycled")
+        observer = self.metrics.create_queue_metrics("cycled")
         queue = WorkQueue[Key](self.clock, observer=observer, backoff=self.backoff)
         observer.watch(queue.get_statistics)
         controller = Controller(
-            "cycled", self.reconcile, queue=queue, metrics=self.metrics.controller("cycled", 1)
+            "cycled",
+            self.reconcile,
+            queue=queue,
+            metrics=self.metrics.create_reconcile_metrics("cycled", 1),
         )
         registration = Watch(self.informer, to_self).connect(queue)
         async with anyio.create_task_group() as group:

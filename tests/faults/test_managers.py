@@ -124,8 +124,8 @@ def add_controllers(
 ) -> None:
     """Add a controller for each kind."""
     for kind in kinds:
-        watch = Watch(manager.informer(kind), to_self)
-        manager.controller(
+        watch = Watch(manager.get_informer(kind), to_self)
+        manager.add_controller(
             kind.plural, reconciliations.make_reconciler(kind.plural), watches=[watch]
         )
 
@@ -194,10 +194,10 @@ class Parent:
     def __init__(self, proxied: ProxiedPlane) -> None:
         options = ManagerOptions(stream_lists=False)  # only the watch shall lag, not the list
         self.manager = Manager(proxied.transport, clock=proxied.clock, options=options)
-        self.gauges = self.manager.informer(GAUGES)
+        self.gauges = self.manager.get_informer(GAUGES)
         self.passes: Record[int] = Record()
         watch = Watch(self.gauges, to_self)
-        self.controller = self.manager.controller("parent", self.reconcile, watches=[watch])
+        self.controller = self.manager.add_controller("parent", self.reconcile, watches=[watch])
 
     def list_children(self) -> list[Gauge]:
         """Return the children that the cache shows."""
@@ -302,7 +302,7 @@ async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None
             assert terminating is not None
             cached = cache.get(held_gauge.metadata.key)
             assert cached is not None
-            assert cached.metadata.terminating
+            assert cached.metadata.is_terminating
             await client.patch(
                 GAUGES, Version.from_object(terminating), {"metadata": {"finalizers": []}}
             )

@@ -96,7 +96,7 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
         body = {"metadata": {"name": "a", "labels": {"team": "net"}}, "data": {"x": "1"}}
         await proxied.direct.create(CONFIG_MAPS, "default", body)
         manager = Manager(proxied.transport, clock=proxied.clock)
-        maps = manager.informer(CONFIG_MAPS)
+        maps = manager.get_informer(CONFIG_MAPS)
         attempted = anyio.Event()
 
         async def try_to_change(key: Key) -> Outcome:
@@ -114,7 +114,7 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
                 attempted.set()
             return SETTLED
 
-        manager.controller("vandal", try_to_change, watches=[Watch(maps, to_self)])
+        manager.add_controller("vandal", try_to_change, watches=[Watch(maps, to_self)])
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
             with anyio.fail_after(SECONDS):
@@ -133,7 +133,7 @@ async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> No
         )
         options = ManagerOptions(detect_mutations=True)
         manager = Manager(transport, options=options)
-        maps = manager.informer(CONFIG_MAPS)
+        maps = manager.get_informer(CONFIG_MAPS)
 
         async def change_in_place(key: Key) -> Outcome:
             config_map = maps.cache.get(key)
@@ -141,7 +141,7 @@ async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> No
                 config_map.data["x"] = "2"
             return SETTLED
 
-        manager.controller("scribbler", change_in_place, watches=[Watch(maps, to_self)])
+        manager.add_controller("scribbler", change_in_place, watches=[Watch(maps, to_self)])
         with anyio.fail_after(SECONDS), pytest.raises(ObjectMutated) as reported:
             await manager.run()
         assert "ConfigMap default/a was changed in place" in str(reported.value)

@@ -114,7 +114,7 @@ async def _create_and_delete(estate: Estate[Plane], pairs: int, longest_pause: f
         async with limit:
             await create(http, resource, key=key, spec=spec)
             await anyio.sleep(pause)
-            gone = await http.delete(resource.path(key))
+            gone = await http.delete(resource.build_path(key))
             assert gone.status_code == 200, gone.text
 
     async with connect_admin(estate.management) as http, anyio.create_task_group() as group:

@@ -32,7 +32,7 @@ class VanishedObjects:
         if change.new is None and change.old is not None:
             meta = change.old.metadata
             ours = any(finalizer.startswith(names.GROUP) for finalizer in meta.finalizers)
-            if ours and not meta.terminating:
+            if ours and not meta.is_terminating:
                 self.keys.append(meta.key)
 
 
@@ -44,7 +44,7 @@ async def create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spe
         "metadata": {"name": key.name},
         "spec": spec,
     }
-    response = await http.post(resource.collection(key.namespace), json=body)
+    response = await http.post(resource.build_collection_path(key.namespace), json=body)
     assert response.status_code == 201, response.text
 
 
@@ -61,7 +61,7 @@ async def delete_past_finalizer(
     The API server has decided on the deletion before, so the object vanishes with the finalizer.
     It does so at the end of the context.
     """
-    path = resource.path(key)
+    path = resource.build_path(key)
     vanished = VanishedObjects(estate)
     async with (
         slow_deletions(estate.management, resource.plural, path) as slow,
@@ -86,7 +86,7 @@ async def delete_by_force(
     for _ in range(2):
         estate.start()
     yield
-    path = resource.path(key)
+    path = resource.build_path(key)
     headers = {"Content-Type": "application/merge-patch+json"}
     async with connect_admin(estate.management) as http:
         gone = await http.delete(path)

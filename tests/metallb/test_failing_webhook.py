@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from envtest.ports import choose_free_port
@@ -60,7 +60,7 @@ def _make_failing_webhook() -> dict[str, Any]:
 async def _read_condition(site: Site) -> tuple[str, str]:
     """Return reason and message of LoadBalancerReady; empty if there is no such condition."""
     status = (await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
-    condition = find(status.conditions, "LoadBalancerReady")
+    condition = find_condition(status.conditions, "LoadBalancerReady")
     return ("", "") if condition is None else (condition.reason, condition.message)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
@@ -31,7 +31,7 @@ POOL_SIZE = 8
 
 def _has_no_room(cluster: TenantCluster) -> bool:
     """Return whether a TenantCluster reports that its pools are exhausted."""
-    condition = find(cluster.status.conditions, "NetworkReady")
+    condition = find_condition(cluster.status.conditions, "NetworkReady")
     return condition is not None and condition.reason == "PoolExhausted"
 
 

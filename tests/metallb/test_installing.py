@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.config import connect
 from controller.meta import Key
 from controller.transport import Transport
@@ -65,7 +65,7 @@ async def _bare_tenant(site: Site, folder: Path) -> AsyncIterator[tuple[Plane, T
 async def _read_installation(site: Site) -> tuple[str, str]:
     """Return status and message of MetalLBInstalled."""
     cluster = await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
-    condition = find(cluster.status.conditions, METALLB_INSTALLED)
+    condition = find_condition(cluster.status.conditions, METALLB_INSTALLED)
     return (condition.status, condition.message) if condition is not None else ("", "")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
@@ -23,7 +23,7 @@ async def _set_network_mode(site: Site, mode: str) -> None:
 async def _read_network_message(site: Site) -> str:
     """Return the message of NetworkReady; empty if there is no such condition."""
     cluster = await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
-    condition = find(cluster.status.conditions, "NetworkReady")
+    condition = find_condition(cluster.status.conditions, "NetworkReady")
     return condition.message if condition is not None else ""
 
 

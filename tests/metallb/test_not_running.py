@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.api.resources import TENANT_CLUSTER
 from tests.metallb.site import Site, run_site
@@ -32,7 +32,9 @@ async def _read_reasons(site: Site) -> Reasons:
     """Return the phase, and the reasons of LoadBalancerReady and LoadBalancerDemandMet."""
     status = (await site.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
     reasons = [
-        condition.reason if (condition := find(status.conditions, kind)) is not None else ""
+        condition.reason
+        if (condition := find_condition(status.conditions, kind)) is not None
+        else ""
         for kind in ("LoadBalancerReady", "LoadBalancerDemandMet")
     ]
     return status.phase, reasons[0], reasons[1]

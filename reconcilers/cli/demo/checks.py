@@ -9,7 +9,7 @@ passes the view later. The view has the objects of all API servers, kept current
 
 from collections.abc import Sequence
 
-from controller.conditions import Condition, find
+from controller.conditions import Condition, find_condition
 from controller.meta import Key
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.addressmap.objects import Objects
@@ -35,7 +35,7 @@ def _require_condition(
     Raises:
         NotSeenYet: the object has no condition of that type, or one with another status.
     """
-    condition = find(conditions, condition_type)
+    condition = find_condition(conditions, condition_type)
     if condition is None:
         raise NotSeenYet(f"{owner} has no condition {condition_type} yet")
     if condition.status != status:
@@ -138,7 +138,7 @@ def _require_allocated(view: PlatformView, name: str) -> IPAllocation:
     """
     allocation = view.get_allocation(name)
     if allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None:
-        ready = find(allocation.status.conditions, READY)
+        ready = find_condition(allocation.status.conditions, READY)
         why = f": {ready.message}" if ready else ""
         raise NotSeenYet(f"IPAllocation {name} is {allocation.status.phase or 'new'}{why}")
     return allocation
@@ -207,7 +207,7 @@ def has_phase(
         expected_text: a text that the message must contain.
     """
     tenant_cluster = get_existing(view.clusters, cluster)
-    ready = find(tenant_cluster.status.conditions, READY)
+    ready = find_condition(tenant_cluster.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"
     line = f"TenantCluster {cluster} is {tenant_cluster.status.phase}: {message}"
     if tenant_cluster.status.phase != expected_phase or expected_text not in message:
@@ -236,7 +236,9 @@ def has_condition(
 @take_view_later
 def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[str]:
     """Check that a cluster lacks a condition; such a condition exists only while it is False."""
-    cluster_condition = find(get_existing(view.clusters, cluster).status.conditions, condition)
+    cluster_condition = find_condition(
+        get_existing(view.clusters, cluster).status.conditions, condition
+    )
     if cluster_condition is not None:
         raise NotSeenYet(
             f"TenantCluster {cluster}: {condition} is {cluster_condition.status},"
@@ -288,7 +290,7 @@ def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant does not serve MetalLB's kinds."""
     kinds = view.tenants[cluster].kinds
     # The cache is empty, too, before its first list.
-    if len(kinds) or not kinds.synced:
+    if len(kinds) or not kinds.is_synced:
         served_kinds = ", ".join(definition.metadata.name for definition in kinds)
         raise NotSeenYet(f"the tenant {cluster} serves {served_kinds or 'none of them yet'}")
     return [f"in the tenant {cluster.name}: no kind of MetalLB's is served"]

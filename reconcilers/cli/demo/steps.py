@@ -326,14 +326,14 @@ def build_attempt(
         verb: `create`, `change` (the spec), or `delete`.
         words: a text that must be in the answer.
     """
-    path = resource.path(Key(DEFAULT_NAMESPACE, name))
+    path = resource.build_path(Key(DEFAULT_NAMESPACE, name))
     match verb:
         case "create":
             body = build_own_object(resource.kind, name, spec)
             return Attempt(
                 description,
                 "POST",
-                path=resource.collection(DEFAULT_NAMESPACE),
+                path=resource.build_collection_path(DEFAULT_NAMESPACE),
                 body=body,
                 words=words,
             )

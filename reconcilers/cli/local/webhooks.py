@@ -106,7 +106,7 @@ async def _find_obstacle(server: ApiServer) -> str:
 
     A dry run creates a pool that only the webhooks refuse.
     """
-    where = NETWORK_POOL.collection(names.DEFAULT_NAMESPACE)
+    where = NETWORK_POOL.build_collection_path(names.DEFAULT_NAMESPACE)
     body = msgspec.json.encode(_REFUSED_BY_WEBHOOKS_ALONE)
     try:
         await server.transport.request("POST", where, query={"dryRun": "All"}, body=body)

@@ -16,7 +16,7 @@ from allocator import (
     Space,
     utilization_percent,
 )
-from controller.conditions import Condition, find
+from controller.conditions import Condition, find_condition
 from controller.meta import Key
 from reconcilers.addressing import poolgeometry, requestedranges, statusranges
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
@@ -340,7 +340,7 @@ _POOLS: Sequence[TableColumn[PlannedPool]] = (
 
 def _show_ready(conditions: Sequence[Condition]) -> Cell | None:
     """Return a cell for the condition Ready; None if there is no such condition."""
-    ready = find(conditions, READY)
+    ready = find_condition(conditions, READY)
     if ready is None:
         return None
     if ready.status == "True":
@@ -465,12 +465,12 @@ def _list_remarks(
 ) -> Iterator[str]:
     """Yield the remarks about an allocation: deletion, new or kept, why it waits, its origin."""
     key = allocation.metadata.key
-    if allocation.metadata.terminating:
+    if allocation.metadata.is_terminating:
         yield "being deleted"
     if statusranges.find_held_range(allocation) is not None:
         yield "kept" if was_served(allocation, before) else "new"
     else:
-        ready = find(allocation.status.conditions, READY)
+        ready = find_condition(allocation.status.conditions, READY)
         if ready is not None:
             yield f"{ready.reason}: {ready.message}"
     if allocation.spec.is_pinned:
@@ -499,7 +499,7 @@ _TENANTS: Sequence[TableColumn[TenantCluster]] = (
 
 def _find_network_condition(tenant: TenantCluster) -> Condition | None:
     """Return the condition NetworkReady of a cluster; None if there is none."""
-    return find(tenant.status.conditions, NETWORK_READY)
+    return find_condition(tenant.status.conditions, NETWORK_READY)
 
 
 def _show_yes_or_no(condition: Condition | None) -> Cell:

@@ -224,8 +224,8 @@ class MetalLBStandIn:
     def __init__(self, manager: Manager, clock: Clock) -> None:
         self._client = manager.client
         self._recorder = Recorder(manager.client, clock, COMPONENT)
-        self._pools = manager.informer(ADDRESS_POOL).cache
-        self._services = manager.informer(SERVICE).cache
+        self._pools = manager.get_informer(ADDRESS_POOL).cache
+        self._services = manager.get_informer(SERVICE).cache
         self._configuration: tuple[Pool, ...] = ()
         """The pools of the last valid configuration."""
         self._recorded_problems: dict[str, str] = {}
@@ -233,9 +233,9 @@ class MetalLBStandIn:
         self.stale = ""
         """Why the current pools are not in use; empty if they are."""
         manager.add_service("events", self._recorder.run, leader_only=False)
-        informers = (manager.informer(ADDRESS_POOL), manager.informer(SERVICE))
+        informers = (manager.get_informer(ADDRESS_POOL), manager.get_informer(SERVICE))
         watches = [Watch(informer, lambda _: (EVERYTHING,)) for informer in informers]
-        manager.controller(COMPONENT, self.reconcile, watches=watches)
+        manager.add_controller(COMPONENT, self.reconcile, watches=watches)
 
     async def reconcile(self, _: Key) -> Outcome:
         """Assign addresses to all Services, and write the changes.

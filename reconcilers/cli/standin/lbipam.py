@@ -19,7 +19,7 @@ import yaml
 
 from allocator import AddressRange
 from controller.clock import Clock
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.manager import Manager
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Outcome
@@ -219,11 +219,11 @@ class LbIpamStandIn:
     def __init__(self, manager: Manager, clock: Clock) -> None:
         self._client = manager.client
         self._clock = clock
-        self._pools = manager.informer(CILIUM_POOL).cache
-        self._services = manager.informer(SERVICE).cache
-        informers = (manager.informer(CILIUM_POOL), manager.informer(SERVICE))
+        self._pools = manager.get_informer(CILIUM_POOL).cache
+        self._services = manager.get_informer(SERVICE).cache
+        informers = (manager.get_informer(CILIUM_POOL), manager.get_informer(SERVICE))
         watches = [Watch(informer, lambda _: (EVERYTHING,)) for informer in informers]
-        manager.controller(COMPONENT, self.reconcile, watches=watches)
+        manager.add_controller(COMPONENT, self.reconcile, watches=watches)
 
     async def reconcile(self, _: Key) -> Outcome:
         """Write the addresses of all Services that differ, then the counts of all pools."""
@@ -264,7 +264,7 @@ class LbIpamStandIn:
         if all(map(partial(_is_written, declared), new_conditions)):
             return
         stamp = {
-            "lastTransitionTime": rfc3339(self._clock.now()),
+            "lastTransitionTime": format_rfc3339(self._clock.now()),
             "observedGeneration": declared.generation,
         }
         conditions = [entry | stamp for entry in new_conditions]

@@ -158,7 +158,7 @@ def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
     """
     owner = find_controlling_claim(address)
     is_owner = owner is not None and owner.uid == claim.metadata.uid
-    return address.metadata.terminating and not is_owner
+    return address.metadata.is_terminating and not is_owner
 
 
 def must_be_recorded(address: IPAddress, claim: IPAddressClaim) -> bool:

@@ -105,7 +105,7 @@ def find_pool_name(obj: IPAddressClaim | IPAddress | PoolOutline) -> ClaimPool |
 
 def why_pool_stops(pool: ServedPool) -> str:
     """Return why a pool of claims hands out nothing, whatever is free; empty if it serves."""
-    if pool.metadata.terminating:
+    if pool.metadata.is_terminating:
         return "its pool is being deleted"
     return "its pool is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
 
@@ -319,9 +319,9 @@ class ClaimCaches:
     logged: set[str] = field(default_factory=set)
 
     @property
-    def synced(self) -> bool:
+    def is_synced(self) -> bool:
         """Whether claims and IPAddresses have been listed."""
-        return self.claims.synced and self.addresses.synced
+        return self.claims.is_synced and self.addresses.is_synced
 
     @property
     def history_confirmed(self) -> bool:
@@ -368,7 +368,7 @@ class ClaimCaches:
             return f"{name} cannot be read; correct or delete it"
         if pool is None:
             return f"{name} does not exist"
-        return f"{name} is being deleted" if pool.metadata.terminating else ""
+        return f"{name} is being deleted" if pool.metadata.is_terminating else ""
 
     def is_stopped(self, claim: IPAddressClaim) -> bool:
         """Return whether controllers neither serve nor release a claim now.
@@ -382,7 +382,7 @@ class ClaimCaches:
         if is_paused(claim.metadata.annotations):
             return True
         state = find_cluster_state(self.clusters, claim.cluster)
-        is_absent_at_end = state is ClusterState.ABSENT and claim.metadata.terminating
+        is_absent_at_end = state is ClusterState.ABSENT and claim.metadata.is_terminating
         return state is not ClusterState.SERVED and not is_absent_at_end
 
     def why_stopped(self, claim: IPAddressClaim) -> str:
@@ -391,7 +391,7 @@ class ClaimCaches:
         In this order: claim deleted or paused, Cluster missing or paused, pool deleted or paused.
         """
         pool = self.pool_of(claim)
-        if claim.metadata.terminating:
+        if claim.metadata.is_terminating:
             return "the claim is being deleted"
         if is_paused(claim.metadata.annotations):
             return "the claim is paused by its annotation"

@@ -28,7 +28,7 @@ from functools import partial
 from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, OwnerReference, Version
@@ -153,10 +153,10 @@ class ClaimReconciler:
         """Apply the first row of the module's table that fits an existing, readable claim."""
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
         # `clusterctl move` removes finalizers itself, and the address lives on elsewhere.
-        moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
+        moves = meta.is_terminating and DELETE_FOR_MOVE in meta.annotations
         if kind is None or moves or self._caches.is_stopped(claim):
             return SETTLED
-        if claim.metadata.terminating:
+        if claim.metadata.is_terminating:
             return await self._reconcile_deleted(claim)
         # The pass goes on with the answer, because the event of this write leads to no pass.
         claim_kind = self._caches.claim_kind
@@ -354,7 +354,7 @@ class ClaimReconciler:
             pool: the pool, for its grace period; None, a missing pool, has no grace period.
         """
         # A grace period delays the next claim; a pool that goes gives no claim an address.
-        if pool is None or pool.metadata.terminating:
+        if pool is None or pool.metadata.is_terminating:
             return 0.0
         grace = pool.spec.addressReuseGracePeriodSeconds if isinstance(pool, IPPool) else None
         return float(grace or 0) - (self._clock.now() - since).total_seconds()
@@ -392,7 +392,7 @@ class ClaimReconciler:
     ) -> None:
         """Delete an IPAddress that its claim released at `since`, or let it rest first."""
         if await self._read_seconds_of_rest(address, since, pool) > 0:
-            await self._answers.hold_back(address, rfc3339(since))
+            await self._answers.hold_back(address, format_rfc3339(since))
         else:
             await self._answers.remove(address, why)
 

@@ -49,7 +49,7 @@ class ClusterPauses(HolderSource[PoolT, object], Generic[PoolT, ClaimT]):
         """Call `note` with the claims of each Cluster that changes or cannot be decoded."""
 
         def note_claims(cluster: Key) -> None:
-            for claim in self.claims.by_index(CLUSTER_INDEX, str(cluster)):
+            for claim in self.claims.list_by_index(CLUSTER_INDEX, str(cluster)):
                 for pool in self.pools(claim):
                     note(pool, self.holder(claim))
 

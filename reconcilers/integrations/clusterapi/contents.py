@@ -179,11 +179,12 @@ def list_contents(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterat
             pool_name = ClaimPool(kind, pool.metadata.key)
             space = str(pool_name)
             claims = {
-                claim.metadata.key: claim for claim in caches.claims.by_index(SPACE_INDEX, space)
+                claim.metadata.key: claim
+                for claim in caches.claims.list_by_index(SPACE_INDEX, space)
             }
             addresses = {
                 address.metadata.key: address
-                for address in caches.addresses.by_index(SPACE_INDEX, space)
+                for address in caches.addresses.list_by_index(SPACE_INDEX, space)
             }
             unreadable = find_unreadable(
                 partial(check_caches_readable, source_of(caches), pool_name)

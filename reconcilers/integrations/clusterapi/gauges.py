@@ -143,4 +143,4 @@ def _waits(claim: IPAddressClaim) -> bool:
     A claim without our finalizer counts, too: no controller may have looked at it yet.
     """
     is_of_ours = kind_of(claim.spec.poolRef) is not None
-    return is_of_ours and not claim.metadata.terminating and read_record(claim) is None
+    return is_of_ours and not claim.metadata.is_terminating and read_record(claim) is None

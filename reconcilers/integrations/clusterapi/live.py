@@ -43,9 +43,11 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     claim_kind, address_kind = contract.claims, contract.addresses
     if claim_kind is None or address_kind is None:
         return None
-    claims = source.informer(claim_kind, _BY_POOL)
-    addresses = source.informer(address_kind, _BY_POOL)
-    pools = {kind.kind: source.informer(kind, {}) for kind in api.POOLS if kind in served_kinds}
+    claims = source.make_informer(claim_kind, _BY_POOL)
+    addresses = source.make_informer(address_kind, _BY_POOL)
+    pools = {
+        kind.kind: source.make_informer(kind, {}) for kind in api.POOLS if kind in served_kinds
+    }
     # A kind of pools that is not served has an empty cache: it has no pools.
     by_kind: dict[str, PoolCache] = {kind.kind: Cache(kind) for kind in api.POOLS}
     by_kind |= {kind: informer.cache for kind, informer in pools.items()}

@@ -142,7 +142,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         Raises:
             Behind: the caches lag, and the pass waits for them first.
         """
-        if not self._caches.synced:
+        if not self._caches.is_synced:
             raise Behind(UNKNOWN_RETRY, "claims or IPAddresses have not been listed yet")
         return self._parts.reader.can_read_cached(_make_pool_name(pool.metadata.key), journal)
 
@@ -323,7 +323,7 @@ def _make_holder_source(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]
 
     def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
         """Return the objects that name a pool."""
-        return cache.by_index(SPACE_INDEX, str(_make_pool_name(pool)))
+        return cache.list_by_index(SPACE_INDEX, str(_make_pool_name(pool)))
 
     def holder(obj: ClaimOrAddress, _: Key) -> Holder:
         """Return the holder that an object belongs to."""

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from controller.conditions import TRUE, find
+from controller.conditions import TRUE, find_condition
 from reconcilers.integrations.clusterapi.api import GROUP, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.statuses import read_record
@@ -23,7 +23,7 @@ def list_outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Itera
     """
     for claim in before:
         kind = kind_of(claim.spec.poolRef)
-        if kind is None or read_record(claim) is not None or claim.metadata.terminating:
+        if kind is None or read_record(claim) is not None or claim.metadata.is_terminating:
             continue
         current = after.claims.get(claim.metadata.key) or claim
         record = read_record(current)
@@ -40,7 +40,7 @@ def _explain_wait(claim: IPAddressClaim, caches: ClaimCaches) -> str:
     stopped = caches.why_stopped(claim)
     # If the pool is absent, the condition names that reason, and it counts. Otherwise the reason
     # that stops the claim now counts: a condition from before a pause does not name the pause.
-    ready = find(claim.status.conditions, READY)
+    ready = find_condition(claim.status.conditions, READY)
     if ready is None or ready.status == TRUE or (stopped and not caches.why_pool_absent(claim)):
         return f"{POOL_NOT_READY}: {stopped or 'its pool hands out nothing'}"
     return f"{ready.reason}: {ready.message}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from allocator import Capacity, Family, Space
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.api.networkpool import NetworkPool
@@ -52,7 +52,7 @@ def make_picture(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Po
     assert not isinstance(pool, NetworkPool), "the picture of a NetworkPool has IPAllocations"
     family = _make_family(contents, ", ".join(pool.spec.entries))
     status, reason = "Unknown", "its definition has no conditions, or it was not reconciled"
-    if ready := find(pool.status.conditions, READY):
+    if ready := find_condition(pool.status.conditions, READY):
         status, reason = ready.status, ready.message
     if contents.space is None:
         status, reason = "False", contents.fault
@@ -164,7 +164,7 @@ def _make_holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
         tenant=_find_tenant(claim, key),
         purpose=PURPOSE,
         promised=state == "promised",
-        releasing=state == "resting" or source.metadata.terminating,
+        releasing=state == "resting" or source.metadata.is_terminating,
         since=source.metadata.creationTimestamp,
     )
 
@@ -181,13 +181,13 @@ def _list_waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterat
     families: tuple[Family, ...] = (contents.space.family,) if contents.space is not None else ()
     for key, claim in contents.claims.items():
         # It has its address, or is being deleted and gets none any more.
-        if key in holding or read_record(claim) is not None or claim.metadata.terminating:
+        if key in holding or read_record(claim) is not None or claim.metadata.is_terminating:
             continue
         address_key = Key(key.namespace, claim.address_name)
         # The claim may have its address: the user may not read the IPAddress that it names.
         if claim.address_name and is_left_out(ADDRESSES, address_key, not_read):
             continue
-        ready = find(claim.status.conditions, READY)
+        ready = find_condition(claim.status.conditions, READY)
         yield PoolRequest(
             CLAIM,
             key,

@@ -130,7 +130,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
             The pool as it was written last, and the outcome of the pass; the outcome is None if
             the pass goes on. It ends for a deleted, invalid or paused pool.
         """
-        if pool.metadata.terminating:
+        if pool.metadata.is_terminating:
             return pool, await self._reconcile_deleted(pool)
         with writing_pool():
             pool = await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
@@ -313,5 +313,5 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
 
 def describe_unknown_holders(pool: Pool, why: str) -> str:
     """Return the message of a pool while objects that may hold its addresses are unreadable."""
-    effect = "it is not deleted" if pool.metadata.terminating else "nothing is handed out"
+    effect = "it is not deleted" if pool.metadata.is_terminating else "nothing is handed out"
     return holders_unknown_message(why, effect)

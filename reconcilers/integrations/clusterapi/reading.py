@@ -67,7 +67,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def addresses_of_pool(self, pool: ClaimPool, space: ClaimSpace) -> Iterable[IPAddress]:
-        return self.addresses.by_index(SPACE_INDEX, str(pool))
+        return self.addresses.list_by_index(SPACE_INDEX, str(pool))
 
     @override
     def addresses_of(self, claim: Key) -> Sequence[IPAddress]:

@@ -142,13 +142,13 @@ class ClusterApi:
         address_kind: Resource[IPAddress],
     ) -> Work:
         """Return a function that runs the informers and controllers for the served kinds."""
-        extension = self._parts.manager.extension(sharded=True)
+        extension = self._parts.manager.create_extension(sharded=True)
         indexes = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
-        claims = extension.informer(claim_kind, indexes=indexes)
-        addresses = extension.informer(address_kind, indexes=indexes)
+        claims = extension.get_informer(claim_kind, indexes=indexes)
+        addresses = extension.get_informer(address_kind, indexes=indexes)
         cluster_kind = served_kinds.contract.clusters
-        clusters = None if cluster_kind is None else extension.informer(cluster_kind)
-        in_cluster_pools = {kind: extension.informer(kind) for kind in served_kinds.pools}
+        clusters = None if cluster_kind is None else extension.get_informer(cluster_kind)
+        in_cluster_pools = {kind: extension.get_informer(kind) for kind in served_kinds.pools}
         pools: dict[str, PoolInformer] = {NETWORK_POOL.kind: self._parts.networkpools}
         pools |= {kind.kind: informer for kind, informer in in_cluster_pools.items()}
         caches = ClaimCaches(
@@ -192,7 +192,7 @@ class ClusterApi:
         for kind, informer in in_cluster_pools.items():
             in_cluster = InClusterPoolKind(informer.cache, claim_parts, statuses)
             reconciler = PoolPasses(in_cluster, client, clock=clock, settings=settings)
-            extension.controller(
+            extension.add_controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
                 watches=watched.make_pool_watches(informer),
@@ -207,7 +207,7 @@ class ClusterApi:
             clock=clock,
             works_on=None if shards is None else shards.holds,
         )
-        extension.controller(
+        extension.add_controller(
             "clusterapi-claim",
             claim_reconciler.reconcile,
             watches=watched.make_claim_watches(pools.values()),

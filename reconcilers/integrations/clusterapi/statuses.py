@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from controller.conditions import TRUE, Condition, find, to_json
+from controller.conditions import TRUE, Condition, find_condition, to_json
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
@@ -52,9 +52,9 @@ def read_record(claim: IPAddressClaim) -> ClaimRecord | None:
     if claim.address_name != claim.metadata.name:
         # No address, or another provider served the claim: we always write the claim's own name.
         return None
-    if claim.metadata.terminating and CLAIM_FINALIZER not in claim.metadata.finalizers:
+    if claim.metadata.is_terminating and CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
-    ready = find(claim.status.conditions, READY)
+    ready = find_condition(claim.status.conditions, READY)
     if ready is None or ready.status != TRUE or ready.reason != ADDRESS_ALLOCATED:
         return None
     return _parse_record(ready.message, claim.spec.poolRef)
@@ -88,7 +88,9 @@ def waits(claim: IPAddressClaim) -> bool:
     """
     meta = claim.metadata
     return (
-        CLAIM_FINALIZER in meta.finalizers and not meta.terminating and read_record(claim) is None
+        CLAIM_FINALIZER in meta.finalizers
+        and not meta.is_terminating
+        and read_record(claim) is None
     )
 
 
@@ -144,5 +146,5 @@ def shows(claim: IPAddressClaim, finding: ConditionFinding) -> bool:
 
 def read_shown_reason(claim: IPAddressClaim) -> tuple[str, str, str]:
     """Return status, reason and message of a claim's Ready condition; empty without condition."""
-    ready = find(claim.status.conditions, READY)
+    ready = find_condition(claim.status.conditions, READY)
     return ("", "", "") if ready is None else (ready.status, ready.reason, ready.message)

@@ -110,14 +110,14 @@ class Watched:
 
             An IPAddress has the key of its claim, which may no longer exist.
             """
-            addresses = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
+            addresses = self.caches.addresses.list_by_index(CLUSTER_INDEX, str(cluster))
             return collect_keys(self._list_claims_of(cluster), addresses)
 
         def list_claims_of_pool(kind: Resource[ServedPool], pool: Key) -> Iterable[Key]:
             """Return the claims that name a pool, and the keys of IPAddresses that name it."""
             space = str(ClaimPool(kind, pool))
-            claims = self.caches.claims.by_index(SPACE_INDEX, space)
-            return collect_keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
+            claims = self.caches.claims.list_by_index(SPACE_INDEX, space)
+            return collect_keys(claims, self.caches.addresses.list_by_index(SPACE_INDEX, space))
 
         watches: list[Trigger] = [
             Watch(self.claims, to_self, concerns_claim, unreadable=lambda claim: [claim]),
@@ -148,7 +148,7 @@ class Watched:
         if address is None or change.old is not None or not is_made_for_claim(address):
             return True
         claim = self.caches.claims.get(address.metadata.key)
-        return claim is None or claim.metadata.terminating
+        return claim is None or claim.metadata.is_terminating
 
     def _list_nameable_pools(self, kind: Resource[ServedPool], key: Key) -> Iterable[Key]:
         """Return the pools of a kind that an undecodable claim or IPAddress may name.
@@ -161,7 +161,7 @@ class Watched:
 
     def _list_claims_of(self, cluster: Key) -> Iterable[IPAddressClaim]:
         """Return the claims of a Cluster."""
-        return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
+        return self.caches.claims.list_by_index(CLUSTER_INDEX, str(cluster))
 
 
 def collect_keys(*collections: Iterable[Object]) -> set[Key]:
@@ -193,6 +193,6 @@ def has_changed_serving(change: Change[Object]) -> bool:
     return (
         old.metadata.uid != new.metadata.uid
         or old.metadata.generation != new.metadata.generation
-        or old.metadata.terminating != new.metadata.terminating
+        or old.metadata.is_terminating != new.metadata.is_terminating
         or api.is_paused(old.metadata.annotations) != api.is_paused(new.metadata.annotations)
     )

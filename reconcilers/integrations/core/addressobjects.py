@@ -138,7 +138,7 @@ def missing_metadata(
     """
     patch = dict[str, Any]()
     # The API server rejects a new finalizer on an object that is being deleted.
-    if finalizer not in meta.finalizers and not meta.terminating:
+    if finalizer not in meta.finalizers and not meta.is_terminating:
         patch["finalizers"] = [*meta.finalizers, finalizer]
     missing_owners = list(owners)
     references: list[OwnerReference] = []

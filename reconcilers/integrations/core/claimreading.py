@@ -918,7 +918,7 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
 
     def count_addresses(self, pool: PoolNameT) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
-        return len(self._source.addresses.by_index(SPACE_INDEX, str(pool)))
+        return len(self._source.addresses.list_by_index(SPACE_INDEX, str(pool)))
 
     async def list_objects(
         self, client: Client, pool: PoolNameT
@@ -948,7 +948,7 @@ def _make_holder_sources(
 
     def list_claims(pool: PoolNameT, _: SpaceT) -> Iterable[ClaimT]:
         """Return the cached claims that name a pool."""
-        return source.claims.by_index(SPACE_INDEX, str(pool))
+        return source.claims.list_by_index(SPACE_INDEX, str(pool))
 
     return (
         CachedSource(

@@ -31,7 +31,7 @@ async def delete_with_finalizer(
     """
     try:
         remaining: T | None = obj
-        if not obj.metadata.terminating:
+        if not obj.metadata.is_terminating:
             remaining = await client.delete(resource, Version.from_object(obj))
         if remaining is not None:
             await remove_finalizer(client, resource, remaining, finalizer)

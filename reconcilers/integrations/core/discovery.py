@@ -143,7 +143,7 @@ class Discovery(Generic[S]):
         """Whether that answer is doubted."""
         self._last_error = ""
         """The error of the last look, after which the served kinds are unknown; empty for none."""
-        self._definitions = manager.informer(DEFINITIONS)
+        self._definitions = manager.get_informer(DEFINITIONS)
         self._changed = anyio.Event()
         """Set when a definition of the groups changes."""
         self._poll_until = 0.0

@@ -96,7 +96,7 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
             address: the key of the IPAddress.
         """
         # A claim that is being deleted without an address never gets one.
-        if claim.metadata.terminating and not self._source.fields.holds(claim):
+        if claim.metadata.is_terminating and not self._source.fields.holds(claim):
             return False
         # A claim without a record may still get the address by a promise.
         return self._lines.recorded_address(claim) in {None, address}

@@ -88,11 +88,11 @@ class PlatformSource:
     """What a platform needs to watch its objects.
 
     Args:
-        informer: makes an informer of a kind with these indexes; the caller runs it.
+        make_informer: creates an informer of a kind with these indexes; the caller runs it.
         networkpools: all NetworkPools, which the caller watches.
     """
 
-    informer: MakeInformer
+    make_informer: MakeInformer
     networkpools: Cache[NetworkPool]
 
 

@@ -105,8 +105,10 @@ class PoolSource:
             return None
         self._spaces.expect(self._kinds)  # until `_settle`
         # Other informers of the same kinds, those of the controllers, have metrics.
-        extension = self._manager.extension(measured=False)
-        informers = [extension.informer(kind) for kind in self._resources if kind in served_kinds]
+        extension = self._manager.create_extension(measured=False)
+        informers = [
+            extension.get_informer(kind) for kind in self._resources if kind in served_kinds
+        ]
         return partial(self._follow, extension, informers)
 
     async def _follow(self, extension: Extension, informers: Sequence[Informer[Object]]) -> None:
@@ -130,11 +132,13 @@ class PoolSource:
         If the API server forbids to list a kind, the index notes that the platform's pools are not
         compared. That ends once the kind can be listed.
         """
-        while not all(informer.cache.synced or _is_forbidden(informer) for informer in informers):
+        while not all(
+            informer.cache.is_synced or _is_forbidden(informer) for informer in informers
+        ):
             with self._clock.move_on_after(LOOK_SECONDS):
                 for informer in informers:
                     await informer.wait_synced()
-        forbidden_informers = [informer for informer in informers if not informer.cache.synced]
+        forbidden_informers = [informer for informer in informers if not informer.cache.is_synced]
         self._spaces.settle(self._kinds, compared=not forbidden_informers)
         for informer in forbidden_informers:
             _log.warning(

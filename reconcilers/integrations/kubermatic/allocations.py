@@ -141,7 +141,7 @@ def may_have_promise(allocation: IPAMAllocation) -> bool:
     the pool or the datacenter of the cluster was changed. An allocation that is being deleted has
     none: nothing is promised to it, and its deletion made a version that no earlier promise names.
     """
-    return not allocation.metadata.terminating
+    return not allocation.metadata.is_terminating
 
 
 class Allocations:

@@ -156,7 +156,7 @@ class KkpCluster:
         It is not served while it is paused, is being deleted, or has no namespace.
         """
         meta = self.metadata
-        idle = meta.terminating or self.spec.pause or not self.namespace
+        idle = meta.is_terminating or self.spec.pause or not self.namespace
         return not idle and meta.labels.get(WORKER_LABEL, "") == worker
 
 

@@ -170,7 +170,7 @@ class ClusterReconciler:
         if any(pool.name not in problems for pool in self._caches.pools.unreadable):
             return True
         return any(  # a pool that is being deleted has no pass
-            pool.metadata.name not in problems and not pool.metadata.terminating
+            pool.metadata.name not in problems and not pool.metadata.is_terminating
             for pool in self._caches.list_pools_in([cluster.datacenter])
         )
 

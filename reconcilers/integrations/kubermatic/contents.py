@@ -101,7 +101,7 @@ def list_contents(
             continue
         check = partial(check_readable, pool.metadata.name, caches.allocations.unreadable)
         unreadable = find_unreadable(check)
-        allocations = list(caches.allocations.by_index(POOL_INDEX, pool.metadata.name))
+        allocations = list(caches.allocations.list_by_index(POOL_INDEX, pool.metadata.name))
         for name, settings in sorted(pool.spec.datacenters.items()):
             space, fault = None, ""
             try:

@@ -143,7 +143,7 @@ class Examiner:
         """Return the finding about a holder."""
         allocation = self._content.find(holder)
         # Nothing is to be done for an allocation that is being deleted.
-        if allocation is not None and allocation.metadata.terminating:
+        if allocation is not None and allocation.metadata.is_terminating:
             allocation = None
         cluster = self.situation.find_served(holder.key.namespace)
         if cluster is None:

@@ -467,7 +467,9 @@ class KeptFindings:
         for name, kept in self._pools.items():
             if cluster.datacenter in kept.spec.datacenters:
                 self._note_holder(name, cluster.namespace)
-        for allocation in self._caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace):
+        for allocation in self._caches.allocations.list_by_index(
+            NAMESPACE_INDEX, cluster.namespace
+        ):
             self._note_holder(allocation.metadata.name, cluster.namespace)
 
     def _note_holder(self, pool: str, namespace: str) -> None:

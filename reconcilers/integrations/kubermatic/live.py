@@ -42,9 +42,9 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     """
     if not all(kind in served_kinds for kind in KINDS):
         return None
-    pools = source.informer(POOLS, POOL_INDEXES)
-    allocations = source.informer(ALLOCATIONS, ALLOCATION_INDEXES)
-    clusters = source.informer(CLUSTERS, CLUSTER_INDEXES)
+    pools = source.make_informer(POOLS, POOL_INDEXES)
+    allocations = source.make_informer(ALLOCATIONS, ALLOCATION_INDEXES)
+    clusters = source.make_informer(CLUSTERS, CLUSTER_INDEXES)
     caches = KubermaticCaches(pools.cache, allocations.cache, clusters.cache)
 
     def list_pools_of_change(change: Change[KkpCluster]) -> Iterable[PoolName]:

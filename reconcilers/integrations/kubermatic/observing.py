@@ -110,7 +110,7 @@ class ObservedHolders(ObservedRanges):
         if refusal is not None:
             return str(refusal)
         cache = self.informer.cache
-        return "" if cache.synced and cache.history_confirmed else "they are being listed"
+        return "" if cache.is_synced and cache.history_confirmed else "they are being listed"
 
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
         """Yield the ranges of a pool that IPAMAllocations hold."""
@@ -250,7 +250,7 @@ class ConflictReconciler:
         return {
             f"IPAllocation {other.metadata.key}"
             for pool in list_pools_with_addresses(self._pools, allocation)
-            for other in self._allocations.by_index(POOL_INDEX, str(pool))
+            for other in self._allocations.list_by_index(POOL_INDEX, str(pool))
             if any(
                 part.overlaps(other_part)
                 for part, other_part in product(held_ranges, statusranges.list_held_ranges(other))
@@ -363,8 +363,8 @@ class KubermaticObserver:
         and the watch that enqueues NetworkPools.
         """
         _log.info("Observing IPAMAllocations of KKP")
-        extension = self._parts.manager.extension(sharded=True)
-        observed = extension.informer(ALLOCATIONS)
+        extension = self._parts.manager.create_extension(sharded=True)
+        observed = extension.get_informer(ALLOCATIONS)
         self.holders.informer = observed
         reconciler = ConflictReconciler(
             observed.cache,
@@ -376,10 +376,10 @@ class KubermaticObserver:
             Watch(observed, to_self),
             Watch(self._parts.allocations, reconciler.list_overlapping, has_changed_addresses),
         ]
-        extension.controller("kubermatic-observed", reconciler.reconcile, watches=watches)
+        extension.add_controller("kubermatic-observed", reconciler.reconcile, watches=watches)
         shared = SharedPoolReconciler(extension.client, self._parts.spaces, self._parts.recorder)
         announced = KeyWatch(self._parts.overlaps.of_kind(POOLS.kind), LOW_PRIORITY)
-        extension.controller("kubermatic-shared", shared.reconcile, watches=[announced])
+        extension.add_controller("kubermatic-shared", shared.reconcile, watches=[announced])
         if self._networkpool_controller is not None:
             pools = self._parts.networkpools.cache
 

@@ -33,7 +33,7 @@ def list_outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator
     """
     for content in list_contents(after):
         pool = content.pool
-        allocations = after.allocations.by_index(POOL_INDEX, pool.metadata.name)
+        allocations = after.allocations.list_by_index(POOL_INDEX, pool.metadata.name)
         for allocation in sorted(allocations, key=lambda obj: obj.metadata.key):
             cluster = after.find_cluster(allocation.metadata.namespace)
             gets = _describe_added(before.allocations.get(allocation.metadata.key), allocation)

@@ -84,7 +84,7 @@ def _list_held_addresses(
             tenant=contents.clusters.get(part.key.namespace, part.key.namespace),
             purpose=PURPOSE,
             promised=part.state == "promised",
-            releasing=allocation is not None and allocation.metadata.terminating,
+            releasing=allocation is not None and allocation.metadata.is_terminating,
             since=allocation.metadata.creationTimestamp if allocation is not None else None,
         )
         # An address written as ::ffff:a.b.c.d is IPv4. The other family is shown, too.

@@ -125,7 +125,7 @@ class PoolContent:
         cluster, allocation = self.find_cluster(holder.key.namespace), self.find(holder)
         if cluster is None or cluster.datacenter not in self.datacenters:
             return None
-        is_leaving = allocation is not None and allocation.metadata.terminating
+        is_leaving = allocation is not None and allocation.metadata.is_terminating
         return None if is_leaving else ClusterAsker(cluster, allocation)
 
     def find_problem_of(self, asker: "ClusterAsker") -> AllocationProblem | None:

@@ -181,7 +181,7 @@ class Pools(
     def is_left_alone(self, pool: IPAMPool) -> bool:
         """Return whether the pool is being deleted, so that nothing is done about it."""
         # KKP deletes the allocations of a deleted pool by their owner references.
-        return pool.metadata.terminating
+        return pool.metadata.is_terminating
 
     @override
     def forget(self, pool: Key) -> None:

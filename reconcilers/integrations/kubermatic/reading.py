@@ -91,7 +91,7 @@ class KubermaticCaches:
 
     def list_served(self, datacenter: str) -> list[KkpCluster]:
         """Return the clusters of a datacenter that are served, the oldest first."""
-        clusters = self.clusters.by_index(DATACENTER_INDEX, datacenter)
+        clusters = self.clusters.list_by_index(DATACENTER_INDEX, datacenter)
         served_clusters = [cluster for cluster in clusters if self._is_served(cluster)]
         return sorted(
             served_clusters,
@@ -100,13 +100,13 @@ class KubermaticCaches:
 
     def list_pools_in(self, datacenters: Iterable[str]) -> Iterable[IPAMPool]:
         """Return the pools that name one of these datacenters, sorted by name."""
-        pools = (self.pools.by_index(DATACENTER_INDEX, name) for name in datacenters)
+        pools = (self.pools.list_by_index(DATACENTER_INDEX, name) for name in datacenters)
         by_name = {pool.metadata.name: pool for pool in chain.from_iterable(pools)}
         return [pool for _, pool in sorted(by_name.items())]
 
     def find_cluster(self, namespace: str) -> KkpCluster | None:
         """Return the served cluster with this namespace; None if there is none."""
-        clusters = self.clusters.by_index(NAMESPACE_INDEX, namespace)
+        clusters = self.clusters.list_by_index(NAMESPACE_INDEX, namespace)
         return next((cluster for cluster in clusters if self._is_served(cluster)), None)
 
     def is_cluster_paused(self, namespace: str) -> bool:
@@ -116,7 +116,7 @@ class KubermaticCaches:
         """
         return any(
             cluster.spec.pause or cluster.metadata.key in self.clusters.unreadable
-            for cluster in self.clusters.by_index(NAMESPACE_INDEX, namespace)
+            for cluster in self.clusters.list_by_index(NAMESPACE_INDEX, namespace)
         )
 
     def _is_served(self, cluster: KkpCluster) -> bool:
@@ -179,7 +179,14 @@ def _list_relevant_fields(cluster: KkpCluster) -> tuple[object, ...]:
     """Return the fields of a Cluster that decide whether and where it is served."""
     meta = cluster.metadata
     paused = cluster.spec.pause
-    return meta.uid, cluster.datacenter, cluster.namespace, paused, meta.terminating, meta.labels
+    return (
+        meta.uid,
+        cluster.datacenter,
+        cluster.namespace,
+        paused,
+        meta.is_terminating,
+        meta.labels,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +284,7 @@ class KeptClusters:
         The cache sends no change for a Cluster that becomes undecodable, so kept holdings cannot
         follow that. Each pass leaves such a Cluster out itself.
         """
-        clusters = self._caches.clusters.by_index(NAMESPACE_INDEX, namespace)
+        clusters = self._caches.clusters.list_by_index(NAMESPACE_INDEX, namespace)
         return next(
             (cluster for cluster in clusters if cluster.is_served(self._caches.worker)), None
         )
@@ -285,7 +292,9 @@ class KeptClusters:
     def _list_clusters_of(self, pool: str, spaces: Spaces) -> Iterable[KkpCluster]:
         """Return the Clusters of all datacenters of a pool that have a namespace."""
         del pool
-        by_datacenter = (self._caches.clusters.by_index(DATACENTER_INDEX, name) for name in spaces)
+        by_datacenter = (
+            self._caches.clusters.list_by_index(DATACENTER_INDEX, name) for name in spaces
+        )
         return [cluster for cluster in chain.from_iterable(by_datacenter) if cluster.namespace]
 
     def _list_pools_of(self, cluster: KkpCluster) -> Iterable[str]:
@@ -325,7 +334,7 @@ class KkpReader:
         cache = self._allocations
         check_readable(pool, cache.unreadable)
         if self._wait.has_read(cache, revision, pool):
-            list_allocations = partial(cache.by_index, POOL_INDEX, pool)
+            list_allocations = partial(cache.list_by_index, POOL_INDEX, pool)
             find = find_by_key(JOURNALS.kind, cache.get)
             return KkpView(
                 cache.position, list_allocations, find=find, unreadable=cache.unreadable.keys()

@@ -66,10 +66,10 @@ def _make_work(parts: IntegrationParts) -> Work:
     from what these passes report.
     """
     _log.info("Serving IPAMPools of KKP")
-    extension = parts.manager.extension()
-    pools = extension.informer(POOLS, indexes=POOL_INDEXES)
-    allocations = extension.informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
-    clusters = extension.informer(CLUSTERS, indexes=CLUSTER_INDEXES)
+    extension = parts.manager.create_extension()
+    pools = extension.get_informer(POOLS, indexes=POOL_INDEXES)
+    allocations = extension.get_informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
+    clusters = extension.get_informer(CLUSTERS, indexes=CLUSTER_INDEXES)
     worker = parts.settings.kubermatic.worker_name
     caches = KubermaticCaches(
         pools.cache, allocations.cache, clusters=clusters.cache, worker=worker
@@ -88,7 +88,7 @@ def _make_work(parts: IntegrationParts) -> Work:
         settings=settings,
         spaces=parts.spaces,
     )
-    extension.controller(
+    extension.add_controller(
         "kubermatic-ipampool",
         PoolPasses(kind, client, clock=parts.clock, settings=settings).reconcile,
         watches=_make_watches(
@@ -100,14 +100,14 @@ def _make_work(parts: IntegrationParts) -> Work:
     def list_clusters_of_pool(pool: IPAMPool) -> Iterable[Key]:
         """Yield the Clusters of all datacenters that a pool names."""
         for name in pool.spec.datacenters:
-            clusters = caches.clusters.by_index(DATACENTER_INDEX, name)
+            clusters = caches.clusters.list_by_index(DATACENTER_INDEX, name)
             yield from (cluster.metadata.key for cluster in clusters)
 
     def list_all_clusters(_: Key) -> Iterable[Key]:
         # A pool that cannot be decoded may name any datacenter.
         return (cluster.metadata.key for cluster in caches.clusters)
 
-    condition = extension.controller(
+    condition = extension.add_controller(
         "kubermatic-cluster",
         ClusterReconciler(client, caches, reports=reports, clock=parts.clock).reconcile,
         # A condition waits until each pool of the datacenter has had a pass. So it may become
@@ -163,7 +163,7 @@ def _make_watches(
         """Yield the pools of a Cluster's datacenter, and those that it has allocations of."""
         yield from (pool.metadata.key for pool in caches.list_pools_in([cluster.datacenter]))
         # A Cluster that has moved still has allocations of the pools of its old datacenter.
-        allocations = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
+        allocations = caches.allocations.list_by_index(NAMESPACE_INDEX, cluster.namespace)
         yield from (allocation.pool for allocation in allocations)
 
     def list_pools_of_unreadable(allocation: Key) -> Iterable[Key]:

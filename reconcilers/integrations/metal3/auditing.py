@@ -97,7 +97,7 @@ def _audit_statuses(
     """
     pool, claim_format = content.pool.metadata.key, claim_caches.claim_format
     kind = claim_format.claims.kind
-    for claim in claim_caches.claims.by_index(SPACE_INDEX, str(pool)):
+    for claim in claim_caches.claims.list_by_index(SPACE_INDEX, str(pool)):
         name, key = claim_format.address_name(claim), claim.metadata.key
         if not name or not claim_format.holds(claim):
             continue  # the claim has no address

@@ -160,7 +160,7 @@ class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         pool = self.claim_format.pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
         for prefix in list_prefix_keys(address):
-            for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
+            for other in self.pools.list_by_index(PREFIX_INDEX, str(prefix)):
                 keys[other.metadata.key] = None
         return list(keys)
 
@@ -169,14 +169,14 @@ class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         """Return the IPAddresses that name a pool or have a name that it could need, each once."""
         prefix = Key(pool.namespace, space.name_prefix)
         addresses = [
-            *self.addresses.by_index(SPACE_INDEX, str(pool)),
-            *self.addresses.by_index(PREFIX_INDEX, str(prefix)),
+            *self.addresses.list_by_index(SPACE_INDEX, str(pool)),
+            *self.addresses.list_by_index(PREFIX_INDEX, str(prefix)),
         ]
         return {address.metadata.key: address for address in addresses}.values()
 
     @override
     def addresses_of(self, claim: Key) -> Sequence[AddressT]:
-        return list(self.addresses.by_index(CLAIM_INDEX, str(claim)))
+        return list(self.addresses.list_by_index(CLAIM_INDEX, str(claim)))
 
     @override
     def list_pause_sources(self) -> Sequence[HolderSource[Key, object]]:
@@ -273,16 +273,16 @@ class Metal3Caches:
         )
 
     @property
-    def synced(self) -> bool:
+    def is_synced(self) -> bool:
         """Whether claims and IPAddresses have been listed."""
         return all(
-            claim_caches.claims.synced and claim_caches.addresses.synced
+            claim_caches.claims.is_synced and claim_caches.addresses.is_synced
             for claim_caches in self.claim_caches_by_kind.values()
         )
 
     def why_pool_stops(self, pool: Metal3Pool) -> str:
         """Return why a pool hands out nothing, whatever is free; empty if it serves."""
-        if pool.metadata.terminating:
+        if pool.metadata.is_terminating:
             return "it is being deleted"
         if is_paused(pool.metadata.annotations):
             return "it is paused by its annotation"

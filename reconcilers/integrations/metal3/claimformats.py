@@ -209,14 +209,14 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         # Without finalizer, the claim could be deleted without releasing its address.
         meta = claim.metadata
         has_finalizer = self.claim_finalizer in meta.finalizers
-        return has_finalizer and not meta.terminating and not self.address_name(claim)
+        return has_finalizer and not meta.is_terminating and not self.address_name(claim)
 
     @override
     def holds(self, claim: ClaimT) -> bool:
         """Return whether the status of a claim names an IPAddress that it has not released."""
         # A claim that is being deleted holds its address until our finalizer is removed.
         meta = claim.metadata
-        is_released = meta.terminating and self.claim_finalizer not in meta.finalizers
+        is_released = meta.is_terminating and self.claim_finalizer not in meta.finalizers
         return bool(self.address_name(claim)) and not is_released
 
     def requested_address(self, claim: ClaimT) -> str:

@@ -120,11 +120,11 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             return Blocked("Unreadable")  # the pool may be paused
         is_paused = pool is not None and self._caches.is_pool_paused(pool)
         # `clusterctl move` removes finalizers and objects by itself.
-        is_moved = meta.terminating and DELETE_FOR_MOVE in meta.annotations
+        is_moved = meta.is_terminating and DELETE_FOR_MOVE in meta.annotations
         # An event leads to the next pass when the pause ends.
         if is_paused or is_moved or self._claim_caches.why_claim_stops(claim):
             return SETTLED
-        if meta.terminating:
+        if meta.is_terminating:
             await self._reconcile_deleted(claim)
             return SETTLED
         if pool_key is None:
@@ -136,7 +136,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         )
         if self._claim_format.address_name(claim):
             self._events.end(self._claim_format.claims, meta.key)
-            if pool is None or pool.metadata.terminating:
+            if pool is None or pool.metadata.is_terminating:
                 return SETTLED
             await self._keep_address(claim, pool)
         else:
@@ -230,7 +230,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         name, key = self._claim_format.address_name(claim), claim.metadata.key
         addresses = self._claim_caches.addresses_of(key)
         current = next((address for address in addresses if address.metadata.name == name), None)
-        if current is None or current.metadata.terminating:
+        if current is None or current.metadata.is_terminating:
             current = await self._recreate_address(claim, pool, current)
         elif self._claim_format.pool_of_address(current) == pool.metadata.key:
             await self._addresses.repair(current, claim=claim, pool=pool)

@@ -104,9 +104,9 @@ class IPPoolContents:
         self, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /
     ) -> Iterator[WaitingClaim]:
         """Yield the claims of one kind without an address that are neither paused nor deleted."""
-        for claim in claim_caches.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
+        for claim in claim_caches.claims.list_by_index(SPACE_INDEX, str(self.pool.metadata.key)):
             is_paused = bool(claim_caches.why_claim_stops(claim))
-            is_terminating = claim.metadata.terminating
+            is_terminating = claim.metadata.is_terminating
             if not (is_paused or is_terminating or claim_caches.claim_format.address_name(claim)):
                 yield WaitingClaim(
                     claim_caches.claim_format.claims.kind,

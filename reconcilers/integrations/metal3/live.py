@@ -43,15 +43,17 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     metal3_kinds: Sequence[Resource[Object]] = KINDS
     if not set(metal3_kinds) <= set(served_kinds):
         return None
-    pools = source.informer(POOLS, POOL_INDEXES)
+    pools = source.make_informer(POOLS, POOL_INDEXES)
     watched = [watch_pools(pools)]
 
     def watch_claims(
         claim_format: ClaimFormat[ClaimT, AddressT],
     ) -> IPPoolClaimCaches[ClaimT, AddressT]:
         """Add the watches of one kind of claims and its IPAddresses; return their caches."""
-        claims = source.informer(claim_format.claims, make_claim_indexes(claim_format))
-        addresses = source.informer(claim_format.addresses, make_address_indexes(claim_format))
+        claims = source.make_informer(claim_format.claims, make_claim_indexes(claim_format))
+        addresses = source.make_informer(
+            claim_format.addresses, make_address_indexes(claim_format)
+        )
         watched.append(watch_holders(claims, POOLS.kind, claim_format.pool_of_claim))
         watched.append(watch_holders(addresses, POOLS.kind, claim_format.pool_of_address))
         return IPPoolClaimCaches(

@@ -32,7 +32,7 @@ def _list_outcomes_of_kind(
     claim_format = before.claim_format
     for claim in sorted(before.claims, key=lambda claim: claim.metadata.key):
         pool, key = claim_format.pool_of_claim(claim), claim.metadata.key
-        if pool is None or claim_format.address_name(claim) or claim.metadata.terminating:
+        if pool is None or claim_format.address_name(claim) or claim.metadata.is_terminating:
             continue
         caches_after = after.claim_caches_by_kind[before.claim_kind]
         current = caches_after.claims.get(key)

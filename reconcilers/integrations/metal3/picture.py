@@ -35,7 +35,7 @@ def make_picture(contents: IPPoolContents) -> PoolPicture:
     pool = contents.pool
     families = _build_families(contents)
     why_not_ready = ""
-    if pool.metadata.terminating:
+    if pool.metadata.is_terminating:
         why_not_ready = "it is being deleted"
     elif is_paused(pool.metadata.annotations):
         why_not_ready = "it is paused by its annotation"
@@ -177,7 +177,7 @@ def _build_holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool
         tenant=str(holder.key) if claim is None else _find_tenant(claim),
         purpose=PURPOSE,
         promised=is_promised,
-        releasing=meta is not None and meta.terminating,
+        releasing=meta is not None and meta.is_terminating,
         since=None if meta is None else meta.creationTimestamp,
     )
 

@@ -170,7 +170,7 @@ class Metal3Pools(
             The pool as it was written last, and the outcome of the pass; the outcome is None if
             the pass goes on. It ends for a deleted or paused pool, or if its Cluster is missing.
         """
-        if pool.metadata.terminating:
+        if pool.metadata.is_terminating:
             return pool, await self._reconcile_deleted(pool)
         is_paused, why = self._caches.is_pool_paused(pool), self._caches.why_pool_stops(pool)
         patch = self._build_metadata_patch(pool, add_finalizer=not why)

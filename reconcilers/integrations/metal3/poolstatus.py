@@ -16,7 +16,7 @@ from typing import Any
 from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import canonical_text
@@ -80,7 +80,10 @@ class PoolIndexes:
             claim: address for claim, address in current.items() if previous.get(claim) != address
         }
         changed |= dict.fromkeys(previous.keys() - current.keys())  # None deletes an entry
-        status: Mapping[str, Any] = {"indexes": changed, "lastUpdated": rfc3339(self._clock.now())}
+        status: Mapping[str, Any] = {
+            "indexes": changed,
+            "lastUpdated": format_rfc3339(self._clock.now()),
+        }
         return await self._client.patch_status(POOLS, pool, status)
 
     def forget(self, pool: Key) -> None:
@@ -160,9 +163,9 @@ def _list_names_of_kind(
     pool: Key, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], /
 ) -> Iterator[str]:
     """Yield the names of the claims of a kind that concern a pool."""
-    for claim in claim_caches.claims.by_index(SPACE_INDEX, str(pool)):
+    for claim in claim_caches.claims.list_by_index(SPACE_INDEX, str(pool)):
         yield claim.metadata.name
-    for address in claim_caches.addresses.by_index(SPACE_INDEX, str(pool)):
+    for address in claim_caches.addresses.list_by_index(SPACE_INDEX, str(pool)):
         key = claim_caches.claim_format.claim_of_address(address)
         if key is not None:
             yield key.name

@@ -126,10 +126,10 @@ class Metal3:
 
     def _make_work(self, kinds_served: ServedMetal3Kinds) -> Work:
         """Return the work that runs the informers and controllers for these kinds."""
-        extension, settings = self._parts.manager.extension(), self._parts.settings.pool
-        pools = extension.informer(POOLS, indexes=POOL_INDEXES)
+        extension, settings = self._parts.manager.create_extension(), self._parts.settings.pool
+        pools = extension.get_informer(POOLS, indexes=POOL_INDEXES)
         cluster_kind = kinds_served.contract.clusters
-        clusters = None if cluster_kind is None else extension.informer(cluster_kind)
+        clusters = None if cluster_kind is None else extension.get_informer(cluster_kind)
         informers = _make_claim_informers(
             extension, kinds_served.contract_format, pools=pools, clusters=clusters
         )
@@ -198,7 +198,7 @@ class Metal3:
             indexes=PoolIndexes(parts.client, parts.caches, parts.clock),
         )
         passes = PoolPasses(kind, parts.client, clock=parts.clock, settings=parts.settings)
-        extension.controller(
+        extension.add_controller(
             "metal3-ippool",
             passes.reconcile,
             watches=watches.make_pool_watches(),
@@ -226,7 +226,7 @@ class Metal3:
             return reconciler.reconcile
 
         for kind_name, claim_caches in parts.caches.claim_caches_by_kind.items():
-            extension.controller(
+            extension.add_controller(
                 f"metal3-{claim_caches.claim_format.claims.kind.lower()}",
                 claim_caches.visit(make_pass),
                 watches=watches.make_claim_watches(kind_name),
@@ -258,8 +258,10 @@ def _make_claim_informers(
         Args:
             clusters_of_claims: the Clusters that can stop these claims; None for none.
         """
-        claims = extension.informer(claim_format.claims, indexes=make_claim_indexes(claim_format))
-        addresses = extension.informer(
+        claims = extension.get_informer(
+            claim_format.claims, indexes=make_claim_indexes(claim_format)
+        )
+        addresses = extension.get_informer(
             claim_format.addresses, indexes=make_address_indexes(claim_format)
         )
         claim_caches = IPPoolClaimCaches(

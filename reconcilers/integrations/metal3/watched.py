@@ -67,20 +67,21 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
     def list_claims_of_pool(self, pool: Key) -> set[Key]:
         """Return the claims that name a pool, and the claims that its IPAddresses name."""
         keys = {
-            claim.metadata.key for claim in self.caches.claims.by_index(SPACE_INDEX, str(pool))
+            claim.metadata.key
+            for claim in self.caches.claims.list_by_index(SPACE_INDEX, str(pool))
         }
-        for address in self.caches.addresses.by_index(SPACE_INDEX, str(pool)):
+        for address in self.caches.addresses.list_by_index(SPACE_INDEX, str(pool)):
             keys.update(self._list_claims_of_address(address))
         return keys
 
     def list_claims_of_cluster(self, cluster: Key) -> set[Key]:
         """Return the claims that are for a Cluster."""
-        claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
+        claims = self.caches.claims.list_by_index(CLUSTER_INDEX, str(cluster))
         return {claim.metadata.key for claim in claims}
 
     def list_pools_of_cluster(self, cluster: Key) -> set[Key]:
         """Return the pools that the claims for a Cluster name."""
-        claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
+        claims = self.caches.claims.list_by_index(CLUSTER_INDEX, str(cluster))
         return {pool for claim in claims for pool in self.caches.list_pools_of_claim(claim)}
 
     def _list_claims_of_address(self, address: AddressT) -> Iterable[Key]:
@@ -118,7 +119,9 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
         key = claim_format.claim_of_address(new)
         claim = None if key is None else self.caches.claims.get(key)
         return (
-            claim is None or claim.metadata.terminating or bool(claim_format.address_name(claim))
+            claim is None
+            or claim.metadata.is_terminating
+            or bool(claim_format.address_name(claim))
         )
 
 
@@ -166,7 +169,7 @@ class Metal3Watches:
             """Return the claims for a Cluster, and the claims of its pools."""
             keys = informers.list_claims_of_cluster(cluster)
             # A paused Cluster pauses its pools, and these pause their claims.
-            for pool in self.pools.cache.by_index(CLUSTER_INDEX, str(cluster)):
+            for pool in self.pools.cache.list_by_index(CLUSTER_INDEX, str(cluster)):
                 keys.update(informers.list_claims_of_pool(pool.metadata.key))
             return keys
 
@@ -186,7 +189,8 @@ class Metal3Watches:
     def _list_pools_of_cluster(self, cluster: Key) -> Iterable[Key]:
         """Return the pools that belong to a Cluster, and the pools that its claims name."""
         keys = {
-            pool.metadata.key for pool in self.pools.cache.by_index(CLUSTER_INDEX, str(cluster))
+            pool.metadata.key
+            for pool in self.pools.cache.list_by_index(CLUSTER_INDEX, str(cluster))
         }
         for informers in self.claim_informers.values():
             keys |= informers.list_pools_of_cluster(cluster)

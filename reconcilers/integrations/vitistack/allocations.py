@@ -129,7 +129,7 @@ class AllocationReconciler:
         if not self._caches.history_confirmed:
             return Again(RETRY)
         allocation = self._caches.allocations.get(key)
-        if allocation is None or allocation.metadata.terminating:
+        if allocation is None or allocation.metadata.is_terminating:
             return SETTLED
         unreadable_networks = self._caches.networks.unreadable
         if key in self._caches.allocations.unreadable or allocation.network in unreadable_networks:
@@ -181,7 +181,7 @@ class AllocationReconciler:
             # Read live, because the cache may be behind: the garbage collector deletes an object
             # whose owner does not exist.
             owner = await self._read_configuration(allocation)
-            if owner is not None and not owner.metadata.terminating:
+            if owner is not None and not owner.metadata.is_terminating:
                 others = [
                     copied_owner(reference) for reference in allocation.metadata.ownerReferences
                 ]
@@ -271,7 +271,7 @@ class AllocationReconciler:
         live = await self._read_configuration(allocation)
         if (
             live is None
-            or live.metadata.terminating
+            or live.metadata.is_terminating
             or allocation.owner not in {"", live.metadata.uid}
         ):
             return SETTLED

@@ -149,7 +149,7 @@ class VitistackAllocation:
     def waits(self) -> bool:
         """Whether it needs an address: it has none, and is neither released nor being deleted."""
         done = self.holds or self.status.phase == RELEASED
-        return not done and not self.metadata.terminating
+        return not done and not self.metadata.is_terminating
 
     @property
     def owner(self) -> str:

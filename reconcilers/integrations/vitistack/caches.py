@@ -226,7 +226,7 @@ class VitistackCaches:
                 return outline.spec.networkNamespaceName == network.name
             if not isinstance(outline, ConfigurationOutline):
                 return True  # nothing of it can be decoded
-            if outline.metadata.terminating:
+            if outline.metadata.is_terminating:
                 return False  # addresses are not kept for a machine that is being deleted
             if outline.spec.networkNamespaceName not in {"", network.name}:
                 return False  # without a name, it may be in any network of its namespace
@@ -302,7 +302,7 @@ class VitistackCaches:
 
     def list_networks_in(self, namespace: str) -> list[NetworkNamespace]:
         """Return the networks of a namespace, by their names."""
-        networks = self.networks.by_index(NAMESPACE_INDEX, namespace)
+        networks = self.networks.list_by_index(NAMESPACE_INDEX, namespace)
         return sorted(networks, key=lambda network: network.metadata.name)
 
     def list_nameable_networks(self, holder: Key) -> list[Key]:
@@ -317,11 +317,11 @@ class VitistackCaches:
 
     def list_allocations_in(self, network: Key) -> list[VitistackAllocation]:
         """Return the allocations that name a network."""
-        return list(self.allocations.by_index(SPACE_INDEX, str(network)))
+        return list(self.allocations.list_by_index(SPACE_INDEX, str(network)))
 
     def list_allocations_of(self, configuration: Key) -> list[VitistackAllocation]:
         """Return the allocations that name a NetworkConfiguration, by their names."""
-        allocations = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
+        allocations = self.allocations.list_by_index(CONFIGURATION_INDEX, str(configuration))
         return sorted(allocations, key=lambda allocation: allocation.metadata.name)
 
 
@@ -419,7 +419,7 @@ def find_problem(network: NetworkNamespace | None, name: str) -> VitistackProble
     """
     if network is None:
         return VitistackProblem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')
-    if network.metadata.terminating:
+    if network.metadata.is_terminating:
         message = f'NetworkNamespace "{name}" is being deleted'
         return VitistackProblem(PENDING, NOT_PROVISIONED, message)
     phase = network.status.provisioningPhase

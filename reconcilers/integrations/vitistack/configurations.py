@@ -16,7 +16,7 @@ from allocator import InvalidPool
 from allocator.addresses import parse_address
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.errors import AlreadyExists, Conflict, NotFound
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Version
@@ -84,7 +84,7 @@ class ConfigurationReconciler:
         if configuration is None or not self._caches.names_us(configuration.spec.provider):
             return SETTLED
         try:
-            if configuration.metadata.terminating:
+            if configuration.metadata.is_terminating:
                 return await self._release(configuration)
             return await self._reconcile(configuration)
         except (Conflict, NotFound):
@@ -157,7 +157,7 @@ class ConfigurationReconciler:
         if (
             live is None
             or live.metadata.uid != configuration.metadata.uid
-            or live.metadata.terminating
+            or live.metadata.is_terminating
         ):
             return
         for interface in interfaces:
@@ -203,7 +203,7 @@ class ConfigurationReconciler:
                 and allocation.spec.interfaceName
                 and allocation.metadata.uid not in used_uids
             )
-            if allocation.metadata.terminating or not (
+            if allocation.metadata.is_terminating or not (
                 is_of_removed_interface or is_of_earlier_machine
             ):
                 continue
@@ -251,7 +251,7 @@ class ConfigurationReconciler:
         if is_shown:
             return
         if old_status.created is None and meta.creationTimestamp is not None:
-            status["created"] = rfc3339(meta.creationTimestamp)
+            status["created"] = format_rfc3339(meta.creationTimestamp)
         await self._client.patch_status(CONFIGURATIONS, configuration, status)
 
     async def _release(self, configuration: NetworkConfiguration) -> Outcome:
@@ -270,7 +270,7 @@ class ConfigurationReconciler:
             if (
                 is_of_machine
                 and allocation.status.phase != RELEASED
-                and not allocation.metadata.terminating
+                and not allocation.metadata.is_terminating
             ):
                 await release(self._client, allocation, message)
         await remove_finalizer(self._client, CONFIGURATIONS, configuration, FINALIZER)

@@ -37,8 +37,8 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     """
     if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None
-    networks = source.informer(NETWORKS, {})
-    allocations = source.informer(ALLOCATIONS, {SPACE_INDEX: space_name})
+    networks = source.make_informer(NETWORKS, {})
+    allocations = source.make_informer(ALLOCATIONS, {SPACE_INDEX: space_name})
     caches = VitistackCaches(
         networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="", every_provider=True
     )

@@ -210,7 +210,7 @@ class Networks(
         is_invalid = problem is not None and problem.reason == INVALID_RANGE
         self._report_problem(pool, problem if is_invalid else None)
         # A network that is being deleted offers no addresses, so it shares none.
-        if not pool.metadata.terminating:
+        if not pool.metadata.is_terminating:
             await self._statuses.write_overlaps(pool)
         return pool, SETTLED
 

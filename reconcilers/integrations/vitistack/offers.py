@@ -20,7 +20,7 @@ def make_offers(network: NetworkNamespace) -> tuple[PoolOffer, ...]:
     They are empty if the network is being deleted, or has no or invalid static settings.
     """
     static = find_static(network)
-    if static is None or network.metadata.terminating:
+    if static is None or network.metadata.is_terminating:
         return ()
     try:
         space = parse_space(static)

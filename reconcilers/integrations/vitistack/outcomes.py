@@ -6,7 +6,7 @@ NetworkConfigurations for which no IPAllocation could be created have an outcome
 
 from collections.abc import Iterator
 
-from controller.conditions import find
+from controller.conditions import find_condition
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
@@ -34,7 +34,7 @@ def list_outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[P
         key = configuration.metadata.key
         allocations = find_by_interface(configuration, after.list_allocations_of(key))
         lacks = any(name not in allocations for name in list_interface_names(configuration))
-        ready = find(configuration.status.conditions, READY)
+        ready = find_condition(configuration.status.conditions, READY)
         if lacks and ready is not None and ready.reason == ERROR:
             network = f"{NETWORKS.kind} {key.namespace}/{configuration.spec.networkNamespaceName}"
             yield Planned(
@@ -48,7 +48,7 @@ def list_outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[P
     for allocation in sorted(after.allocations, key=lambda obj: obj.metadata.key):
         earlier = before.allocations.get(allocation.metadata.key)
         status = allocation.status
-        if (earlier is not None and not earlier.waits) or allocation.metadata.terminating:
+        if (earlier is not None and not earlier.waits) or allocation.metadata.is_terminating:
             continue
         gets = (status.address or "") if status.phase == ALLOCATED else ""
         reason = "" if gets else status.message or ""

@@ -70,7 +70,7 @@ def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:
             tenant=str(allocation.configuration),
             purpose=PURPOSE,
             promised=part.state == "promised",
-            releasing=allocation.metadata.terminating,
+            releasing=allocation.metadata.is_terminating,
             phase=allocation.status.phase,
             since=allocation.metadata.creationTimestamp,
         )

@@ -212,7 +212,7 @@ class ShownAddresses:
         is_of_network = configuration.spec.networkNamespaceName in {"", network.name}
         return (
             is_of_network
-            and not configuration.metadata.terminating
+            and not configuration.metadata.is_terminating
             and self._caches.names_us(configuration.spec.provider)
         )
 

@@ -60,13 +60,15 @@ def _make_work(parts: IntegrationParts) -> Work:
     """Set up caches, three controllers and metrics; return the work that runs them."""
     provider, settings = parts.settings.vitistack, parts.settings.pool
     _log.info("Serving IPAllocations of vitistack", provider=provider.provider)
-    extension = parts.manager.extension()
-    networks = extension.informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
-    allocations = extension.informer(
+    extension = parts.manager.create_extension()
+    networks = extension.get_informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
+    allocations = extension.get_informer(
         ALLOCATIONS,
         indexes=ALLOCATION_INDEXES,
     )
-    configurations = extension.informer(CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of})
+    configurations = extension.get_informer(
+        CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of}
+    )
     caches = VitistackCaches(
         networks.cache,
         allocations.cache,
@@ -94,7 +96,7 @@ def _make_work(parts: IntegrationParts) -> Work:
         settings=settings,
         spaces=parts.spaces,
     )
-    extension.controller(
+    extension.add_controller(
         "vitistack-networknamespace",
         PoolPasses(kind, client, clock=clock, settings=settings).reconcile,
         watches=_watch_networks(
@@ -106,7 +108,7 @@ def _make_work(parts: IntegrationParts) -> Work:
         ),
         concurrency=parts.settings.concurrency,
     )
-    extension.controller(
+    extension.add_controller(
         "vitistack-ipallocation",
         AllocationReconciler(
             client, caches, writer=writer, recorder=recorder, clock=clock
@@ -116,7 +118,7 @@ def _make_work(parts: IntegrationParts) -> Work:
         ),
         concurrency=settings.width,
     )
-    extension.controller(
+    extension.add_controller(
         "vitistack-networkconfiguration",
         ConfigurationReconciler(client, caches, clock).reconcile,
         watches=_watch_configurations(
@@ -234,13 +236,13 @@ def _watch_configurations(
     def list_configurations_of_network(network: NetworkNamespace) -> Iterable[Key]:
         """Yield the NetworkConfigurations of a namespace that name its network, or no network."""
         name, namespace = network.metadata.name, network.metadata.namespace
-        for configuration in caches.configurations.by_index(NAMESPACE_INDEX, namespace):
+        for configuration in caches.configurations.list_by_index(NAMESPACE_INDEX, namespace):
             if configuration.spec.networkNamespaceName in {"", name}:
                 yield configuration.metadata.key
 
     def list_configurations_near(unreadable: Key) -> Iterable[Key]:
         """Return the NetworkConfigurations of a namespace: an undecodable object may name any."""
-        configurations_there = caches.configurations.by_index(
+        configurations_there = caches.configurations.list_by_index(
             NAMESPACE_INDEX, unreadable.namespace
         )
         return (configuration.metadata.key for configuration in configurations_there)
@@ -278,7 +280,7 @@ def has_changed_lifecycle(change: Change[NetworkConfiguration]) -> bool:
     if old is None or new is None:
         return True
     old_meta, new_meta = old.metadata, new.metadata
-    return (old_meta.uid, old_meta.terminating) != (new_meta.uid, new_meta.terminating)
+    return (old_meta.uid, old_meta.is_terminating) != (new_meta.uid, new_meta.is_terminating)
 
 
 def may_affect_network(change: Change[VitistackAllocation]) -> bool:
@@ -293,4 +295,4 @@ def _list_relevant_fields(allocation: VitistackAllocation) -> tuple[object, ...]
     # A promise names the version of a waiting IPAllocation. A new version voids the promise, so
     # that a pass has to make another one.
     version = meta.resourceVersion if allocation.waits else ""
-    return meta.uid, version, meta.terminating, allocation.spec, status.phase, status.address
+    return meta.uid, version, meta.is_terminating, allocation.spec, status.phase, status.address

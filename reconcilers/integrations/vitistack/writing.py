@@ -16,7 +16,7 @@ from typing import Any
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import find, rfc3339
+from controller.conditions import find_condition, format_rfc3339
 from controller.events import Recorder
 from controller.loggers import get_logger
 from reconcilers.configuration.settings import PoolSettings
@@ -93,7 +93,7 @@ def compute_lifetime(static: Static | None) -> int:
 
 def compute_expiry(static: Static | None, now: datetime) -> str:
     """Return the expiry, in RFC 3339, of an address that is given or renewed now."""
-    return rfc3339(now + timedelta(seconds=compute_lifetime(static)))
+    return format_rfc3339(now + timedelta(seconds=compute_lifetime(static)))
 
 
 def build_allocated_status(static: Static, address: str, now: datetime) -> dict[str, Any]:
@@ -358,7 +358,7 @@ class NetworkStatuses:
             return None
         finding = self._spaces.make_overlap_finding(make_offers(network))
         # Without shared addresses, only a condition that exists already has to become False.
-        is_shown = find(network.status.conditions, OVERLAPPING) is not None
+        is_shown = find_condition(network.status.conditions, OVERLAPPING) is not None
         return finding if finding is not None and (finding.status or is_shown) else None
 
     def _build_counts(

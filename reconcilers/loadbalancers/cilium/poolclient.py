@@ -159,4 +159,4 @@ class PoolClient:
 def _list_judged_parts(pool: CiliumPool) -> object:
     """Return the parts of a pool that a decision relies on, apart from its counts."""
     meta = pool.metadata
-    return (meta.uid, meta.generation, dict(meta.annotations), meta.terminating)
+    return (meta.uid, meta.generation, dict(meta.annotations), meta.is_terminating)

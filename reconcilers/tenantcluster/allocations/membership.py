@@ -31,7 +31,7 @@ def list_members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> lis
     An allocation that notes another uid is left out: it belongs to an earlier cluster of the same
     name.
     """
-    allocations_of_name = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+    allocations_of_name = allocations.list_by_index(TENANT_INDEX, str(tenant.metadata.key))
     return sorted(
         (a for a in allocations_of_name if not is_foreign(a, tenant)),
         key=attrgetter("creation_order"),
@@ -105,7 +105,7 @@ def find_initial(
         allocations: the tenant's allocations, in the order of `list_members`.
     """
     candidates = [a for a in allocations if a.spec.type == kind]
-    staying = [a for a in candidates if not a.metadata.terminating]
+    staying = [a for a in candidates if not a.metadata.is_terminating]
     if kind == names.TYPE_NODES and staying:
         # A deleted allocation of nodes keeps its range only until its successor has the range.
         candidates = staying

@@ -25,7 +25,7 @@ async def repair_metadata(
     """
     uid: str | None = None
     for allocation in list_members(allocations, tenant):
-        if allocation.metadata.terminating or allocation.status.phase != ALLOCATED:
+        if allocation.metadata.is_terminating or allocation.status.phase != ALLOCATED:
             # While it waits for a range, a write would void the pool's promise to it: a promise is
             # for one version of the allocation.
             continue
@@ -47,6 +47,6 @@ async def _read_uid(client: Client, tenant: TenantCluster) -> str:
     """
     meta = tenant.metadata
     live = await client.find(TENANT_CLUSTER, meta.key)
-    if live is None or live.metadata.terminating or live.metadata.uid != meta.uid:
+    if live is None or live.metadata.is_terminating or live.metadata.uid != meta.uid:
         return ""
     return meta.uid

@@ -483,7 +483,7 @@ class PoolChoice:
 
     def _describe_obstacle(self, pool: NetworkPool, count: int, family_request: Networking) -> str:
         """Return why an existing pool does not serve a request."""
-        if pool.metadata.terminating:
+        if pool.metadata.is_terminating:
             return "is being deleted"
         if refused := self._describe_refused_namespace(pool):
             return refused
@@ -516,7 +516,7 @@ class PoolChoice:
     def will_serve(self, allocation: IPAllocation) -> bool:
         """Return whether the pool of an allocation is expected to serve it, by its forecast."""
         pool = self._pools.get(allocation.pool_key)
-        forecast = self._find_forecast(pool) if pool and not pool.metadata.terminating else None
+        forecast = self._find_forecast(pool) if pool and not pool.metadata.is_terminating else None
         return forecast is not None and forecast.is_placed(allocation)
 
     def may_serve(self, pool: Key) -> bool:
@@ -527,7 +527,7 @@ class PoolChoice:
         if pool in self._pools.unreadable:
             return True  # a person corrects the pool, and its requests keep their turns
         stored = self._pools.get(pool)
-        return stored is not None and not stored.metadata.terminating
+        return stored is not None and not stored.metadata.is_terminating
 
     def _list_candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
         """Yield a provider's pools that may be chosen, in order of preference.
@@ -540,7 +540,11 @@ class PoolChoice:
             if Key(namespace, name) in self._pools.unreadable:
                 return  # it may have room, so no pool of lower preference is chosen instead
             pool = self._pools.get(Key(namespace, name))
-            if pool is None or pool.metadata.terminating or self._describe_refused_namespace(pool):
+            if (
+                pool is None
+                or pool.metadata.is_terminating
+                or self._describe_refused_namespace(pool)
+            ):
                 continue
             yield pool
 
@@ -558,7 +562,7 @@ class PoolChoice:
             geometry = poolgeometry.parse_layouts(pool.spec, self._max_addresses)
         except InvalidPool:
             return None
-        allocations = self._allocations.by_index(POOL_INDEX, str(key))
+        allocations = self._allocations.list_by_index(POOL_INDEX, str(key))
         forecast = PoolForecast(
             pool, geometry, allocations=allocations, position=self._allocations.position
         )

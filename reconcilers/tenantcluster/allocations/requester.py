@@ -182,7 +182,7 @@ class Requester:
         for request in required:
             if request.existing is None:
                 continue  # created below, group by group
-            if request.kind == names.TYPE_NODES and request.existing.metadata.terminating:
+            if request.kind == names.TYPE_NODES and request.existing.metadata.is_terminating:
                 # The machines live on with these addresses, so the range must stay the cluster's.
                 await self._request_successor(current.tenant, request.existing)
             else:
@@ -214,7 +214,7 @@ class Requester:
         for allocation in list_members(self._allocations, tenant):
             is_request = statusranges.find_held_range(allocation) is None
             is_ours = not allocation.spec.is_pinned
-            if is_request and is_ours and not allocation.metadata.terminating:
+            if is_request and is_ours and not allocation.metadata.is_terminating:
                 _log.info(
                     "request withdrawn", **release_fields(allocation, "the mode is not ipam")
                 )

@@ -41,7 +41,7 @@ def list_unreadable_members(
         return ()
     index, value = TENANT_INDEX, str(tenant)
     # By the reference, where it can be read.
-    keys = set(unreadable.by_index(index, value))
+    keys = set(unreadable.list_by_index(index, value))
     # An allocation whose reference cannot be read is not in the index: check each of them.
     keys.update(
         key
@@ -51,7 +51,7 @@ def list_unreadable_members(
     # By the last version that could be read: the reference may have been edited since.
     keys.update(
         allocation.metadata.key
-        for allocation in allocations.by_index(index, value)
+        for allocation in allocations.list_by_index(index, value)
         if allocation.metadata.key in unreadable
     )
     return make_unreadable_objects({key: unreadable[key] for key in keys}, uid)

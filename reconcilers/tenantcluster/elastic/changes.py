@@ -10,7 +10,7 @@ Service used a range. A *stuck* request is one that its pool cannot serve.
 from collections.abc import Iterable
 
 from controller.client import Client
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.loggers import get_logger
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -71,7 +71,9 @@ async def carry_out(
             continue  # the request was deleted above
         fields = release_fields(mark.allocation, mark.reason)
         _log.info("elastic IPAM: shrinking unused allocation", **fields)
-        await annotate(client, mark.allocation, {names.ANNOTATION_RELEASING: rfc3339(change.time)})
+        await annotate(
+            client, mark.allocation, {names.ANNOTATION_RELEASING: format_rfc3339(change.time)}
+        )
     # A stuck request that no other pool fits is reported like growth that was not created.
     is_stuck = change.should_move and any(
         part.is_stuck and part.uid not in deleted_uids for part in facts.ranges if part.is_growth

@@ -739,7 +739,7 @@ def _add_fixed_range(facts: SizeFacts, fixed: FixedSize) -> FixedSize:
     if marked:
         return replace(fixed, added_addresses=0, marks_to_withdraw=marked)
     has_first = any(
-        not part.allocation.metadata.terminating and not part.is_growth for part in facts.ranges
+        not part.allocation.metadata.is_terminating and not part.is_growth for part in facts.ranges
     )
     if not has_first:
         # The first range is deleted. It is requested again, in the whole size, once it is gone.

@@ -312,7 +312,7 @@ def is_without_address(service: Service) -> bool:
     """
     return (
         service.spec.type == LOAD_BALANCER
-        and not service.metadata.terminating
+        and not service.metadata.is_terminating
         and not any(ingress.ip for ingress in service.status.loadBalancer.ingress)
     )
 

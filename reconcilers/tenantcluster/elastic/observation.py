@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from controller.clock import Clock
-from controller.conditions import find
+from controller.conditions import find_condition
 from reconcilers.addressing import familychoice, requestedranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
@@ -148,7 +148,7 @@ class SizeObserver:
         if not _is_elastic(provider) and asked_size is not None and tenant.is_ready:
             target = TargetSize(compute_load_balancer_count(tenant, network), asked_size)
         # Read from the condition, not from this process's memory, because all replicas see it.
-        condition = find(tenant.status.conditions, LOAD_BALANCER_READY)
+        condition = find_condition(tenant.status.conditions, LOAD_BALANCER_READY)
         is_absent = condition is not None and condition.reason in kind.absent_reasons
         if condition is None:
             unconfirmed = "nothing was written there yet"

@@ -106,7 +106,9 @@ class TenantIdentities(TenantGuard):
         noted_providers = (
             allocation.load_balancer
             for rival in rivals
-            for allocation in self._allocations.by_index(TENANT_INDEX, str(rival.metadata.key))
+            for allocation in self._allocations.list_by_index(
+                TENANT_INDEX, str(rival.metadata.key)
+            )
             if allocation.spec.type == names.TYPE_LOADBALANCER
         )
         return sorted({*noted_providers, *(rival.load_balancer_provider for rival in rivals)})

@@ -102,7 +102,7 @@ class PoolOwnership:
 
         Without allocations, no tenant uses its ranges any more.
         """
-        if self._allocations.by_index(TENANT_INDEX, str(owner)):
+        if self._allocations.list_by_index(TENANT_INDEX, str(owner)):
             return False  # the tenant still uses their ranges
         if list_unreadable_members(self._allocations, owner):
             return False  # an allocation that cannot be read may hold a range of it
@@ -123,7 +123,7 @@ class PoolOwnership:
                 # An unreadable allocation of another cluster may hold the offer's addresses.
                 raise BalancerBlocked(HOLDERS_UNKNOWN, self._describe_unknown_holders(offer))
             return  # this cluster holds addresses of it, or no cluster does
-        if not may_be_taken_over(offer, self._allocations.by_index(TENANT_INDEX, str(key))):
+        if not may_be_taken_over(offer, self._allocations.list_by_index(TENANT_INDEX, str(key))):
             raise BalancerBlocked(
                 MADE_BY_OTHERS,
                 f"{offer.kind} {offer.name} in the tenant was not created by this controller,"

@@ -16,7 +16,7 @@ from typing_extensions import override
 from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import find
+from controller.conditions import find_condition
 from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.loggers import get_logger
@@ -149,7 +149,7 @@ class TenantReleaseCheck(ReleaseCheck):
             return await self._check_vanished(allocation, mark, present)
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
             return _make_released_anyway()  # a person has taken the decision
-        if not present.metadata.terminating:
+        if not present.metadata.is_terminating:
             # No grace: the Services of a cluster that stays may use the range for ever.
             return await self._check_tenant(present, allocation, mark)
         if not present.projection_begun:
@@ -182,7 +182,7 @@ class TenantReleaseCheck(ReleaseCheck):
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
             return _make_released_anyway()
         # A cluster that is being deleted requests nothing, so it has no successor.
-        if not present.metadata.terminating and await self._has_successor(allocation):
+        if not present.metadata.is_terminating and await self._has_successor(allocation):
             return Released("another allocation of the cluster gets the range next")
         key = present.metadata.key
         return InUse(f"its machines may use the addresses until TenantCluster {key} is gone")
@@ -197,7 +197,7 @@ class TenantReleaseCheck(ReleaseCheck):
         successor_key = next(
             (
                 allocation.metadata.key
-                for allocation in self._allocations.by_index(TENANT_INDEX, owner)
+                for allocation in self._allocations.list_by_index(TENANT_INDEX, owner)
                 if _is_successor(allocation, deleted)
             ),
             None,
@@ -218,7 +218,7 @@ class TenantReleaseCheck(ReleaseCheck):
         The blocks of the pool are not checked: the pool has reported a conflict for the range.
         """
         pool, spans = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
-        if pool is None or pool.metadata.terminating or not spans:
+        if pool is None or pool.metadata.is_terminating or not spans:
             return False  # there is no pool that hands out anything, or no range
         # A pool hands out nothing while it is unreadable, or while an allocation that may belong
         # to it is unreadable.
@@ -233,7 +233,7 @@ class TenantReleaseCheck(ReleaseCheck):
         )
         spans_of_others = (
             span
-            for allocation in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
+            for allocation in self._allocations.list_by_index(POOL_INDEX, str(deleted.pool_key))
             if allocation.metadata.uid != deleted.metadata.uid
             for span in statusranges.list_held_ranges(allocation)
         )
@@ -569,7 +569,7 @@ def _select_judged_parts(cluster: TenantCluster) -> object:
     """Return the parts of a cluster that decide about a release, for a comparison."""
     meta = cluster.metadata
     namespace = cluster.status.tenantNamespace
-    return (meta.uid, meta.terminating, dict(meta.annotations), cluster.spec, namespace)
+    return (meta.uid, meta.is_terminating, dict(meta.annotations), cluster.spec, namespace)
 
 
 def _has_any(offer: Offer, ranges: Ranges) -> bool:
@@ -611,10 +611,10 @@ def _is_successor(allocation: IPAllocation, deleted: IPAllocation) -> bool:
     The reason of its condition shows that its pool has seen the request and refused it for now.
     """
     meta = allocation.metadata
-    ready = find(allocation.status.conditions, READY)
+    ready = find_condition(allocation.status.conditions, READY)
     return (
         meta.annotations.get(names.ANNOTATION_REPLACES) == deleted.metadata.uid
-        and not meta.terminating
+        and not meta.is_terminating
         and allocation.spec.is_pinned
         and set(requestedranges.parse_pins(allocation))
         == set(statusranges.list_held_ranges(deleted))

@@ -25,7 +25,7 @@ from collections.abc import Collection, Sequence
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -122,7 +122,7 @@ class ProviderChange:
                 return missing
         for allocation in moving:
             if not allocation.is_leaving:
-                mark = {names.ANNOTATION_LEAVING_BALANCER: rfc3339(self._clock.now())}
+                mark = {names.ANNOTATION_LEAVING_BALANCER: format_rfc3339(self._clock.now())}
                 await annotate(self._client, allocation, mark)
         old_balancers = {allocation.load_balancer for allocation in moving}
         old_balancers.update(self._projector.list_other_balancers(tenant))

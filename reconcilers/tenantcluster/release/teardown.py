@@ -111,7 +111,7 @@ class VanishedClusters:
         """
         present = self._clusters.get(key)
         by_uid: dict[str, list[IPAllocation]] = {}
-        for allocation in self._allocations.by_index(TENANT_INDEX, str(key)):
+        for allocation in self._allocations.list_by_index(TENANT_INDEX, str(key)):
             uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
             if uid and (present is None or present.metadata.uid != uid):
                 by_uid.setdefault(uid, []).append(allocation)
@@ -134,7 +134,7 @@ class VanishedClusters:
         uid_without_note = present.metadata.uid if present is not None else record.uid
         if any(
             (read_noted_uid(allocation) or uid_without_note) == record.uid
-            for allocation in self._allocations.by_index(TENANT_INDEX, str(key))
+            for allocation in self._allocations.list_by_index(TENANT_INDEX, str(key))
         ):
             return True
         return bool(list_unreadable_members(self._allocations, key))
@@ -175,7 +175,7 @@ class VanishedClusters:
         if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
             return  # the cluster appeared or changed
         key = old.metadata.key
-        if self._allocations.by_index(TENANT_INDEX, str(key)) or list_unreadable_members(
+        if self._allocations.list_by_index(TENANT_INDEX, str(key)) or list_unreadable_members(
             self._allocations, key
         ):
             # Annotations that were seen have precedence over the assumed ones.
@@ -218,7 +218,9 @@ class Teardown:
             ControllerError: the read or a delete failed.
         """
         meta = vanished.metadata
-        undeleted = [allocation for allocation in leftovers if not allocation.metadata.terminating]
+        undeleted = [
+            allocation for allocation in leftovers if not allocation.metadata.is_terminating
+        ]
         if undeleted and await LiveOwners(self._client).is_gone(meta.key, meta.uid):
             _log.info("TenantCluster was removed before its finalizer", uid=meta.uid)
             await self._delete(undeleted, "the TenantCluster is gone")
@@ -227,7 +229,7 @@ class Teardown:
         """Delete allocations; one failure does not keep the others, and is raised at the end."""
         failures = []
         for allocation in allocations:
-            if allocation.metadata.terminating:
+            if allocation.metadata.is_terminating:
                 continue  # it is deleted already, and waits for its release
             fields = release_fields(allocation, reason)
             _log.info("deleting IPAllocation during cleanup", **fields)

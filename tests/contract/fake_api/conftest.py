@@ -53,7 +53,7 @@ async def delete_objects(client: Client) -> None:
             unblocked = await client.patch(
                 kind, get_version(obj), {"metadata": {"finalizers": None}}
             )
-            if not unblocked.metadata.terminating:
+            if not unblocked.metadata.is_terminating:
                 await client.delete(kind, get_version(unblocked))
     for config_map in (await client.list(CONFIG_MAPS, namespace="default")).items:
         await client.delete(CONFIG_MAPS, get_version(config_map))

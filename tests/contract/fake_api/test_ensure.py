@@ -284,7 +284,7 @@ async def test_a_child_that_is_being_deleted_is_not_written_and_recreated_once_i
     terminating = await client.delete(CONFIG_MAPS, get_version(first.object))
     assert terminating is not None
     kept = await ensure(client, CONFIG_MAPS, owner, body)
-    assert (kept.operation, kept.object.metadata.terminating) == ("unchanged", True)
+    assert (kept.operation, kept.object.metadata.is_terminating) == ("unchanged", True)
     without_finalizers = {"metadata": {"finalizers": None}}
     await client.patch(CONFIG_MAPS, get_version(kept.object), without_finalizers)
     again = await ensure(client, CONFIG_MAPS, owner, BODY)

@@ -68,7 +68,7 @@ async def test_lists_watches_and_gets_bring_the_metadata_and_nothing_else(
     await create_gauge(client, "before")
     recording = Recording(transport)
     manager = Manager(recording)
-    heads = manager.informer(HEADS)
+    heads = manager.get_informer(HEADS)
     seen = dict[str, str]()
     changed = anyio.Event()
 

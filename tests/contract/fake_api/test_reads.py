@@ -156,7 +156,7 @@ async def test_a_manager_runs_on_the_fake_api_and_caches_its_own_writes(
     transport: Transport,
 ) -> None:
     manager = Manager(transport)
-    gauges = manager.informer(GAUGES)
+    gauges = manager.get_informer(GAUGES)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         with anyio.fail_after(SECONDS):

@@ -175,7 +175,7 @@ async def test_a_finalizer_keeps_a_deleted_object_until_it_is_removed(client: Cl
     first = await add_finalizer(client, GAUGES, await create_gauge(client), HOLD)
     kept = await client.delete(GAUGES, get_version(first))
     assert kept is not None
-    assert kept.metadata.terminating
+    assert kept.metadata.is_terminating
     assert kept.metadata.generation == first.metadata.generation + 1
     again = await client.delete(GAUGES, get_version(kept))
     assert again == kept

@@ -73,5 +73,5 @@ async def _is_webhook_called(admin: httpx.AsyncClient) -> bool:
         "metadata": {"name": "tried"},
         "spec": {"datacenters": {"x": {"type": "range", "poolCidr": "10.0.0.0/8"}}},
     }
-    answer = await admin.post(POOLS.collection(), json=body, params={"dryRun": "All"})
+    answer = await admin.post(POOLS.build_collection_path(), json=body, params={"dryRun": "All"})
     return answer.status_code == 403

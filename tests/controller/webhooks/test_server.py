@@ -301,7 +301,7 @@ async def test_a_kind_that_is_converted_here_does_not_keep_a_manager_from_being_
     transport.forbidden["gizmos"] = ServerFailure(500, "", "conversion webhook failed")
     manager = Manager(transport, clock=VirtualClock(), options=options)
     manager.add_webhook(create_gizmo_conversion())
-    gizmo_informer, _ = manager.informer(GIZMOS), manager.informer(WIDGETS)
+    gizmo_informer, _ = manager.get_informer(GIZMOS), manager.get_informer(WIDGETS)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         with anyio.fail_after(30):

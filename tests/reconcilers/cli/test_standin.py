@@ -33,8 +33,8 @@ class TenantWithStandIn:
         self.manager = Manager(transport, clock=clock)
         self.standin = MetalLBStandIn(self.manager, clock)
         self._has_changed = anyio.Event()
-        self._services = self._watch_cache(self.manager.informer(SERVICE))
-        self._pools = self._watch_cache(self.manager.informer(ADDRESS_POOL))
+        self._services = self._watch_cache(self.manager.get_informer(SERVICE))
+        self._pools = self._watch_cache(self.manager.get_informer(ADDRESS_POOL))
 
     def _watch_cache(self, informer: Informer[Any]) -> Any:
         """Announce each change of an informer's cache; return the cache."""

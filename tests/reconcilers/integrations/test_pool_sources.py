@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from controller.conditions import Condition, find
+from controller.conditions import Condition, find_condition
 from controller.errors import ControllerError, Forbidden, NoAnswer
 from controller.meta import Key, Untyped, Version
 from controller.resource import Resource
@@ -49,7 +49,7 @@ async def create_all_kinds(home: Cluster, number: int) -> None:
 
 async def overlapping(home: Cluster, name: str) -> Condition | None:
     pool = await home.client.get(NETWORK_POOL, Key(NAMESPACE, name))
-    return find(pool.status.conditions, "Overlapping")
+    return find_condition(pool.status.conditions, "Overlapping")
 
 
 async def message(home: Cluster, name: str) -> str:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from controller.outcome import Again, Blocked
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -35,7 +35,7 @@ def _make_write_patch(manager: str, at: str, subresource: str = "status") -> Jso
 
 def _format_time(lab: Lab | Platform, ago: float = 0.0) -> str:
     """Return the time `ago` seconds before now, as managedFields have it."""
-    return rfc3339(lab.clock.now() - timedelta(seconds=ago))
+    return format_rfc3339(lab.clock.now() - timedelta(seconds=ago))
 
 
 async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_so() -> None:

@@ -124,7 +124,7 @@ class _PoolCaches:
         kept.space("IPv4")
         kept.other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
         rebuilt = Holdings(LAYOUTS)
-        for allocation in self.cache.by_index(POOL_INDEX, str(key)):
+        for allocation in self.cache.list_by_index(POOL_INDEX, str(key)):
             rebuilt.put(make_holder(allocation), compute_facts(allocation, OURS))
         assert list_differences(kept, rebuilt) == []
         assert kept.state() == rebuilt.state(kept.derived)

@@ -87,7 +87,7 @@ async def test_a_pass_reads_each_changed_allocation_once_however_often_it_change
     await replica.pools.reconcile(make.key("lab"))
     monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
     read_names: list[str] = []
-    by_index = Cache.by_index
+    list_by_index = Cache.list_by_index
 
     allocation_facts = facts.compute_facts
 
@@ -100,9 +100,9 @@ async def test_a_pass_reads_each_changed_allocation_once_however_often_it_change
 
     def record_copy(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
         copied_values.append(value)
-        return by_index(cache, index, value)
+        return list_by_index(cache, index, value)
 
-    monkeypatch.setattr(Cache, "by_index", record_copy)
+    monkeypatch.setattr(Cache, "list_by_index", record_copy)
     for number in range(5):
         label = {"metadata": {"labels": {"number": str(number)}}}
         server.edit("ipallocations", "held-00003", label)

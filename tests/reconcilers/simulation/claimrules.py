@@ -89,7 +89,7 @@ def serve_without_finalizer(mp: Patch) -> None:
     """Serve every claim, with or without a finalizer."""
 
     def asks(claim: Any) -> bool:
-        return not claim.metadata.terminating and statuses.read_record(claim) is None
+        return not claim.metadata.is_terminating and statuses.read_record(claim) is None
 
     mp.setattr(caches, "waits", asks)
 

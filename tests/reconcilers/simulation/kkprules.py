@@ -115,7 +115,7 @@ def count_own_answers_as_read(mp: Patch) -> None:
         highest = self._allocations.highest_revision
         if highest < revision:
             return await read_up_to(self, pool, revision)
-        indexed = partial(self._allocations.by_index, "pool", pool)
+        indexed = partial(self._allocations.list_by_index, "pool", pool)
         return KkpView(highest, indexed, find_by_key(JOURNALS.kind, self._allocations.get))
 
     mp.setattr(KkpReader, "read_up_to", further)

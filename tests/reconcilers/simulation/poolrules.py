@@ -160,7 +160,7 @@ def serve_without_finalizer(mp: Patch) -> None:
 
     def asks(allocation: IPAllocation) -> bool:
         return (
-            not allocation.metadata.terminating
+            not allocation.metadata.is_terminating
             and statusranges.find_held_range(allocation) is None
         )
 
@@ -279,7 +279,7 @@ def keep_promises_at_any_version(mp: Patch) -> None:
         current_allocation = self.find_current(promise.key, promise.uid)
         if (
             current_allocation is None
-            or current_allocation.metadata.terminating
+            or current_allocation.metadata.is_terminating
             or statusranges.find_held_range(current_allocation) is not None
         ):
             return None

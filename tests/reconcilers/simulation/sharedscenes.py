@@ -6,7 +6,7 @@ Claims are called c, d and e, allocations a and b.
 
 from typing import ClassVar
 
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, PAUSED
 from reconcilers.integrations.core.absentkinds import ABSENCE_SECONDS
@@ -175,7 +175,7 @@ async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str
         "status": "True",
         "reason": "StatusWrittenByOthers",
         "message": "manager writes the pool's status",
-        "lastTransitionTime": rfc3339(stage.clock.now()),
+        "lastTransitionTime": format_rfc3339(stage.clock.now()),
     }
     stage.edit_pool(FORGOTTEN)
     stage.edit_pool({"status": {"conditions": [condition]}})

@@ -133,13 +133,13 @@ async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_
     lab, held_range = await _make_lab()
     lab.use_real_release_check()
     lab.server.delete("ipallocations", NODES)
-    read_names, by_index = [], Cache.by_index
+    read_names, list_by_index = [], Cache.list_by_index
 
     def record_and_find(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
         read_names.append(index)
-        return by_index(cache, index, value)
+        return list_by_index(cache, index, value)
 
-    monkeypatch.setattr(Cache, "by_index", record_and_find)
+    monkeypatch.setattr(Cache, "list_by_index", record_and_find)
     await lab.run_allocation_pass(NODES)
     assert _read_range(lab, NODES) == held_range
     assert TENANT_INDEX in read_names

@@ -1,6 +1,6 @@
 """A Service that the serviceSelector does not select, while a range is marked for release."""
 
-from controller.conditions import rfc3339
+from controller.conditions import format_rfc3339
 from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.ciliumtenants import (
@@ -24,7 +24,9 @@ async def test_a_waiting_service_that_is_not_selected_does_not_keep_a_marked_ran
         labels = {"metadata": {"labels": {"public": "yes"}}}
         tenant.edit("services", f"web-{number}", labels, namespace="default")
     await run_passes(lab, replica, 3)
-    mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: rfc3339(lab.clock.now())}}}
+    mark = {
+        "metadata": {"annotations": {names.ANNOTATION_RELEASING: format_rfc3339(lab.clock.now())}}
+    }
     lab.server.edit("ipallocations", "team-a-lb-2", mark)
     is_marked: list[bool] = []
     for second in range(12):

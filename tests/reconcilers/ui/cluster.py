@@ -53,14 +53,14 @@ class Cluster(FakeApi):
         for body in bodies:
             resource = KINDS[body["apiVersion"].partition("/")[0], body["kind"]]
             meta = {name: part for name, part in body["metadata"].items() if name in GIVEN}
-            path = resource.collection(meta.get("namespace", ""))
+            path = resource.build_collection_path(meta.get("namespace", ""))
             await self.request("POST", path, body=encode({**body, "metadata": meta}))
 
     async def delete(
         self, resource: Resource[Any], name: str, namespace: str = names.DEFAULT_NAMESPACE
     ) -> None:
         """Take an object away."""
-        await self.request("DELETE", f"{resource.collection(namespace)}/{name}")
+        await self.request("DELETE", f"{resource.build_collection_path(namespace)}/{name}")
 
 
 def event(name: str, reason: str, note: str, reporter: str = names.COMPONENT) -> dict[str, Any]:

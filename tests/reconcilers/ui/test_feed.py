@@ -62,7 +62,7 @@ class Harness:
     def __init__(self, forbidden: Collection[Resource[Any]] = (), **watching: Any) -> None:
         self.clock = VirtualClock()
         self.cluster = GuardedCluster(self.clock)
-        self.cluster.forbidden = {resource.collection("") for resource in forbidden}
+        self.cluster.forbidden = {resource.build_collection_path("") for resource in forbidden}
         self.watched = PageInformers.from_transport(self.cluster, self.clock, **watching)
         self.feed = Feed(self.watched, self.clock)
         self.received: dict[FeedReader, Received] = {}

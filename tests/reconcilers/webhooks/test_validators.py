@@ -108,7 +108,9 @@ async def test_a_range_that_was_just_assigned_counts_even_if_the_cache_lags(lab:
     stale = lab.make_replica()
     stale.hold_events("ipallocations")
     await serve_allocation(lab)
-    assert not stale.caches["ipallocations"].by_index("spec.poolRef.name", "butler-system/lab")
+    assert not stale.caches["ipallocations"].list_by_index(
+        "spec.poolRef.name", "butler-system/lab"
+    )
     verdict = await make_pool_validator(stale).review_update(NARROW, read_stored_pool(lab))
     assert 'IPAllocation "a" has address 10.40.0.0 outside' in verdict.join_causes()
     assert not (await make_pool_validator(stale).review_deletion(read_stored_pool(lab))).allowed

@@ -237,7 +237,7 @@ class _World:
             return None
         view = KkpView(
             allocations.position,
-            partial(allocations.by_index, POOL_INDEX, POOL),
+            partial(allocations.list_by_index, POOL_INDEX, POOL),
             find=find_by_key(JOURNALS.kind, allocations.get),
             unreadable=allocations.unreadable.keys(),
         )

@@ -40,9 +40,9 @@ class Looks(Cache[VitistackAllocation]):
     looks = 0
 
     @override
-    def by_index(self, index: str, value: str) -> tuple[VitistackAllocation, ...]:
+    def list_by_index(self, index: str, value: str) -> tuple[VitistackAllocation, ...]:
         self.looks += 1
-        return super().by_index(index, value)
+        return super().list_by_index(index, value)
 
 
 class Site:

@@ -56,7 +56,7 @@ class PoolCaches:
     def run_pool_pass(self) -> None:
         """Allocate ranges to waiting requests, at most eight, as a pass over the pool does."""
         pool = next(iter(self.pools))
-        requests = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
+        requests = self.allocations.list_by_index(POOL_INDEX, str(pool.metadata.key))
         view = AllocationsView.from_allocations(
             self.allocations.position, requests, self.allocations.get
         )
@@ -148,13 +148,13 @@ def test_a_request_costs_the_same_however_many_allocations_there_are() -> None:
     """Reading the index of a pool costs more, the more allocations there are."""
     caches = PoolCaches()
     index_reads = []
-    original = caches.allocations.by_index
+    original = caches.allocations.list_by_index
 
-    def by_index(index: str, value: str) -> tuple[IPAllocation, ...]:
+    def list_by_index(index: str, value: str) -> tuple[IPAllocation, ...]:
         index_reads.append(value)
         return original(index, value)
 
-    caches.allocations.by_index = by_index  # type: ignore[method-assign]
+    caches.allocations.list_by_index = list_by_index  # type: ignore[method-assign]
     for number in range(50):
         caches.apply(make.allocation(f"n{number}", size=1))
         caches.choice.find_first_fit(make.provider("lab"), lambda _: 1, Networking())
