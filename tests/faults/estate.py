@@ -45,40 +45,40 @@ from reconcilers.cli.standin.pools import read_metallb_crds
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from reconcilers.wiring import assemble
-from tests.faults.proxied import transport_to
+from tests.faults.proxied import open_transport
 from tests.polling import SECONDS
 
 HOME = names.DEFAULT_NAMESPACE
 POOL = Key(HOME, "lab")
 CLUSTER = Key("team", "a")
-PROJECTED = Key("metallb-system", "default-pool")
+TENANT_POOL = Key("metallb-system", "default-pool")
 SMALL, LARGE = "10.40.0.0/26", "10.40.0.0/18"
 SPEED = 20
-"""How many seconds of the controllers one real second has."""
+"""How many seconds of the controllers' clock pass in one real second."""
 PACE = 4
-"""The same where connections are cut, so that requests end before the next cut."""
+"""The speed in tests that cut connections: slow enough that requests end before the next cut."""
 RETRY_SECONDS = 0.2
 SETTINGS = Settings(tenant=TenantSettings(request_timeout=1.0))
 
 
 class SwiftClock(Clock):
-    """A clock that runs faster than that of the servers, and may be ahead of it or behind.
+    """A clock for controllers that runs faster than the clocks of the servers.
 
-    At SPEED a minute of sleep takes three seconds. Requests take as long as ever.
+    At SPEED a minute of sleep takes three real seconds. The duration of requests does not change.
 
     Args:
-        skew: how far it is ahead of the real time at first.
-        speed: how many of its seconds one real second has.
+        skew: how far the clock is ahead of the real time at first; negative if it is behind.
+        speed: how many of the clock's seconds pass in one real second.
     """
 
     def __init__(self, skew: timedelta = timedelta(), speed: float = SPEED) -> None:
         self._skew = skew
         self._speed = speed
-        self._begun = datetime.now(UTC)
+        self._started_at = datetime.now(UTC)
 
     @override
     def now(self) -> datetime:
-        return self._begun + self._skew + self._speed * (datetime.now(UTC) - self._begun)
+        return self._started_at + self._skew + self._speed * (datetime.now(UTC) - self._started_at)
 
     @override
     def monotonic(self) -> float:
@@ -94,7 +94,11 @@ class SwiftClock(Clock):
 
 
 class Witness:
-    """Watches both clusters directly, and notes allocations that held one address at once."""
+    """Watches both clusters directly, and records allocations that held one address at once.
+
+    Attributes:
+        overlaps: a sentence for each two allocations that held one address at the same time.
+    """
 
     def __init__(self, management: Transport, tenant: Transport) -> None:
         self.management, self.tenant = Client(management), Client(tenant)
@@ -105,17 +109,21 @@ class Witness:
         self.caches: dict[str, Cache[Any]] = {i.resource.plural: i.cache for i in self.informers}
         self.overlaps: list[str] = []
         self.expected_objects: set[tuple[str, Key]] = set()
-        """Plural and key of each object that has to exist; others of a test may not exist."""
+        """Plural and key of each object that has to exist.
+
+        Other TenantClusters, and other allocations whose names begin with `n`, must not exist.
+        """
         self._changed = anyio.Event()
         for informer in self.informers:
-            informer.add_handler(self._note)
+            informer.add_handler(self._handle_change)
 
-    def _note(self, change: Change[Any]) -> None:
+    def _handle_change(self, change: Change[Any]) -> None:
         if isinstance(change.new, IPAllocation):
-            self._find_overlaps(change.new)
+            self._record_overlaps(change.new)
         self._changed.set()
 
-    def _find_overlaps(self, allocation: IPAllocation) -> None:
+    def _record_overlaps(self, allocation: IPAllocation) -> None:
+        """Record each other allocation whose range overlaps the range of `allocation`."""
         held_range = statusranges.find_held_range(allocation)
         for other in self.caches["ipallocations"]:
             other_range = statusranges.find_held_range(other)
@@ -130,26 +138,34 @@ class Witness:
                     f"{allocation.metadata.name} and {other.metadata.name}: {held_range.text}"
                 )
 
-    async def until(self, problem: Callable[[], str]) -> None:
-        """Wait until `problem`, which is called after each change, returns no problem.
+    async def wait_while(self, describe_problem: Callable[[], str]) -> None:
+        """Wait while there is a problem.
+
+        Args:
+            describe_problem: describes the problem; empty if there is none. It is called after
+                each change of an object.
 
         Raises:
-            AssertionError: it still returns one after SECONDS.
+            AssertionError: there is still a problem after SECONDS.
         """
         with anyio.move_on_after(SECONDS):
-            while problem():
+            while describe_problem():
                 self._changed = anyio.Event()
                 await self._changed.wait()
-        assert not problem(), problem()
+        assert not describe_problem(), describe_problem()
 
     def describe_unsettled(self) -> str:
-        """Return the deviations from the expected state; empty if there is none."""
+        """Return the first deviation from the expected state; empty if there is none.
+
+        The expected objects exist, each allocation holds a range, the pool counts them right, and
+        the tenant's MetalLB has the ranges of the cluster.
+        """
         pool = self.caches["networkpools"].get(POOL)
         if pool is None:
             return "there is no pool"
         allocations = list(self.caches["ipallocations"])
         existing = {
-            (plural, obj.metadata.key) for plural in _REQUESTED for obj in self.caches[plural]
+            (plural, obj.metadata.key) for plural in _EXPECTED_KINDS for obj in self.caches[plural]
         }
         if missing := self.expected_objects - existing:
             return f"missing: {missing}"
@@ -187,25 +203,31 @@ class Witness:
             return f"left behind: {orphans}, {ipaddresspools}" if orphans or ipaddresspools else ""
         if cluster.status.phase != "Ready":
             return f"the cluster is {cluster.status.phase}: {cluster.status.conditions}"
-        stamps = {a.metadata.annotations.get(names.ANNOTATION_TENANT_UID) for a in own_allocations}
+        owner_uids = {
+            a.metadata.annotations.get(names.ANNOTATION_TENANT_UID) for a in own_allocations
+        }
         if len(own_allocations) != 2:
             return (
                 f"the cluster has {[allocation.metadata.name for allocation in own_allocations]}"
             )
-        if stamps != {cluster.metadata.uid}:
-            return f"the cluster's allocations are another's: {stamps}"
+        if owner_uids != {cluster.metadata.uid}:
+            return f"the cluster's allocations are another's: {owner_uids}"
         spans = [
             statusranges.find_held_range(a)
             for a in own_allocations
             if a.spec.type == names.TYPE_LOADBALANCER
         ]
         expected = {f"{s.start_text}-{s.end_text}" for s in spans if s is not None}
-        projected = self.caches["ipaddresspools"].get(PROJECTED)
-        have = set(projected.spec.addresses) if projected is not None else set()
-        return "" if have == expected else f"MetalLB has {have} of {expected}"
+        projected = self.caches["ipaddresspools"].get(TENANT_POOL)
+        projected_entries = set(projected.spec.addresses) if projected is not None else set()
+        return (
+            ""
+            if projected_entries == expected
+            else f"MetalLB has {projected_entries} of {expected}"
+        )
 
 
-_REQUESTED = ("ipallocations", "tenantclusters")
+_EXPECTED_KINDS = ("ipallocations", "tenantclusters")
 PlaneType = TypeVar("PlaneType", bound=Plane)
 
 
@@ -218,10 +240,10 @@ class Estate(Generic[PlaneType]):
         tenant: the tenant, or the proxy before it.
         witness: connects to both clusters directly.
         group: the task group of the processes.
-        processes: the scope of each process; all believe that they lead.
+        processes: the cancel scope of each process; all processes believe that they lead.
         managers: the manager of each process.
-        settings: of the controllers in new processes.
-        user: as whom new processes connect to the management cluster.
+        settings: the settings of the controllers in new processes.
+        user: the user as whom new processes connect to the management cluster.
     """
 
     management: PlaneType
@@ -270,7 +292,7 @@ class Estate(Generic[PlaneType]):
         self.witness.expected_objects.add((TENANT_CLUSTER.plural, CLUSTER))
 
     async def delete(self, resource: Any, key: Key) -> None:
-        """Delete an object at whatever version it has."""
+        """Delete an object, and do not expect it any more; retry if it has just changed."""
         self.witness.expected_objects.discard((resource.plural, key))
         while True:
             live = await self.client.get(resource, key)
@@ -280,7 +302,7 @@ class Estate(Generic[PlaneType]):
                 continue
             return
 
-    def start(
+    def start_process(
         self,
         skew: timedelta = timedelta(),
         clock: Clock | None = None,
@@ -298,13 +320,13 @@ class Estate(Generic[PlaneType]):
         self.processes.append(scope)
         self.group.start_soon(partial(self._run, scope, clock or SwiftClock(skew), transport))
 
-    def kill(self, index: int) -> None:
-        """Cancel the process at an index of `processes`, whatever it does."""
+    def kill_process(self, index: int) -> None:
+        """Cancel the process at an index of `processes` in the middle of its work."""
         scope = self.processes.pop(index)
         scope.cancel()
         self.managers.pop(scope, None)
 
-    def caches(self, resource: Resource[Any]) -> list[Cache[Any]]:
+    def list_caches(self, resource: Resource[Any]) -> list[Cache[Any]]:
         """Return the caches of a kind of all processes, in the order in which they started."""
         return [
             informer.cache
@@ -315,9 +337,9 @@ class Estate(Generic[PlaneType]):
         ]
 
     def is_outage_noticed(self) -> bool:
-        """Return whether each cache has noticed that the management cluster does not answer."""
+        """Return whether the watch of each cache of our kinds in the management cluster failed."""
         kinds = OWN_KINDS.values()
-        caches = [cache for kind in kinds for cache in self.caches(kind)]
+        caches = [cache for kind in kinds for cache in self.list_caches(kind)]
         caches += [self.witness.caches[kind.plural] for kind in kinds]
         return not any(cache.history_confirmed for cache in caches)
 
@@ -328,7 +350,7 @@ class Estate(Generic[PlaneType]):
             async with AsyncExitStack() as stack:
                 if transport is None:
                     transport = await stack.enter_async_context(
-                        transport_to(self.management, self.user)
+                        open_transport(self.management, self.user)
                     )
                 manager = Manager(transport, clock=clock, options=ManagerOptions())
                 tenant_clients = assemble(manager, clock, self.settings)
@@ -341,56 +363,62 @@ class Estate(Generic[PlaneType]):
 async def run_estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
     """Run both clusters, each behind a proxy that injects faults by a seed."""
     async with AsyncExitStack() as stack:
-        enter = stack.enter_async_context
-        planes: list[Plane] = [await enter(ControlPlane.start()) for _ in range(2)]
-        proxies = [await enter(Proxy.before(plane, seed=seed)) for plane in planes]
-        witness, group = await enter(_watch_clusters(planes[0], planes[1], proxies[1]))
+        enter_context = stack.enter_async_context
+        planes: list[Plane] = [await enter_context(ControlPlane.start()) for _ in range(2)]
+        proxies = [await enter_context(Proxy.before(plane, seed=seed)) for plane in planes]
+        witness, group = await enter_context(_watch_clusters(planes[0], planes[1], proxies[1]))
         yield Estate(proxies[0], proxies[1], witness=witness, group=group)
 
 
 @asynccontextmanager
 async def run_bare_estate(
-    plane: Plane, seen_at: Plane | None = None, cidr: str = SMALL
+    plane: Plane, plane_for_controllers: Plane | None = None, cidr: str = SMALL
 ) -> AsyncIterator[Estate[Plane]]:
     """Run a tenant beside a management cluster, both without proxies.
 
     Args:
         plane: the management cluster.
-        seen_at: the same at the address to which controllers connect; None means that of `plane`.
-        cidr: of the pool.
+        plane_for_controllers: the management cluster at the address to which controllers connect;
+            None means that they connect to `plane`.
+        cidr: the CIDR of the pool.
     """
     async with (
         ControlPlane.start(force_embedded=True) as tenant,
-        _watch_clusters(plane, tenant, tenant_as_seen=tenant, cidr=cidr) as (witness, group),
+        _watch_clusters(plane, tenant, tenant_for_controllers=tenant, cidr=cidr) as (
+            witness,
+            group,
+        ),
     ):
-        yield Estate(seen_at or plane, tenant, witness=witness, group=group)
+        yield Estate(plane_for_controllers or plane, tenant, witness=witness, group=group)
 
 
 @asynccontextmanager
 async def _watch_clusters(
-    management: Plane, tenant: Plane, tenant_as_seen: Plane, cidr: str = SMALL
+    management: Plane, tenant: Plane, tenant_for_controllers: Plane, cidr: str = SMALL
 ) -> AsyncIterator[tuple[Witness, TaskGroup]]:
     """Install kinds, namespaces, a pool and a provider in both clusters, and watch them.
 
     Args:
         management: the management cluster.
-        tenant: the API server of the tenant itself.
-        tenant_as_seen: the tenant, or the proxy before it, to which controllers connect.
-        cidr: of the pool.
+        tenant: the API server of the tenant.
+        tenant_for_controllers: the tenant, or the proxy before it, to which controllers connect.
+        cidr: the CIDR of the pool.
 
     Yields:
         the witness, and a task group for processes.
     """
     async with AsyncExitStack() as stack:
-        enter = stack.enter_async_context
+        enter_context = stack.enter_async_context
         await management.install_crds(crds())
         await tenant.install_crds(read_metallb_crds())
-        witness = Witness(*[await enter(transport_to(plane)) for plane in (management, tenant)])
+        witness = Witness(
+            *[await enter_context(open_transport(plane)) for plane in (management, tenant)]
+        )
         for namespace in (HOME, CLUSTER.namespace):
             await witness.management.create(NAMESPACE, "", {"metadata": {"name": namespace}})
-        await witness.tenant.create(NAMESPACE, "", {"metadata": {"name": PROJECTED.namespace}})
-        await _create_provider_and_pool(witness.management, tenant_as_seen, cidr)
-        group = await enter(anyio.create_task_group())
+        await witness.tenant.create(NAMESPACE, "", {"metadata": {"name": TENANT_POOL.namespace}})
+        await _create_provider_and_pool(witness.management, tenant_for_controllers, cidr)
+        group = await enter_context(anyio.create_task_group())
         for informer in witness.informers:
             group.start_soon(informer.run)
             await informer.wait_synced()

@@ -60,8 +60,8 @@ class PlaneAtUrl(Plane):
         return self._plane.admin_headers()
 
 
-class Parts:
-    """etcd and kube-apiserver of one real control plane. Made by `taken_apart`.
+class ControlPlaneProcesses:
+    """etcd and kube-apiserver of one real control plane. `access_processes` creates it.
 
     Attributes:
         plane: the control plane.
@@ -71,25 +71,25 @@ class Parts:
         self.plane = plane
         self._children = children
         self._etcd, self._apiserver = plane.processes[:2]
-        self._forgotten = 0
+        self._compacted_revision = 0
 
     @property
     def etcd_url(self) -> str:
         """The URL for clients of etcd."""
-        return _flag(self._etcd, "listen-client-urls")
+        return _read_flag(self._etcd, "listen-client-urls")
 
-    async def revision(self) -> int:
+    async def read_revision(self) -> int:
         """Return the current revision of etcd."""
         answer = await self._ask_etcd("/v3/kv/range", {"key": "Lw=="})
         return int(answer["header"]["revision"])
 
     async def compact(self) -> int:
-        """Have etcd drop all revisions but the current one; return that."""
-        revision = await self.revision()
-        if revision > self._forgotten:
+        """Have etcd drop all revisions but the current one; return the current revision."""
+        revision = await self.read_revision()
+        if revision > self._compacted_revision:
             body = {"revision": str(revision), "physical": True}
             await self._ask_etcd("/v3/kv/compaction", body)
-            self._forgotten = revision
+            self._compacted_revision = revision
         return revision
 
     @property
@@ -108,7 +108,7 @@ class Parts:
 
     async def start_etcd(self) -> None:
         """Start etcd again with its data."""
-        program, *arguments = _command(self._etcd)
+        program, *arguments = _read_command(self._etcd)
         self._etcd = self._children.start(Path(program), arguments)
         async with ClientSession(self.etcd_url) as session:
             await self._children.wait_until_ready(self._etcd, session, "/health")
@@ -123,8 +123,8 @@ class Parts:
 
     async def back_up(self, folder: Path) -> None:
         """Copy etcd's data into a folder; etcd is stopped meanwhile, kube-apiserver is not."""
-        await _end(self._etcd)
-        await to_thread.run_sync(shutil.copytree, _flag(self._etcd, "data-dir"), folder)
+        await _terminate(self._etcd)
+        await to_thread.run_sync(shutil.copytree, _read_flag(self._etcd, "data-dir"), folder)
         await self.start_etcd()
 
     async def restore(
@@ -133,74 +133,77 @@ class Parts:
         """Stop both servers, replace etcd's data by a copy, and start both again.
 
         Args:
-            folder: the copy.
+            folder: the copy of the data.
             is_outage_noticed: returns whether all watches have failed; the servers stay stopped
-                until then. Clients retry a watch after 0.8 s. If the restore took less, they would
-                notice it only by bookmarks.
+                until then. Clients retry a watch after 0.8 s, so a faster restore would not make
+                their watches fail.
         """
         await self.kill_apiserver()
-        await _end(self._etcd)
+        await _terminate(self._etcd)
         await until(make_awaitable(is_outage_noticed), bool)
-        data = _flag(self._etcd, "data-dir")
+        data = _read_flag(self._etcd, "data-dir")
         await to_thread.run_sync(shutil.rmtree, data)
         await to_thread.run_sync(shutil.copytree, folder, data)
         await self.start_etcd()
         await self.start_apiserver()
 
     @asynccontextmanager
-    async def second_apiserver(self, **flags: str) -> AsyncIterator["SecondServer"]:
+    async def run_second_apiserver(self, **flags: str) -> AsyncIterator["SecondServer"]:
         """Run another kube-apiserver on the same etcd.
 
         Args:
-            flags: those that differ from the first API server's; `_` stands for `-`.
+            flags: flags that differ from those of the first API server; `_` stands for `-`.
         """
         async with Pipe.before(parse_address(self.etcd_url)) as pipe:
             port = choose_free_port(HOST)
             plane = PlaneAtUrl(self.plane, f"https://{HOST}:{port}")
-            changed = {"etcd-servers": f"http://{HOST}:{pipe.port}", "secure-port": str(port)}
-            changed |= {name.replace("_", "-"): value for name, value in flags.items()}
+            changed_flags = {
+                "etcd-servers": f"http://{HOST}:{pipe.port}",
+                "secure-port": str(port),
+            }
+            changed_flags |= {name.replace("_", "-"): value for name, value in flags.items()}
             second = SecondServer(
                 self,
                 plane,
-                child=await self.start_like(self._apiserver, plane, changed),
+                child=await self.start_like(self._apiserver, plane, changed_flags),
                 etcd=pipe,
             )
             try:
                 yield second
             finally:
-                # Ended in good order it would wait for etcd, which the pipe no longer leads to.
+                # SIGTERM would let it wait for etcd, to which the pipe no longer leads.
                 with anyio.CancelScope(shield=True):
                     await second.kill()
 
     async def start_like(
-        self, child: Child, plane: Plane | None = None, changed: dict[str, str] | None = None
+        self, child: Child, plane: Plane | None = None, changed_flags: dict[str, str] | None = None
     ) -> Child:
-        """Start an API server with the command of another one, except for some flags.
+        """Start an API server with the command line of another one, except for some flags.
 
         Args:
-            child: the other one.
-            plane: the URL at which the new one answers; None means that of the other one.
-            changed: flags that differ, without dashes, by name.
+            child: the other API server.
+            plane: the control plane at the URL of the new API server; None for the same URL.
+            changed_flags: values of flags that differ, by the name without dashes.
         """
-        program, *arguments = _command(child)
+        program, *arguments = _read_command(child)
         flags = dict(argument.removeprefix("--").split("=", 1) for argument in arguments) | (
-            changed or {}
+            changed_flags or {}
         )
-        started = self._children.start(
+        new_child = self._children.start(
             Path(program), [f"--{name}={value}" for name, value in flags.items()]
         )
-        at = plane or self.plane
-        async with ClientSession(at.url, connector=TCPConnector(ssl=at.tls())) as session:
-            await self._children.wait_until_ready(started, session, "/readyz")
-        return started
+        target = plane or self.plane
+        async with ClientSession(target.url, connector=TCPConnector(ssl=target.tls())) as session:
+            await self._children.wait_until_ready(new_child, session, "/readyz")
+        return new_child
 
     async def _ask_etcd(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         async with (
             ClientSession(self.etcd_url) as session,
-            session.post(path, json=body) as reported,
+            session.post(path, json=body) as response,
         ):
-            answer: dict[str, Any] = await reported.json()
-            assert reported.status == 200, answer
+            answer: dict[str, Any] = await response.json()
+            assert response.status == 200, answer
             return answer
 
 
@@ -212,14 +215,16 @@ class SecondServer:
         etcd: the pipe with its connections to etcd.
     """
 
-    def __init__(self, parts: Parts, plane: Plane, child: Child, etcd: Pipe) -> None:
+    def __init__(
+        self, parts: ControlPlaneProcesses, plane: Plane, child: Child, etcd: Pipe
+    ) -> None:
         self.plane = plane
         self.etcd = etcd
         self._parts = parts
         self._child = child
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def freeze(self) -> Iterator[None]:
         """Freeze the API server until the context ends."""
         freeze(self._child.process.pid)
         try:
@@ -238,7 +243,7 @@ class SecondServer:
 
 
 @asynccontextmanager
-async def taken_apart(plane: Plane) -> AsyncIterator[Parts]:
+async def access_processes(plane: Plane) -> AsyncIterator[ControlPlaneProcesses]:
     """Yield the processes of a real control plane; skip the test if the plane is embedded."""
     if not isinstance(plane, RealControlPlane):
         pytest.skip("needs etcd and kube-apiserver as processes: set KUBEBUILDER_ASSETS")
@@ -247,7 +252,7 @@ async def taken_apart(plane: Plane) -> AsyncIterator[Parts]:
         # Processes are stopped in reverse order of their starts. So a restarted etcd would stop
         # before its API server, which would wait for it.
         settings = replace(read_settings(), stop_seconds=1.0)
-        yield Parts(plane, Children(settings, folder, stack))
+        yield ControlPlaneProcesses(plane, Children(settings, folder, stack))
 
 
 def parse_address(url: str) -> Address:
@@ -258,18 +263,20 @@ def parse_address(url: str) -> Address:
     return parts.hostname, parts.port
 
 
-def _command(child: Child) -> list[str]:
+def _read_command(child: Child) -> list[str]:
     """Return the command line of a process."""
     arguments = child.process.args
     assert isinstance(arguments, list)
     return [str(argument) for argument in arguments]
 
 
-def _flag(child: Child, name: str) -> str:
+def _read_flag(child: Child, name: str) -> str:
     """Return the value of a flag that a process was started with."""
     start = f"--{name}="
     return next(
-        argument.removeprefix(start) for argument in _command(child) if argument.startswith(start)
+        argument.removeprefix(start)
+        for argument in _read_command(child)
+        if argument.startswith(start)
     )
 
 
@@ -279,7 +286,7 @@ async def _kill(child: Child) -> None:
     await to_thread.run_sync(child.process.wait)
 
 
-async def _end(child: Child) -> None:
+async def _terminate(child: Child) -> None:
     """Send SIGTERM to a process and wait for its end."""
     child.process.terminate()
     await to_thread.run_sync(child.process.wait)

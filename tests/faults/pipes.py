@@ -13,14 +13,14 @@ from envtest.faults import Record
 HOST = "127.0.0.1"
 Address = tuple[str, int]
 _CHUNK = 64 * 1024
-_BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+_CONNECTION_ENDS = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class Pipe:
     """A TCP proxy that gives each connection to the next of its servers. Create it by `before`.
 
     Attributes:
-        port: on which it listens.
+        port: the port on which it listens.
         connections: the server of each connection, in order.
         delay_seconds: the delay of every byte from a server.
         refuses_connections: whether new connections are closed at once.
@@ -46,7 +46,7 @@ class Pipe:
         async with await anyio.create_tcp_listener(local_host=HOST) as listener:
             pipe.port = listener.extra(SocketAttribute.local_port)
             async with anyio.create_task_group() as group:
-                group.start_soon(listener.serve, pipe._carry)
+                group.start_soon(listener.serve, pipe._handle_connection)
                 yield pipe
                 group.cancel_scope.cancel()
 
@@ -55,7 +55,7 @@ class Pipe:
         for scope in self._open:
             scope.cancel()
 
-    async def _carry(self, client: SocketStream) -> None:
+    async def _handle_connection(self, client: SocketStream) -> None:
         target = next(self._turns)
         async with client:
             if self.refuses_connections:
@@ -85,23 +85,25 @@ async def _copy(
     """Copy bytes until either side closes, and then cancel the scope of the connection.
 
     Args:
-        source: of the bytes.
-        sink: for them.
+        source: the side that sends the bytes.
+        sink: the side that receives them.
         delay: returns the seconds by which bytes that arrive now are delayed.
-        connection: is cancelled at the end.
+        connection: the scope to cancel at the end.
     """
-    sending, waiting = anyio.create_memory_object_stream[tuple[float, bytes]](float("inf"))
+    send_queue, receive_queue = anyio.create_memory_object_stream[tuple[float, bytes]](
+        float("inf")
+    )
 
     async def receive() -> None:
-        with sending, suppress(*_BROKEN):
+        with send_queue, suppress(*_CONNECTION_ENDS):
             while True:
                 chunk = await source.receive(_CHUNK)
-                sending.send_nowait((anyio.current_time() + delay(), chunk))
+                send_queue.send_nowait((anyio.current_time() + delay(), chunk))
 
     async with anyio.create_task_group() as group:
         group.start_soon(receive)
-        with waiting, suppress(*_BROKEN):
-            async for due, chunk in waiting:
+        with receive_queue, suppress(*_CONNECTION_ENDS):
+            async for due, chunk in receive_queue:
                 await anyio.sleep_until(due)
                 await sink.send(chunk)
         group.cancel_scope.cancel()

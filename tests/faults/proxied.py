@@ -80,10 +80,10 @@ class ProxiedPlane:
     Args:
         plane: the control plane.
         proxy: injects faults.
-        direct: a client of the plane, without the proxy.
-        client: a client of the proxy.
-        transport: to the proxy.
-        clock: for informers and managers.
+        direct: a client that connects to the plane without the proxy.
+        client: a client that connects through the proxy.
+        transport: the transport of `client`.
+        clock: the clock for informers and managers.
     """
 
     plane: Plane
@@ -97,9 +97,9 @@ class ProxiedPlane:
         """Create a gauge, not through the proxy."""
         return await self.direct.create(GAUGES, "default", build_gauge(name, **spec))
 
-    async def delete(self, gone: Gauge) -> None:
+    async def delete(self, gauge: Gauge) -> None:
         """Delete a gauge, not through the proxy."""
-        await self.direct.delete(GAUGES, Version.from_object(gone))
+        await self.direct.delete(GAUGES, Version.from_object(gauge))
 
     def list_calls(self, verb: str) -> list[Call]:
         """Return the requests for gauges with a verb that went through the proxy, in order."""
@@ -107,7 +107,7 @@ class ProxiedPlane:
             call for call in self.proxy.calls if (call.verb, call.resource) == (verb, "gauges")
         ]
 
-    def revisions(self, verb: str) -> list[str | None]:
+    def list_revisions(self, verb: str) -> list[str | None]:
         """Return the resourceVersion in each request for gauges with a verb; None for none."""
         return [call.query.get("resourceVersion") for call in self.list_calls(verb)]
 
@@ -119,22 +119,26 @@ async def run_proxied_plane(
     """Run a control plane with a proxy before it; fail if the test takes more than SECONDS.
 
     Args:
-        seed: of the proxy.
-        streams: whether the test needs a server that streams lists; with others it is skipped.
+        seed: the seed by which the proxy chooses requests for faults.
+        streams: whether to skip the test if the server does not stream lists.
     """
     with anyio.fail_after(SECONDS):
         async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
             await plane.install_crds([build_gauge_definition()])
-            async with transport_to(plane) as direct, transport_to(proxy) as through:
-                if streams and not await _streams_lists(direct):
+            async with open_transport(plane) as direct, open_transport(proxy) as proxied_transport:
+                if streams and not await _is_streaming_lists(direct):
                     pytest.skip("this kube-apiserver streams no lists: WatchList is off in it")
                 yield ProxiedPlane(
-                    plane, proxy, direct=Client(direct), client=Client(through), transport=through
+                    plane,
+                    proxy,
+                    direct=Client(direct),
+                    client=Client(proxied_transport),
+                    transport=proxied_transport,
                 )
 
 
-async def _streams_lists(transport: Transport) -> bool:
-    """Return whether a server streams lists: Kubernetes 1.31 does not unless it is asked to."""
+async def _is_streaming_lists(transport: Transport) -> bool:
+    """Return whether a server streams lists, which Kubernetes 1.31 does only by a feature gate."""
     query = {"watch": "1", "timeoutSeconds": "1"} | create_stream_query("")
     try:
         async with transport.stream(GAUGES.build_collection_path("default"), query=query):
@@ -144,7 +148,7 @@ async def _streams_lists(transport: Transport) -> bool:
 
 
 @asynccontextmanager
-async def transport_to(plane: Plane, user: str = "admin") -> AsyncIterator[Transport]:
+async def open_transport(plane: Plane, user: str = "admin") -> AsyncIterator[Transport]:
     """Connect to a control plane as a user."""
     with tempfile.TemporaryDirectory() as folder:
         transport = await connect(plane.write_kubeconfig(Path(folder) / "config", user))
@@ -176,32 +180,32 @@ class ObservedInformer:
             lambda: len(informer.cache),
         )
         self.changes: list[Change[Gauge]] = []
-        self._reported = anyio.Event()
-        self.informer.add_handler(self._note)
+        self._has_changed = anyio.Event()
+        self.informer.add_handler(self._record)
 
-    def _note(self, change: Change[Gauge]) -> None:
+    def _record(self, change: Change[Gauge]) -> None:
         self.changes.append(change)
-        self._reported.set()
-        self._reported = anyio.Event()
+        self._has_changed.set()
+        self._has_changed = anyio.Event()
 
-    async def wait(self, count: int) -> list[Change[Gauge]]:
+    async def wait_for_changes(self, count: int) -> list[Change[Gauge]]:
         """Wait until the handler has received `count` changes; return all of them."""
         with anyio.fail_after(SECONDS):
             while len(self.changes) < count:
-                await self._reported.wait()
+                await self._has_changed.wait()
         return self.changes
 
-    def metric(self, name: str, **labels: str) -> float | None:
+    def read_metric(self, name: str, **labels: str) -> float | None:
         """Return the value of a series of this informer."""
         return self.metrics.registry.get_sample_value(name, {"resource": "gauges", **labels})
 
-    def restarts(self) -> dict[str, float]:
+    def count_restarts(self) -> dict[str, float]:
         """Return how often the watch was restarted, by reason, without counts of zero."""
-        counted = {
-            reason: self.metric("controller_watch_restarts_total", reason=reason)
+        counts = {
+            reason: self.read_metric("controller_watch_restarts_total", reason=reason)
             for reason in REASONS
         }
-        return {reason: count for reason, count in counted.items() if count}
+        return {reason: count for reason, count in counts.items() if count}
 
     @property
     def names(self) -> list[str]:
@@ -210,14 +214,14 @@ class ObservedInformer:
 
 
 @asynccontextmanager
-async def observe(
+async def run_informer(
     proxied: ProxiedPlane, *, streams: bool = False
 ) -> AsyncIterator[ObservedInformer]:
     """Run an informer of gauges through the proxy; yield it once it is synced."""
-    watcher = ObservedInformer(proxied, streams=streams)
+    observed = ObservedInformer(proxied, streams=streams)
     async with anyio.create_task_group() as group:
-        group.start_soon(watcher.informer.run)
+        group.start_soon(observed.informer.run)
         with anyio.fail_after(SECONDS):
-            await watcher.informer.wait_synced()
-        yield watcher
+            await observed.informer.wait_synced()
+        yield observed
         group.cancel_scope.cancel()

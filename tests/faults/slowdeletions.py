@@ -28,71 +28,76 @@ HOST = "127.0.0.1"
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
-class SlowDeletions:
-    """The webhook that holds deletions until `release`. Create it by `slow_deletions`.
+class DeletionDelay:
+    """A webhook that does not answer deletions until `allow_deletions`.
+
+    `delay_deletions` creates it.
 
     Attributes:
         started: set once the API server has read an object to delete, and calls the webhook.
-        in_force: set once the API server calls the webhook at all.
+        is_configured: set once the API server calls the webhook at all.
     """
 
     def __init__(self) -> None:
         self.started = anyio.Event()
-        self.in_force = anyio.Event()
-        self._released = anyio.Event()
+        self.is_configured = anyio.Event()
+        self._is_allowed = anyio.Event()
 
-    def release(self) -> None:
-        """Allow all deletions that wait, and later ones at once."""
-        self._released.set()
+    def allow_deletions(self) -> None:
+        """Allow the deletions that wait, and all later ones at once."""
+        self._is_allowed.set()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Allow a deletion after `release`, a dry run at once."""
+        """Allow a deletion once `allow_deletions` was called, and a dry run at once."""
         review: dict[str, Any] = json.loads(await request.content.read())
-        self.in_force.set()
+        self.is_configured.set()
         if not review["request"].get("dryRun"):
             self.started.set()
-            await self._released.wait()
+            await self._is_allowed.wait()
         response = {"uid": review["request"]["uid"], "allowed": True}
         type_meta = {name: review[name] for name in ("apiVersion", "kind")}
         return web.json_response(type_meta | {"response": response})
 
 
 @asynccontextmanager
-async def slow_deletions(plane: Plane, plural: str, tried: str) -> AsyncIterator[SlowDeletions]:
-    """Hold the deletions of one of our kinds until `release` or the end of the context.
+async def delay_deletions(
+    plane: Plane, plural: str, dry_run_path: str
+) -> AsyncIterator[DeletionDelay]:
+    """Delay the deletions of one of our kinds until `allow_deletions` or the end of the context.
 
     It skips the test on the embedded server, which reads and removes an object in one step.
 
     Args:
         plane: the API server.
-        plural: the kind.
-        tried: the path of an object of that kind, for dry runs.
+        plural: the plural name of the kind.
+        dry_run_path: the path of an object of that kind; dry runs of its deletion show whether the
+            API server already calls the webhook.
     """
     if plane.kind == "embedded":
         pytest.skip("the embedded server decides on a deletion and removes the object in one step")
-    slow, authority = SlowDeletions(), Authority.create()
+    deletion_delay, authority = DeletionDelay(), Authority.create()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with TemporaryDirectory(prefix="slow-") as folder:
         context.load_cert_chain(*authority.sign_server(HOST).write(Path(folder), "hook"))
-    runner = web.ServerRunner(web.Server(slow.answer, access_log=None))
+    runner = web.ServerRunner(web.Server(deletion_delay.answer, access_log=None))
     await runner.setup()
     try:
         await web.TCPSite(runner, HOST, 0, ssl_context=context).start()
         url = f"https://{HOST}:{runner.addresses[0][1]}/"
         async with connect_admin(plane) as http:
             configuration = await http.post(
-                _CONFIGURATIONS, json=_configuration(url, authority, plural)
+                _CONFIGURATIONS, json=_make_configuration(url, authority, plural)
             )
             assert configuration.status_code == 201, configuration.text
 
-            async def is_asked() -> bool:
-                await http.delete(tried, params={"dryRun": "All"})
-                return slow.in_force.is_set()
+            async def is_webhook_called() -> bool:
+                await http.delete(dry_run_path, params={"dryRun": "All"})
+                return deletion_delay.is_configured.is_set()
 
-            await until(is_asked, bool)
-        yield slow
+            await until(is_webhook_called, bool)
+        yield deletion_delay
     finally:
-        slow.release()
+        deletion_delay.allow_deletions()
         with anyio.CancelScope(shield=True):
             await runner.cleanup()
 
@@ -111,7 +116,7 @@ async def connect_admin(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
         yield http
 
 
-def _configuration(url: str, authority: Authority, plural: str) -> dict[str, Any]:
+def _make_configuration(url: str, authority: Authority, plural: str) -> dict[str, Any]:
     bundle = base64.b64encode(authority.pair.certificate).decode()
     rule = {
         "apiGroups": [names.GROUP],

@@ -30,21 +30,22 @@ from tests.faults.proxied import (
     Gauge,
     ObservedInformer,
     ProxiedPlane,
-    observe,
+    run_informer,
     run_proxied_plane,
 )
 from tests.polling import make_awaitable, until
 
 FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
 SILENCE_SECONDS = 90.0
-"""Without an event or a bookmark, after which a watch is replaced."""
+"""A watch is replaced after so many seconds without an event or a bookmark."""
 FORMS_OF_410 = pytest.mark.parametrize(
     "form", [expired_event(), refuse_as_expired()], ids=["event", "HTTP"]
 )
+"""Run a test with 410 as an event of a watch, and with 410 as the status of the answer."""
 
 
 def describe_change(change: Change[Gauge]) -> str:
-    """Return the old and the new name of a change, `-` for none, and its flags."""
+    """Return "OLD NEW" with the names of both objects, `-` for none, and the change's flags."""
     old, new = (gauge.metadata.name if gauge else "-" for gauge in (change.old, change.new))
     unknown = " unknown" if change.final_state_unknown else ""
     return f"{old} {new}{' initial' if change.initial else ''}{unknown}"
@@ -52,9 +53,9 @@ def describe_change(change: Change[Gauge]) -> str:
 
 @asynccontextmanager
 async def observe_gap(proxied: ProxiedPlane, fault: Fault) -> AsyncIterator[ObservedInformer]:
-    """Run an informer whose watch delivers nothing of the context and then ends with a fault.
+    """Run an informer whose watch misses the changes of the context, and then ends with a fault.
 
-    At the end the informer has received all changes that the fault hid.
+    At the end the informer has received these changes by other requests.
     """
     gate = anyio.Event()
     late = LateRequest(Pause(until=gate))
@@ -62,12 +63,12 @@ async def observe_gap(proxied: ProxiedPlane, fault: Fault) -> AsyncIterator[Obse
         proxied.proxy.inject(late, FIRST_WATCH) as injected,
         proxied.proxy.inject(fault, FIRST_WATCH),
     ):
-        async with observe(proxied) as observed:
+        async with run_informer(proxied) as observed:
             await injected.struck.wait()
-            reported = len(observed.changes)
+            change_count = len(observed.changes)
             yield observed
             gate.set()
-            await observed.wait(reported + 1)
+            await observed.wait_for_changes(change_count + 1)
             # The watch that follows delivers nothing more.
             await proxied.proxy.calls.wait(2, lambda call: call.verb == "watch")
 
@@ -76,26 +77,26 @@ async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
     async with run_proxied_plane() as proxied:
         await proxied.create("a")
         with proxied.proxy.inject(half_open(), FIRST_WATCH):
-            async with observe(proxied) as observed:
-                await observed.wait(1)
+            async with run_informer(proxied) as observed:
+                await observed.wait_for_changes(1)
                 await proxied.clock.timeouts.wait(1)
                 await proxied.create("b")
                 assert observed.names == ["a"]
                 await proxied.clock.advance(SILENCE_SECONDS - 1)
-                assert observed.restarts() == {}
-                age = observed.metric("controller_watch_last_event_age_seconds")
-                assert age == pytest.approx(SILENCE_SECONDS - 1)
+                assert observed.count_restarts() == {}
+                last_event_age = observed.read_metric("controller_watch_last_event_age_seconds")
+                assert last_event_age == pytest.approx(SILENCE_SECONDS - 1)
                 await proxied.clock.advance(1)
-                await observed.wait(2)
-                recorded = observed.metric("controller_watch_last_event_age_seconds")
-                assert recorded is not None
-                assert recorded < 1
-                assert observed.restarts() == {"idle": 1}
-                assert observed.metric("controller_lists_total") == 1
+                await observed.wait_for_changes(2)
+                last_event_age = observed.read_metric("controller_watch_last_event_age_seconds")
+                assert last_event_age is not None
+                assert last_event_age < 1
+                assert observed.count_restarts() == {"idle": 1}
+                assert observed.read_metric("controller_lists_total") == 1
 
         assert observed.names == ["a", "b"]
         assert len(proxied.list_calls("list")) == 1
-        first, second = proxied.revisions("watch")
+        first, second = proxied.list_revisions("watch")
         assert first == second
         # The dead connection is not left open beside the new one.
         await proxied.proxy.done.wait(2, lambda call: call.verb == "watch")
@@ -107,7 +108,7 @@ async def observe_under_fault(
 ) -> AsyncIterator[ObservedInformer]:
     """Run an informer while a fault is in force."""
     with proxied.proxy.inject(fault, match):
-        async with observe(proxied) as observed:
+        async with run_informer(proxied) as observed:
             yield observed
 
 
@@ -117,10 +118,10 @@ async def test_410_is_answered_by_one_list_that_shows_what_was_deleted(form: Fau
         gone, stays = await proxied.create("gone"), await proxied.create("stays")
         async with observe_gap(proxied, form) as observed:
             await proxied.delete(gone)
-        reported = [describe_change(change) for change in observed.changes]
-        assert sorted(reported[:2]) == ["- gone initial", "- stays initial"]
-        assert reported[2:] == ["gone - unknown"]
-        assert proxied.revisions("list") == ["0", None]
+        descriptions = [describe_change(change) for change in observed.changes]
+        assert sorted(descriptions[:2]) == ["- gone initial", "- stays initial"]
+        assert descriptions[2:] == ["gone - unknown"]
+        assert proxied.list_revisions("list") == ["0", None]
         assert observed.informer.cache.get(stays.metadata.key) == stays
 
 
@@ -160,12 +161,12 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
         second_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
             proxied.proxy.inject(expired_event(), FIRST_WATCH),
-            proxied.proxy.inject(refuse_as_expired(), second_part) as struck,
+            proxied.proxy.inject(refuse_as_expired(), second_part) as injected,
         ):
-            async with observe(proxied) as observed:
+            async with run_informer(proxied) as observed:
                 await proxied.proxy.calls.wait(2, lambda call: call.verb == "watch")
                 assert observed.names == names
-        assert len(struck.struck) == 1
+        assert len(injected.struck) == 1
         _, first, second, whole = (dict(call.query) for call in proxied.list_calls("list"))
         assert first == {"limit": "500"}
         assert sorted(second) == ["continue", "limit"]
@@ -189,7 +190,7 @@ async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_
             proxied.proxy.inject(expired_event(), FIRST_WATCH),
             proxied.proxy.inject(LateRequest(Pause(until=gate)), next_part) as injected,
         ):
-            async with observe(proxied) as observed:
+            async with run_informer(proxied) as observed:
                 await injected.struck.wait()
                 # One of the first part, two of a part that is not read yet, and a new one.
                 await proxied.delete(gauges.pop("g0000"))
@@ -218,19 +219,21 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
         assert (first, second) == (["limit"], ["continue", "limit"])
 
 
-@pytest.mark.parametrize(("end", "reported"), [(End.RESET, "a -"), (End.CLOSED, "a - unknown")])
+@pytest.mark.parametrize(
+    ("end", "expected_change"), [(End.RESET, "a -"), (End.CLOSED, "a - unknown")]
+)
 async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
-    end: End, reported: str
+    end: End, expected_change: str
 ) -> None:
     async with run_proxied_plane() as proxied:
         first = await proxied.create("a")
         async with observe_under_fault(proxied, DroppedEvents(0, 2, end), FIRST_WATCH) as observed:
             await proxied.delete(first)
             await proxied.create("b")
-            await observed.wait(3)
+            await observed.wait_for_changes(3)
         assert [describe_change(change) for change in observed.changes] == [
             "- a initial",
-            reported,
+            expected_change,
             "- b",
         ]
 
@@ -253,13 +256,13 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
                 await proxied.clock.advance(1)
                 await watcher.informer.wait_synced()
                 assert watcher.names == ["a"]
-                assert proxied.revisions("list") == ["0"]
+                assert proxied.list_revisions("list") == ["0"]
 
                 # The stream is not tried again for the next list, either.
                 with proxied.proxy.inject(expired_event(), FIRST_WATCH):
                     await proxied.create("b")
                     await proxied.clock.advance(SILENCE_SECONDS)
-                    await watcher.wait(2)
+                    await watcher.wait_for_changes(2)
                     await proxied.proxy.calls.wait(2, lambda call: call.verb == "list")
                 group.cancel_scope.cancel()
         streamed = [
@@ -271,9 +274,9 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
 async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() -> None:
     async with run_proxied_plane(streams=True) as proxied:
         await proxied.create("a")
-        async with observe(proxied, streams=True) as observed:
+        async with run_informer(proxied, streams=True) as observed:
             await proxied.create("b")
-            await observed.wait(2)
+            await observed.wait_for_changes(2)
         assert [describe_change(change) for change in observed.changes] == ["- a initial", "- b"]
         assert proxied.list_calls("list") == []
         (only,) = proxied.list_calls("watch")
@@ -289,11 +292,11 @@ async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: En
         created = [await proxied.create(name) for name in ("c", "b", "a")]
         numbers = {gauge.metadata.resourceVersion for gauge in created}
         with proxied.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
-            async with observe(proxied, streams=True) as observed:
+            async with run_informer(proxied, streams=True) as observed:
                 await cut.struck.wait()
                 assert observed.names == ["a", "b", "c"]
                 assert [change.initial for change in observed.changes] == [True] * 3
-        first, second = proxied.revisions("watch")
+        first, second = proxied.list_revisions("watch")
         assert first == second == ""
         assert numbers.isdisjoint({first, second})
 
@@ -304,10 +307,10 @@ async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
         message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
         refused = Refusal(422, "Invalid", message)
         with proxied.proxy.inject(refused, FIRST_WATCH):
-            async with observe(proxied, streams=True) as observed:
+            async with run_informer(proxied, streams=True) as observed:
                 assert observed.names == ["a"]
                 assert proxied.clock.sleeps[:] == []
-        assert proxied.revisions("list") == ["0"]
+        assert proxied.list_revisions("list") == ["0"]
 
 
 async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
@@ -315,13 +318,13 @@ async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
         gone = await proxied.create("gone")
         stays = await proxied.create("stays")
         with proxied.proxy.inject(half_open(3), FIRST_WATCH):
-            async with observe(proxied, streams=True) as observed:
+            async with run_informer(proxied, streams=True) as observed:
                 await proxied.delete(gone)
                 late = Match(verb="watch", resource="gauges", times=1)
                 with proxied.proxy.inject(refuse_as_expired(), late):
                     await proxied.clock.advance(SILENCE_SECONDS)
-                    await observed.wait(3)
+                    await observed.wait_for_changes(3)
         assert describe_change(observed.changes[-1]) == "gone - unknown"
         assert observed.informer.cache.get(stays.metadata.key) == stays
         assert proxied.list_calls("list") == []
-        assert observed.restarts() == {"idle": 1, "expired": 1}
+        assert observed.count_restarts() == {"idle": 1, "expired": 1}

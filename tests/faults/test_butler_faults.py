@@ -42,7 +42,7 @@ from tests.polling import SECONDS
 pytestmark = pytest.mark.slow
 
 WINDOWS = 6
-"""How often `_wait_for_rest` tries."""
+"""How many spans of 75 seconds `_wait_for_rest` observes at most."""
 # Two by default, more where CI asks for more seeds of the simulation; each takes a quarter minute.
 SEEDS = max(2, min(4, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100")) // 400))
 _GAPS: dict[str, Fault] = {
@@ -76,25 +76,25 @@ def _random_faults(proxy: Proxy) -> Iterator[None]:
         yield
 
 
-async def _play_seed(estate: Estate[Proxy], seed: int) -> None:
+async def _change_at_random(estate: Estate[Proxy], seed: int) -> None:
     """Create and delete allocations, restart processes and delete the cluster, all at random."""
     choices = random.Random(seed)
     names: list[str] = []
-    estate.start()
-    estate.start()
+    estate.start_process()
+    estate.start_process()
     await estate.create_cluster()
     cluster_exists = True
     for step in range(24):
         await estate.create_allocation(f"n{step}", count=choices.randint(1, 3))
         names.append(f"n{step}")
-        roll = choices.random()
-        if roll < 0.25 and len(names) > 2:
-            gone = names.pop(choices.randrange(len(names)))
-            await estate.delete(IP_ALLOCATION, Key(HOME, gone))
-        elif roll < 0.45:
-            estate.kill(choices.randrange(len(estate.processes)))
-            estate.start(timedelta(seconds=choices.choice([-600, 0, 600])))
-        elif roll < 0.55 and cluster_exists:
+        dice = choices.random()
+        if dice < 0.25 and len(names) > 2:
+            name = names.pop(choices.randrange(len(names)))
+            await estate.delete(IP_ALLOCATION, Key(HOME, name))
+        elif dice < 0.45:
+            estate.kill_process(choices.randrange(len(estate.processes)))
+            estate.start_process(timedelta(seconds=choices.choice([-600, 0, 600])))
+        elif dice < 0.55 and cluster_exists:
             await estate.delete(TENANT_CLUSTER, CLUSTER)
             cluster_exists = False
         with anyio.move_on_after(choices.choice((0.05, 0.1, 0.2))):
@@ -114,7 +114,7 @@ async def _wait_for_rest(estate: Estate[Proxy]) -> None:
     Raises:
         AssertionError: they still sent requests in each of WINDOWS such times.
     """
-    await estate.witness.until(estate.witness.describe_open_promises)
+    await estate.witness.wait_while(estate.witness.describe_open_promises)
     sent: list[str] = []
     for _ in range(WINDOWS):
         since = len(estate.management.calls)
@@ -134,8 +134,8 @@ async def _wait_for_rest(estate: Estate[Proxy]) -> None:
 async def test_after_random_faults_everything_is_right_and_nothing_more_is_sent(seed: int) -> None:
     async with run_estate(seed) as estate:
         with _random_faults(estate.management), _random_faults(estate.tenant):
-            await _play_seed(estate, seed)
-        await estate.witness.until(estate.witness.describe_unsettled)
+            await _change_at_random(estate, seed)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         await _wait_for_rest(estate)
         assert estate.witness.describe_unsettled() == ""
         assert estate.witness.overlaps == []
@@ -145,35 +145,35 @@ async def test_after_random_faults_everything_is_right_and_nothing_more_is_sent(
 async def test_changes_during_a_gap_of_the_watches_are_served() -> None:
     async with run_estate() as estate:
         for gap, fault in _GAPS.items():
-            with estate.management.inject(fault, Match(verb="watch", times=12)) as struck:
-                estate.start()
+            with estate.management.inject(fault, Match(verb="watch", times=12)) as injected:
+                estate.start_process()
                 await estate.create_cluster()
                 for number in range(6):
                     await estate.create_allocation(f"n{number}")
                 with anyio.fail_after(SECONDS):
-                    await struck.struck.wait()
-                await estate.witness.until(estate.witness.describe_unsettled)
+                    await injected.struck.wait()
+                await estate.witness.wait_while(estate.witness.describe_unsettled)
             await estate.delete(IP_ALLOCATION, Key(HOME, "n3"))
-            await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
             assert estate.witness.overlaps == [], gap
             # The next gap starts with an empty pool and a new process.
             for number in (0, 1, 2, 4, 5):
                 await estate.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
             await estate.delete(TENANT_CLUSTER, CLUSTER)
-            await estate.witness.until(estate.witness.describe_unsettled)
-            estate.kill(0)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
+            estate.kill_process(0)
 
 
-@pytest.mark.parametrize("how", ["refuses", "is silent"])
+@pytest.mark.parametrize("failure", ["refuses", "is silent"])
 async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_from_it(
-    how: str,
+    failure: str,
 ) -> None:
-    fault: Fault = RefusedConnection() if how == "refuses" else LateAnswer(Pause(3.0))
+    fault: Fault = RefusedConnection() if failure == "refuses" else LateAnswer(Pause(3.0))
     async with run_estate() as estate:
-        estate.start()
-        estate.start()
+        estate.start_process()
+        estate.start_process()
         await estate.create_cluster()
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         with estate.tenant.inject(fault) as outage:
             await estate.delete(TENANT_CLUSTER, CLUSTER)
             await estate.create_allocation("neighbour", count=8)
@@ -181,7 +181,7 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
                 await outage.struck.wait(2)
             balancer = estate.witness.caches["ipallocations"].get(Key(HOME, "team-a-lb"))
             assert balancer is not None, "its range is still the tenant's"
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert estate.witness.caches["tenantclusters"].get(CLUSTER) is None
         assert estate.witness.overlaps == []
 
@@ -189,11 +189,11 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
 @pytest.mark.long
 async def test_replicas_whose_clocks_are_hours_apart_agree_and_stop_writing() -> None:
     async with run_estate() as estate:
-        estate.start(timedelta(hours=5))
-        estate.start(timedelta(hours=-5))
+        estate.start_process(timedelta(hours=5))
+        estate.start_process(timedelta(hours=-5))
         await estate.create_cluster()
         for number in range(6):
             await estate.create_allocation(f"n{number}", count=2)
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         await _wait_for_rest(estate)
         assert estate.witness.overlaps == []

@@ -19,25 +19,34 @@ from envtest.faults import LateRequest, Match, Pause, Proxy
 from reconcilers.api.resources import IP_ALLOCATION
 from tests.envtest.samples import build_gauge_definition
 from tests.faults.estate import LARGE, PACE, SwiftClock, run_bare_estate
-from tests.faults.parts import Parts, PlaneAtUrl, SecondServer, parse_address, taken_apart
+from tests.faults.parts import (
+    ControlPlaneProcesses,
+    PlaneAtUrl,
+    SecondServer,
+    access_processes,
+    parse_address,
+)
 from tests.faults.pipes import HOST, Pipe
-from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, observe, transport_to
+from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, open_transport, run_informer
 from tests.polling import SECONDS
 
 pytestmark = pytest.mark.slow
 
-CACHED = pytest.mark.parametrize("cached", [True, False], ids=["watch cache", "etcd"])
+WITH_AND_WITHOUT_CACHE = pytest.mark.parametrize(
+    "has_watch_cache", [True, False], ids=["watch cache", "etcd"]
+)
 ALLOCATIONS, BATCH = 30, 6
-"""How many are created, and how many between two compactions."""
+"""How many allocations are created, and how many of them between two compactions."""
 SEVERAL_PARTS = 501
+"""So many gauges that a list of them has two parts."""
 UNDELIVERED = 400
 """More events than etcd buffers for an API server that does not receive them."""
 
 
 @asynccontextmanager
 async def _run_proxied_plane(
-    *, cached: bool
-) -> AsyncIterator[tuple[ProxiedPlane, Parts, SecondServer]]:
+    *, has_watch_cache: bool
+) -> AsyncIterator[tuple[ProxiedPlane, ControlPlaneProcesses, SecondServer]]:
     """Run a second API server, with or without a watch cache, behind a proxy.
 
     Yields:
@@ -45,16 +54,20 @@ async def _run_proxied_plane(
     """
     async with (
         ControlPlane.start() as plane,
-        taken_apart(plane) as parts,
-        parts.second_apiserver(watch_cache=str(cached).lower()) as second,
+        access_processes(plane) as parts,
+        parts.run_second_apiserver(watch_cache=str(has_watch_cache).lower()) as second,
         Proxy.before(second.plane) as proxy,
     ):
         await plane.install_crds([build_gauge_definition()])
         await second.plane.install_crds([build_gauge_definition()])
-        async with transport_to(plane) as direct, transport_to(proxy) as through:
+        async with open_transport(plane) as direct, open_transport(proxy) as proxied_transport:
             yield (
                 ProxiedPlane(
-                    plane, proxy, direct=Client(direct), client=Client(through), transport=through
+                    plane,
+                    proxy,
+                    direct=Client(direct),
+                    client=Client(proxied_transport),
+                    transport=proxied_transport,
                 ),
                 parts,
                 second,
@@ -66,40 +79,42 @@ def _describe_change(change: Change[Gauge]) -> str:
     return f"{old} {new}{' unknown' if change.final_state_unknown else ''}"
 
 
-@CACHED
+@WITH_AND_WITHOUT_CACHE
 async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
-    cached: bool,
+    has_watch_cache: bool,
 ) -> None:
-    async with _run_proxied_plane(cached=cached) as (proxied, parts, second):
+    async with _run_proxied_plane(has_watch_cache=has_watch_cache) as (proxied, parts, second):
         gone = await proxied.create("gone")
         await proxied.create("stays")
         gate = anyio.Event()
-        late = LateRequest(Pause(until=gate))
-        with proxied.proxy.inject(late, WATCH):
-            async with observe(proxied) as observed:
+        delay = LateRequest(Pause(until=gate))
+        with proxied.proxy.inject(delay, WATCH):
+            async with run_informer(proxied) as observed:
                 await proxied.proxy.calls.wait(1, lambda call: call.verb == "watch")
                 await proxied.delete(gone)
                 await proxied.create("new")
                 await parts.compact()
-                if cached:
+                if has_watch_cache:
                     await second.restart()  # its watch cache would still have the events
                 gate.set()
-                await observed.wait(4)
-                assert observed.restarts()["expired"] == 1
+                await observed.wait_for_changes(4)
+                assert observed.count_restarts()["expired"] == 1
             assert sorted(_describe_change(change) for change in observed.changes[2:]) == [
                 "- new",
                 "gone - unknown",
             ]
-            assert proxied.revisions("list") == ["0", None]
+            assert proxied.list_revisions("list") == ["0", None]
 
 
-@CACHED
-async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: bool) -> None:
-    async with _run_proxied_plane(cached=cached) as (proxied, parts, second):
+@WITH_AND_WITHOUT_CACHE
+async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(
+    has_watch_cache: bool,
+) -> None:
+    async with _run_proxied_plane(has_watch_cache=has_watch_cache) as (proxied, parts, second):
         gone, busy = await proxied.create("gone"), await proxied.create("busy")
-        async with observe(proxied) as observed:
+        async with run_informer(proxied) as observed:
             await proxied.proxy.calls.wait(1, lambda call: call.verb == "watch")
-            with second.frozen():
+            with second.freeze():
                 await proxied.delete(gone)
                 for count in range(UNDELIVERED):
                     patch = {"spec": {"count": count}}
@@ -107,24 +122,24 @@ async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: 
                 await parts.compact()
             with anyio.fail_after(SECONDS):
                 while observed.informer.cache.get(busy.metadata.key) != busy:
-                    await observed.wait(len(observed.changes) + 1)
+                    await observed.wait_for_changes(len(observed.changes) + 1)
             assert observed.names == ["busy"]
             assert [change.old for change in observed.changes if change.new is None] == [gone]
-            if cached:
-                assert observed.restarts()["expired"] == 1
+            if has_watch_cache:
+                assert observed.count_restarts()["expired"] == 1
             else:
                 # etcd, read without a cache, may miss what it forgot in the middle of an event.
-                assert {"expired", "failed"} & observed.restarts().keys()
+                assert {"expired", "failed"} & observed.count_restarts().keys()
 
 
 async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piece() -> None:
     # With its watch cache the server keeps snapshots of its own, and answers from those.
-    async with _run_proxied_plane(cached=False) as (proxied, parts, _):
+    async with _run_proxied_plane(has_watch_cache=False) as (proxied, parts, _):
         async with anyio.create_task_group() as group:
             for number in range(SEVERAL_PARTS):
                 group.start_soon(proxied.create, f"g{number:04}")
         gate = anyio.Event()
-        late = LateRequest(Pause(until=gate))
+        delay = LateRequest(Pause(until=gate))
         next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         gauges = dict[str, Gauge]()
 
@@ -132,7 +147,7 @@ async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piec
             listed = await proxied.client.list(GAUGES)
             gauges.update((gauge.metadata.name, gauge) for gauge in listed.items)
 
-        with proxied.proxy.inject(late, next_part) as injected:
+        with proxied.proxy.inject(delay, next_part) as injected:
             async with anyio.create_task_group() as group:
                 group.start_soon(list_gauges)
                 await injected.struck.wait()
@@ -148,23 +163,23 @@ async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piec
 async def test_every_allocation_is_served_although_etcd_compacts_undelivered_events() -> None:
     async with (
         ControlPlane.start() as plane,
-        taken_apart(plane) as parts,
-        parts.second_apiserver(watch_cache="false") as second,
+        access_processes(plane) as parts,
+        parts.run_second_apiserver(watch_cache="false") as second,
         Pipe.before(parse_address(second.plane.url)) as pipe,
         run_bare_estate(plane, PlaneAtUrl(plane, f"https://{HOST}:{pipe.port}"), LARGE) as estate,
     ):
         for _ in range(2):
-            estate.start(clock=SwiftClock(speed=PACE))
+            estate.start_process(clock=SwiftClock(speed=PACE))
         await estate.create_cluster()
         for number in range(0, ALLOCATIONS, BATCH):
             for other in range(number, number + BATCH):
                 await estate.create_allocation(f"n{other}", count=1 + other % 3)
-            await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
             # Every watch begins anew, and what was written before that is compacted.
             pipe.cut_connections()
             await estate.create_allocation(f"nn{number}")
             await parts.compact()
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert estate.witness.overlaps == []
         expired = [_count_expired(manager) for manager in estate.managers.values()]
         assert all(expired), expired

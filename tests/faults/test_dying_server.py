@@ -13,7 +13,7 @@ from envtest.plane import RunningControlPlane as Plane
 from manifests import folder
 from reconcilers.api.ipallocation import ALLOCATED
 from tests.faults.estate import HOME, LARGE, Estate, run_bare_estate
-from tests.faults.parts import taken_apart
+from tests.faults.parts import access_processes
 from tests.faults.slowdeletions import connect_admin
 
 pytestmark = pytest.mark.slow
@@ -26,14 +26,14 @@ ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
 async def test_every_allocation_of_a_burst_is_served_although_the_api_server_is_killed() -> None:
     async with (
         ControlPlane.start() as plane,
-        taken_apart(plane) as parts,
+        access_processes(plane) as parts,
         run_bare_estate(plane, cidr=LARGE) as estate,
     ):
         await _use_shipped_roles(estate)
-        estate.start(clock=SystemClock())
-        estate.start(clock=SystemClock())
+        estate.start_process(clock=SystemClock())
+        estate.start_process(clock=SystemClock())
         await estate.create_cluster()
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         # One burst for each death: the rest of the first is served before all watches are back.
         for burst in range(2):
             async with anyio.create_task_group() as group:
@@ -41,7 +41,7 @@ async def test_every_allocation_of_a_burst_is_served_although_the_api_server_is_
                     group.start_soon(
                         estate.create_allocation_retrying, f"n{number}", 1 + number % 3
                     )
-                await estate.witness.until(
+                await estate.witness.wait_while(
                     partial(_describe_unserved, estate, _count_served(estate) + BURST // 5)
                 )
                 await parts.kill_apiserver()
@@ -49,7 +49,7 @@ async def test_every_allocation_of_a_burst_is_served_although_the_api_server_is_
                     "it died when nothing was left to do"
                 )
                 await parts.start_apiserver()
-            await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert estate.witness.overlaps == []
 
 
@@ -76,11 +76,11 @@ async def _use_shipped_roles(estate: Estate[Plane]) -> None:
         for file in sorted(folder("rbac").iterdir(), key=lambda path: path.name):
             for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
                 if body and body["apiVersion"].startswith("rbac."):
-                    response = await http.post(_collection(body), json=body)
+                    response = await http.post(_build_collection_path(body), json=body)
                     assert response.status_code == 201, response.text
 
 
-def _collection(body: dict[str, Any]) -> str:
+def _build_collection_path(body: dict[str, Any]) -> str:
     namespace = body["metadata"].get("namespace")
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{body['apiVersion']}{within}/{body['kind'].lower()}s"

@@ -7,20 +7,20 @@ import anyio
 
 from controller import SETTLED, Key, Manager, ManagerOptions, Outcome, Watch, to_self
 from controller.leases import LEASES
-from tests.faults.proxied import GAUGES, ProxiedPlane, run_proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, ProxiedPlane, open_transport, run_proxied_plane
 from tests.polling import SECONDS
 
 LEASE = Key("default", "leader")
 HOURS = 3600.0
 
 
-class Replica:
+class BlockingReplica:
     """A manager whose reconcile runs until the test sets `may_end`."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self.started, self.may_end, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
-        self.interrupted = False
+        self.is_interrupted = False
         gauges = manager.get_informer(GAUGES)
         manager.add_controller("gauges", self.reconcile, watches=[Watch(gauges, to_self)])
 
@@ -30,7 +30,7 @@ class Replica:
         try:
             await self.may_end.wait()
         except anyio.get_cancelled_exc_class():
-            self.interrupted = True
+            self.is_interrupted = True
             raise
         return SETTLED
 
@@ -41,7 +41,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(proxied: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
+async def run_replica(proxied: ProxiedPlane, name: str) -> AsyncIterator[BlockingReplica]:
     """Run a replica with a lease that does not expire within a test."""
     options = ManagerOptions(
         leader_elect=True,
@@ -52,8 +52,8 @@ async def replica(proxied: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
         renew_deadline=HOURS / 2,
         retry_period=0.2,
     )
-    async with transport_to(proxied.plane) as transport, anyio.create_task_group() as group:
-        new_replica = Replica(Manager(transport, options=options))
+    async with open_transport(proxied.plane) as transport, anyio.create_task_group() as group:
+        new_replica = BlockingReplica(Manager(transport, options=options))
         group.start_soon(new_replica.run)
         await new_replica.manager.wait_serving()
         yield new_replica
@@ -66,9 +66,9 @@ async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_en
 
     async with run_proxied_plane() as proxied:
         await proxied.create("a")
-        async with replica(proxied, "first") as first:
+        async with run_replica(proxied, "first") as first:
             await first.started.wait()
-            async with replica(proxied, "second") as second:
+            async with run_replica(proxied, "second") as second:
                 first.manager.stop()
                 await proxied.create("b")  # work for the next leader, and not before
                 assert await read_holder() == "first"
@@ -80,7 +80,7 @@ async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_en
                     # It leads only because the first one released its lease of an hour.
                     await second.started.wait()
                 assert await read_holder() == "second"
-                assert not first.interrupted
+                assert not first.is_interrupted
                 lease = await proxied.direct.get(LEASES, LEASE)
                 assert lease.spec.leaseTransitions == 1
                 second.may_end.set()

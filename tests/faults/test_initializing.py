@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ALLOCATIONS, BATCH = 60, 6
-"""How many are created, and how many between two changes of the CRDs."""
+"""How many allocations are created, and how many of them between two changes of the CRDs."""
 
 
 async def test_every_allocation_is_served_although_the_crds_are_written_all_the_time() -> None:
@@ -29,13 +29,13 @@ async def test_every_allocation_is_served_although_the_crds_are_written_all_the_
         async with run_bare_estate(plane, cidr=LARGE) as estate:
             with capture_logs() as logs:
                 for _ in range(2):
-                    estate.start(clock=SwiftClock(speed=PACE))
+                    estate.start_process(clock=SwiftClock(speed=PACE))
                 await estate.create_cluster()
                 for number in range(ALLOCATIONS):
                     if number % BATCH == 0:
                         await _write_crds(plane, str(number))
                     await estate.create_allocation_retrying(f"n{number}", count=1 + number % 3)
-                await estate.witness.until(estate.witness.describe_unsettled)
+                await estate.witness.wait_while(estate.witness.describe_unsettled)
             assert [entry for entry in logs if "(re)initializing" in str(entry.get("error"))]
             assert estate.witness.overlaps == []
 

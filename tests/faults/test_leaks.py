@@ -21,7 +21,7 @@ from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 from tests.envtest.samples import build_gauge
-from tests.faults.proxied import GAUGES, WATCH, Gauge, run_proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, WATCH, Gauge, open_transport, run_proxied_plane
 from tests.polling import make_awaitable, until
 
 CYCLES = 100
@@ -141,7 +141,7 @@ async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> N
         await proxied.create("a")
 
         async def run_informer() -> None:
-            async with transport_to(proxied.plane) as transport:
+            async with open_transport(proxied.plane) as transport:
                 informer = Informer(GAUGES, transport, proxied.clock)
                 async with anyio.create_task_group() as group:
                     group.start_soon(informer.run)
@@ -212,7 +212,7 @@ async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_u
 
 @pytest.mark.slow
 async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None:
-    async with run_proxied_plane() as proxied, transport_to(proxied.plane) as transport:
+    async with run_proxied_plane() as proxied, open_transport(proxied.plane) as transport:
         client = Client(transport)
         informers = [Informer(GAUGES, transport, proxied.clock) for _ in range(WATCHES)]
         names = [f"g{number}" for number in range(REQUESTS)]

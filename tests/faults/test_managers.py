@@ -34,8 +34,8 @@ from tests.faults.proxied import (
     WATCH,
     Gauge,
     ProxiedPlane,
+    open_transport,
     run_proxied_plane,
-    transport_to,
 )
 
 
@@ -83,7 +83,7 @@ async def grant_read(proxied: ProxiedPlane, user: str, group: str, *plurals: str
 
 
 class Reconciliations:
-    """Creates reconcilers that only note the keys of their passes."""
+    """Creates reconcilers that do nothing but record the objects of their passes."""
 
     def __init__(self) -> None:
         self.passes: Record[str] = Record()
@@ -144,7 +144,7 @@ async def test_a_missing_right_is_named_and_stops_no_other_controller(
         await grant_read(proxied, "joe", GROUP, "gauges")
         await proxied.create("a")
         await proxied.direct.create(CONFIG_MAPS, "default", {"metadata": {"name": "s"}})
-        async with transport_to(proxied.proxy, "joe") as transport:
+        async with open_transport(proxied.proxy, "joe") as transport:
             manager, reconciliations = (
                 Manager(transport, clock=proxied.clock, options=options),
                 Reconciliations(),
@@ -188,7 +188,7 @@ async def test_a_missing_kind_is_named_and_stops_no_other_controller(
             assert (await read_readiness(manager))[0] == 200
 
 
-class Parent:
+class ParentReconciler:
     """A reconciler that gives its gauge one child, of a name that the server chooses."""
 
     def __init__(self, proxied: ProxiedPlane) -> None:
@@ -217,12 +217,12 @@ async def test_a_controller_reads_its_own_writes_while_its_cache_lags() -> None:
     async with run_proxied_plane() as proxied:
         parent = await proxied.create("parent")
         gate = anyio.Event()
-        reconciler = Parent(proxied)
+        reconciler = ParentReconciler(proxied)
         with proxied.proxy.inject(LateRequest(Pause(until=gate)), WATCH) as lag:
             async with run_manager(reconciler.manager):
                 await lag.struck.wait()
-                for run in range(1, 4):
-                    await reconciler.passes.wait(run)
+                for pass_count in range(1, 4):
+                    await reconciler.passes.wait(pass_count)
                     reconciler.controller.queue.add(parent.metadata.key)
                 (child,) = reconciler.list_children()
                 assert reconciler.gauges.cache.position < child.metadata.revision
@@ -234,26 +234,26 @@ async def test_a_controller_reads_its_own_writes_while_its_cache_lags() -> None:
         assert len(proxied.list_calls("create")) == 1
 
 
-async def wait_until_caught_up(reconciler: Parent) -> None:
+async def wait_until_caught_up(reconciler: ParentReconciler) -> None:
     """Wait until the watch has delivered the gauge `later`, which a test creates last."""
-    event = anyio.Event()
+    is_delivered = anyio.Event()
     later = Key("default", "later")
 
-    def note(change: Change[Gauge]) -> None:
+    def check(change: Change[Gauge]) -> None:
         if change.new is not None and change.new.metadata.key == later:
-            event.set()
+            is_delivered.set()
 
-    reconciler.gauges.add_handler(note)
-    await event.wait()
+    reconciler.gauges.add_handler(check)
+    await is_delivered.wait()
 
 
 @asynccontextmanager
 async def run_with_delayed_watch(
     proxied: ProxiedPlane,
-) -> AsyncIterator[tuple[Parent, anyio.Event]]:
+) -> AsyncIterator[tuple[ParentReconciler, anyio.Event]]:
     """Run a manager whose watch delivers nothing until the yielded event is set."""
     gate = anyio.Event()
-    reconciler = Parent(proxied)
+    reconciler = ParentReconciler(proxied)
     with proxied.proxy.inject(LateRequest(Pause(until=gate)), WATCH) as lag:
         async with run_manager(reconciler.manager):
             await lag.struck.wait()
@@ -266,24 +266,24 @@ async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
         run_with_delayed_watch(proxied) as (reconciler, gate),
     ):
 
-        def error() -> ControllerError | None:
+        def find_error() -> ControllerError | None:
             return reconciler.gauges.last_error
 
         registry = reconciler.manager.metrics.registry
         kind = {"resource": f"gauges.{GROUP}"}
         await reconciler.manager.client.create(GAUGES, "default", build_gauge("ours"))
         await proxied.clock.advance(LAG_SECONDS)
-        assert error() is None
+        assert find_error() is None
         await proxied.clock.advance(1)
         lag = registry.get_sample_value("controller_cache_lag_seconds", kind)
         assert lag == pytest.approx(LAG_SECONDS + 1)
-        assert isinstance(error(), CacheLagging)
-        assert "has not been delivered yet" in str(error())
+        assert isinstance(find_error(), CacheLagging)
+        assert "has not been delivered yet" in str(find_error())
 
         gate.set()
         await proxied.create("later")
         await wait_until_caught_up(reconciler)
-        assert error() is None
+        assert find_error() is None
         assert registry.get_sample_value("controller_cache_lag_seconds", kind) == 0
 
 

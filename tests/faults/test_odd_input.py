@@ -34,14 +34,18 @@ from tests.faults.proxied import (
     Gauge,
     ObservedInformer,
     ProxiedPlane,
-    observe,
+    run_informer,
     run_proxied_plane,
 )
 
 WATCH_ONCE = Match(verb="watch", resource="gauges", times=1)
 LIST_ONCE = Match(verb="list", resource="gauges", times=1)
 RELISTED, CONTINUED, UNTROUBLED = (2, 2), (1, 2), (1, 1)
-"""The number of lists and of watches after a fault: by kind of fault."""
+"""How many lists and how many watches an informer has sent after a fault that strikes its watch.
+
+After a fault of the first kind it lists again, after one of the second kind only the watch starts
+again, and a fault of the third kind does not end the watch.
+"""
 
 
 @pytest.mark.parametrize(
@@ -68,10 +72,10 @@ async def test_a_watch_with_odd_input_loses_nothing(
     async with run_proxied_plane() as proxied:
         await proxied.create("a")
         with proxied.proxy.inject(fault, WATCH_ONCE) as injected:
-            async with observe(proxied) as observed:
+            async with run_informer(proxied) as observed:
                 await injected.struck.wait()
                 await proxied.create("b")
-                changes = await observed.wait(2)
+                changes = await observed.wait_for_changes(2)
                 await proxied.proxy.calls.wait(
                     request_counts[1], lambda call: call.verb == "watch"
                 )
@@ -81,7 +85,7 @@ async def test_a_watch_with_odd_input_loses_nothing(
             len(proxied.list_calls("watch")),
         ) == request_counts
         if request_counts == CONTINUED:
-            assert len(set(proxied.revisions("watch"))) == 1
+            assert len(set(proxied.list_revisions("watch"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
     async with run_proxied_plane() as proxied:
         await proxied.create("a")
         with proxied.proxy.inject(fault, LIST_ONCE):
-            async with observe(proxied) as observed:
+            async with run_informer(proxied) as observed:
                 assert observed.names == ["a"]
                 assert observed.informer.last_error is None
         assert len(proxied.list_calls("list")) == 2
@@ -114,10 +118,10 @@ async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
 async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match) -> None:
     async with run_proxied_plane() as proxied:
         with proxied.proxy.inject(too_many_requests(7), match):
-            async with observe(proxied) as observed:
+            async with run_informer(proxied) as observed:
                 await proxied.proxy.calls.wait(3)
                 await proxied.create("a")
-                await observed.wait(1)
+                await observed.wait_for_changes(1)
         assert proxied.clock.sleeps[0] >= 7
 
 
@@ -130,15 +134,15 @@ async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists
             proxied.proxy.inject(InsertedEvent(bookmark, end=End.CLOSED), WATCH_ONCE),
             proxied.proxy.inject(too_many_requests(), refused),
         ):
-            async with observe(proxied) as observed:
+            async with run_informer(proxied) as observed:
                 await proxied.proxy.calls.wait(6, lambda call: call.verb == "watch")
                 await proxied.create("b")
-                await observed.wait(2)
-        assert proxied.revisions("list") == ["0"]
+                await observed.wait_for_changes(2)
+        assert proxied.list_revisions("list") == ["0"]
 
 
 def name_new_object(change: Change[Gauge]) -> str:
-    """Return the name of a new object."""
+    """Return the name of the object that a change adds; fail if the change is of another kind."""
     assert change.old is None
     assert change.new is not None
     return change.new.metadata.name
@@ -170,34 +174,36 @@ def list_storm_faults() -> list[tuple[Fault, Match]]:
     )
 
 
-async def change_gauges(proxied: ProxiedPlane, rng: random.Random) -> None:
+async def change_gauges(proxied: ProxiedPlane, choices: random.Random) -> None:
     """Create, change and delete gauges until 50 faults were injected."""
-    living: list[Gauge] = []
+    existing: list[Gauge] = []
     number = 0
     while len(proxied.proxy.injected) < 50:
         number += 1
-        if living and rng.random() < 0.4:
-            await proxied.delete(living.pop(rng.randrange(len(living))))
-        elif living and rng.random() < 0.5:
-            chosen = rng.randrange(len(living))
+        if existing and choices.random() < 0.4:
+            await proxied.delete(existing.pop(choices.randrange(len(existing))))
+        elif existing and choices.random() < 0.5:
+            index = choices.randrange(len(existing))
             patch = {"spec": {"count": number}}
-            living[chosen] = await proxied.direct.patch(
-                GAUGES, Version.from_object(living[chosen]), patch
+            existing[index] = await proxied.direct.patch(
+                GAUGES, Version.from_object(existing[index]), patch
             )
         else:
-            living.append(await proxied.create(f"g{number % 20}-{rng.randrange(3)}-{number}"))
+            existing.append(
+                await proxied.create(f"g{number % 20}-{choices.randrange(3)}-{number}")
+            )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_cache_comes_to_equal_the_server_through_any_storm(seed: int) -> None:
-    async with run_proxied_plane(seed) as proxied, observe(proxied) as observed:
+    async with run_proxied_plane(seed) as proxied, run_informer(proxied) as observed:
         with ExitStack() as faults:
             for fault, match in list_storm_faults():
                 faults.enter_context(proxied.proxy.inject(fault, match))
             await change_gauges(proxied, random.Random(seed))
         last = await proxied.create("last")
         while observed.informer.cache.get(last.metadata.key) is None:
-            await observed.wait(len(observed.changes) + 1)
+            await observed.wait_for_changes(len(observed.changes) + 1)
 
         expected = {
             gauge.metadata.key: gauge for gauge in (await proxied.direct.list(GAUGES)).items

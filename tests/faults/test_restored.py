@@ -18,7 +18,7 @@ from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli.local.objects import NAMESPACE
 from tests.faults.estate import HOME, LARGE, Estate, run_bare_estate
-from tests.faults.parts import PlaneAtUrl, parse_address, taken_apart
+from tests.faults.parts import PlaneAtUrl, access_processes, parse_address
 from tests.faults.pipes import HOST, Pipe
 from tests.polling import SECONDS
 
@@ -30,6 +30,7 @@ BACKED_UP, AFTER_BACKUP, AFTER_RESTORE, AFTER_RECONNECT = (
     range(24, 40),
     range(40, 56),
 )
+"""Numbers of the allocations that are created before and after the backup, and so on."""
 BURST = "burst-"
 """The prefix of allocations that are created while the servers are being restored."""
 
@@ -45,20 +46,20 @@ async def _change_after_backup(estate: Estate[Plane]) -> None:
     await _create_allocations(estate, AFTER_BACKUP)
     for number in (0, 3):
         await estate.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
-    await estate.witness.until(estate.witness.describe_unsettled)
+    await estate.witness.wait_while(estate.witness.describe_unsettled)
 
 
 async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_path: Path) -> None:
     async with (
         ControlPlane.start() as plane,
-        taken_apart(plane) as parts,
+        access_processes(plane) as parts,
         run_bare_estate(plane, cidr=LARGE) as estate,
     ):
         for _ in range(2):
-            estate.start(clock=SystemClock())
+            estate.start_process(clock=SystemClock())
         await estate.create_cluster()
         await _create_allocations(estate, BACKED_UP)
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         expected = set(estate.witness.expected_objects)
         await parts.back_up(tmp_path / "backup")
         await _change_after_backup(estate)
@@ -67,9 +68,9 @@ async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_pa
             await parts.restore(tmp_path / "backup", estate.is_outage_noticed)
             group.cancel_scope.cancel()
         estate.witness.expected_objects = expected
-        await _expect_those_created_after_the_restore(estate)
+        await _expect_burst_allocations_that_exist(estate)
         await _create_allocations(estate, AFTER_RESTORE)
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert estate.witness.overlaps == []
 
 
@@ -84,7 +85,7 @@ async def _keep_creating_allocations(estate: Estate[Plane]) -> None:
             await anyio.sleep(0.1)
 
 
-async def _expect_those_created_after_the_restore(estate: Estate[Plane]) -> None:
+async def _expect_burst_allocations_that_exist(estate: Estate[Plane]) -> None:
     """Expect the allocations of `_keep_creating_allocations` that exist after the restore.
 
     The server may execute the last, cancelled request later. So the witness may find one more
@@ -104,28 +105,28 @@ async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
 ) -> None:
     async with (
         ControlPlane.start() as plane,
-        taken_apart(plane) as parts,
+        access_processes(plane) as parts,
         Pipe.before(parse_address(plane.url)) as pipe,
         run_bare_estate(plane, PlaneAtUrl(plane, f"https://{HOST}:{pipe.port}"), LARGE) as estate,
     ):
         for _ in range(2):
-            estate.start()
+            estate.start_process()
         await _create_allocations(estate, BACKED_UP)
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         expected = set(estate.witness.expected_objects)
         await parts.back_up(tmp_path / "backup")
         await _change_after_backup(estate)
-        revision_before = await parts.revision()
+        revision_before = await parts.read_revision()
         pipe.refuses_connections = True
         pipe.cut_connections()
         await parts.restore(tmp_path / "backup", estate.is_outage_noticed)
         estate.witness.expected_objects = expected
         await _create_allocations(estate, AFTER_RESTORE)
-        while await parts.revision() <= revision_before + 100:
+        while await parts.read_revision() <= revision_before + 100:
             await estate.client.create(NAMESPACE, "", {"metadata": {"generateName": "x"}})
         pipe.refuses_connections = False
         with anyio.fail_after(SECONDS):
             await pipe.connections.wait(len(pipe.connections) + 8)
         await _create_allocations(estate, AFTER_RECONNECT)
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert estate.witness.overlaps == []

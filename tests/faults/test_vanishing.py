@@ -39,14 +39,14 @@ from tests.faults.estate import (
     HOME,
     LARGE,
     POOL,
-    PROJECTED,
     SETTINGS,
     SMALL,
+    TENANT_POOL,
     Estate,
     run_bare_estate,
 )
 from tests.faults.slowdeletions import connect_admin
-from tests.faults.vanishing import BOTH_WAYS, Json, Vanish, VanishedObjects, create
+from tests.faults.vanishing import BOTH_WAYS, Json, Vanish, VanishedObjects, create_object
 from tests.polling import make_awaitable, until
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ PAIRS = 80
 PAIRS_EMBEDDED = 20
 # The longest pause between a creation and its deletion, in seconds, of each round.
 PAUSES = (0.03, 0.1, 0.3, 1.0)
-AT_ONCE = 12
+CONCURRENT_PAIRS = 12
 """How many pairs of a creation and a deletion run at the same time."""
 WHOLE_POOL = 64
 """The number of addresses in a pool of CIDR SMALL."""
@@ -85,7 +85,7 @@ def _make_allocation_spec(pool: str = POOL.name, **more: Any) -> Json:
     return base | more
 
 
-_SPECS: dict[str, Callable[[int], tuple[Resource[Any], Key, Json]]] = {
+_MAKE_OBJECTS: dict[str, Callable[[int], tuple[Resource[Any], Key, Json]]] = {
     "IPAllocation": lambda n: (IP_ALLOCATION, Key(HOME, f"v{n}"), _make_allocation_spec()),
     "NetworkPool": lambda n: (NETWORK_POOL, Key(HOME, f"v{n}"), {"cidr": f"10.{n}.0.0/28"}),
     "TenantCluster": lambda n: (
@@ -106,27 +106,31 @@ async def _create_and_delete(estate: Estate[Plane], pairs: int, longest_pause: f
         pairs: how many pairs of a creation and a deletion for each kind.
         longest_pause: between creation and deletion, in seconds; the pauses are random.
     """
-    dice = random.Random(0)
-    limit = anyio.CapacityLimiter(AT_ONCE)
+    choices = random.Random(0)
+    limit = anyio.CapacityLimiter(CONCURRENT_PAIRS)
 
-    async def pair(http: httpx.AsyncClient, kind: str, number: int, pause: float) -> None:
-        resource, key, spec = _SPECS[kind](number)
+    async def create_and_delete(
+        http: httpx.AsyncClient, kind: str, number: int, pause: float
+    ) -> None:
+        resource, key, spec = _MAKE_OBJECTS[kind](number)
         async with limit:
-            await create(http, resource, key=key, spec=spec)
+            await create_object(http, resource, key=key, spec=spec)
             await anyio.sleep(pause)
-            gone = await http.delete(resource.build_path(key))
-            assert gone.status_code == 200, gone.text
+            response = await http.delete(resource.build_path(key))
+            assert response.status_code == 200, response.text
 
     async with connect_admin(estate.management) as http, anyio.create_task_group() as group:
         for number in range(pairs):
-            for kind in _SPECS:
-                group.start_soon(pair, http, kind, number, dice.uniform(0, longest_pause))
+            for kind in _MAKE_OBJECTS:
+                group.start_soon(
+                    create_and_delete, http, kind, number, choices.uniform(0, longest_pause)
+                )
 
 
 def _describe_remaining(estate: Estate[Plane]) -> str:
     """Return objects of the storm that remain in the cluster or in the controllers' caches."""
     for resource in OWN_KINDS.values():
-        for cache in estate.caches(resource):
+        for cache in estate.list_caches(resource):
             remaining = [obj.metadata.name for obj in cache if _is_created_by_storm(obj)]
             if remaining:
                 return f"{resource.kind}: {remaining}"
@@ -145,22 +149,22 @@ async def test_nothing_is_left_of_objects_that_vanish_while_they_get_their_final
     async with _run_clusters(LARGE) as estate:
         vanished = VanishedObjects(estate)
         estate.settings = STORM
-        estate.start(clock=SystemClock())
-        estate.start(clock=SystemClock())
+        estate.start_process(clock=SystemClock())
+        estate.start_process(clock=SystemClock())
         await estate.create_allocation("n0")
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         # The moment at which a finalizer is added depends on the machine: pauses grow until a
         # deletion has met it.
-        embedded = estate.management.kind == "embedded"
-        seeds, pairs = PAIRS_EMBEDDED if embedded else PAIRS, 0
-        for longest in PAUSES[:1] if embedded else PAUSES:
-            await _create_and_delete(estate, seeds, longest)
-            await estate.witness.until(lambda: _describe_remaining(estate))
-            pairs += seeds * len(_SPECS)
+        is_embedded = estate.management.kind == "embedded"
+        pairs_per_kind, pairs = PAIRS_EMBEDDED if is_embedded else PAIRS, 0
+        for longest in PAUSES[:1] if is_embedded else PAUSES:
+            await _create_and_delete(estate, pairs_per_kind, longest)
+            await estate.witness.wait_while(lambda: _describe_remaining(estate))
+            pairs += pairs_per_kind * len(_MAKE_OBJECTS)
             if vanished.keys:
                 break
         record_property("vanished with a finalizer", f"{len(vanished.keys)} of {pairs}")
-        assert vanished.keys or embedded, "nothing vanished at all"
+        assert vanished.keys or is_embedded, "nothing vanished at all"
         assert estate.witness.overlaps == []
 
 
@@ -170,18 +174,18 @@ async def test_a_request_that_vanishes_leaves_its_range_to_others(vanish: Vanish
         key = Key(HOME, "n0")
         await estate.create_allocation(key.name, count=WHOLE_POOL)
         async with vanish(estate, IP_ALLOCATION, key):
-            await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
             estate.witness.expected_objects.clear()
         await estate.create_allocation("n1", count=WHOLE_POOL)
-        await estate.witness.until(estate.witness.describe_unsettled)
-        assert [key in cache for cache in estate.caches(IP_ALLOCATION)] == [False, False]
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
+        assert [key in cache for cache in estate.list_caches(IP_ALLOCATION)] == [False, False]
 
 
 def _describe_unprojected(estate: Estate[Plane], key: Key) -> str:
     """Return how an allocation's range is missing in the tenant's pool; empty if it is there."""
     allocation = estate.witness.caches["ipallocations"].get(key)
     held_range = statusranges.find_held_range(allocation) if allocation is not None else None
-    pool = estate.witness.caches["ipaddresspools"].get(PROJECTED)
+    pool = estate.witness.caches["ipaddresspools"].get(TENANT_POOL)
     if held_range is None or pool is None:
         return f"{key} holds {held_range}, the tenant has {pool}"
     entry = f"{held_range.start_text}-{held_range.end_text}"
@@ -196,23 +200,23 @@ async def test_a_recreated_pool_keeps_the_ranges_that_allocations_of_the_vanishe
         for number in range(4):
             await estate.create_allocation(f"n{number}", count=5)
         async with vanish(estate, NETWORK_POOL, POOL):
-            await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
         held_range = _read_held_ranges(estate)
         assert len(held_range) == 4
         await estate.create_allocation("n4", count=5)
         await estate.delete(IP_ALLOCATION, Key(HOME, "n2"))
-        await estate.witness.until(lambda: _describe_not_waiting(estate, "n4"))
-        await estate.witness.until(
+        await estate.witness.wait_while(lambda: _describe_not_waiting(estate, "n4"))
+        await estate.witness.wait_while(
             lambda: "not gone yet" if "n2" in _read_held_ranges(estate) else ""
         )
         rest = WHOLE_POOL - 4 * 5
         async with connect_admin(estate.management) as http:
-            await create(http, NETWORK_POOL, key=POOL, spec={"cidr": "10.40.0.0/26"})
+            await create_object(http, NETWORK_POOL, key=POOL, spec={"cidr": "10.40.0.0/26"})
         for number in range(rest):
             await estate.create_allocation(f"nn{number}")
-        await estate.witness.until(estate.witness.describe_unsettled)
-        now = _read_held_ranges(estate)
-        assert {name: now[name] for name in ("n0", "n1", "n3")} == {
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
+        ranges_now = _read_held_ranges(estate)
+        assert {name: ranges_now[name] for name in ("n0", "n1", "n3")} == {
             name: held_range[name] for name in ("n0", "n1", "n3")
         }
         pool = estate.witness.caches["networkpools"].get(POOL)
@@ -245,23 +249,24 @@ async def test_the_ranges_of_a_vanished_cluster_are_free_once_no_service_uses_th
     async with _run_clusters() as estate:
         await estate.create_cluster()
         async with vanish(estate, TENANT_CLUSTER, CLUSTER):
-            await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
             estate.witness.expected_objects.clear()
             service = await _create_service(estate)
             await _create_unserved_allocation(estate, WHOLE_POOL)
-        await estate.witness.until(lambda: _describe_missing_wait(estate))
-        await estate.witness.until(lambda: _describe_tenant_pool(estate))
+        await estate.witness.wait_while(lambda: _describe_missing_wait(estate))
+        await estate.witness.wait_while(lambda: _describe_tenant_pool(estate))
         # The status may be older than the deletion, so later passes have to decide the same.
         count = _count_passes(estate)
         await until(
-            make_awaitable(lambda: _count_passes(estate)), lambda now: now >= count + PASSES
+            make_awaitable(lambda: _count_passes(estate)),
+            lambda ranges_now: ranges_now >= count + PASSES,
         )
         assert "n0" not in _read_held_ranges(estate)
         await delete(estate.witness.tenant, SERVICE, service)
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert list(_read_held_ranges(estate)) == ["n0"], "nothing else is taken"
         with pytest.raises(NotFound):
-            await estate.witness.tenant.get(IP_ADDRESS_POOL, PROJECTED)
+            await estate.witness.tenant.get(IP_ADDRESS_POOL, TENANT_POOL)
 
 
 @BOTH_WAYS
@@ -277,13 +282,13 @@ async def test_the_range_of_a_vanished_request_is_free_though_a_service_uses_it(
             tenantClusterRef=owner, type="loadbalancer", count=WHOLE_POOL // 2
         )
         async with connect_admin(estate.management) as http:
-            await create(http, IP_ALLOCATION, key=key, spec=spec)
+            await create_object(http, IP_ALLOCATION, key=key, spec=spec)
         async with vanish(estate, IP_ALLOCATION, key):
-            await estate.witness.until(lambda: _describe_unprojected(estate, key))
+            await estate.witness.wait_while(lambda: _describe_unprojected(estate, key))
             former_range = _read_held_ranges(estate)["extra"]
             await _create_service(estate, key.name)
             await _create_unserved_allocation(estate, WHOLE_POOL // 2)
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert _read_held_ranges(estate)["n0"] == former_range, (
             "though a Service in the tenant still shows an address"
         )
@@ -312,7 +317,7 @@ async def _create_unserved_allocation(estate: Estate[Plane], count: int) -> None
             "" if allocation is not None and allocation.status.phase == FAILED else f"{allocation}"
         )
 
-    await estate.witness.until(describe_unserved)
+    await estate.witness.wait_while(describe_unserved)
 
 
 def _count_passes(estate: Estate[Plane]) -> float:
@@ -325,17 +330,19 @@ def _count_passes(estate: Estate[Plane]) -> float:
 
 def _describe_tenant_pool(estate: Estate[Plane]) -> str:
     """Return the addresses that the tenant's MetalLB may still assign; empty if there are none."""
-    pool = estate.witness.caches["ipaddresspools"].get(PROJECTED)
+    pool = estate.witness.caches["ipaddresspools"].get(TENANT_POOL)
     return f"{pool.spec.addresses}" if pool is not None and pool.spec.addresses else ""
 
 
 def _describe_missing_wait(estate: Estate[Plane]) -> str:
     """Return that no allocation reports yet that it waits for a Service; empty if one does."""
     allocations = estate.witness.caches["ipallocations"]
-    said = [
+    messages = [
         condition.message for cluster in allocations for condition in cluster.status.conditions
     ]
-    return "" if any("still shows an address" in message for message in said) else f"{said}"
+    return (
+        "" if any("still shows an address" in message for message in messages) else f"{messages}"
+    )
 
 
 @BOTH_WAYS
@@ -346,8 +353,8 @@ async def test_a_vanished_provider_stops_no_allocation_and_takes_no_range_away(
         await estate.create_cluster()
         key = Key(HOME, "default")
         async with vanish(estate, PROVIDER_CONFIG, key):
-            await estate.witness.until(estate.witness.describe_unsettled)
+            await estate.witness.wait_while(estate.witness.describe_unsettled)
         held_range = _read_held_ranges(estate)
         await estate.create_allocation("n0")
-        await estate.witness.until(estate.witness.describe_unsettled)
+        await estate.witness.wait_while(estate.witness.describe_unsettled)
         assert held_range.items() <= _read_held_ranges(estate).items()

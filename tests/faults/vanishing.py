@@ -14,29 +14,36 @@ from controller.resource import Resource
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
 from tests.faults.estate import Estate
-from tests.faults.slowdeletions import connect_admin, slow_deletions
+from tests.faults.slowdeletions import connect_admin, delay_deletions
 from tests.polling import SECONDS
 
 Json = dict[str, Any]
 
 
 class VanishedObjects:
-    """Notes the keys of objects that vanished with our finalizer, without a deletionTimestamp."""
+    """Records the keys of objects that vanished although they had our finalizer.
+
+    An object that a deletionTimestamp announced does not count.
+    """
 
     def __init__(self, estate: Estate[Plane]) -> None:
         self.keys: list[Key] = []
         for informer in estate.witness.informers:
-            informer.add_handler(self._see)
+            informer.add_handler(self._record)
 
-    def _see(self, change: Change[Any]) -> None:
+    def _record(self, change: Change[Any]) -> None:
         if change.new is None and change.old is not None:
             meta = change.old.metadata
-            ours = any(finalizer.startswith(names.GROUP) for finalizer in meta.finalizers)
-            if ours and not meta.is_terminating:
+            is_our_finalizer = any(
+                finalizer.startswith(names.GROUP) for finalizer in meta.finalizers
+            )
+            if is_our_finalizer and not meta.is_terminating:
                 self.keys.append(meta.key)
 
 
-async def create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spec: Json) -> None:
+async def create_object(
+    http: httpx.AsyncClient, resource: Resource[Any], key: Key, spec: Json
+) -> None:
     """Create an object as a person does, without a finalizer."""
     body = {
         "apiVersion": resource.api_version,
@@ -49,33 +56,35 @@ async def create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spe
 
 
 Vanish = Callable[[Estate[Plane], Resource[Any], Key], AbstractAsyncContextManager[None]]
-"""Starts two processes, and makes an object vanish at the end of the context."""
+"""A way to make an object vanish at the end of a context, at whose start two processes start."""
 
 
 @asynccontextmanager
 async def delete_past_finalizer(
     estate: Estate[Plane], resource: Resource[Any], key: Key
 ) -> AsyncIterator[None]:
-    """Start two processes, which add their finalizer to an object that is already being deleted.
+    """Start two processes that add their finalizer to an object whose deletion has begun.
 
-    The API server has decided on the deletion before, so the object vanishes with the finalizer.
-    It does so at the end of the context.
+    The API server decided on the deletion while the object had no finalizer. So it removes the
+    object, with the finalizer, at the end of the context.
     """
     path = resource.build_path(key)
     vanished = VanishedObjects(estate)
     async with (
-        slow_deletions(estate.management, resource.plural, path) as slow,
+        delay_deletions(estate.management, resource.plural, path) as deletion_delay,
         connect_admin(estate.management) as http,
         anyio.create_task_group() as group,
     ):
         group.start_soon(http.delete, path)
         with anyio.fail_after(SECONDS):
-            await slow.started.wait()
+            await deletion_delay.started.wait()
         for _ in range(2):
-            estate.start()
+            estate.start_process()
         yield
-        slow.release()
-    await estate.witness.until(lambda: "" if key in vanished.keys else f"{key} is still there")
+        deletion_delay.allow_deletions()
+    await estate.witness.wait_while(
+        lambda: "" if key in vanished.keys else f"{key} is still there"
+    )
 
 
 @asynccontextmanager
@@ -84,7 +93,7 @@ async def delete_by_force(
 ) -> AsyncIterator[None]:
     """Start two processes; at the end delete an object and remove its finalizers."""
     for _ in range(2):
-        estate.start()
+        estate.start_process()
     yield
     path = resource.build_path(key)
     headers = {"Content-Type": "application/merge-patch+json"}
@@ -94,7 +103,7 @@ async def delete_by_force(
         without_finalizers: Json = {"metadata": {"finalizers": None}}
         await http.patch(path, json=without_finalizers, headers=headers)
     cache = estate.witness.caches[resource.plural]
-    await estate.witness.until(lambda: f"{key} is still there" if key in cache else "")
+    await estate.witness.wait_while(lambda: f"{key} is still there" if key in cache else "")
 
 
 BOTH_WAYS = pytest.mark.parametrize("vanish", [delete_past_finalizer, delete_by_force])

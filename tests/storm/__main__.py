@@ -8,21 +8,21 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from tests.cilium.operators import find_newest, find_oldest
-from tests.storm.balancers import Balancer, InCilium, InMetalLB
+from tests.storm.balancers import CiliumInTenants, MetalLBInTenants, TenantBalancer
 from tests.storm.people import TENANTS
-from tests.storm.story import Asked, storm
+from tests.storm.story import StormPlan, play_storm
 
 BALANCERS = ("metallb", "cilium", "cilium-oldest")
 
 
-def balancer_of(name: str) -> Balancer:
-    """Return a load balancer by its name in BALANCERS; end if it was not built."""
+def make_balancer(name: str) -> TenantBalancer:
+    """Return the load balancer with a name in BALANCERS; exit if its program was not built."""
     if name == "metallb":
-        return InMetalLB()
+        return MetalLBInTenants()
     program = find_newest() if name == "cilium" else find_oldest()
     if program is None:
         sys.exit(f"there is no {name} beside KUBEBUILDER_ASSETS: CONTRIBUTING.md has the command")
-    return InCilium(program)
+    return CiliumInTenants(program)
 
 
 def main() -> int:
@@ -34,17 +34,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2, help="how often each part is struck")
     parser.add_argument("--tenants", type=int, default=len(TENANTS), help="three at most")
     arguments = parser.parse_args()
-    bad = 0
+    failed_count = 0
     for seed in range(arguments.seed, arguments.to or arguments.seed + 1):
-        asked = Asked(seed, arguments.rounds, arguments.tenants)
+        plan = StormPlan(seed, arguments.rounds, arguments.tenants)
         with TemporaryDirectory(prefix="storm-") as folder:
-            report = anyio.run(storm, balancer_of(arguments.balancer), Path(folder), asked)
-        lines = [f"seed {seed}: {report.done} deeds, {report.summary}"]
+            report = anyio.run(play_storm, make_balancer(arguments.balancer), Path(folder), plan)
+        lines = [f"seed {seed}: {report.action_count} actions, {report.summary}"]
         lines += [f"  {line}" for line in [*report.faults, *report.findings]]
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
-        bad += bool(report.findings)
-    return min(bad, 1)
+        failed_count += bool(report.findings)
+    return min(failed_count, 1)
 
 
 if __name__ == "__main__":

@@ -35,21 +35,25 @@ from tests.storm.programs import Program
 from tests.tenants import TenantServer
 
 Body = Mapping[str, Any]
-FOREIGN = ("10.99.{}.0", "10.99.{}.3")
-"""The first and the last of the addresses that people add to our offers, by tenant."""
-SPOILING = ("theirs", "theirs-too")
+FOREIGN_RANGE = ("10.99.{}.0", "10.99.{}.3")
+"""First and last address of the range that people add to our offers; `{}` is the tenant's number.
+
+No allocation holds these addresses.
+"""
+UNUSABLE_OFFERS = ("theirs", "theirs-too")
+"""The names of the offers that people create and the load balancer cannot use."""
 
 log = get_logger(__name__)
 
 
-class Balancer(ABC):
-    """A load balancer in each tenant.
+class TenantBalancer(ABC):
+    """The load balancer that runs in each tenant of a storm.
 
     Attributes:
-        title: its name, for people.
-        provider: as a TenantCluster names it; empty for the default.
-        flags: of the controllers, for this load balancer.
-        offers: what it reads.
+        title: its name in reports.
+        provider: its name in the spec of a TenantCluster; empty for the default.
+        flags: flags of the controllers for this load balancer.
+        offers: the kind of its offers.
     """
 
     title: str
@@ -58,24 +62,25 @@ class Balancer(ABC):
     offers: OfferKind[Any]
 
     @abstractmethod
-    async def definitions(self) -> Sequence[dict[str, Any]]:
-        """Return the definitions that have to be there before it starts."""
+    async def read_definitions(self) -> Sequence[dict[str, Any]]:
+        """Return the CRDs that have to exist before it starts."""
 
     @abstractmethod
     def run(self, tenant: TenantServer, folder: Path) -> AbstractAsyncContextManager[Program]:
         """Run it in a tenant for the time of a context.
 
         Args:
-            folder: for what it logs.
+            tenant: the tenant.
+            folder: the folder for its logs.
         """
 
     @abstractmethod
-    async def prepare(self, tenant: TenantServer) -> None:
-        """Create in a tenant what it needs before it starts."""
+    async def create_prerequisites(self, tenant: TenantServer) -> None:
+        """Create the objects in a tenant that it needs before it starts."""
 
     @abstractmethod
     def is_ours(self, offer: Object) -> bool:
-        """Return whether the controllers made an offer."""
+        """Return whether the controllers created an offer."""
 
     @abstractmethod
     def list_edits(self, offer: Any, first: str, last: str) -> Sequence[Body]:
@@ -88,67 +93,68 @@ class Balancer(ABC):
         """
 
     @abstractmethod
-    async def spoil(self, client: Client, number: int) -> None:
-        """Create offers that the load balancer cannot use, unless they are there.
+    async def create_unusable_offers(self, client: Client, number: int) -> None:
+        """Create offers that the load balancer cannot use, unless they exist.
 
         Args:
-            client: of the tenant.
-            number: of the tenant.
+            client: a client of the tenant.
+            number: the number of the tenant.
         """
 
     @abstractmethod
-    async def mend(self, client: Client) -> None:
+    async def delete_unusable_offers(self, client: Client) -> None:
         """Delete the offers that the load balancer cannot use."""
 
     @abstractmethod
-    async def remind(self, client: Client, service: Key) -> None:
-        """Do what a user does whose Service does not get its address.
+    async def prompt_service(self, client: Client, service: Key) -> None:
+        """Make the load balancer look at a Service that does not get its address again.
 
         Args:
-            client: of the tenant.
+            client: a client of the tenant.
+            service: the key of the Service.
         """
 
-    async def list_own(self, client: Client) -> list[Any]:
+    async def list_our_offers(self, client: Client) -> list[Any]:
         """Return the offers of the controllers in a tenant."""
         page = await client.list(self.offers.resource)
         return [offer for offer in page.items if self.is_ours(offer)]
 
     async def edit(self, client: Client, choices: random.Random, number: int) -> None:
-        """Change an offer of the controllers.
+        """Edit a random offer of the controllers.
 
         Args:
-            client: of the tenant.
-            choices: what is changed.
-            number: of the tenant.
+            client: a client of the tenant.
+            choices: chooses the offer and the edit.
+            number: the number of the tenant.
         """
-        if own := await self.list_own(client):
+        if own := await self.list_our_offers(client):
             offer = choices.choice(own)
-            first, last = (address.format(number) for address in FOREIGN)
+            first, last = (address.format(number) for address in FOREIGN_RANGE)
             change = {"spec": choices.choice(self.list_edits(offer, first, last))}
             await client.patch(self.offers.resource, Version.from_object(offer), change)
 
-    async def remove(self, client: Client, choices: random.Random) -> None:
-        """Delete an offer of the controllers."""
-        if own := await self.list_own(client):
+    async def delete_our_offer(self, client: Client, choices: random.Random) -> None:
+        """Delete a random offer of the controllers."""
+        if own := await self.list_our_offers(client):
             offer = Version.from_object(choices.choice(own))
             await client.delete(self.offers.resource, offer)
 
 
-class InMetalLB(Balancer):
-    """MetalLB, without its webhook: people can make pools that it cannot use.
+class MetalLBInTenants(TenantBalancer):
+    """MetalLB, without its webhook, so that people can create pools that it cannot use.
 
-    Then it goes on handing out addresses by the pools that it read before.
+    It then keeps handing out addresses of the pools that it read before.
     """
 
     title = "MetalLB"
     offers = METALLB_OFFERS
 
     @override
-    async def definitions(self) -> Sequence[dict[str, Any]]:
+    async def read_definitions(self) -> Sequence[dict[str, Any]]:
         return read_metallb_definitions(read_settings())
 
     @override
-    async def prepare(self, tenant: TenantServer) -> None:
+    async def create_prerequisites(self, tenant: TenantServer) -> None:
         await tenant.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
 
     @override
@@ -156,7 +162,7 @@ class InMetalLB(Balancer):
     async def run(self, tenant: TenantServer, folder: Path) -> AsyncIterator[Program]:
         settings = replace(read_settings(), stop_seconds=1.0)
         async with metallb_controller(tenant.plane.kubeconfig(), settings) as metallb:
-            yield Program(metallb.pid, _ending(metallb.watch), metallb.log)
+            yield Program(metallb.pid, _make_wait_for_end(metallb.watch), metallb.log)
 
     @override
     def is_ours(self, offer: Object) -> bool:
@@ -172,31 +178,31 @@ class InMetalLB(Balancer):
         )
 
     @override
-    async def spoil(self, client: Client, number: int) -> None:
-        for name in SPOILING:
+    async def create_unusable_offers(self, client: Client, number: int) -> None:
+        for name in UNUSABLE_OFFERS:
             spec = {"addresses": [f"10.98.{number}.0/30"], "autoAssign": False}
             body = {"metadata": {"name": name}, "spec": spec}
             with suppress(AlreadyExists):
                 await client.create(IP_ADDRESS_POOL, NAMESPACE, body)
 
     @override
-    async def mend(self, client: Client) -> None:
-        for name in SPOILING:
+    async def delete_unusable_offers(self, client: Client) -> None:
+        for name in UNUSABLE_OFFERS:
             await delete(client, IP_ADDRESS_POOL, Key(NAMESPACE, name))
 
     @override
-    async def remind(self, client: Client, service: Key) -> None:
-        """Do nothing: MetalLB repeats what its API server did not take."""
+    async def prompt_service(self, client: Client, service: Key) -> None:
+        """Do nothing: MetalLB repeats a write that its API server did not accept."""
 
 
-class InCilium(Balancer):
+class CiliumInTenants(TenantBalancer):
     """Cilium's LB-IPAM, which elects a leader.
 
-    An operator that was killed is missed until its Lease has expired. What cannot be proven is
-    waited for longer than any process of a storm stands still.
+    No operator works between the death of one and the expiry of its Lease. So the controllers wait
+    20 seconds for what the operator does not acknowledge, longer than any process is struck.
 
     Args:
-        program: LB-IPAM alone, or a whole operator.
+        program: the path of LB-IPAM alone, or of a whole operator.
     """
 
     title = "Cilium"
@@ -208,11 +214,11 @@ class InCilium(Balancer):
         self._program = program
 
     @override
-    async def definitions(self) -> Sequence[dict[str, Any]]:
+    async def read_definitions(self) -> Sequence[dict[str, Any]]:
         return await read_lbipam_definitions(read_settings())
 
     @override
-    async def prepare(self, tenant: TenantServer) -> None:
+    async def create_prerequisites(self, tenant: TenantServer) -> None:
         """Create nothing: Cilium needs no more than its kinds."""
 
     @override
@@ -246,9 +252,9 @@ class InCilium(Balancer):
         )
 
     @override
-    async def spoil(self, client: Client, number: int) -> None:
+    async def create_unusable_offers(self, client: Client, number: int) -> None:
         selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}
-        for name in SPOILING:
+        for name in UNUSABLE_OFFERS:
             blocks = [{"cidr": f"10.98.{number}.0/30"}]
             body = {
                 "metadata": {"name": name},
@@ -258,22 +264,22 @@ class InCilium(Balancer):
                 await client.create(CILIUM_POOL, "", body)
 
     @override
-    async def mend(self, client: Client) -> None:
-        for name in SPOILING:
+    async def delete_unusable_offers(self, client: Client) -> None:
+        for name in UNUSABLE_OFFERS:
             await delete(client, CILIUM_POOL, Key("", name))
 
     @override
-    async def remind(self, client: Client, service: Key) -> None:
-        """Touch the Service every two seconds, as our page advises.
+    async def prompt_service(self, client: Client, service: Key) -> None:
+        """Edit the Service, at most every two seconds, as our documentation advises.
 
-        LB-IPAM does not repeat the write of a status that its API server did not take.
+        LB-IPAM does not repeat the write of a status that its API server did not accept.
         """
         change = {"metadata": {"annotations": {"reminded": f"{time.monotonic() / 2:.0f}"}}}
         await edit(client, SERVICE, key=service, change=change)
 
 
-def _ending(watch: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """Return a wait for the end of a program, which `watch` reports as an error."""
+def _make_wait_for_end(watch: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """Return a function that waits for the end of a program, which `watch` raises as an error."""
 
     async def wait() -> None:
         try:

@@ -1,4 +1,7 @@
-"""The processes that a storm strikes: replicas, load balancers, API servers with their etcds."""
+"""The processes that a storm strikes: replicas, load balancers, API servers with their etcds.
+
+To strike a process is to kill it, or to freeze it for some seconds.
+"""
 
 import os
 import random
@@ -11,16 +14,16 @@ from pathlib import Path
 
 import anyio
 
-from tests.faults.parts import Parts, taken_apart
+from tests.faults.parts import ControlPlaneProcesses, access_processes
 from tests.polling import make_awaitable
 from tests.reconcilers.cli.commands import start
-from tests.storm.balancers import Balancer
+from tests.storm.balancers import TenantBalancer
 from tests.storm.programs import Program
 from tests.tenants import Site, TenantServer
 
-BACK_OFF_SECONDS = 0.2
+RESTART_DELAY_SECONDS = 0.2
 LEASE_SECONDS = 4
-FLAGS = (
+FAST_FLAGS = (
     "--metrics-bind-address=0",
     "--health-probe-bind-address=0",
     "--leader-elect=true",
@@ -38,34 +41,34 @@ FLAGS = (
 
 
 @dataclass(frozen=True)
-class Part:
-    """A process that can be struck.
+class StrikeTarget:
+    """A process that the storm strikes.
 
     Args:
-        name: for people.
-        pid: returns the number of its process.
-        kill: ends it as `kill -9` does.
-        start: starts it anew, after `kill`.
+        name: the name of the process in reports.
+        get_pid: returns the number of the process.
+        kill: kills it with SIGKILL.
+        start: starts it again after `kill`.
         longest_freeze: the most seconds for which it is frozen.
-        read_log: returns its log since the last start; empty for the servers, which log to files
-            of their own.
+        read_log: returns its log since the last start; empty for API servers and etcds, which
+            write log files of their own.
     """
 
     name: str
-    pid: Callable[[], Awaitable[int]]
+    get_pid: Callable[[], Awaitable[int]]
     kill: Callable[[], Awaitable[None]]
     start: Callable[[], Awaitable[None]]
     longest_freeze: float = 4.0
     read_log: Callable[[], str] = lambda: ""
 
     async def strike(self, choices: random.Random, *, freeze: bool) -> str:
-        """Freeze it or kill it, for as long as `choices` say; return what was done."""
+        """Freeze the process or kill it, for a random time; return a description of the fault."""
         if freeze:
             seconds = choices.uniform(0.0, self.longest_freeze)
-            pid = await self.pid()
+            pid = await self.get_pid()
             os.kill(pid, signal.SIGSTOP)
             try:
-                await anyio.sleep(seconds)  # the fault itself, not a wait for a state
+                await anyio.sleep(seconds)  # the fault, not a wait for a state
             finally:
                 os.kill(pid, signal.SIGCONT)
             return f"{self.name} frozen for {seconds:.1f} s"
@@ -76,13 +79,13 @@ class Part:
         return f"{self.name} killed, and started {seconds:.1f} s later"
 
 
-class Restarted:
-    """A program that is started again whenever it has ended, as the kubelet does it.
+class RestartedProgram:
+    """A program that is started again whenever it has ended, as a kubelet does.
 
-    A replica or an operator that loses its Lease while its API server is away ends by itself.
+    A replica or an operator ends by itself if its API server is down until its Lease expires.
 
     Args:
-        run: runs it for the time of a context.
+        run: runs the program for the time of a context.
     """
 
     def __init__(self, run: Callable[[], AbstractAsyncContextManager[Program]]) -> None:
@@ -90,58 +93,57 @@ class Restarted:
         self._program: Program | None = None
         self._may_run = anyio.Event()
         self._may_run.set()
-        self._runs = anyio.Event()
-        self._ended = anyio.Event()
+        self._is_running = anyio.Event()
+        self._has_ended = anyio.Event()
 
     async def run(self) -> None:
-        """Run it until cancelled."""
+        """Run the program again and again until cancelled."""
         while True:
             await self._may_run.wait()
             async with self._run() as program:
-                self._program, self._ended = program, anyio.Event()
-                self._runs.set()
+                self._program, self._has_ended = program, anyio.Event()
+                self._is_running.set()
                 await program.wait()
-                self._runs = anyio.Event()
+                self._is_running = anyio.Event()
             self._program = None
-            self._ended.set()
-            await anyio.sleep(BACK_OFF_SECONDS)  # as the kubelet does, not a wait for a state
+            self._has_ended.set()
+            await anyio.sleep(RESTART_DELAY_SECONDS)  # as the kubelet does, not a wait for a state
 
     async def wait_until_started(self) -> None:
-        """Wait until it runs; it need not lead."""
-        await self._runs.wait()
+        """Wait until the program runs; it may not lead yet."""
+        await self._is_running.wait()
 
-    async def pid(self) -> int:
-        """Return the number of its process; wait if it is just being started."""
+    async def get_pid(self) -> int:
+        """Return the number of the process; wait while the program is being started."""
         await self.wait_until_started()
         assert self._program is not None
         return self._program.pid
 
     async def kill(self) -> None:
-        """End it as `kill -9` does; it is not started before `start`."""
+        """Kill the program with SIGKILL; it is not started again before `start`."""
         self._may_run = anyio.Event()
-        pid = await self.pid()
-        os.kill(pid, signal.SIGKILL)
-        await self._ended.wait()
+        os.kill(await self.get_pid(), signal.SIGKILL)
+        await self._has_ended.wait()
 
     async def start(self) -> None:
-        """Let it start again, and wait until it runs."""
+        """Start the program again, and wait until it runs."""
         self._may_run.set()
         await self.wait_until_started()
 
     def read_log(self) -> str:
-        """Return its log since the last start; empty while it does not run."""
+        """Return the program's log since the last start; empty while it does not run."""
         return "" if self._program is None else self._program.read_log()
 
-    def part(self, name: str, longest_freeze: float = 4.0) -> Part:
-        """Return it as something to strike.
+    def make_target(self, name: str, longest_freeze: float = 4.0) -> StrikeTarget:
+        """Return this program as a target of the storm.
 
         Args:
-            name: for people.
+            name: its name in reports.
             longest_freeze: the most seconds for which it is frozen.
         """
-        return Part(
+        return StrikeTarget(
             name,
-            self.pid,
+            self.get_pid,
             kill=self.kill,
             start=self.start,
             longest_freeze=longest_freeze,
@@ -149,12 +151,12 @@ class Restarted:
         )
 
 
-def replica(kubeconfig: Path, *flags: str) -> Restarted:
-    """Return a replica of the controllers.
+def make_replica_program(kubeconfig: Path, *flags: str) -> RestartedProgram:
+    """Return the program of a replica of the controllers.
 
     Args:
-        kubeconfig: of the management cluster.
-        flags: more of its flags.
+        kubeconfig: the kubeconfig of the management cluster.
+        flags: further flags of the replica.
     """
 
     @asynccontextmanager
@@ -163,24 +165,26 @@ def replica(kubeconfig: Path, *flags: str) -> Restarted:
             process = running.process
             yield Program(process.pid, process.wait, lambda: running.stderr)
 
-    return Restarted(run)
+    return RestartedProgram(run)
 
 
-def replica_part(program: Restarted, number: int) -> Part:
-    """Return a replica as something to strike: frozen, it may lose its lease and not know it."""
-    return program.part(f"replica {number}", 3.0 * LEASE_SECONDS)
+def make_replica_target(program: RestartedProgram, number: int) -> StrikeTarget:
+    """Return a replica as a target, which may be frozen beyond the expiry of its Lease."""
+    return program.make_target(f"replica {number}", 3.0 * LEASE_SECONDS)
 
 
-def servers(name: str, parts: Parts) -> tuple[Part, Part]:
-    """Return etcd and kube-apiserver of a control plane as parts to strike."""
+def make_server_targets(
+    name: str, parts: ControlPlaneProcesses
+) -> tuple[StrikeTarget, StrikeTarget]:
+    """Return etcd and kube-apiserver of a control plane as targets of the storm."""
     return (
-        Part(
+        StrikeTarget(
             f"etcd of {name}",
             make_awaitable(lambda: parts.etcd_pid),
             kill=parts.kill_etcd,
             start=parts.start_etcd,
         ),
-        Part(
+        StrikeTarget(
             f"kube-apiserver of {name}",
             make_awaitable(lambda: parts.apiserver_pid),
             kill=parts.kill_apiserver,
@@ -190,31 +194,33 @@ def servers(name: str, parts: Parts) -> tuple[Part, Part]:
 
 
 @asynccontextmanager
-async def started_parts(
-    here: Site[TenantServer], balancer: Balancer, folder: Path
-) -> AsyncIterator[list[Part]]:
-    """Start two replicas, and a load balancer in each tenant; yield all that can be struck.
+async def run_programs(
+    site: Site[TenantServer], balancer: TenantBalancer, folder: Path
+) -> AsyncIterator[list[StrikeTarget]]:
+    """Run two replicas, and a load balancer in each tenant; yield all targets of the storm.
 
     Args:
-        here: the API servers.
+        site: the management cluster and the tenants.
         balancer: the load balancer.
-        folder: for what it logs.
+        folder: the folder for its logs.
     """
     async with AsyncExitStack() as stack, anyio.create_task_group() as group:
-        parts: list[Part] = []
+        targets: list[StrikeTarget] = []
         for number in (1, 2):
-            program = replica(here.kubeconfig, *FLAGS, *balancer.flags)
+            program = make_replica_program(site.kubeconfig, *FAST_FLAGS, *balancer.flags)
             group.start_soon(program.run)
             await program.wait_until_started()
-            parts.append(replica_part(program, number))
-        planes = {"management": here.plane}
-        planes |= {name: tenant.plane for name, tenant in here.tenants.items()}
+            targets.append(make_replica_target(program, number))
+        planes = {"management": site.plane}
+        planes |= {name: tenant.plane for name, tenant in site.tenants.items()}
         for name, plane in planes.items():
-            parts += servers(name, await stack.enter_async_context(taken_apart(plane)))
-        for name, tenant in here.tenants.items():
-            program = Restarted(partial(balancer.run, tenant, folder))
+            targets += make_server_targets(
+                name, await stack.enter_async_context(access_processes(plane))
+            )
+        for name, tenant in site.tenants.items():
+            program = RestartedProgram(partial(balancer.run, tenant, folder))
             group.start_soon(program.run)
             await program.wait_until_started()
-            parts.append(program.part(f"{balancer.title} of {name}"))
-        yield parts
+            targets.append(program.make_target(f"{balancer.title} of {name}"))
+        yield targets
         group.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""A program of a storm, as it is struck and started again."""
+"""A running program that a storm kills or freezes."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Program:
-    """A program that runs.
+    """A running program.
 
     Args:
-        pid: of its process.
-        wait: waits until it has ended.
+        pid: the number of its process.
+        wait: waits until the program has ended.
         read_log: returns its log so far.
     """
 

@@ -2,16 +2,16 @@
 
     KUBEBUILDER_ASSETS=$PWD/.real/newest python -m tests.storm cilium 0 --to 20
 
-A seed decides who is struck when, with which signal and for how long, and what people do. They
-make and delete Services, edit and delete what the controllers offer in their tenants, make offers
-that the load balancer cannot use, delete allocations, and ask in the management cluster for
-whatever is free. What was
-killed in one round is frozen in the next. Real processes keep no time, so a seed repeats the
-choices and not the moments: a finding may need several runs of its seed.
+A seed decides which process is struck when, whether it is killed or frozen, for how long, and
+what people do. People create and delete Services, edit and delete the offers of the controllers,
+create offers that the load balancer cannot use, delete allocations, and create allocations that
+take whatever is free. A process that was killed in one round is frozen in the next. Real processes
+differ in speed from run to run. So a seed repeats the choices but not their moments, and a finding
+may need several runs of its seed.
 
-Before, during and after it everything is recorded (tests/audit/). Afterwards all Services have
-addresses of their own tenants, what is held and what is free make up each pool, and when all
-have left both pools are free.
+The audit (tests/audit/) records everything. After the storm each Service has an address of its own
+tenant, and the held and the free addresses of each pool add up to its size. Once all Services and
+clusters are deleted, both pools are free.
 """
 
 import random
@@ -33,18 +33,18 @@ from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.corrections import LONGEST_PAUSE
 from reconcilers.ui.watched import READ_EVENTS
 from tests.polling import until
-from tests.storm.balancers import Balancer
-from tests.storm.parts import Part, started_parts
-from tests.storm.people import TENANTS, Rivals, Users
+from tests.storm.balancers import TenantBalancer
+from tests.storm.parts import StrikeTarget, run_programs
+from tests.storm.people import TENANTS, RivalRequests, TenantUsers
 from tests.tenants import HOME, POOL, TEAM, Site, TenantServer, tenant_servers
 
 SPARE = Key(HOME, "spare")
-BLOCKS = {POOL: "10.40.0.0/28", SPARE: "10.41.0.0/28"}
-SIZE = 16
+POOL_CIDRS = {POOL: "10.40.0.0/28", SPARE: "10.41.0.0/28"}
+POOL_SIZE = 16
 LAST_LINES = 60
 LAST_EVENTS = 8
 CALM_SECONDS = LONGEST_PAUSE + 120.0
-"""Within which all is well after the last fault.
+"""After so many seconds without faults all tenants have to be served.
 
 People have edited our pools so often that the controllers may delay the last correction by the
 longest pause. A MetalLB pool with `autoAssign: false` gives Services nothing until then.
@@ -54,32 +54,32 @@ log = get_logger(__name__)
 
 
 @dataclass
-class Report:
-    """What came of a storm.
+class StormReport:
+    """The result of a storm.
 
     Args:
-        faults: what was done to whom, in order.
-        done: what people did.
-        refused: what servers refused them.
-        summary: how closely it was watched.
-        findings: what must not be; empty if all was well.
+        faults: a description of each fault, in order.
+        action_count: how many actions of people succeeded.
+        refusals: the errors of the other actions.
+        summary: how much the audit has recorded.
+        findings: the violations that the audit has found.
     """
 
     faults: Sequence[str]
-    done: int
-    refused: Sequence[str]
+    action_count: int
+    refusals: Sequence[str]
     summary: str
     findings: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A storm to be played.
+class StormPlan:
+    """The parameters of a storm.
 
     Args:
-        seed: decides everything that is chosen.
-        rounds: how often every part is struck.
-        tenants: how many tenants there are, three at most.
+        seed: decides all choices.
+        rounds: how often each process is struck.
+        tenants: the number of tenants, three at most.
     """
 
     seed: int
@@ -87,128 +87,143 @@ class Asked:
     tenants: int = len(TENANTS)
 
 
-async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
+async def play_storm(balancer: TenantBalancer, folder: Path, plan: StormPlan) -> StormReport:
     """Play a storm.
 
     Args:
-        balancer: in the tenants.
-        folder: for kubeconfigs and logs.
-        asked: the storm.
+        balancer: the load balancer in the tenants.
+        folder: the folder for kubeconfigs and logs.
+        plan: the parameters of the storm.
 
     Raises:
-        AssertionError: afterwards the tenants or the pool did not come to what they should be.
+        AssertionError: the tenants or the pools did not reach the expected state afterwards.
     """
-    choices, names = random.Random(asked.seed), TENANTS[: asked.tenants]
+    choices, names = random.Random(plan.seed), TENANTS[: plan.tenants]
     faults: list[str] = []
-    kinds, offers = await balancer.definitions(), balancer.offers
+    kinds, offers = await balancer.read_definitions(), balancer.offers
     async with (
         tenant_servers(
             folder, names, kinds=kinds, offers=offers, provider=balancer.provider
-        ) as here,
-        here.record_clusters() as recording,
+        ) as site,
+        site.record_clusters() as recording,
     ):
-        for tenant in here.tenants.values():
-            await balancer.prepare(tenant)
+        for tenant in site.tenants.values():
+            await balancer.create_prerequisites(tenant)
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
-        await here.offer(BLOCKS[POOL], allocationMode="elastic", **sizes)
-        await _offer_spare(here)
-        rivals = Rivals(here, random.Random(choices.random()))
+        await site.offer(POOL_CIDRS[POOL], allocationMode="elastic", **sizes)
+        await _add_spare_pool(site)
+        rivals = RivalRequests(site, random.Random(choices.random()))
         users = [
-            Users(here, tenant, balancer=balancer, choices=random.Random(choices.random()))
-            for tenant in here.tenants.values()
+            TenantUsers(site, tenant, balancer=balancer, choices=random.Random(choices.random()))
+            for tenant in site.tenants.values()
         ]
-        crowd = [rivals.people(), *(user.people() for user in users)]
-        # The group is outside of what is started anew within it, as scopes end in order.
+        actors = [rivals.make_actor(), *(user.make_actor() for user in users)]
+        # The group encloses the programs, because scopes have to end in reverse order.
         async with (
             anyio.create_task_group() as group,
-            started_parts(here, balancer, folder) as parts,
+            run_programs(site, balancer, folder) as targets,
         ):
             for name in names:
-                await here.create_cluster(name)
+                await site.create_cluster(name)
             for name in names:
-                await here.ready(name)
-            for people in crowd:
-                group.start_soon(people.act)
-            frozen = {part.name: choices.random() < 0.5 for part in parts}
-            for _ in range(asked.rounds):
-                for part in choices.sample(parts, len(parts)):
-                    frozen[part.name] = not frozen[part.name]
-                    faults.append(await part.strike(choices, freeze=frozen[part.name]))
+                await site.ready(name)
+            for actor in actors:
+                group.start_soon(actor.act_until_stopped)
+            was_frozen = {target.name: choices.random() < 0.5 for target in targets}
+            for _ in range(plan.rounds):
+                for target in choices.sample(targets, len(targets)):
+                    was_frozen[target.name] = not was_frozen[target.name]
+                    faults.append(await target.strike(choices, freeze=was_frozen[target.name]))
                     log.info("fault", what=faults[-1])
-            for people in crowd:
-                people.until.cancel()
+            for actor in actors:
+                actor.scope.cancel()
             try:
-                await until(partial(_is_left, rivals, users), bool, seconds=CALM_SECONDS)
-                await _all_is_well(here, balancer)
-                await _all_is_given_back(here, rivals)
+                await until(
+                    partial(_has_deleted_disturbances, rivals, users), bool, seconds=CALM_SECONDS
+                )
+                await _wait_until_served(site, balancer)
+                await _delete_all_and_wait_until_free(site, rivals)
             except AssertionError:
-                await _log_state(here, balancer, parts)
+                await _log_state(site, balancer, targets)
                 raise
             findings = await recording.findings()  # every server has to answer once more
-        done = sum(people.done for people in crowd)
-        refused = [error for people in crowd for error in people.refused]
-        return Report(
-            faults, done, refused=refused, summary=recording.summary(), findings=findings
+        action_count = sum(actor.action_count for actor in actors)
+        refusals = [error for actor in actors for error in actor.refusals]
+        return StormReport(
+            faults, action_count, refusals=refusals, summary=recording.summary(), findings=findings
         )
 
 
-async def _log_state(here: Site[TenantServer], balancer: Balancer, parts: Iterable[Part]) -> None:
-    """Log what the programs have logged last, then the state of each tenant.
+async def _log_state(
+    site: Site[TenantServer], balancer: TenantBalancer, targets: Iterable[StrikeTarget]
+) -> None:
+    """Log the last lines of each program's log, and the objects of each tenant.
 
-    Afterwards their logs and their servers are deleted.
+    The logs and the servers are deleted when the test ends.
     """
-    for part in parts:
-        if lines := part.read_log().splitlines()[-LAST_LINES:]:
-            log.info("last lines", part=part.name, lines="\n".join(lines))
-    for tenant in here.tenants.values():
-        for report in await _report_parts(here, tenant, balancer):
+    for target in targets:
+        if lines := target.read_log().splitlines()[-LAST_LINES:]:
+            log.info("last lines", target=target.name, lines="\n".join(lines))
+    for tenant in site.tenants.values():
+        for report in await _describe_tenant_objects(site, tenant, balancer):
             log.info("state", tenant=tenant.key.name, report=report)
 
 
-async def _is_left(rivals: Rivals, users: Sequence[Users]) -> bool:
-    """Return whether the pool is left to the tenants, without offers that cannot be used.
+async def _has_deleted_disturbances(rivals: RivalRequests, users: Sequence[TenantUsers]) -> bool:
+    """Delete the rivals and the unusable offers; return whether all servers accepted that.
 
     Servers that were struck last may not serve all kinds yet.
     """
     try:
-        await rivals.leave()
+        await rivals.delete_all_rivals()
         for user in users:
-            await user.mend()
+            await user.delete_unusable_offers()
     except ControllerError:
         return False
     return True
 
 
-async def _offer_spare(here: Site[TenantServer]) -> None:
-    """Make a second pool, for what does not fit into the first."""
-    await here.create(NETWORK_POOL, SPARE.namespace, SPARE.name, spec={"cidr": BLOCKS[SPARE]})
-    refs = [{"name": key.name, "priority": number} for number, key in enumerate(BLOCKS, start=1)]
+async def _add_spare_pool(site: Site[TenantServer]) -> None:
+    """Create a second pool, and list it in the ProviderConfig after the first."""
+    await site.create(NETWORK_POOL, SPARE.namespace, SPARE.name, spec={"cidr": POOL_CIDRS[SPARE]})
+    refs = [
+        {"name": key.name, "priority": number} for number, key in enumerate(POOL_CIDRS, start=1)
+    ]
     change = {"spec": {"network": {"poolRefs": refs}}}
-    await here.patch(PROVIDER_CONFIG, Key(HOME, "default"), change)
+    await site.patch(PROVIDER_CONFIG, Key(HOME, "default"), change)
 
 
-async def _all_is_well(here: Site[TenantServer], balancer: Balancer) -> None:
-    """Wait until every tenant and the pool are as they should be without faults."""
-    for tenant in here.tenants.values():
+async def _wait_until_served(site: Site[TenantServer], balancer: TenantBalancer) -> None:
+    """Wait until no tenant and no pool deviates from the expected state."""
+    for tenant in site.tenants.values():
         await until(
-            partial(_tenant_state, here, tenant, balancer),
+            partial(_describe_tenant_problems, site, tenant, balancer),
             lambda remaining: not remaining,
             seconds=CALM_SECONDS,
         )
-    await until(lambda: _pool_state(here), lambda pool_state: not pool_state, seconds=CALM_SECONDS)
+    await until(
+        lambda: _describe_pool_problems(site),
+        lambda pool_state: not pool_state,
+        seconds=CALM_SECONDS,
+    )
 
 
-async def _tenant_state(
-    here: Site[TenantServer], tenant: TenantServer, balancer: Balancer
+async def _describe_tenant_problems(
+    site: Site[TenantServer], tenant: TenantServer, balancer: TenantBalancer
 ) -> list[str]:
-    """Return the deviations from the expected state in a tenant, as sentences."""
+    """Return the deviations from the expected state in a tenant, as sentences.
+
+    Each of its Services shows an address that the tenant holds, and its offers are these ranges.
+    The balancer is prompted about a Service that does not.
+    """
     name = tenant.key.name
-    held_ranges = await here.ranges_of(name)
-    offers = await balancer.list_own(tenant.client)
+    held_ranges = await site.ranges_of(name)
+    offers = await balancer.list_our_offers(tenant.client)
     offered = [span for offer in offers for span in balancer.offers.list_addresses(offer)]
-    wrong = []
-    if _texts(offered) != _texts(held_ranges):
-        wrong.append(f"{name}: it is offered {_texts(offered)}, it holds {_texts(held_ranges)}")
+    problems = []
+    offered_texts, held_texts = _sort_range_texts(offered), _sort_range_texts(held_ranges)
+    if offered_texts != held_texts:
+        problems.append(f"{name}: it is offered {offered_texts}, it holds {held_texts}")
     addresses = await tenant.addresses()
     page = await tenant.client.list(SERVICE, namespace="default")
     for service in page.items:
@@ -216,70 +231,72 @@ async def _tenant_state(
             continue
         ip = addresses.get(service.metadata.name, "")
         if not any(ip and span.contains(ip) for span in held_ranges):
-            wrong.append(f"{name}: {service.metadata.name} shows {ip or 'nothing'}")
-            await balancer.remind(tenant.client, service.metadata.key)
-    return wrong
+            problems.append(f"{name}: {service.metadata.name} shows {ip or 'nothing'}")
+            await balancer.prompt_service(tenant.client, service.metadata.key)
+    return problems
 
 
-async def _report_parts(
-    here: Site[TenantServer], tenant: TenantServer, balancer: Balancer
+async def _describe_tenant_objects(
+    site: Site[TenantServer], tenant: TenantServer, balancer: TenantBalancer
 ) -> list[str]:
     """Return the conditions of a tenant, its allocations, offers and last events, as texts."""
-    allocations = (await here.client.list(IP_ALLOCATION)).items
+    allocations = (await site.client.list(IP_ALLOCATION)).items
     own = [entry for entry in allocations if entry.spec.tenantClusterRef.key == tenant.key]
-    cluster = await here.client.get(TENANT_CLUSTER, tenant.key)
+    cluster = await site.client.get(TENANT_CLUSTER, tenant.key)
     events = (await tenant.client.list(READ_EVENTS, namespace="default")).items
-    offers = await balancer.list_own(tenant.client)
-    parts = (cluster.status.conditions, *own, *offers, *events[-LAST_EVENTS:])
-    return [str(part) for part in parts]
+    offers = await balancer.list_our_offers(tenant.client)
+    targets = (cluster.status.conditions, *own, *offers, *events[-LAST_EVENTS:])
+    return [str(target) for target in targets]
 
 
-def _texts(spans: Iterable[AddressRange]) -> list[str]:
+def _sort_range_texts(spans: Iterable[AddressRange]) -> list[str]:
     return sorted(span.text for span in spans)
 
 
-async def _pool_state(here: Site[TenantServer]) -> list[str]:
-    """Return where held and free addresses do not make up a pool, as sentences."""
-    page = await here.client.list(IP_ALLOCATION)
-    wrong = []
-    for key in BLOCKS:
+async def _describe_pool_problems(site: Site[TenantServer]) -> list[str]:
+    """Return a sentence for each pool whose counts differ from the ranges that are held."""
+    page = await site.client.list(IP_ALLOCATION)
+    problems = []
+    for key in POOL_CIDRS:
         ranges = (
             statusranges.find_held_range(allocation)
             for allocation in page.items
             if allocation.pool_key == key
         )
         address_count = sum(span.size for span in ranges if span is not None)
-        status = (await here.client.get(NETWORK_POOL, key)).status
-        counted = (status.allocatedIPs, status.availableIPs, status.totalIPs)
-        right = (address_count, SIZE - address_count, SIZE)
-        if counted != right:
-            wrong.append(f"the pool {key.name} counts {counted}, there are {right}")
-    return wrong
+        status = (await site.client.get(NETWORK_POOL, key)).status
+        shown_counts = (status.allocatedIPs, status.availableIPs, status.totalIPs)
+        expected_counts = (address_count, POOL_SIZE - address_count, POOL_SIZE)
+        if shown_counts != expected_counts:
+            problems.append(
+                f"the pool {key.name} counts {shown_counts}, there are {expected_counts}"
+            )
+    return problems
 
 
-async def _all_is_given_back(here: Site[TenantServer], rivals: Rivals) -> None:
-    """Delete all Services and clusters; wait until both pools are free.
+async def _delete_all_and_wait_until_free(site: Site[TenantServer], rivals: RivalRequests) -> None:
+    """Delete all Services, clusters and rivals; wait until both pools are free.
 
-    A request of a rival that was under way when it was cancelled may be stored after the rivals
-    have left. Nothing deletes an allocation whose cluster was never seen.
+    The rivals are deleted once more, because a server may have stored a rival after the request
+    that creates it was cancelled. No controller deletes an allocation whose cluster never existed.
     """
-    for tenant in here.tenants.values():
+    for tenant in site.tenants.values():
         await tenant.stop_serving(*await tenant.addresses())
-        await delete(here.client, TENANT_CLUSTER, tenant.key)
-    for tenant in here.tenants.values():
+        await delete(site.client, TENANT_CLUSTER, tenant.key)
+    for tenant in site.tenants.values():
         # The record of a creation whose replica was killed counts for two minutes.
-        await here.wait_until_gone(
+        await site.wait_until_gone(
             TENANT_CLUSTER, TEAM, name=tenant.key.name, seconds=CALM_SECONDS
         )
-    await rivals.leave()
+    await rivals.delete_all_rivals()
     await until(
-        partial(here.client.list, IP_ALLOCATION),
+        partial(site.client.list, IP_ALLOCATION),
         lambda page: not page.items,
         seconds=CALM_SECONDS,
     )
-    for key in BLOCKS:
+    for key in POOL_CIDRS:
         await until(
-            partial(here.client.get, NETWORK_POOL, key),
-            lambda pool: pool.status.availableIPs == SIZE,
+            partial(site.client.get, NETWORK_POOL, key),
+            lambda pool: pool.status.availableIPs == POOL_SIZE,
             seconds=CALM_SECONDS,
         )

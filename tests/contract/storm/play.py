@@ -24,7 +24,7 @@ from reconcilers.api import crd
 from tests.contract.conftest import administrator
 from tests.contract.product import under_shipped_roles
 from tests.contract.storm.record import Record
-from tests.storm.parts import replica, replica_part
+from tests.storm.parts import make_replica_program, make_replica_target
 
 DATA = Path(__file__).parents[2] / "data"
 SETTLE_SECONDS = 240.0
@@ -133,7 +133,7 @@ async def play_storm(
         )
         group.start_soon(platform.record.follow, admin)
         flags = (f"--integration={platform.integration}", *FLAGS)
-        replicas = [replica(kubeconfig, *flags) for _ in range(2)]
+        replicas = [make_replica_program(kubeconfig, *flags) for _ in range(2)]
         for program in replicas:
             group.start_soon(program.run)
         await platform.prepare(settings.many)
@@ -148,7 +148,7 @@ async def play_storm(
             for _ in range(settings.rounds):
                 for number in choices.sample(range(2), 2):
                     await platform.record.wait_for_writes(WRITES, WRITE_SECONDS)
-                    part = replica_part(replicas[number], number + 1)
+                    part = make_replica_target(replicas[number], number + 1)
                     faults.append(await part.strike(choices, freeze=choices.random() < 0.6))
                     log.info("fault", what=faults[-1])
             crowd.cancel_scope.cancel()

@@ -34,7 +34,7 @@ from envtest.faults import (
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import PATH, build_gauge
-from tests.faults.proxied import GAUGES, LIST, run_proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, LIST, open_transport, run_proxied_plane
 
 A = Key("default", "a")
 CREATE = Match(verb="create", resource="gauges", times=1)
@@ -53,7 +53,7 @@ async def test_without_faults_everything_passes_unchanged() -> None:
 async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
     async with run_proxied_plane() as here:
         await here.proxy.add_user("joe")
-        async with transport_to(here.proxy, "joe") as transport:
+        async with open_transport(here.proxy, "joe") as transport:
             with pytest.raises(Forbidden, match='User "joe" cannot list'):
                 await Client(transport).list(GAUGES)
 

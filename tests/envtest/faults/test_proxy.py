@@ -18,7 +18,7 @@ from envtest.faults import Match, Proxy, forbidden, half_open, internal_error
 from envtest.plane import RunningControlPlane as Plane
 from tests.clock import settle
 from tests.envtest.samples import PATH, build_gauge_definition
-from tests.faults.proxied import GAUGES, LIST, run_proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, LIST, open_transport, run_proxied_plane
 
 
 async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) 
 async def test_a_proxy_may_stand_before_a_proxy() -> None:
     async with run_proxied_plane() as here, Proxy.before(here.proxy) as outer:
         with outer.inject(forbidden(), Match(nth=2)) as struck:
-            async with transport_to(outer) as transport:
+            async with open_transport(outer) as transport:
                 await Client(transport).list(GAUGES)
         assert len(outer.calls) == len(here.proxy.calls) == 1
         assert len(struck.struck) == 0
@@ -92,7 +92,7 @@ async def test_a_fault_that_answers_leaves_nothing_to_those_after_it() -> None:
 async def test_clients_of_the_proxy_notice_that_the_server_has_ended() -> None:
     async with AsyncExitStack() as server:
         plane = await server.enter_async_context(ControlPlane.start())
-        async with Proxy.before(plane) as proxy, transport_to(proxy) as transport:
+        async with Proxy.before(plane) as proxy, open_transport(proxy) as transport:
             await server.aclose()
             with pytest.raises(NoAnswer):
                 await Client(transport).list(GAUGES)

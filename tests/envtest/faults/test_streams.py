@@ -30,7 +30,7 @@ from envtest.faults import (
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import PATH
-from tests.faults.proxied import GAUGES, WATCH, ProxiedPlane, run_proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, WATCH, ProxiedPlane, open_transport, run_proxied_plane
 
 ALL = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 BOOKMARKS = {**ALL, "allowWatchBookmarks": "true"}
@@ -212,7 +212,7 @@ async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
 async def test_closing_the_proxy_ends_open_requests_and_watches() -> None:
     async with run_proxied_plane() as here, AsyncExitStack() as outer:
         async with Proxy.before(here.plane) as proxy:
-            transport = await outer.enter_async_context(transport_to(proxy))
+            transport = await outer.enter_async_context(open_transport(proxy))
             outer.enter_context(proxy.inject(half_open()))
             chunks = await outer.enter_async_context(transport.stream(PATH, query=BOOKMARKS))
         with pytest.raises(NoAnswer):
