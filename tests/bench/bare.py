@@ -18,8 +18,14 @@ from typing import Any
 from typing_extensions import override
 
 from tests.bench.api import Request
-from tests.bench.comparison import CHURN, FILLING, choose_replacements, overlaps_left, prefix
-from tests.bench.driver import ALLOCATIONS, Driver, count, interleave, name_allocation
+from tests.bench.comparison import (
+    CHURN,
+    FILLING,
+    choose_replacements,
+    compute_prefix_length,
+    count_remaining_overlaps,
+)
+from tests.bench.driver import ALLOCATIONS, Driver, count_addresses, interleave, name_allocation
 from tests.bench.places import Open, Place
 from tests.bench.processes import read_cpu_seconds
 
@@ -99,10 +105,10 @@ async def measure_bare(
         driver = ServingDriver(home.session, kind)
         if watched:
             await stack.enter_async_context(driver.watching())
-        await driver.prepare(f"10.0.0.0/{prefix(number)}")
+        await driver.prepare(f"10.0.0.0/{compute_prefix_length(number)}")
         filling = await _measure_phase(home, driver, delete=(), create=numbers, watched=watched)
         churn = await _measure_phase(home, driver, delete=going, create=coming, watched=watched)
-        await overlaps_left(driver, there)
+        await count_remaining_overlaps(driver, there)
     return {FILLING: filling, CHURN: churn}
 
 
@@ -131,5 +137,5 @@ def _read_cpu_seconds(process: int | None) -> float:
 def _make_granted_status(number: int) -> dict[str, Any]:
     """Return the smallest status of an allocation, with a range of its own."""
     first = _FIRST + _MOST_ADDRESSES * number
-    last = first + count(number) - 1
+    last = first + count_addresses(number) - 1
     return {"phase": "Allocated", "startAddress": str(first), "endAddress": str(last)}

@@ -36,12 +36,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from envtest.plane import read_crds
 from envtest.settings import PlaneError
 from reconcilers.integrations.clusterapi import crds
-from tests.bench.bench_real import ours
-from tests.bench.claims import IN_CLUSTER, METAL3, Claimant, View, WrongAnswerError
+from tests.bench.bench_real import make_our_command
+from tests.bench.claims import IN_CLUSTER, METAL3, ClaimDriver, ClaimView, WrongAnswerError
 from tests.bench.comparison import Meter
-from tests.bench.places import ROOT, Open, places
-from tests.bench.processes import choose_free_port, peak, running
-from tests.bench.writes import Write, done
+from tests.bench.places import ROOT, Open, list_places
+from tests.bench.processes import choose_free_port, read_peak_mib, run_program
+from tests.bench.writes import Write, count_accepted
 
 _DATA = ROOT / "tests" / "data"
 _PROVIDERS = {"clusterapi": IN_CLUSTER, "metal3": METAL3}
@@ -88,7 +88,7 @@ class PhaseRunner:
         metrics: the URL of the product's metrics.
     """
 
-    def __init__(self, claimant: Claimant, view: View, meter: Meter, metrics: str) -> None:
+    def __init__(self, claimant: ClaimDriver, view: ClaimView, meter: Meter, metrics: str) -> None:
         self._claimant = claimant
         self._view = view
         self._meter = meter
@@ -131,7 +131,7 @@ class PhaseRunner:
         passes = await count_passes(self._metrics) - passes
         first = min(self._view.served_at.values()) - begun if name == FILLING else None
         seconds = self._view.moved - begun
-        peak_memory = peak(self._meter.controller)
+        peak_memory = read_peak_mib(self._meter.controller)
         self.phases.append(
             Phase(
                 name,
@@ -180,15 +180,15 @@ async def measure(
     """
     async with place() as home:
         provider = _PROVIDERS[integration]
-        claimant = Claimant(home.session, provider)
+        claimant = ClaimDriver(home.session, provider)
         with tempfile.TemporaryDirectory() as folder:
-            command, variables = ours(home.access, Path(folder))
+            command, variables = make_our_command(home.access, Path(folder))
             metrics = f"127.0.0.1:{choose_free_port()}"
             flags = [f"--diagnostics-address={metrics}", "--insecure-diagnostics"]
             start = [*command, f"--integration={integration}", *flags], variables
             async with claimant.watching() as view:
                 await claimant.prepare()
-                async with running(start, Path(folder) / "product.log") as process:
+                async with run_program(start, Path(folder) / "product.log") as process:
                     groups = (provider.group, _EVENTS)
                     meter = Meter(
                         home.session,
@@ -227,7 +227,7 @@ def show(phase: Phase, integration: str) -> None:
     for write in sorted(phase.writes):
         click.echo(f"    {write!s:45} {phase.writes[write] / number:6.2f}")
     if phase.writes:
-        click.echo(f"    {'writes each':45} {done(phase.writes) / number:6.2f}")
+        click.echo(f"    {'writes each':45} {count_accepted(phase.writes) / number:6.2f}")
 
 
 @click.command()
@@ -249,7 +249,7 @@ def show(phase: Phase, integration: str) -> None:
 @click.option("--on", "where", type=click.Choice(["real", "embedded"]), help="The control plane.")
 def command(claims: Sequence[int], integration: str, where: str | None) -> None:
     """Measure the integration with Cluster API, or with metal3."""
-    there = places(list_definitions())
+    there = list_places(list_definitions())
     name = where or ("real" if "real" in there else "embedded")
     if name not in there:
         raise click.ClickException(

@@ -28,7 +28,13 @@ from anyio.abc import Process
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
 from tests.bench.envtest_objects import PATH, allocation
-from tests.bench.processes import WAYS, choose_free_port, peak, read_cpu_seconds, resident
+from tests.bench.processes import (
+    COMMANDS_BY_ACCESS,
+    choose_free_port,
+    read_cpu_seconds,
+    read_peak_mib,
+    read_resident_mib,
+)
 from tests.bench.wire import Wire
 
 PATIENCE = 300.0
@@ -43,7 +49,7 @@ _QUIET = (
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ControllerCase:
     """What a controller finds.
 
     Args:
@@ -65,14 +71,14 @@ class Case:
 
 
 CASES = (
-    Case(0, ways=tuple(WAYS), goal="<= 80 MiB"),
-    Case(10_000, ways=tuple(WAYS), goal="<= 130 MiB"),
-    Case(8_000, 1_000, goal="readyz <= 3 s, first grant <= 1 s after it, <= 130 MiB"),
-    Case(100_000, goal="<= 600 MiB"),
+    ControllerCase(0, ways=tuple(COMMANDS_BY_ACCESS), goal="<= 80 MiB"),
+    ControllerCase(10_000, ways=tuple(COMMANDS_BY_ACCESS), goal="<= 130 MiB"),
+    ControllerCase(8_000, 1_000, goal="readyz <= 3 s, first grant <= 1 s after it, <= 130 MiB"),
+    ControllerCase(100_000, goal="<= 600 MiB"),
 )
 
 
-def body(kind: str, name: str, spec: dict[str, Any]) -> bytes:
+def make_object(kind: str, name: str, spec: dict[str, Any]) -> bytes:
     """Return an object of ours as it is created."""
     version, metadata = "butler.butlerlabs.dev/v1alpha1", {"name": name, "namespace": "default"}
     return msgspec.json.encode(
@@ -80,7 +86,7 @@ def body(kind: str, name: str, spec: dict[str, Any]) -> bytes:
     )
 
 
-async def prepare(of: Server, case: Case) -> None:
+async def prepare(of: Server, case: ControllerCase) -> None:
     """Install our kinds; store a pool, allocations that hold addresses of it, and tenants."""
     extensions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     provider = {
@@ -101,22 +107,22 @@ async def prepare(of: Server, case: Case) -> None:
                 )
         for plural in ("networkpools", "ipallocations", "providerconfigs", "tenantclusters"):
             await wire.ask("GET", f"{_GROUP}/{plural}?limit=1")  # answered as soon as it is served
-        pool = body("NetworkPool", "default-pool", {"cidr": "10.0.0.0/12"})
+        pool = make_object("NetworkPool", "default-pool", {"cidr": "10.0.0.0/12"})
         await wire.ask("POST", f"{_GROUP}/networkpools", body=pool, media=_JSON)
-        bench = body("ProviderConfig", "bench", provider)
+        bench = make_object("ProviderConfig", "bench", provider)
         await wire.ask("POST", f"{_GROUP}/providerconfigs", body=bench, media=_JSON)
         if case.allocation_count:
             of.send_command(f"serve {case.allocation_count}")
         for number in range(case.tenants):
-            tenant_body = body("TenantCluster", f"tenant-{number:04}", tenant)
+            tenant_body = make_object("TenantCluster", f"tenant-{number:04}", tenant)
             await wire.ask("POST", f"{_GROUP}/tenantclusters", body=tenant_body, media=_JSON)
 
 
 @asynccontextmanager
-async def controller(of: Server, way: str, port: int) -> AsyncIterator[Process]:
+async def run_controller(of: Server, way: str, port: int) -> AsyncIterator[Process]:
     """Run a controller while the context lasts."""
     with tempfile.TemporaryDirectory() as name:
-        command, environment = WAYS[way](of, Path(name))
+        command, environment = COMMANDS_BY_ACCESS[way](of, Path(name))
         probes = f"--health-probe-bind-address=127.0.0.1:{port}"
         environment = {**os.environ, **environment}
         process = await anyio.open_process(
@@ -129,9 +135,9 @@ async def controller(of: Server, way: str, port: int) -> AsyncIterator[Process]:
             await process.wait()
 
 
-async def settle(of: Server, case: Case) -> None:
+async def run_until_settled(of: Server, case: ControllerCase) -> None:
     """Have a controller serve all that there is, and end."""
-    async with controller(of, "pod", choose_free_port()), await of.connect() as wire:
+    async with run_controller(of, "pod", choose_free_port()), await of.connect() as wire:
         with anyio.fail_after(PATIENCE):
             while True:
                 answer = await wire.ask("GET", f"{_GROUP}/networkpools/default-pool")
@@ -144,21 +150,21 @@ async def settle(of: Server, case: Case) -> None:
         await anyio.sleep(REST_SECONDS)
 
 
-async def measure(of: Server, case: Case, way: str) -> None:
+async def measure(of: Server, case: ControllerCase, way: str) -> None:
     """Start a controller, wait until it is ready and at rest, and print what it took."""
-    await settle(of, case)
+    await run_until_settled(of, case)
     port = choose_free_port()
     begun = perf_counter()
-    async with controller(of, way, port) as process:
-        await _until_ready(process, port)
+    async with run_controller(of, way, port) as process:
+        await _wait_until_ready(process, port)
         wall, cpu = perf_counter() - begun, read_cpu_seconds(process.pid)
         # The server closes connections that are idle for as long as a large start takes.
         async with await of.connect() as wire:
             begun = perf_counter()
-            await _first_grant(wire)
+            await _wait_for_first_grant(wire)
             granted = perf_counter() - begun
         await anyio.sleep(REST_SECONDS)
-        resident_memory, most = resident(process.pid), peak(process.pid)
+        resident_memory, most = read_resident_mib(process.pid), read_peak_mib(process.pid)
         later = read_cpu_seconds(process.pid)
         await anyio.sleep(REST_SECONDS)
         share = (read_cpu_seconds(process.pid) - later) / REST_SECONDS
@@ -171,15 +177,15 @@ async def measure(of: Server, case: Case, way: str) -> None:
     )
 
 
-async def _until_ready(process: Process, port: int) -> None:
+async def _wait_until_ready(process: Process, port: int) -> None:
     async with httpx.AsyncClient() as client:
         with anyio.fail_after(PATIENCE):
-            while not await _ready(client, port):
+            while not await _is_ready(client, port):
                 assert process.returncode is None
                 await anyio.sleep(0.02)
 
 
-async def _ready(client: httpx.AsyncClient, port: int) -> bool:
+async def _is_ready(client: httpx.AsyncClient, port: int) -> bool:
     try:
         answer = await client.get(f"http://127.0.0.1:{port}/readyz")
     except httpx.TransportError:
@@ -187,7 +193,7 @@ async def _ready(client: httpx.AsyncClient, port: int) -> bool:
     return answer.status_code == 200
 
 
-async def _first_grant(wire: Wire) -> None:
+async def _wait_for_first_grant(wire: Wire) -> None:
     """Ask for addresses, and wait until they are given."""
     await wire.ask("POST", PATH, body=msgspec.json.encode(allocation("first")), media=_JSON)
     with anyio.fail_after(PATIENCE):

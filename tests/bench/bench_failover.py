@@ -16,11 +16,11 @@ import click
 import msgspec
 from anyio.abc import Process
 
-from tests.bench.bench_real import ours
-from tests.bench.comparison import prefix
+from tests.bench.bench_real import make_our_command
+from tests.bench.comparison import compute_prefix_length
 from tests.bench.driver import Driver
-from tests.bench.places import Open, Place, places
-from tests.bench.processes import read_cpu_seconds, running
+from tests.bench.places import Open, Place, list_places
+from tests.bench.processes import read_cpu_seconds, run_program
 
 HELD = 10_000
 """How many allocations are held."""
@@ -39,7 +39,7 @@ async def measure(place: Open) -> list[tuple[float, float]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         driver = Driver(home.session)
         view = await stack.enter_async_context(driver.watching())
-        await driver.prepare(f"10.0.0.0/{prefix(HELD + TURNS)}")
+        await driver.prepare(f"10.0.0.0/{compute_prefix_length(HELD + TURNS)}")
         leader = await _start_controller(stack, home, folder / "0")
         await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
         await driver.change((), range(HELD))
@@ -61,8 +61,8 @@ async def measure(place: Open) -> list[tuple[float, float]]:
 async def _start_controller(stack: AsyncExitStack, home: Place, folder: Path) -> Process:
     """Start a controller that logs into a folder, until the stack is closed."""
     await anyio.Path(folder).mkdir()
-    command = ours(home.access, folder)
-    return await stack.enter_async_context(running(command, folder / LOG, may_end=True))
+    command = make_our_command(home.access, folder)
+    return await stack.enter_async_context(run_program(command, folder / LOG, may_end=True))
 
 
 async def _wait_until_standby(process: Process, log: Path) -> None:
@@ -90,7 +90,7 @@ async def _read_holder(driver: Driver) -> str:
 
 def run() -> None:
     """Print how long a change of leaders takes."""
-    for name, place in places().items():
+    for name, place in list_places().items():
         took = anyio.run(measure, place)
         times = ", ".join(f"{wall:.2f} s ({cpu:.2f} s of CPU)" for wall, cpu in took)
         click.echo(f"{name:9} first grant after the Lease was free: {times}  goal: <= 2 s")

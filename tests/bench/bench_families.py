@@ -17,11 +17,11 @@ from time import perf_counter
 import anyio
 import click
 
-from tests.bench.bench_real import ours
-from tests.bench.comparison import FAMILIES, blocks
+from tests.bench.bench_real import make_our_command
+from tests.bench.comparison import FAMILIES, make_pool_cidrs
 from tests.bench.driver import Driver
-from tests.bench.places import Open, places
-from tests.bench.processes import read_cpu_seconds, running
+from tests.bench.places import Open, list_places
+from tests.bench.processes import read_cpu_seconds, run_program
 
 GOAL = 0.9
 """The rate with two families, as a share of the rate with one."""
@@ -65,9 +65,9 @@ async def measure(place: Open, number: int, families: Sequence[str]) -> Cost:
         with tempfile.TemporaryDirectory() as folder:
             driver = Driver(home.session)
             async with driver.watching() as view:
-                await driver.prepare(*blocks(number, families))
-                command = ours(home.access, Path(folder))
-                async with running(command, Path(folder) / "controller.log") as process:
+                await driver.prepare(*make_pool_cidrs(number, families))
+                command = make_our_command(home.access, Path(folder))
+                async with run_program(command, Path(folder) / "controller.log") as process:
                     await view.until(lambda: view.pool is not None and view.pool.ready, "a pool")
                     before, begun = read_cpu_seconds(process.pid), perf_counter()
                     await driver.change((), range(number))
@@ -104,7 +104,7 @@ def show(name: str, costs: Mapping[tuple[str, ...], Cost]) -> None:
 @click.option("--rounds", default=3, show_default=True, help="Of each kind of pool.")
 def command(allocations: int, rounds: int) -> None:
     """Print what allocations of one family and of both cost."""
-    for name, place in places().items():
+    for name, place in list_places().items():
         costs = {families: Cost() for families in FAMILIES}
         for _ in range(rounds):
             for families, cost in costs.items():

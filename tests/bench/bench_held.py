@@ -15,11 +15,11 @@ from pathlib import Path
 import anyio
 import click
 
-from tests.bench.bench_real import ours
-from tests.bench.comparison import FAMILIES, blocks
+from tests.bench.bench_real import make_our_command
+from tests.bench.comparison import FAMILIES, make_pool_cidrs
 from tests.bench.driver import Driver
-from tests.bench.places import Open, places
-from tests.bench.processes import read_cpu_seconds, running
+from tests.bench.places import Open, list_places
+from tests.bench.processes import read_cpu_seconds, run_program
 
 HELD = (100, 10_000)
 """The two numbers of allocations that are held."""
@@ -43,9 +43,9 @@ async def measure(
         with tempfile.TemporaryDirectory() as folder:
             driver = Driver(home.session)
             async with driver.watching() as view:
-                await driver.prepare(*blocks(2 * (allocation_count + MORE), families))
-                command = ours(home.access, Path(folder))
-                async with running(command, Path(folder) / "controller.log") as process:
+                await driver.prepare(*make_pool_cidrs(2 * (allocation_count + MORE), families))
+                command = make_our_command(home.access, Path(folder))
+                async with run_program(command, Path(folder) / "controller.log") as process:
                     await view.until(lambda: view.pool is not None and view.pool.ready, "a pool")
                     await _change(driver, range(0), range(allocation_count))
                     begun = read_cpu_seconds(process.pid)
@@ -73,7 +73,7 @@ async def _change(driver: Driver, delete: range, create: range) -> None:
 
 def run() -> None:
     """Print what allocations cost by how many are held."""
-    for (name, place), families in product(places().items(), FAMILIES):
+    for (name, place), families in product(list_places().items(), FAMILIES):
         costs = [
             anyio.run(measure, place, allocation_count, families) for allocation_count in HELD
         ]

@@ -49,12 +49,12 @@ FULL = 16
 """Requests that a pool has room for in which others wait."""
 POOL, MODEL, GATEWAY = "p", "r-000000", "10.0.0.1"
 
-Create = Callable[[Site, str], Awaitable[None]]
+ChangeRequest = Callable[[Site, str], Awaitable[None]]
 """Creates or releases the request of a name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class RequestKind:
     """A kind of requests, and how users make and release them.
 
     Args:
@@ -71,23 +71,23 @@ class Requests:
     settings: Settings
     kinds: Sequence[Resource[Any]]
     create_pool: Callable[[Site, int], Awaitable[None]]
-    create: Create
+    create: ChangeRequest
     kind: Resource[Any]
     written: Sequence[Resource[Any]]
-    release: Create | None = None
+    release: ChangeRequest | None = None
     full: int = FULL
 
 
-def _last(room: int) -> str:
+def _find_last_address(room: int) -> str:
     return address_text(FIRST + room - 1, 4)
 
 
-async def _network_pool(place: Site, room: int) -> None:
+async def _create_network_pool(place: Site, room: int) -> None:
     cidr = "10.0.0.0/12" if room > FULL else "10.0.0.16/28"
     await place.make(NETWORK_POOL, POOL, {"cidr": cidr})
 
 
-async def _allocation(place: Site, name: str) -> None:
+async def _create_allocation(place: Site, name: str) -> None:
     spec = {
         "poolRef": {"name": POOL},
         "tenantClusterRef": {"name": name, "namespace": "team"},
@@ -97,24 +97,24 @@ async def _allocation(place: Site, name: str) -> None:
     await place.make(IP_ALLOCATION, name, spec)
 
 
-async def _in_cluster_pool(place: Site, room: int) -> None:
-    addresses = [f"{address_text(FIRST, 4)}-{_last(room)}"]
+async def _create_in_cluster_pool(place: Site, room: int) -> None:
+    addresses = [f"{address_text(FIRST, 4)}-{_find_last_address(room)}"]
     spec = {"addresses": addresses, "prefix": 8}
     await place.make(clusterapi.IN_CLUSTER_IP_POOL, POOL, spec)
 
 
-async def _claim(place: Site, name: str, *, of: Resource[Any]) -> None:
+async def _create_claim(place: Site, name: str, *, of: Resource[Any]) -> None:
     ref = {"apiGroup": of.group, "kind": of.kind, "name": POOL}
     await place.make(CLAIMS, name, {"poolRef": ref})
 
 
-async def _ipam_pool(place: Site, room: int) -> None:
+async def _create_ipam_pool(place: Site, room: int) -> None:
     cidr = "10.0.0.0/12" if room > FULL else "10.0.0.16/28"
     datacenter = {"type": "range", "poolCidr": cidr, "allocationRange": 1}
     await place.make(kkp.POOLS, POOL, {"datacenters": {"dc": datacenter}})
 
 
-async def _cluster(place: Site, name: str) -> None:
+async def _create_cluster(place: Site, name: str) -> None:
     status = {"namespaceName": f"cluster-{name}"}
     await place.make(kkp.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
 
@@ -125,7 +125,7 @@ async def _release_cluster(place: Site, name: str) -> None:
     await place.delete(kkp.ALLOCATIONS, POOL, f"cluster-{name}")
 
 
-async def _network(place: Site, room: int) -> None:
+async def _create_network(place: Site, room: int) -> None:
     cidr = "10.0.0.0/12" if room > FULL else "10.0.0.0/28"
     static = {"ipv4CIDR": cidr, "ipv4Gateway": GATEWAY, "ttlSeconds": 86_400}
     spec = {"ipAllocation": {"type": "static", "provider": "us", "static": static}}
@@ -133,17 +133,17 @@ async def _network(place: Site, room: int) -> None:
     await place.make(vitistack.NETWORKS, POOL, spec, status=status)
 
 
-async def _machine(place: Site, name: str) -> None:
+async def _create_vitistack_allocation(place: Site, name: str) -> None:
     spec = {"networkNamespaceName": POOL, "networkConfigurationName": f"no-{name}"}
     await place.make(vitistack.ALLOCATIONS, name, spec)
 
 
-async def _metal3_pool(place: Site, room: int) -> None:
-    entry = {"start": address_text(FIRST, 4), "end": _last(room)}
+async def _create_metal3_pool(place: Site, room: int) -> None:
+    entry = {"start": address_text(FIRST, 4), "end": _find_last_address(room)}
     await place.make(metal3.POOLS, POOL, {"namePrefix": "p", "pools": [entry], "prefix": 8})
 
 
-async def _metal3_claim(place: Site, name: str) -> None:
+async def _create_metal3_claim(place: Site, name: str) -> None:
     await place.make(metal3.CLAIMS, name, {"pool": {"name": POOL, "namespace": NAMESPACE}})
 
 
@@ -158,60 +158,60 @@ OF_CLUSTER_API = (
 )
 WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
 KINDS = {
-    "allocations": Requests(
+    "allocations": RequestKind(
         Settings(),
         (),
-        create_pool=_network_pool,
-        create=_allocation,
+        create_pool=_create_network_pool,
+        create=_create_allocation,
         kind=IP_ALLOCATION,
         written=(IP_ALLOCATION,),
     ),
-    "claims": Requests(
+    "claims": RequestKind(
         WITH_CLAIMS,
         OF_CLUSTER_API,
-        create_pool=_in_cluster_pool,
-        create=partial(_claim, of=clusterapi.IN_CLUSTER_IP_POOL),
+        create_pool=_create_in_cluster_pool,
+        create=partial(_create_claim, of=clusterapi.IN_CLUSTER_IP_POOL),
         kind=CLAIMS,
         written=(CLAIMS, ADDRESSES),
     ),
-    "claims-of-networkpool": Requests(
+    "claims-of-networkpool": RequestKind(
         WITH_CLAIMS,
         OF_CLUSTER_API,
-        create_pool=_network_pool,
-        create=partial(_claim, of=NETWORK_POOL),
+        create_pool=_create_network_pool,
+        create=partial(_create_claim, of=NETWORK_POOL),
         kind=CLAIMS,
         written=(CLAIMS, ADDRESSES),
     ),
-    "kkp": Requests(
+    "kkp": RequestKind(
         Settings(integration=(KUBERMATIC,)),
         kkp.KINDS,
-        create_pool=_ipam_pool,
-        create=_cluster,
+        create_pool=_create_ipam_pool,
+        create=_create_cluster,
         kind=kkp.CLUSTERS,
         written=(kkp.CLUSTERS, kkp.ALLOCATIONS),
         release=_release_cluster,
     ),
-    "vitistack": Requests(
+    "vitistack": RequestKind(
         Settings(integration=(VITISTACK,), vitistack=VitistackSettings(provider="us")),
         vitistack.KINDS,
-        create_pool=_network,
-        create=_machine,
+        create_pool=_create_network,
+        create=_create_vitistack_allocation,
         kind=vitistack.ALLOCATIONS,
         written=(vitistack.ALLOCATIONS,),
         full=13,
     ),
-    "metal3": Requests(
+    "metal3": RequestKind(
         Settings(integration=(METAL3,)),
         (metal3.POOLS, metal3.CLAIMS, metal3.ADDRESSES, *OF_CLUSTER_API[:3]),
-        create_pool=_metal3_pool,
-        create=_metal3_claim,
+        create_pool=_create_metal3_pool,
+        create=_create_metal3_claim,
         kind=metal3.CLAIMS,
         written=(metal3.CLAIMS, metal3.ADDRESSES),
     ),
 }
 
 
-async def _fill(place: Site, requests: Requests, size: int) -> None:
+async def _store_copies(place: Site, requests: RequestKind, size: int) -> None:
     """Store copies of what a replica wrote for one request, until as many are held."""
     await requests.create(place, MODEL)
     await place.home.pass_by(SECONDS)
@@ -224,25 +224,25 @@ async def _fill(place: Site, requests: Requests, size: int) -> None:
     assert len(stored) == len(requests.written), "the first request is not served"
     place.stop()
     await place.home.pass_by(1)
-    [model] = {address for _, obj in stored for address in _addresses(obj)}
+    [model] = {address for _, obj in stored for address in _find_addresses(obj)}
     for number in range(1, size):
         for position, (kind, obj) in enumerate(stored):
             revision = 1_000_000 + number * len(stored) + position
             place.home.api.restore_object(
-                kind, _copy_for(obj, model, number=number, revision=revision)
+                kind, _make_copy(obj, model, number=number, revision=revision)
             )
 
 
-def _addresses(obj: Json) -> set[str]:
+def _find_addresses(obj: Json) -> set[str]:
     """Return the addresses that an object names, the gateway excepted."""
     words = json.dumps(obj).replace('"', " ").replace("/", " ").replace("-", " ").split()
     return {word.strip(",") for word in words if word.startswith("10.")} - {GATEWAY}
 
 
-def _copy_for(obj: Json, model: str, number: int, revision: int) -> Json:
+def _make_copy(obj: Json, model: str, number: int, revision: int) -> Json:
     """Return a copy of a served object for another request and with another address."""
     address = str(ip_address(model) + number)
-    content = json.dumps(obj).replace(MODEL, _name(number)).replace(model, address)
+    content = json.dumps(obj).replace(MODEL, _make_name(number)).replace(model, address)
     content = content.replace(model.replace(".", "-"), address.replace(".", "-"))
     content = content.replace(
         "00000000-0000-0000", f"00000000-{number >> 16:04x}-{number & 0xFFFF:04x}"
@@ -252,7 +252,7 @@ def _copy_for(obj: Json, model: str, number: int, revision: int) -> Json:
     return copied
 
 
-def _name(number: int) -> str:
+def _make_name(number: int) -> str:
     return f"r-{number:06}"
 
 
@@ -275,7 +275,7 @@ async def _measure(place: Site, change: Callable[[int], Awaitable[None]]) -> str
     return f"{1000 * median(spent):9.2f} ms {calls:9,} calls"
 
 
-async def _wait(_: int) -> None:
+async def _do_nothing(_: int) -> None:
     """Change nothing."""
 
 
@@ -285,7 +285,7 @@ async def _measure_pool(name: str, size: int, waiting: int) -> None:
     async with site(requests.settings, *requests.kinds) as place:
         await requests.create_pool(place, FULL if waiting else size + ROUNDS + 1)
         await place.home.pass_by(SECONDS)
-        await _fill(place, requests, requests.full if waiting else size)
+        await _store_copies(place, requests, requests.full if waiting else size)
         for number in range(waiting):
             await requests.create(place, f"waits-{number:06}")
         await place.restart()
@@ -294,13 +294,13 @@ async def _measure_pool(name: str, size: int, waiting: int) -> None:
         gc.freeze()  # or a collection of all objects falls into one of the rounds
 
         async def release(number: int) -> None:
-            await (requests.release or _deletion(requests))(place, _name(number))
+            await (requests.release or _make_deletion(requests))(place, _make_name(number))
 
         async def ask(number: int) -> None:
             await requests.create(place, f"new-{number:06}")
 
         state = f"{waiting:>7,} waiting" if waiting else f"{size:>7,} held   "
-        steps = {"nothing": _wait, "a release": release, "a request": ask}
+        steps = {"nothing": _do_nothing, "a release": release, "a request": ask}
         for step, change in steps.items():
             click.echo(f"{name:22} {state}  {step:10}{await _measure(place, change)}")
         for number in range(requests.full if waiting else 0):
@@ -309,17 +309,17 @@ async def _measure_pool(name: str, size: int, waiting: int) -> None:
         assert is_served != bool(waiting), "a request was not served"
 
 
-def _deletion(requests: Requests) -> Create:
+def _make_deletion(requests: RequestKind) -> ChangeRequest:
     async def delete(place: Site, name: str) -> None:
         await place.delete(requests.kind, name)
 
     return delete
 
 
-def _is_served(place: Site, requests: Requests, name: str) -> bool:
+def _is_served(place: Site, requests: RequestKind, name: str) -> bool:
     """Return whether the objects of a request name an address."""
     objects = [obj for kind in requests.written for obj in place.home.api.list_objects(kind)]
-    return any(_addresses(obj) for obj in objects if name in json.dumps(obj["metadata"]))
+    return any(_find_addresses(obj) for obj in objects if name in json.dumps(obj["metadata"]))
 
 
 @click.command()

@@ -29,7 +29,7 @@ import yaml
 
 from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
-from tests.bench.processes import peak, read_cpu_seconds, resident
+from tests.bench.processes import read_cpu_seconds, read_peak_mib, read_resident_mib
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -66,7 +66,7 @@ class Figures:
     top: float = 0.0
 
 
-class Changes:
+class ObjectWatch:
     """The newest state of each object of a collection, from one watch."""
 
     def __init__(self, http: httpx.AsyncClient, collection: str) -> None:
@@ -97,14 +97,14 @@ class Changes:
         return time.perf_counter()
 
 
-def at(collection: str, namespace: str = "default", name: str = "") -> str:
+def build_path(collection: str, namespace: str = "default", name: str = "") -> str:
     """Return the path of a collection in a namespace, or of an object in it."""
     root, _, plural = collection.rpartition("/")
     path = f"{root}/namespaces/{namespace}/{plural}"
     return f"{path}/{name}" if name else path
 
 
-def website(name: str, replicas: int = 1) -> dict[str, Any]:
+def make_website(name: str, replicas: int = 1) -> dict[str, Any]:
     return {
         "apiVersion": "example.com/v1",
         "kind": "Website",
@@ -114,7 +114,7 @@ def website(name: str, replicas: int = 1) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def operator(framework: str, plane: Plane, folder: Path) -> AsyncIterator[int]:
+async def run_operator(framework: str, plane: Plane, folder: Path) -> AsyncIterator[int]:
     """Run one of the operators; give its process id."""
     config = str(plane.write_kubeconfig(folder / "kubeconfig"))
     env = {**os.environ, "KUBECONFIG": config, "PYTHONPATH": str(ROOT)}
@@ -146,13 +146,13 @@ async def measure(framework: str, websites: int, single: int) -> Figures:
             anyio.create_task_group() as group,
         ):
             await plane.install_crds(definitions)
-            sites, children = Changes(http, SITES), Changes(http, DEPLOYMENTS)
+            sites, children = ObjectWatch(http, SITES), ObjectWatch(http, DEPLOYMENTS)
             group.start_soon(sites.run)
             group.start_soon(children.run)
             with anyio.fail_after(PATIENCE):
                 begun = time.perf_counter()
-                async with operator(framework, plane, folder) as process:
-                    await http.post(at(SITES), json=website("first"))
+                async with run_operator(framework, plane, folder) as process:
+                    await http.post(build_path(SITES), json=make_website("first"))
                     figures.start = await children.wait(lambda all_: "first" in all_) - begun
                     await _play_single(
                         http, sites, children=children, number=single, figures=figures
@@ -161,42 +161,53 @@ async def measure(framework: str, websites: int, single: int) -> Figures:
                         http, sites, children=children, number=websites, figures=figures
                     )
                     figures.cpu = read_cpu_seconds(process)
-                    figures.memory, figures.top = resident(process), peak(process)
+                    figures.memory, figures.top = (
+                        read_resident_mib(process),
+                        read_peak_mib(process),
+                    )
             group.cancel_scope.cancel()
     return figures
 
 
 async def _play_single(
-    http: httpx.AsyncClient, sites: Changes, children: Changes, number: int, figures: Figures
+    http: httpx.AsyncClient,
+    sites: ObjectWatch,
+    children: ObjectWatch,
+    number: int,
+    figures: Figures,
 ) -> None:
     """Create, scale, disturb and delete Websites one after another."""
     for index in range(number):
         name = f"s{index}"
         begun = time.perf_counter()
-        (await http.post(at(SITES), json=website(name))).raise_for_status()
-        figures.created.append(await children.wait(partial(_has, name)) - begun)
+        (await http.post(build_path(SITES), json=make_website(name))).raise_for_status()
+        figures.created.append(await children.wait(partial(has_object, name)) - begun)
         await sites.wait(partial(_has_status, [name]))
         begun = time.perf_counter()
-        await _patch(http, at(SITES, name=name), {"spec": {"replicas": 3}})
+        await _patch(http, build_path(SITES, name=name), {"spec": {"replicas": 3}})
         figures.scaled.append(await children.wait(partial(_has_size, name, 3)) - begun)
     name = "s0"
     begun = time.perf_counter()
-    edited = await _patch(http, at(DEPLOYMENTS, name=name), {"spec": {"replicas": 7}})
+    edited = await _patch(http, build_path(DEPLOYMENTS, name=name), {"spec": {"replicas": 7}})
     with anyio.move_on_after(REPAIR_PATIENCE):
         figures.edited = await children.wait(partial(_is_repaired, name, 3, edited)) - begun
     begun, uid = time.perf_counter(), children.objects[name]["metadata"]["uid"]
-    await http.delete(at(DEPLOYMENTS, name=name))
+    await http.delete(build_path(DEPLOYMENTS, name=name))
     with anyio.move_on_after(REPAIR_PATIENCE):
         figures.removed = await children.wait(partial(_is_another, name, uid)) - begun
     for index in range(number):
         name = f"s{index}"
         begun = time.perf_counter()
-        await http.delete(at(SITES, name=name))
+        await http.delete(build_path(SITES, name=name))
         figures.gone.append(await sites.wait(partial(_are_gone, [name])) - begun)
 
 
 async def _play_many(
-    http: httpx.AsyncClient, sites: Changes, children: Changes, number: int, figures: Figures
+    http: httpx.AsyncClient,
+    sites: ObjectWatch,
+    children: ObjectWatch,
+    number: int,
+    figures: Figures,
 ) -> None:
     """Create Websites as fast as they are accepted, and delete them so.
 
@@ -209,11 +220,11 @@ async def _play_many(
         (await http.post("/api/v1/namespaces", json=namespace)).raise_for_status()
     begun = time.perf_counter()
     for name in names:
-        (await http.post(at(SITES, name), json=website(name))).raise_for_status()
+        (await http.post(build_path(SITES, name), json=make_website(name))).raise_for_status()
     figures.many = await sites.wait(partial(_has_status, names)) - begun
     begun = time.perf_counter()
     for name in names:
-        (await http.delete(at(SITES, name, name))).raise_for_status()
+        (await http.delete(build_path(SITES, name, name))).raise_for_status()
     figures.many_gone = await sites.wait(partial(_are_gone, names)) - begun
 
 
@@ -223,7 +234,7 @@ async def _patch(http: httpx.AsyncClient, path: str, patch: dict[str, Any]) -> i
     return int(answer.raise_for_status().json()["metadata"]["resourceVersion"])
 
 
-def _has(name: str, objects: Objects) -> bool:
+def has_object(name: str, objects: Objects) -> bool:
     return name in objects
 
 
@@ -248,17 +259,17 @@ def _is_another(name: str, uid: str, objects: Objects) -> bool:
     return name in objects and objects[name]["metadata"]["uid"] != uid
 
 
-def lines_of(path: Path) -> int:
+def count_code_lines(path: Path) -> int:
     """Return how many lines of a program hold code."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return len([line for line in lines if line.strip() and not line.strip().startswith("#")])
 
 
-def _median(seconds: Sequence[float]) -> str:
+def format_median(seconds: Sequence[float]) -> str:
     return f"{1000 * statistics.median(seconds):.0f}"
 
 
-def _once(seconds: float | None) -> str:
+def format_milliseconds(seconds: float | None) -> str:
     return "not repaired" if seconds is None else f"{1000 * seconds:.0f}"
 
 
@@ -270,14 +281,14 @@ def _command(websites: int, single: int) -> None:
     figures = {name: anyio.run(measure, name, websites, single) for name in COMMANDS}
     rows: dict[str, Callable[[str], str]] = {
         "lines of code": lambda name: str(
-            lines_of(EXAMPLES / ("kopf/websites.py" if name == "kopf" else "websites.py"))
+            count_code_lines(EXAMPLES / ("kopf/websites.py" if name == "kopf" else "websites.py"))
         ),
-        "start to the first child, ms": lambda name: _once(figures[name].start),
-        "Website to its child, ms (median)": lambda name: _median(figures[name].created),
-        "new size to the child, ms (median)": lambda name: _median(figures[name].scaled),
-        "an edited child repaired, ms": lambda name: _once(figures[name].edited),
-        "a deleted child made again, ms": lambda name: _once(figures[name].removed),
-        "deletion to gone, ms (median)": lambda name: _median(figures[name].gone),
+        "start to the first child, ms": lambda name: format_milliseconds(figures[name].start),
+        "Website to its child, ms (median)": lambda name: format_median(figures[name].created),
+        "new size to the child, ms (median)": lambda name: format_median(figures[name].scaled),
+        "an edited child repaired, ms": lambda name: format_milliseconds(figures[name].edited),
+        "a deleted child made again, ms": lambda name: format_milliseconds(figures[name].removed),
+        "deletion to gone, ms (median)": lambda name: format_median(figures[name].gone),
         f"{websites} at once to their status, s": lambda name: f"{figures[name].many:.1f}",
         f"{websites} deleted at once, s": lambda name: f"{figures[name].many_gone:.1f}",
         "CPU of the process, s": lambda name: f"{figures[name].cpu:.1f}",

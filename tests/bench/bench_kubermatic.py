@@ -24,10 +24,10 @@ import msgspec
 import yaml
 
 from reconcilers.api import names
-from tests.bench.bench_real import ours
-from tests.bench.places import ROOT, Open, Place, places
-from tests.bench.processes import read_cpu_seconds, running
-from tests.bench.writes import count_writes, done
+from tests.bench.bench_real import make_our_command
+from tests.bench.places import ROOT, Open, Place, list_places
+from tests.bench.processes import read_cpu_seconds, run_program
+from tests.bench.writes import count_accepted, count_writes
 
 API = "/apis/kubermatic.k8c.io/v1"
 CRDS = ROOT / "tests/data/kubermatic/crds.yaml"
@@ -36,7 +36,7 @@ SIZE = 8
 _PATCH = {"Content-Type": "application/merge-patch+json"}
 
 
-class Served:
+class ServedAllocations:
     """Which allocations have been shown with addresses by a watch.
 
     Args:
@@ -82,7 +82,7 @@ async def _send(place: Place, method: str, path: str, body: dict[str, Any]) -> N
             raise click.ClickException(f"{method} {path}: {answer.status} {await answer.text()}")
 
 
-async def _at_once(place: Place, requests: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+async def _send_all(place: Place, requests: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
     limit = anyio.CapacityLimiter(IN_FLIGHT)
 
     async def send(method: str, path: str, body: dict[str, Any]) -> None:
@@ -94,7 +94,9 @@ async def _at_once(place: Place, requests: Sequence[tuple[str, str, dict[str, An
             group.start_soon(send, *request)
 
 
-async def _clusters(place: Place, dc: str, count: int) -> list[tuple[str, str, dict[str, Any]]]:
+async def _create_clusters(
+    place: Place, dc: str, count: int
+) -> list[tuple[str, str, dict[str, Any]]]:
     """Make clusters and their namespaces; return the requests that give them to each other."""
     cluster_names = [f"{dc}-{number}" for number in range(count)]
     requests = [
@@ -107,7 +109,7 @@ async def _clusters(place: Place, dc: str, count: int) -> list[tuple[str, str, d
         ("POST", f"{API}/clusters", {**kind, "metadata": {"name": name}, "spec": spec})
         for name in cluster_names
     ]
-    await _at_once(place, [*requests, *clusters])
+    await _send_all(place, [*requests, *clusters])
     return [
         (
             "PATCH",
@@ -118,7 +120,7 @@ async def _clusters(place: Place, dc: str, count: int) -> list[tuple[str, str, d
     ]
 
 
-async def _pool(place: Place, dc: str, cidr: str) -> None:
+async def _create_pool(place: Place, dc: str, cidr: str) -> None:
     settings = {"type": "range", "poolCidr": cidr, "allocationRange": SIZE}
     body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "metadata": {"name": dc}}
     spec = {"datacenters": {dc: settings}}
@@ -130,21 +132,21 @@ async def _measure(
     name: str, count: int, place: Place, process: int, sent: int
 ) -> AsyncIterator[None]:
     """Print what the context cost."""
-    writes, cpu, begun = await _writes(place), read_cpu_seconds(process), time.monotonic()
+    writes, cpu, begun = await _count_writes(place), read_cpu_seconds(process), time.monotonic()
     yield
     seconds, spent = time.monotonic() - begun, read_cpu_seconds(process) - cpu
     cost = f"{1000 * spent / count:.2f} ms of CPU"
     if place.counts:
-        number = await _writes(place) - writes - sent
+        number = await _count_writes(place) - writes - sent
         cost += f", {number / count:.2f} writes"
     click.echo(f"{name:32} {count:,} clusters: {count / seconds:.0f}/s, {cost} each")
 
 
-async def _writes(place: Place) -> int:
+async def _count_writes(place: Place) -> int:
     if not place.counts:
         return 0
     async with place.session.get("/metrics") as answer:
-        return done(count_writes(await answer.text(), "kubermatic.k8c.io"))
+        return count_accepted(count_writes(await answer.text(), "kubermatic.k8c.io"))
 
 
 async def measure(name: str, opened: Open, count: int) -> None:
@@ -155,36 +157,36 @@ async def measure(name: str, opened: Open, count: int) -> None:
             await _send(place, "POST", path=path, body=definition)
         home = {"metadata": {"name": names.DEFAULT_NAMESPACE}}
         await _send(place, "POST", path="/api/v1/namespaces", body=home)
-        await _until_served(place)
+        await _wait_until_kind_is_served(place)
         with tempfile.TemporaryDirectory() as folder:
-            line, environment = ours(place.access, Path(folder))
+            line, environment = make_our_command(place.access, Path(folder))
             command = [*line, "--integration=kubermatic"], environment
             async with (
-                running(command, Path(folder) / "log") as process,
+                run_program(command, Path(folder) / "log") as process,
                 anyio.create_task_group() as group,
             ):
-                seen_clusters = Served(place)
+                seen_clusters = ServedAllocations(place)
                 group.start_soon(seen_clusters.watch)
-                await _at_once(place, await _clusters(place, "warm", 1))
-                await _pool(place, "warm", "10.255.0.0/24")
+                await _send_all(place, await _create_clusters(place, "warm", 1))
+                await _create_pool(place, "warm", "10.255.0.0/24")
                 await seen_clusters.until("warm", 1)
-                await _at_once(place, await _clusters(place, "first", count))
+                await _send_all(place, await _create_clusters(place, "first", count))
                 async with _measure(
                     f"{name}, a pool under", count, place=place, process=process.pid, sent=1
                 ):
-                    await _pool(place, "first", "10.0.0.0/16")
+                    await _create_pool(place, "first", "10.0.0.0/16")
                     await seen_clusters.until("first", count)
-                requests = await _clusters(place, "second", count)
-                await _pool(place, "second", "10.1.0.0/16")
+                requests = await _create_clusters(place, "second", count)
+                await _create_pool(place, "second", "10.1.0.0/16")
                 async with _measure(
                     f"{name}, at once", count, place=place, process=process.pid, sent=count
                 ):
-                    await _at_once(place, requests)
+                    await _send_all(place, requests)
                     await seen_clusters.until("second", count)
                 group.cancel_scope.cancel()
 
 
-async def _until_served(place: Place) -> None:
+async def _wait_until_kind_is_served(place: Place) -> None:
     while True:
         async with place.session.get(f"{API}/ipamallocations") as answer:
             if answer.status == 200:
@@ -203,7 +205,7 @@ async def _until_served(place: Place) -> None:
 )
 def command(clusters: Sequence[int]) -> None:
     """Measure what serving KKP's clusters costs."""
-    for name, place in places().items():
+    for name, place in list_places().items():
         for count in clusters:
             anyio.run(measure, name, place, count)
 

@@ -21,7 +21,7 @@ import click
 from controller.clock import SystemClock
 from controller.pages import Bind
 from reconcilers.ui.serving import serve_local_page
-from tests.bench.page_objects import objects
+from tests.bench.page_objects import make_objects
 from tests.bench.processes import read_cpu_seconds
 from tests.browser import Page, browser
 from tests.reconcilers.cli.saved import make_holder
@@ -50,7 +50,7 @@ window.changed = new Promise((done) => new MutationObserver(() => done(1)).obser
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class PageCosts:
     """What was measured; CPU time in seconds, of all processes of the browser.
 
     Args:
@@ -76,7 +76,7 @@ class Costs:
     decoded: int
 
 
-def family_of(process: int) -> list[int]:
+def list_process_family(process: int) -> list[int]:
     """Return a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -92,12 +92,12 @@ def family_of(process: int) -> list[int]:
     return members
 
 
-def worked_by(page: Page) -> float:
+def read_browser_cpu_seconds(page: Page) -> float:
     """Return the seconds of CPU time of all processes of the browser."""
-    return sum(read_cpu_seconds(process) for process in family_of(page.process))
+    return sum(read_cpu_seconds(process) for process in list_process_family(page.process))
 
 
-async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
+async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> PageCosts:
     """Measure the cost of the page.
 
     Args:
@@ -111,25 +111,25 @@ async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
             await page.show(url)
             await page.until("window.painted && document.body")
             first = await page.value("window.painted") / 1000
-            received, decoded = await _first_message(url)
+            received, decoded = await _measure_first_message(url)
             await anyio.sleep(SETTLE_SECONDS)
-            browser_before, server_before = worked_by(page), time.process_time()
+            browser_before, server_before = read_browser_cpu_seconds(page), time.process_time()
             await anyio.sleep(rest_seconds)
-            rest = (worked_by(page) - browser_before) / rest_seconds
+            rest = (read_browser_cpu_seconds(page) - browser_before) / rest_seconds
             rest_of_server = (time.process_time() - server_before) / rest_seconds
             await page.value(_NOTE_CHANGED)
-            before = worked_by(page)
+            before = read_browser_cpu_seconds(page)
             await cluster.create(make_holder("new", "10.0.0.64", "10.0.0.71", pool="large"))
             await page.value("window.changed")
             await anyio.sleep(KEY_SECONDS)
-            change = worked_by(page) - before
+            change = read_browser_cpu_seconds(page) - before
             key = await _measure_typing(page)
             nodes = await page.value(
                 "(() => { const walk = document.createNodeIterator(document); let found = 0;"
                 " while (walk.nextNode()) found += 1; return found; })()"
             )
             high = await page.value("document.documentElement.scrollHeight")
-    return Costs(
+    return PageCosts(
         first,
         rest,
         rest_of_server=rest_of_server,
@@ -142,7 +142,7 @@ async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
     )
 
 
-async def _first_message(url: str) -> tuple[int, int]:
+async def _measure_first_message(url: str) -> tuple[int, int]:
     """Return how many bytes everything is: over the wire, and decoded."""
     base, _, token = url.partition("#token=")
     headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "gzip"}
@@ -166,11 +166,11 @@ async def _measure_typing(page: Page) -> float:
     worst = 0.0
     for query in TYPED:
         await page.value("document.getElementById('find').focus()")
-        before = worked_by(page)
+        before = read_browser_cpu_seconds(page)
         for character in query:
             await page.press(character)
             await anyio.sleep(KEY_SECONDS)
-        worst = max(worst, (worked_by(page) - before) / len(query))
+        worst = max(worst, (read_browser_cpu_seconds(page) - before) / len(query))
         await page.value(
             "(() => { const box = document.getElementById('find'); box.value = '';"
             " box.dispatchEvent(new Event('input')); })()"
@@ -183,7 +183,7 @@ async def _measure_typing(page: Page) -> float:
 async def _serve_page(share: int) -> AsyncIterator[tuple[Cluster, str]]:
     clock = SystemClock()
     cluster = Cluster(clock)
-    await cluster.create(*objects(share))
+    await cluster.create(*make_objects(share))
     async with serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
         yield cluster, url
 

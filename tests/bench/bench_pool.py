@@ -34,7 +34,7 @@ SIZE = 8
 Step = Callable[[], Awaitable[object]]
 
 
-def span(pool: int, number: int) -> tuple[str, str]:
+def make_range_ends(pool: int, number: int) -> tuple[str, str]:
     """Return the first and last address of the range with that number in a pool."""
     first = (10 << 24) + (pool << 16) + SIZE * number
     return address_text(first, 4), address_text(first + SIZE - 1, 4)
@@ -55,7 +55,7 @@ def fill_replica(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0
         allocation = make.allocation(
             name_allocation(number),
             of=f"pool-{pool:03}",
-            held_range=span(pool, number // pools),
+            held_range=make_range_ends(pool, number // pools),
             tenant=f"team/{tenant}",
             annotations={names.ANNOTATION_TENANT_UID: f"uid-team-{tenant}"},
             labels={
@@ -89,7 +89,7 @@ async def measure_step(step: Step, before: Callable[[int], object] = lambda _: N
     return f"{1000 * spent / ROUNDS:9.2f} ms {calls:9,} calls"
 
 
-async def one_pool() -> None:
+async def measure_one_pool() -> None:
     """Print what a pass costs in which one allocation was released, or one asked for a range."""
     for count in HELD:
         replica = fill_replica(count, 10, 1)
@@ -110,7 +110,7 @@ async def one_pool() -> None:
         click.echo(f"{count:>7,} held: a release {released}, a request {asked}{goal}")
 
 
-async def full_pool() -> None:
+async def measure_full_pool() -> None:
     """Print what a pass costs in which a release leaves too little room for all that wait."""
     for waiting in WAITING:
         replica = fill_replica(512, 10, 1, cidr="10.0.0.0/20")
@@ -124,7 +124,7 @@ async def full_pool() -> None:
         def swap(number: int, on: Server = server) -> None:
             on.vanish("ipallocations", name_allocation(2 * number))
             again = make.allocation(
-                f"again-{number}", of="pool-000", held_range=span(0, 2 * number - 2)
+                f"again-{number}", of="pool-000", held_range=make_range_ends(0, 2 * number - 2)
             )
             if number:
                 on.add("ipallocations", again)
@@ -133,7 +133,7 @@ async def full_pool() -> None:
         click.echo(f"{waiting:>7,} waiting in a full pool: a release {released}")
 
 
-async def everything_else() -> None:
+async def measure_other_work() -> None:
     """Print what else looks at allocations, tenants and pools."""
     for allocations, tenants, pools in SHARED:
         click.echo(f"{allocations:,} allocations, {tenants:,} tenants, {pools} pools:")
@@ -175,8 +175,8 @@ def run() -> None:
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
-        anyio.run(one_pool)
-        anyio.run(full_pool)
-        anyio.run(everything_else)
+        anyio.run(measure_one_pool)
+        anyio.run(measure_full_pool)
+        anyio.run(measure_other_work)
     finally:
         structlog.configure(**before)

@@ -42,8 +42,14 @@ from envtest.settings import PlaneError
 from reconcilers.api import names
 from tests.bench.bare import measure_bare
 from tests.bench.comparison import Start, measure
-from tests.bench.places import REAL, ROOT, Open, places
-from tests.bench.processes import Command, Reachable, as_a_pod, choose_free_port, write_credentials
+from tests.bench.places import REAL, ROOT, Open, list_places
+from tests.bench.processes import (
+    Command,
+    Reachable,
+    choose_free_port,
+    make_pod_command,
+    write_credentials,
+)
 from tests.bench.tables import show, show_bare
 
 PEER = "bench/peer"
@@ -54,9 +60,9 @@ WORKERS = 8
 NEVER = "24h"
 
 
-def ours(of: Reachable, folder: Path) -> Command:
+def make_our_command(of: Reachable, folder: Path) -> Command:
     """Return how to start our controller: as the Deployment does, without webhooks."""
-    command, environment = as_a_pod(of, folder)
+    command, environment = make_pod_command(of, folder)
     flags = [
         "--leader-elect",
         f"--health-probe-bind-address=127.0.0.1:{choose_free_port()}",
@@ -68,7 +74,7 @@ def ours(of: Reachable, folder: Path) -> Command:
     return [*command, *flags], environment
 
 
-def peer(program: Path, of: Reachable, folder: Path) -> Command:
+def make_peer_command(program: Path, of: Reachable, folder: Path) -> Command:
     """Return how to start the peer."""
     token, authority = write_credentials(of, folder)
     flags = [
@@ -80,7 +86,7 @@ def peer(program: Path, of: Reachable, folder: Path) -> Command:
     return [str(program), *flags], {}
 
 
-def built_peer() -> Path | None:
+def build_peer() -> Path | None:
     """Build the peer, or find the one that was built; say why there is none."""
     program = REAL / PEER
     if shutil.which("go") is None:
@@ -121,7 +127,7 @@ def built_peer() -> Path | None:
 @click.pass_obj
 def command(place: str, allocations: Sequence[int], only: str | None, kind: str) -> None:
     """Measure controllers on a control plane."""
-    there = places().get(place)
+    there = list_places().get(place)
     if there is None:
         click.echo(
             "not measured: no etcd and kube-apiserver in the folder that KUBEBUILDER_ASSETS names,"
@@ -130,9 +136,9 @@ def command(place: str, allocations: Sequence[int], only: str | None, kind: str)
         return
     starts: dict[str, Start] = {}
     if only in {None, OURS}:
-        starts[OURS] = ours
-    if only in {None, CLIENT_GO} and (program := built_peer()) is not None:
-        starts[CLIENT_GO] = partial(peer, program)
+        starts[OURS] = make_our_command
+    if only in {None, CLIENT_GO} and (program := build_peer()) is not None:
+        starts[CLIENT_GO] = partial(make_peer_command, program)
     for number in allocations:
         _compare_controllers(starts, there, number=number, kind=kind, bare=only in {None, NEITHER})
 

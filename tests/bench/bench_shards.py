@@ -17,10 +17,17 @@ import anyio
 import click
 import msgspec
 
-from tests.bench.bench_real import ours
-from tests.bench.driver import ALLOCATIONS, NAMESPACE, POOLS, Driver, allocation, name_allocation
-from tests.bench.places import Open, places
-from tests.bench.processes import read_cpu_seconds, running
+from tests.bench.bench_real import make_our_command
+from tests.bench.driver import (
+    ALLOCATIONS,
+    NAMESPACE,
+    POOLS,
+    Driver,
+    make_allocation,
+    name_allocation,
+)
+from tests.bench.places import Open, list_places
+from tests.bench.processes import read_cpu_seconds, run_program
 
 REPLICAS = (1, 2, 3)
 SHARDS = 12
@@ -31,7 +38,7 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ShardCosts:
     """What some replicas took.
 
     Attributes:
@@ -47,7 +54,7 @@ class Shared:
     shard_counts: list[int]
 
 
-async def measure(place: Open, replicas: int) -> Shared:
+async def measure(place: Open, replicas: int) -> ShardCosts:
     """Have replicas serve the allocations of many pools."""
     async with place() as home, AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -55,19 +62,19 @@ async def measure(place: Open, replicas: int) -> Shared:
         view = await stack.enter_async_context(driver.watching())
         await driver.prepare("10.255.0.0/24")
         for number in range(POOLS_SHARED):
-            await driver.ask("POST", POOLS, _pool(number))
+            await driver.ask("POST", POOLS, _make_pool(number))
         processes = []
         for number in range(replicas):
             replica_folder = folder / str(number)
             await anyio.Path(replica_folder).mkdir()
-            line, variables = ours(home.access, replica_folder)
+            line, variables = make_our_command(home.access, replica_folder)
             command = [*line, f"--shards={SHARDS}"], variables
             processes.append(
                 await stack.enter_async_context(
-                    running(command, replica_folder / "controller.log")
+                    run_program(command, replica_folder / "controller.log")
                 )
             )
-        shard_counts = await _shared_out(driver, replicas)
+        shard_counts = await _wait_until_shared(driver, replicas)
         view.unserved |= {name_allocation(number) for number in range(NUMBER)}
         before, server, begun = (
             [read_cpu_seconds(process.pid) for process in processes],
@@ -78,7 +85,7 @@ async def measure(place: Open, replicas: int) -> Shared:
 
         async def ask() -> None:
             for number in remaining:
-                await driver.ask("POST", ALLOCATIONS, _allocation(number))
+                await driver.ask("POST", ALLOCATIONS, _make_allocation(number))
 
         async with anyio.create_task_group() as group:
             for _ in range(32):
@@ -88,7 +95,7 @@ async def measure(place: Open, replicas: int) -> Shared:
             read_cpu_seconds(process.pid) - then
             for process, then in zip(processes, before, strict=True)
         ]
-        return Shared(
+        return ShardCosts(
             view.moved - begun,
             used,
             server=read_cpu_seconds(home.server) - server,
@@ -96,26 +103,26 @@ async def measure(place: Open, replicas: int) -> Shared:
         )
 
 
-def _name(number: int) -> str:
+def _name_pool(number: int) -> str:
     return f"pool-{number % POOLS_SHARED:02}"
 
 
-def _pool(number: int) -> dict[str, object]:
+def _make_pool(number: int) -> dict[str, object]:
     return {
         "apiVersion": "butler.butlerlabs.dev/v1alpha1",
         "kind": "NetworkPool",
-        "metadata": {"name": _name(number), "namespace": NAMESPACE},
+        "metadata": {"name": _name_pool(number), "namespace": NAMESPACE},
         "spec": {"cidr": f"10.{number}.0.0/20"},
     }
 
 
-def _allocation(number: int) -> dict[str, object]:
-    body = allocation(number, "nodes")
-    body["spec"]["poolRef"]["name"] = _name(number)
+def _make_allocation(number: int) -> dict[str, object]:
+    body = make_allocation(number, "nodes")
+    body["spec"]["poolRef"]["name"] = _name_pool(number)
     return body
 
 
-async def _shared_out(driver: Driver, replicas: int) -> Mapping[str, int]:
+async def _wait_until_shared(driver: Driver, replicas: int) -> Mapping[str, int]:
     """Wait until every shard is held, and by so many; return how many each holds."""
     with anyio.fail_after(PATIENCE):
         while True:
@@ -135,7 +142,7 @@ async def _shared_out(driver: Driver, replicas: int) -> Mapping[str, int]:
 
 def run() -> None:
     """Print what shards are worth."""
-    for name, place in places().items():
+    for name, place in list_places().items():
         for replicas in REPLICAS:
             took = anyio.run(measure, place, replicas)
             costs = ", ".join(f"{1000 * cpu_seconds / NUMBER:.2f}" for cpu_seconds in took.used)

@@ -32,18 +32,18 @@ from tests.bench.driver import (
     NAMESPACE,
     POOLS,
     Driver,
-    allocation,
-    count,
+    count_addresses,
+    make_allocation,
     name_allocation,
 )
-from tests.bench.places import Open, places
+from tests.bench.places import Open, list_places
 from tests.bench.processes import (
     Command,
     Reachable,
-    as_a_pod,
     choose_free_port,
+    make_pod_command,
     read_cpu_seconds,
-    running,
+    run_program,
     write_credentials,
 )
 from tests.program import script
@@ -55,7 +55,7 @@ _PROVIDERS = f"/apis/{_VERSION}/namespaces/{NAMESPACE}/providerconfigs"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StartCase:
     """What a controller finds at its first start.
 
     Args:
@@ -72,7 +72,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartCosts:
     """What a first start took.
 
     Attributes:
@@ -100,29 +100,29 @@ class Started:
     overlaps: int
 
 
-def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _make_object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": _VERSION, "kind": kind, "metadata": metadata, "spec": dict(spec)}
 
 
-def _pool_name(number: int, case: Case) -> str:
+def _name_pool(number: int, case: StartCase) -> str:
     return f"pool-{number % case.pools:03}"
 
 
-def _allocation(number: int, case: Case) -> dict[str, Any]:
-    body = allocation(number, "nodes")
-    body["spec"]["poolRef"]["name"] = _pool_name(number, case)
-    body["metadata"]["labels"][f"{GROUP}/network-pool"] = _pool_name(number, case)
+def _make_allocation(number: int, case: StartCase) -> dict[str, Any]:
+    body = make_allocation(number, "nodes")
+    body["spec"]["poolRef"]["name"] = _name_pool(number, case)
+    body["metadata"]["labels"][f"{GROUP}/network-pool"] = _name_pool(number, case)
     if not case.finalizers:
         del body["metadata"]["finalizers"]
     return body
 
 
-async def prepare(driver: Driver, case: Case) -> None:
+async def prepare(driver: Driver, case: StartCase) -> None:
     """Create the objects that the controller finds."""
     await driver.prepare("10.255.0.0/16")  # the pool of the TenantClusters
     network = {"mode": "ipam", "poolRefs": [{"name": "bench"}]}
-    provider = _object("ProviderConfig", "bench", {"provider": "local", "network": network})
+    provider = _make_object("ProviderConfig", "bench", {"provider": "local", "network": network})
     await driver.ask("POST", _PROVIDERS, provider)
     tenant = {
         "kubernetesVersion": "v1.33.1",
@@ -131,24 +131,25 @@ async def prepare(driver: Driver, case: Case) -> None:
     }
     # Each pool has a block of its own, with room for what is asked of it.
     pools = [
-        _object("NetworkPool", _pool_name(number, case), {"cidr": f"10.{number}.0.0/19"})
+        _make_object("NetworkPool", _name_pool(number, case), {"cidr": f"10.{number}.0.0/19"})
         for number in range(case.pools)
     ]
     tenants = [
-        _object("TenantCluster", f"tenant-{number:04}", tenant) for number in range(case.tenants)
+        _make_object("TenantCluster", f"tenant-{number:04}", tenant)
+        for number in range(case.tenants)
     ]
     requests: list[tuple[str, str, dict[str, Any] | None]] = []
     requests += [("POST", POOLS, pool) for pool in pools]
     requests += [("POST", _TENANTS, body) for body in tenants]
     requests += [
-        ("POST", ALLOCATIONS, _allocation(number, case)) for number in range(case.allocations)
+        ("POST", ALLOCATIONS, _make_allocation(number, case)) for number in range(case.allocations)
     ]
     await driver.ask_all(requests)
 
 
-def measuring_command(of: Reachable, folder: Path, result: Path) -> Command:
+def make_measuring_command(of: Reachable, folder: Path, result: Path) -> Command:
     """Return how to start the controller so that its event loop is measured."""
-    _, variables = as_a_pod(of, folder)
+    _, variables = make_pod_command(of, folder)
     token, _ = write_credentials(of, folder)
     program_text = "from tests.bench.looptimes import main\nmain()\n"
     flags = [
@@ -162,7 +163,7 @@ def measuring_command(of: Reachable, folder: Path, result: Path) -> Command:
     return [*script(program_text, str(result), str(token)), "run", *flags], variables
 
 
-async def measure(place: Open, case: Case) -> Started:
+async def measure(place: Open, case: StartCase) -> StartCosts:
     """Start a controller, wait until all allocations are served, and stop it."""
     async with place() as home:
         with tempfile.TemporaryDirectory() as name:
@@ -171,9 +172,11 @@ async def measure(place: Open, case: Case) -> Started:
             async with driver.watching() as view:
                 await prepare(driver, case)
                 view.unserved |= {name_allocation(number) for number in range(case.allocations)}
-                command = measuring_command(home.access, folder, result)
+                command = make_measuring_command(home.access, folder, result)
                 begun = perf_counter()
-                async with running(command, folder / "controller.log", may_end=True) as process:
+                async with run_program(
+                    command, folder / "controller.log", may_end=True
+                ) as process:
                     with anyio.fail_after(PATIENCE):
                         await driver.done()
                     cpu, seconds = read_cpu_seconds(process.pid), view.moved - begun
@@ -187,7 +190,8 @@ async def measure(place: Open, case: Case) -> Started:
                     if allocation.status.phase == "Allocated"
                 ]
                 asked = {
-                    name_allocation(number): count(number) for number in range(case.allocations)
+                    name_allocation(number): count_addresses(number)
+                    for number in range(case.allocations)
                 }
                 wrong = [
                     allocation.metadata.name
@@ -198,7 +202,7 @@ async def measure(place: Open, case: Case) -> Started:
                 ]
                 if wrong:
                     raise click.ClickException(f"not the number asked for: {wrong[:5]}")
-                return Started(
+                return StartCosts(
                     served_count=sum(allocation.metadata.name in asked for allocation in listed),
                     seconds=seconds,
                     cpu=cpu,
@@ -212,7 +216,7 @@ async def measure(place: Open, case: Case) -> Started:
                 )
 
 
-def _writes_of_allocations(took: Started) -> str:
+def _describe_allocation_writes(took: StartCosts) -> str:
     """Return how many there were of each kind."""
     kinds = {
         request: n for request, n in sorted(took.writes.items()) if " ipallocations" in request
@@ -221,7 +225,7 @@ def _writes_of_allocations(took: Started) -> str:
     return f"{sum(kinds.values()):,} ({', '.join(parts)})"
 
 
-def show(name: str, case: Case, took: Started) -> None:
+def show(name: str, case: StartCase, took: StartCosts) -> None:
     """Print what a first start took."""
     finalizers = "" if case.finalizers else " without finalizers"
     click.echo(
@@ -229,7 +233,7 @@ def show(name: str, case: Case, took: Started) -> None:
         f" {took.served_count:,} of {case.allocations:,} allocations{finalizers} served in"
         f" {took.seconds:.0f} s ({took.served_count / took.seconds:.0f}/s);"
         f" {took.lists} LISTs of IPAllocations in {took.pages} pages;"
-        f" {_writes_of_allocations(took)} writes of IPAllocations;"
+        f" {_describe_allocation_writes(took)} writes of IPAllocations;"
         f" {1000 * took.cpu / max(case.allocations, 1):.2f} ms of CPU each;"
         f" longest step of the loop {1000 * took.longest:.0f} ms"
         f" ({1000 * took.longest_cpu:.0f} ms of CPU), {took.long_steps} above 100 ms;"
@@ -249,8 +253,8 @@ def command(
     pools: int, allocations: int, tenants: int, place: str | None, *, without_finalizers: bool
 ) -> None:
     """Measure a first start with allocations that wait."""
-    case = Case(pools, allocations, tenants, finalizers=not without_finalizers)
-    for name, there in places().items():
+    case = StartCase(pools, allocations, tenants, finalizers=not without_finalizers)
+    for name, there in list_places().items():
         if place in {None, name}:
             took = anyio.run(measure, there, case)
             show(name, case, took)

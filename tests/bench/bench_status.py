@@ -17,14 +17,14 @@ from time import perf_counter
 import anyio
 import click
 
-from tests.bench.bench_real import ours
-from tests.bench.bench_start import Case, prepare
+from tests.bench.bench_real import make_our_command
+from tests.bench.bench_start import StartCase, prepare
 from tests.bench.driver import Driver, View, name_allocation
-from tests.bench.places import Open, places
-from tests.bench.processes import environment, running, with_a_kubeconfig
+from tests.bench.places import Open, list_places
+from tests.bench.processes import make_environment, make_kubeconfig_command, run_program
 from tests.program import script
 
-CASE = Case(pools=10, allocations=300, tenants=300)
+CASE = StartCase(pools=10, allocations=300, tenants=300)
 PATIENCE = 600.0
 MAY_FIND = {0, 1, 3}
 _COUNTED = """
@@ -45,7 +45,7 @@ finally:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CommandCost:
     """What one command cost.
 
     Attributes:
@@ -61,7 +61,7 @@ class Cost:
     printed: str
 
 
-async def measure(place: Open, case: Case) -> tuple[Cost, Cost]:
+async def measure(place: Open, case: StartCase) -> tuple[CommandCost, CommandCost]:
     """Measure the cost of `status`, and of a command that reads nothing."""
     async with place() as home:
         with tempfile.TemporaryDirectory() as name:
@@ -70,26 +70,26 @@ async def measure(place: Open, case: Case) -> tuple[Cost, Cost]:
             async with driver.watching() as view:
                 await prepare(driver, case)
                 view.unserved |= {name_allocation(number) for number in range(case.allocations)}
-                command = ours(home.access, folder)
-                async with running(command, folder / "controller.log"):
+                command = make_our_command(home.access, folder)
+                async with run_program(command, folder / "controller.log"):
                     with anyio.fail_after(PATIENCE):
                         await driver.done()
                         await view.until(lambda: _are_all_served(view, case), "all allocations")
-            with_a_kubeconfig(home.access, folder)
+            make_kubeconfig_command(home.access, folder)
             there = f"--kubeconfig={folder / 'kubeconfig'}"
             return await _run(folder, "status", there), await _run(folder, "--version")
 
 
-def _are_all_served(view: View, case: Case) -> bool:
+def _are_all_served(view: View, case: StartCase) -> bool:
     """Return whether the allocations hold ranges, those that the TenantClusters asked for too."""
     seen_times = [seen for seen in view.seen.values() if seen.allocated is not None]
     return len(seen_times) == case.allocations + 2 * case.tenants
 
 
-async def _run(folder: Path, *arguments: str) -> Cost:
+async def _run(folder: Path, *arguments: str) -> CommandCost:
     result = folder / "cost.json"
     command = script(_COUNTED, str(result), *arguments)
-    compiled = environment({"PYTHONDONTWRITEBYTECODE": ""})
+    compiled = make_environment({"PYTHONDONTWRITEBYTECODE": ""})
     await anyio.run_process(command, check=False, env=compiled)
     begun = perf_counter()
     done = await anyio.run_process(command, check=False, env=compiled)
@@ -97,10 +97,12 @@ async def _run(folder: Path, *arguments: str) -> Cost:
     if done.returncode not in MAY_FIND:
         raise click.ClickException(done.stderr.decode())
     counted = json.loads(await anyio.Path(result).read_text())
-    return Cost(counted["requests"], counted["cpu"], seconds=seconds, printed=done.stdout.decode())
+    return CommandCost(
+        counted["requests"], counted["cpu"], seconds=seconds, printed=done.stdout.decode()
+    )
 
 
-def show(name: str, case: Case, status: Cost, nothing: Cost) -> None:
+def show(name: str, case: StartCase, status: CommandCost, nothing: CommandCost) -> None:
     """Print what the page costs."""
     click.echo(
         f"{name:9} status of {case.tenants} TenantClusters, {case.allocations + 2 * case.tenants}"
@@ -112,5 +114,5 @@ def show(name: str, case: Case, status: Cost, nothing: Cost) -> None:
 
 def run() -> None:
     """Print what `butler-ipam status` costs."""
-    for name, place in places().items():
+    for name, place in list_places().items():
         show(name, CASE, *anyio.run(measure, place, CASE))

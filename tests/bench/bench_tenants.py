@@ -46,7 +46,7 @@ BOOKMARK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class TenantCosts:
     """What tenants took.
 
     Attributes:
@@ -66,7 +66,7 @@ class Cost:
     requests: int
 
 
-class Bookmarked(Transport):
+class BookmarkingTransport(Transport):
     """A way to a fake that sends a bookmark each minute, as API servers do.
 
     A watch without them counts as dead after a while, and everything is listed again.
@@ -113,14 +113,16 @@ class Bookmarked(Transport):
 
 
 @asynccontextmanager
-async def running(platform: Platform) -> AsyncIterator[None]:
+async def run_controllers(platform: Platform) -> AsyncIterator[None]:
     """Run all controllers on a platform while the context lasts."""
-    manager = Manager(Bookmarked(platform.server, platform), clock=platform.clock)
+    manager = Manager(BookmarkingTransport(platform.server, platform), clock=platform.clock)
     clients = assemble(
         manager,
         platform.clock,
         settings=platform.settings,
-        open_tenant=lambda config: Bookmarked(platform.tenants[config.decode()], platform),
+        open_tenant=lambda config: BookmarkingTransport(
+            platform.tenants[config.decode()], platform
+        ),
     )
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
@@ -129,7 +131,7 @@ async def running(platform: Platform) -> AsyncIterator[None]:
     await clients.aclose()
 
 
-async def measure(tenants: int, unreachable: int) -> Cost:
+async def measure(tenants: int, unreachable: int) -> TenantCosts:
     """Have tenants grow, and come to rest."""
     began = read_resident_memory()
     pool = make.pool(cidr="10.0.0.0/12")
@@ -145,7 +147,7 @@ async def measure(tenants: int, unreachable: int) -> Cost:
     for name in names:
         Balancer(platform.tenant(name))
         platform.server.add("tenantclusters", make.tenant(name))
-    async with running(platform):
+    async with run_controllers(platform):
         await platform.clock.advance(SETTLING)
         for name in names:
             add_service(platform.tenants[name], "first")
@@ -156,7 +158,7 @@ async def measure(tenants: int, unreachable: int) -> Cost:
         cpu = process_time()
         for name in names:
             add_service(platform.tenants[name], "second")
-        waited = await _until_grown(platform, answering)
+        waited = await _wait_until_grown(platform, answering)
         cpu = process_time() - cpu
         await platform.clock.advance(SETTLING)
         holds, asked, before = (
@@ -167,10 +169,12 @@ async def measure(tenants: int, unreachable: int) -> Cost:
         await platform.clock.advance(REST)
         rest = (process_time() - before) / REST
         requests = len(platform.server.requests) - asked
-    return Cost(began, holds, grown=waited - THRESHOLD, cpu=cpu, rest=rest, requests=requests)
+    return TenantCosts(
+        began, holds, grown=waited - THRESHOLD, cpu=cpu, rest=rest, requests=requests
+    )
 
 
-async def _until_grown(platform: Platform, names: list[str]) -> float:
+async def _wait_until_grown(platform: Platform, names: list[str]) -> float:
     """Return after how many virtual seconds the second Service of all has an address."""
     waited, remaining = 0.0, set(names)
     while remaining:

@@ -56,7 +56,7 @@ class FewPod:
     status: FewStatus = FewStatus()
 
 
-def pod() -> bytes:
+def make_pod() -> bytes:
     """Return a Pod with two containers, as a server sends it."""
     now = "2026-01-01T00:00:00Z"
     container = {
@@ -111,7 +111,7 @@ def pod() -> bytes:
     return json.dumps(body).encode()
 
 
-def lightkube_decoder() -> Callable[[bytes], Any]:
+def make_lightkube_decoder() -> Callable[[bytes], Any]:
     """Return a decoder to our metadata with lightkube's models of spec and status."""
     from lightkube.models import core_v1  # type: ignore[import-not-found,unused-ignore] # optional
 
@@ -126,7 +126,7 @@ def lightkube_decoder() -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(model).decode
 
 
-def cloudcoil_decoder() -> Callable[[bytes], Any]:
+def make_cloudcoil_decoder() -> Callable[[bytes], Any]:
     """Return the decoder of cloudcoil's pydantic model."""
     from cloudcoil.models.kubernetes.core import v1  # type: ignore[import-not-found] # optional
 
@@ -134,7 +134,7 @@ def cloudcoil_decoder() -> Callable[[bytes], Any]:
     return decode
 
 
-def kubernetes_decoder() -> Callable[[bytes], Any]:
+def make_kubernetes_decoder() -> Callable[[bytes], Any]:
     """Return the decoder of kubernetes_asyncio's model."""
     from kubernetes_asyncio import client
 
@@ -144,15 +144,23 @@ def kubernetes_decoder() -> Callable[[bytes], Any]:
     return lambda data: deserialize(json.loads(data), "V1Pod")
 
 
-WAYS: dict[str, tuple[str, Callable[[], Callable[[bytes], Any]], str]] = {
+DECODERS: dict[str, tuple[str, Callable[[], Callable[[bytes], Any]], str]] = {
     "MetadataOnly": ("controller", lambda: get_decoder(MetadataOnly), "controller.meta"),
     "three fields by hand": ("controller", lambda: get_decoder(FewPod), "controller.meta"),
-    "lightkube's spec and status": ("lightkube", lightkube_decoder, "lightkube.models.core_v1"),
+    "lightkube's spec and status": (
+        "lightkube",
+        make_lightkube_decoder,
+        "lightkube.models.core_v1",
+    ),
     "Untyped": ("controller", lambda: get_decoder(Untyped), "controller.meta"),
-    "cloudcoil's model": ("cloudcoil", cloudcoil_decoder, "cloudcoil.models.kubernetes.core.v1"),
+    "cloudcoil's model": (
+        "cloudcoil",
+        make_cloudcoil_decoder,
+        "cloudcoil.models.kubernetes.core.v1",
+    ),
     "kubernetes_asyncio's model": (
         "kubernetes_asyncio",
-        kubernetes_decoder,
+        make_kubernetes_decoder,
         "kubernetes_asyncio.client",
     ),
 }
@@ -175,7 +183,7 @@ def measure(decode: Callable[[bytes], Any], data: bytes) -> tuple[float, float]:
     return micros, memory / len(kept) / 1024
 
 
-def import_seconds(module: str) -> float:
+def measure_import_seconds(module: str) -> float:
     """Return how long the import of a module takes in a new interpreter."""
     program = (
         "import time; begun = time.perf_counter(); "
@@ -189,12 +197,12 @@ def import_seconds(module: str) -> float:
 
 def run() -> None:
     """Print a line for each way to decode a Pod."""
-    data = pod()
+    data = make_pod()
     click.echo(f"a Pod of {len(data)} bytes")
     click.echo(f"{'':32}{'us':>8}{'KiB':>8}{'import, s':>12}")
-    for label, (package, make, module) in WAYS.items():
+    for label, (package, make, module) in DECODERS.items():
         if find_spec(package) is None:
             click.echo(f"{label:32}{package} is not installed")
             continue
         micros, memory = measure(make(), data)
-        click.echo(f"{label:32}{micros:8.1f}{memory:8.1f}{import_seconds(module):12.2f}")
+        click.echo(f"{label:32}{micros:8.1f}{memory:8.1f}{measure_import_seconds(module):12.2f}")

@@ -42,7 +42,7 @@ async def measure(queue: WorkQueue[Key], fill: Callable[[], None]) -> float:
     return process_time() - begun
 
 
-async def added_once(queue: WorkQueue[Key]) -> float:
+async def measure_added_once(queue: WorkQueue[Key]) -> float:
     """Return microseconds per key that is added, handed out and finished once."""
 
     def fill() -> None:
@@ -52,7 +52,7 @@ async def added_once(queue: WorkQueue[Key]) -> float:
     return await measure(queue, fill) / len(KEYS) * 1e6
 
 
-async def added_again(queue: WorkQueue[Key]) -> float:
+async def measure_added_again(queue: WorkQueue[Key]) -> float:
     """Return microseconds per addition of a key that is queued already."""
     for key in KEYS:
         queue.add(key)
@@ -63,7 +63,7 @@ async def added_again(queue: WorkQueue[Key]) -> float:
     return (process_time() - begun) / (4 * len(KEYS)) * 1e6
 
 
-async def put_off(queue: WorkQueue[Key]) -> float:
+async def measure_delayed(queue: WorkQueue[Key]) -> float:
     """Return microseconds per key that comes back by its delay and is handed out."""
     begun = process_time()
     for key in KEYS:
@@ -77,9 +77,9 @@ async def main() -> None:
     """Print one line per way of using the queue."""
     click.echo(f"{'':44}{'plain':>10}{'metrics':>10}   µs per key")
     ways = {
-        "added, handed out, done": added_once,
-        "added while queued": added_again,
-        "put off, handed out, done": put_off,
+        "added, handed out, done": measure_added_once,
+        "added while queued": measure_added_again,
+        "put off, handed out, done": measure_delayed,
     }
     for name, way in ways.items():
         plain = await way(WorkQueue[Key](SystemClock()))

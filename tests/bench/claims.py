@@ -44,15 +44,15 @@ class Provider:
     claim: Mapping[str, Any]
 
 
-def _path(version: str, plural: str) -> str:
+def _build_path(version: str, plural: str) -> str:
     return f"/apis/{version}/namespaces/{NAMESPACE}/{plural}"
 
 
 IN_CLUSTER = Provider(
     _GROUP,
-    _path(f"{_GROUP}/v1beta2", "ipaddressclaims"),
-    addresses=_path(f"{_GROUP}/v1beta2", "ipaddresses"),
-    pools=_path(f"{_GROUP}/v1alpha2", "inclusterippools"),
+    _build_path(f"{_GROUP}/v1beta2", "ipaddressclaims"),
+    addresses=_build_path(f"{_GROUP}/v1beta2", "ipaddresses"),
+    pools=_build_path(f"{_GROUP}/v1alpha2", "inclusterippools"),
     pool={
         "apiVersion": f"{_GROUP}/v1alpha2",
         "kind": "InClusterIPPool",
@@ -67,9 +67,9 @@ IN_CLUSTER = Provider(
 """IPAddressClaims of an InClusterIPPool."""
 METAL3 = Provider(
     _METAL3,
-    _path(f"{_METAL3}/v1alpha1", "ipclaims"),
-    addresses=_path(f"{_METAL3}/v1alpha1", "ipaddresses"),
-    pools=_path(f"{_METAL3}/v1alpha1", "ippools"),
+    _build_path(f"{_METAL3}/v1alpha1", "ipclaims"),
+    addresses=_build_path(f"{_METAL3}/v1alpha1", "ipaddresses"),
+    pools=_build_path(f"{_METAL3}/v1alpha1", "ippools"),
     pool={
         "apiVersion": f"{_METAL3}/v1alpha1",
         "kind": "IPPool",
@@ -127,7 +127,7 @@ class Address(msgspec.Struct):
     spec: AddressSpec
 
 
-class Counts(msgspec.Struct):
+class PoolCounts(msgspec.Struct):
     """What a pool counts."""
 
     used: int = -1
@@ -136,7 +136,7 @@ class Counts(msgspec.Struct):
 class PoolStatus(msgspec.Struct):
     """The status of a pool."""
 
-    ipAddresses: Counts | None = None
+    ipAddresses: PoolCounts | None = None
     indexes: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
@@ -157,7 +157,7 @@ class WrongAnswerError(Exception):
 
 
 @dataclass(slots=True)
-class View:
+class ClaimView:
     """What the watches showed so far.
 
     Attributes:
@@ -231,7 +231,7 @@ class View:
         self._changed = anyio.Event()
 
 
-class Claimant(Api):
+class ClaimDriver(Api):
     """The one who claims addresses of one pool.
 
     Args:
@@ -251,9 +251,9 @@ class Claimant(Api):
         await self.ask("POST", provider.pools, {**provider.pool, "metadata": metadata})
 
     @asynccontextmanager
-    async def watching(self) -> AsyncIterator[View]:
+    async def watching(self) -> AsyncIterator[ClaimView]:
         """Keep a view current while the context lasts."""
-        view = View()
+        view = ClaimView()
         async with anyio.create_task_group() as group:
             await group.start(self.watch, self._provider.claims, view.take_claim)
             await group.start(self.watch, self._provider.addresses, view.take_address)
@@ -261,19 +261,19 @@ class Claimant(Api):
             yield view
             group.cancel_scope.cancel()
 
-    async def create(self, view: View, names: Iterable[str]) -> None:
+    async def create(self, view: ClaimView, names: Iterable[str]) -> None:
         """Create claims, many at once; expect that all are served."""
         expected = list(names)
         view.unserved |= set(expected)
         await self.ask_all(map(self._creation, expected))
 
-    async def delete(self, view: View, names: Iterable[str]) -> None:
+    async def delete(self, view: ClaimView, names: Iterable[str]) -> None:
         """Delete claims, many at once; expect that all are gone."""
         expected = list(names)
         view.undeleted |= set(expected)
         await self.ask_all(map(self._deletion, expected))
 
-    async def create_and_delete(self, view: View, names: Iterable[str]) -> None:
+    async def create_and_delete(self, view: ClaimView, names: Iterable[str]) -> None:
         """Create claims, many at once, and delete each as soon as it is there."""
         expected = list(names)
         view.undeleted |= set(expected)

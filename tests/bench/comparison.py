@@ -10,10 +10,17 @@ from time import perf_counter
 
 from aiohttp import ClientSession
 
-from tests.bench.driver import GROUP, Driver, View, count, name_allocation
+from tests.bench.driver import GROUP, Driver, View, count_addresses, name_allocation
 from tests.bench.overlaps import Overlaps
 from tests.bench.places import Open
-from tests.bench.processes import Command, Reachable, peak, read_cpu_seconds, resident, running
+from tests.bench.processes import (
+    Command,
+    Reachable,
+    read_cpu_seconds,
+    read_peak_mib,
+    read_resident_mib,
+    run_program,
+)
 from tests.bench.writes import Write, count_writes
 
 FILLING = "filling"
@@ -72,7 +79,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ControllerCosts:
     """What was measured of one controller.
 
     Attributes:
@@ -132,7 +139,7 @@ class Meter:
             return count_writes(await answer.text(), *self.groups)
 
 
-async def measure(start: Start, place: Open, number: int, kind: str) -> Measured:
+async def measure(start: Start, place: Open, number: int, kind: str) -> ControllerCosts:
     """Measure a controller with `number` allocations.
 
     Args:
@@ -151,27 +158,29 @@ async def measure(start: Start, place: Open, number: int, kind: str) -> Measured
             command = start(home.access, Path(folder))
             driver = Driver(home.session, kind)
             async with driver.watching() as view:
-                await driver.prepare(f"10.0.0.0/{prefix(number)}")
-                async with running(command, Path(folder) / "controller.log") as process:
+                await driver.prepare(f"10.0.0.0/{compute_prefix_length(number)}")
+                async with run_program(command, Path(folder) / "controller.log") as process:
                     meter = Meter(
                         home.session, process.pid, server=home.server, counts=home.counts
                     )
                     return await _measure(driver, view, meter=meter, number=number)
 
 
-async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Measured:
+async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> ControllerCosts:
     await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
-    idle = resident(meter.controller)
+    idle = read_resident_mib(meter.controller)
     numbers = range(number)
     going, coming, there = choose_replacements(number)
-    filling = await _phase(driver, meter, delete=(), create=numbers, there=numbers)
-    churn = await _phase(driver, meter, delete=going, create=coming, there=there)
-    remaining = await overlaps_left(driver, there)
+    filling = await _run_phase(driver, meter, delete=(), create=numbers, there=numbers)
+    churn = await _run_phase(driver, meter, delete=going, create=coming, there=there)
+    remaining = await count_remaining_overlaps(driver, there)
     phases = {FILLING: filling, CHURN: churn}
-    return Measured(idle, phases, overlaps=len(view.overlaps.pairs), overlaps_left=remaining)
+    return ControllerCosts(
+        idle, phases, overlaps=len(view.overlaps.pairs), overlaps_left=remaining
+    )
 
 
-async def _phase(
+async def _run_phase(
     driver: Driver,
     meter: Meter,
     delete: Sequence[int],
@@ -180,7 +189,7 @@ async def _phase(
 ) -> Phase:
     """Delete and create allocations, wait until all is as asked, and return what it took."""
     view = driver.view
-    addresses = sum(map(count, there))
+    addresses = sum(map(count_addresses, there))
 
     def counted_right() -> bool:
         return view.pool is not None and (
@@ -202,8 +211,8 @@ async def _phase(
         writes=writes,
         controller=controller,
         server=server,
-        resident=resident(meter.controller),
-        peak=peak(meter.controller),
+        resident=read_resident_mib(meter.controller),
+        peak=read_peak_mib(meter.controller),
     )
 
 
@@ -215,13 +224,13 @@ def choose_replacements(number: int) -> tuple[Sequence[int], Sequence[int], Sequ
     return going, coming, [*staying, *coming]
 
 
-async def overlaps_left(driver: Driver, there: Sequence[int]) -> int:
+async def count_remaining_overlaps(driver: Driver, there: Sequence[int]) -> int:
     """Return how many pairs overlap in the end, by a list.
 
     Raises:
         WrongAnswerError: other allocations are there, or they hold other numbers of addresses.
     """
-    expected = {name_allocation(number): count(number) for number in there}
+    expected = {name_allocation(number): count_addresses(number) for number in there}
     overlaps = Overlaps()
     held_ranges = {}
     for allocation in await driver.list_allocations():
@@ -242,13 +251,16 @@ FAMILIES: tuple[tuple[str, ...], ...] = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"))
 """Of a pool: the second of two is asked for too."""
 
 
-def blocks(number: int, families: Sequence[str]) -> list[str]:
+def make_pool_cidrs(number: int, families: Sequence[str]) -> list[str]:
     """Return the CIDR of each family for so many allocations, all of the same size."""
-    whole = {"IPv4": f"10.0.0.0/{prefix(number)}", "IPv6": f"fd00::/{prefix(number) + 96}"}
+    whole = {
+        "IPv4": f"10.0.0.0/{compute_prefix_length(number)}",
+        "IPv6": f"fd00::/{compute_prefix_length(number) + 96}",
+    }
     return [whole[family] for family in families]
 
 
-def prefix(number: int) -> int:
+def compute_prefix_length(number: int) -> int:
     """Return the prefix length of a pool of twice the addresses that the benchmark asks for."""
-    addresses = sum(map(count, range(number + number // 2)))
+    addresses = sum(map(count_addresses, range(number + number // 2)))
     return 32 - max((2 * addresses - 1).bit_length(), _LEAST_POOL)

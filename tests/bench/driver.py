@@ -96,7 +96,7 @@ class Pool(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Seen:
+class ServedTimes:
     """When the watch first showed one allocation, and when it first showed it Allocated."""
 
     created: float
@@ -116,7 +116,7 @@ class View:
         pool: as it is now.
     """
 
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, ServedTimes] = field(default_factory=dict)
     unserved: set[str] = field(default_factory=set)
     undeleted: set[str] = field(default_factory=set)
     moved: float = 0.0
@@ -128,7 +128,7 @@ class View:
         """Note a change of an allocation."""
         allocation = msgspec.json.decode(raw, type=Allocation)
         meta, status = allocation.metadata, allocation.status
-        seen = self.seen.setdefault(meta.name, Seen(now))
+        seen = self.seen.setdefault(meta.name, ServedTimes(now))
         if change == "DELETED":
             self.overlaps.note_deletion(meta.uid)
             self._cross_out(self.undeleted, meta.name, now)
@@ -228,7 +228,7 @@ class Driver(Api):
         return interleave(deletions, creations)
 
     def _request(self, number: int) -> dict[str, Any]:
-        whole = allocation(number, self._kind)
+        whole = make_allocation(number, self._kind)
         if self._both:
             whole["spec"]["ipFamilyPolicy"] = "RequireDualStack"
         return whole
@@ -256,7 +256,7 @@ def interleave(first: Iterable[T], second: Iterable[T]) -> list[T]:
     return [*pairs, *remaining[shorter:], *right[shorter:]]
 
 
-def allocation(number: int, kind: str) -> dict[str, Any]:
+def make_allocation(number: int, kind: str) -> dict[str, Any]:
     """Return a request as our TenantCluster controller makes it: the finalizer is there."""
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
@@ -275,7 +275,7 @@ def allocation(number: int, kind: str) -> dict[str, Any]:
             "poolRef": {"name": POOL},
             "tenantClusterRef": {"name": name_allocation(number), "namespace": NAMESPACE},
             "type": kind,
-            "count": count(number),
+            "count": count_addresses(number),
         },
     }
 
@@ -285,6 +285,6 @@ def name_allocation(number: int) -> str:
     return f"bench-{number:06}"
 
 
-def count(number: int) -> int:
+def count_addresses(number: int) -> int:
     """Return how many addresses the allocation with this number asks for: 1 to 8."""
     return 1 + number * 5 % 8

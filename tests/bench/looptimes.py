@@ -21,7 +21,7 @@ STACKS = "BUTLER_BENCH_STACKS"
 """The environment variable with the seconds after which a step's stack is printed; for people."""
 
 
-class Measured:
+class LoopMeasurements:
     """What has been measured so far.
 
     Args:
@@ -71,7 +71,7 @@ class Measured:
         self._file.write_text(json.dumps(result))
 
 
-def measure(measured: Measured) -> None:
+def start_measuring(measured: LoopMeasurements) -> None:
     """Measure each step and each list of this process from now on."""
     run, request = asyncio.Handle._run, httptransport.HttpTransport.request
 
@@ -97,7 +97,7 @@ def measure(measured: Measured) -> None:
     httptransport.HttpTransport.request = send  # type: ignore[method-assign]
 
 
-def print_stacks(measured: Measured, after: float) -> None:
+def print_stacks(measured: LoopMeasurements, after: float) -> None:
     """Print where a step is that takes longer than so many seconds, until the process ends."""
     main = threading.main_thread().ident
     printed: float | None = None
@@ -118,9 +118,9 @@ def print_stacks(measured: Measured, after: float) -> None:
 
 def main() -> None:
     """Run `butler-ipam` with the arguments after the file and the token's path."""
-    measured = Measured(Path(sys.argv.pop(1)))
+    measured = LoopMeasurements(Path(sys.argv.pop(1)))
     config.TOKEN_FILE = Path(sys.argv.pop(1))
-    measure(measured)
+    start_measuring(measured)
     if after := os.environ.get(STACKS):
         stacks = threading.Thread(target=print_stacks, args=(measured, float(after)), daemon=True)
         stacks.start()

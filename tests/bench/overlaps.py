@@ -20,20 +20,20 @@ class Overlaps:
     def note_ranges(self, uid: str, *ends: tuple[str, str]) -> None:
         """Note that an allocation shows these ranges; two empty texts are none."""
         spans = tuple(
-            numbers(*ends_of_range) for ends_of_range in ends if ends_of_range != ("", "")
+            parse_range(*ends_of_range) for ends_of_range in ends if ends_of_range != ("", "")
         )
         if self._held.get(uid, ()) == spans:
             return
         self.note_deletion(uid)
         self._held[uid] = spans
-        for address in _all(spans):
+        for address in _list_addresses(spans):
             holders = self._holders[address]
             self.pairs.update(frozenset((uid, other)) for other in holders)
             holders.add(uid)
 
     def note_deletion(self, uid: str) -> None:
         """Note that an allocation does not exist any more."""
-        for address in _all(self._held.pop(uid, ())):
+        for address in _list_addresses(self._held.pop(uid, ())):
             self._holders[address].discard(uid)
 
     def size(self, uid: str) -> int:
@@ -41,11 +41,11 @@ class Overlaps:
         return sum(map(len, self._held.get(uid, ())))
 
 
-def _all(ranges: Iterable[range]) -> Iterable[int]:
+def _list_addresses(ranges: Iterable[range]) -> Iterable[int]:
     return (address for span in ranges for address in span)
 
 
-def numbers(start: str, end: str) -> range:
+def parse_range(start: str, end: str) -> range:
     """Return the addresses of a range as numbers.
 
     Raises:

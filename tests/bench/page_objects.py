@@ -19,7 +19,7 @@ _STEP = 24
 _REASON = "no pool has a free block of {} addresses; add a range to spec.tenantAllocation"
 
 
-def objects(share: int = 1) -> Iterator[dict[str, Any]]:
+def make_objects(share: int = 1) -> Iterator[dict[str, Any]]:
     """Yield the objects of the cluster.
 
     Args:

@@ -21,7 +21,7 @@ from envtest.settings import read_settings
 from reconcilers.api.crd import crds
 from tests.bench.bench_envtest import server as serving
 from tests.bench.driver import LONGEST_EVENT
-from tests.bench.processes import program
+from tests.bench.processes import find_process
 from tests.hygiene import list_children
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ Open = Callable[[], AbstractAsyncContextManager[Place]]
 
 
 @asynccontextmanager
-async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
+async def start_real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
     """Start etcd and kube-apiserver.
 
     Args:
@@ -79,10 +79,10 @@ async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
     tokens = format_token_line(_TOKEN, _ADMINISTRATOR)
     async with real_control_plane(settings, None, listen="127.0.0.1:0", tokens=tokens) as plane:
         started = list_children() - before
-        server, store = program("kube-apiserver", started), program("etcd", started)
+        server, store = find_process("kube-apiserver", started), find_process("etcd", started)
         await plane.install_crds([*crds(), *more])
-        access = Access(plane.url, _TOKEN, _authority(plane))
-        async with client(plane) as session:
+        access = Access(plane.url, _TOKEN, _read_authority(plane))
+        async with connect_client(plane) as session:
             yield Place(access, session, server, counts=True, store=store)
 
 
@@ -96,14 +96,14 @@ async def start_embedded(more: Definitions = ()) -> AsyncIterator[Place]:
     with serving() as server:
         access = Access(server.url, server.token, server.authority)
         headers = {"Authorization": f"Bearer {server.token}"}
-        async with _session(server.url, server.tls, headers) as session:
+        async with _make_session(server.url, server.tls, headers) as session:
             for definition in [*crds(), *more]:
                 async with session.post(_EXTENSIONS, json=definition) as answer:
                     answer.raise_for_status()
             yield Place(access, session, server.process.pid, counts=False)
 
 
-def real_programs() -> Path | None:
+def find_real_programs() -> Path | None:
     """Return the folder of etcd and kube-apiserver, or None if they are not there."""
     kubebuilder_assets = os.environ.get("KUBEBUILDER_ASSETS")
     folder = Path(kubebuilder_assets) if kubebuilder_assets else REAL / "newest"
@@ -111,31 +111,31 @@ def real_programs() -> Path | None:
     return folder if there else None
 
 
-def places(more: Definitions = ()) -> dict[str, Open]:
+def list_places(more: Definitions = ()) -> dict[str, Open]:
     """Return how the control planes of this machine are opened, by name.
 
     Args:
         more: definitions to install beside ours.
     """
     places: dict[str, Open] = {"embedded": partial(start_embedded, more)}
-    assets = real_programs()
+    assets = find_real_programs()
     if assets is not None:
-        places["real"] = partial(real, assets, more)
+        places["real"] = partial(start_real, assets, more)
     return places
 
 
 @asynccontextmanager
-async def client(plane: Plane) -> AsyncIterator[ClientSession]:
+async def connect_client(plane: Plane) -> AsyncIterator[ClientSession]:
     """Give the driver's client of a control plane, as its administrator."""
-    async with _session(plane.url, plane.tls(), plane.admin_headers()) as session:
+    async with _make_session(plane.url, plane.tls(), plane.admin_headers()) as session:
         yield session
 
 
-def _session(url: str, tls: SSLContext, headers: dict[str, str]) -> ClientSession:
+def _make_session(url: str, tls: SSLContext, headers: dict[str, str]) -> ClientSession:
     connector = TCPConnector(ssl=tls, limit=0)
     return ClientSession(url, connector=connector, headers=headers, read_bufsize=LONGEST_EVENT)
 
 
-def _authority(plane: Plane) -> str:
+def _read_authority(plane: Plane) -> str:
     cluster = yaml.safe_load(plane.kubeconfig())["clusters"][0]["cluster"]
     return b64decode(cluster["certificate-authority-data"]).decode()

@@ -47,12 +47,12 @@ Command = tuple[list[str], dict[str, str]]
 """A command line, and the environment variables that it needs."""
 
 
-def resident(process: int) -> float:
+def read_resident_mib(process: int) -> float:
     """Return the MiB that a process holds now."""
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / 2**20
 
 
-def peak(process: int) -> float:
+def read_peak_mib(process: int) -> float:
     """Return the most MiB that a process ever held."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -71,7 +71,7 @@ def read_cpu_seconds(process: int) -> float:
     return time.clock_gettime(~process << 3 | _CLOCK_OF_ALL_THREADS)
 
 
-def program(name: str, among: Iterable[int]) -> int:
+def find_process(name: str, among: Iterable[int]) -> int:
     """Return the one process that runs the program `name`."""
     children = [pid for pid in among if Path(f"/proc/{pid}/comm").read_text().strip() == name]
     if len(children) != 1:
@@ -92,7 +92,7 @@ def write_credentials(of: Reachable, folder: Path) -> tuple[Path, Path]:
     return token, authority
 
 
-def as_a_pod(of: Reachable, folder: Path) -> Command:
+def make_pod_command(of: Reachable, folder: Path) -> Command:
     """Return how to start a controller that has a service account, and its environment."""
     token, _ = write_credentials(of, folder)
     where = urlsplit(of.url)
@@ -103,7 +103,7 @@ def as_a_pod(of: Reachable, folder: Path) -> Command:
     return script(_PROGRAM, str(token), "run"), environment
 
 
-def with_a_kubeconfig(of: Reachable, folder: Path) -> Command:
+def make_kubeconfig_command(of: Reachable, folder: Path) -> Command:
     """Return how to start a controller that has a kubeconfig, and its environment."""
     authority = b64encode(of.authority.encode()).decode()
     cluster = {"server": of.url, "certificate-authority-data": authority}
@@ -121,13 +121,13 @@ def with_a_kubeconfig(of: Reachable, folder: Path) -> Command:
     return command, {}
 
 
-WAYS: Mapping[str, Callable[[Reachable, Path], Command]] = {
-    "pod": as_a_pod,
-    "kubeconfig": with_a_kubeconfig,
+COMMANDS_BY_ACCESS: Mapping[str, Callable[[Reachable, Path], Command]] = {
+    "pod": make_pod_command,
+    "kubeconfig": make_kubeconfig_command,
 }
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
+def make_environment(more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without what leads a controller elsewhere, and with `more`."""
     kept = {
         name: value
@@ -138,7 +138,9 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(command: Command, log: Path, *, may_end: bool = False) -> AsyncIterator[Process]:
+async def run_program(
+    command: Command, log: Path, *, may_end: bool = False
+) -> AsyncIterator[Process]:
     """Run a program while the context lasts.
 
     Args:
@@ -154,14 +156,14 @@ async def running(command: Command, log: Path, *, may_end: bool = False) -> Asyn
     with log.open("wb") as sink:
         process = await anyio.open_process(
             line,
-            env=environment(variables),
+            env=make_environment(variables),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
         )
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_fail_at_end, process, log, may_end)
+            group.start_soon(_raise_at_end, process, log, may_end)
             yield process
             group.cancel_scope.cancel()
     finally:
@@ -174,7 +176,7 @@ async def running(command: Command, log: Path, *, may_end: bool = False) -> Asyn
         raise RuntimeError(f"the controller survived a bug:\n{traceback}")
 
 
-async def _fail_at_end(process: Process, log: Path, may_end: bool) -> None:
+async def _raise_at_end(process: Process, log: Path, may_end: bool) -> None:
     code = await process.wait()
     if may_end and code == 0:
         return

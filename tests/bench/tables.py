@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import click
 
 from tests.bench.bare import Bare
-from tests.bench.comparison import CHURN, FILLING, Measured, Phase
-from tests.bench.writes import done
+from tests.bench.comparison import CHURN, FILLING, ControllerCosts, Phase
+from tests.bench.writes import count_accepted
 
 _LABEL = 40
 _COLUMN = 13
@@ -37,7 +37,7 @@ ROWS: Sequence[Row] = (
     Row("last fifth's rate / second's", lambda phase: phase.steadiness, ">= 0.8 with 10,000"),
     Row("p50 to Allocated, ms", lambda phase: 1000 * phase.latency(50)),
     Row("p99 to Allocated, ms", lambda phase: 1000 * phase.latency(99), "ratio <= 0.5"),
-    Row("writes each", lambda phase: done(phase.writes) / phase.number, "<= 2.1"),
+    Row("writes each", lambda phase: count_accepted(phase.writes) / phase.number, "<= 2.1"),
     Row("controller's CPU each, ms", lambda phase: 1000 * phase.controller / phase.number),
     Row(
         "API server's CPU each, ms",
@@ -50,7 +50,7 @@ ROWS: Sequence[Row] = (
 )
 
 
-def show(number: int, results: Mapping[str, Measured]) -> None:
+def show(number: int, results: Mapping[str, ControllerCosts]) -> None:
     """Print all numbers of all controllers.
 
     Args:
@@ -64,25 +64,27 @@ def show(number: int, results: Mapping[str, Measured]) -> None:
     )
     for name in (FILLING, CHURN):
         phases = [measured.phases[name] for measured in results.values()]
-        _heading(name, results)
+        _print_heading(name, results)
         unknown = "writes each" if not phases[0].writes else ""
         for row in ROWS:
             if row.label == unknown:
                 continue
             goal = row.filling if name == FILLING else row.churn
-            _line(row.label, [row.value(phase) for phase in phases], goal, ratio=True)
+            _print_line(row.label, [row.value(phase) for phase in phases], goal, ratio=True)
         click.echo("  writes each, by kind" if not unknown else "  writes are not counted here")
         for write in sorted(set().union(*(phase.writes for phase in phases))):
-            _line(f"  {write}", [phase.writes[write] / phase.number for phase in phases])
-    _heading("both", results)
+            _print_line(f"  {write}", [phase.writes[write] / phase.number for phase in phases])
+    _print_heading("both", results)
     measured = list(results.values())
-    _line("resident memory at rest, MiB", [run.idle for run in measured], "<= 110", ratio=True)
-    _line("overlapping pairs, as watched", [run.overlaps for run in measured], "0")
-    _line("overlapping pairs in the end", [run.overlaps_left for run in measured], "0")
+    _print_line(
+        "resident memory at rest, MiB", [run.idle for run in measured], "<= 110", ratio=True
+    )
+    _print_line("overlapping pairs, as watched", [run.overlaps for run in measured], "0")
+    _print_line("overlapping pairs in the end", [run.overlaps_left for run in measured], "0")
 
 
 def show_bare(
-    measured: Mapping[str, Mapping[str, Bare]], results: Mapping[str, Measured], peer: str
+    measured: Mapping[str, Mapping[str, Bare]], results: Mapping[str, ControllerCosts], peer: str
 ) -> None:
     """Print the most that any controller can reach.
 
@@ -93,22 +95,22 @@ def show_bare(
     """
     click.echo("the most that any controller can reach here: the requests, and one write for each")
     for name in (FILLING, CHURN):
-        _heading(name, measured, goal=False)
+        _print_heading(name, measured, goal=False)
         phases = [phases[name] for phases in measured.values()]
-        _line("allocations/s", [phase.rate for phase in phases])
-        _line(
+        _print_line("allocations/s", [phase.rate for phase in phases])
+        _print_line(
             "API server's CPU each, ms", [1000 * phase.server / phase.number for phase in phases]
         )
-        _line("etcd's CPU each, ms", [1000 * phase.store / phase.number for phase in phases])
+        _print_line("etcd's CPU each, ms", [1000 * phase.store / phase.number for phase in phases])
         rates = {name_of_result: of.phases[name].rate for name_of_result, of in results.items()}
         if peer in rates:
             twice = 2 * rates[peer]
             needed = [phase.compute_processors(twice) for phase in phases]
-            _line(f"processors of both for {twice:.0f}/s", needed)
-            click.echo(f"  {_verdict(twice, phases, max(rates.values()))}")
+            _print_line(f"processors of both for {twice:.0f}/s", needed)
+            click.echo(f"  {_describe_reach(twice, phases, max(rates.values()))}")
 
 
-def _verdict(twice: float, phases: Sequence[Bare], fastest: float) -> str:
+def _describe_reach(twice: float, phases: Sequence[Bare], fastest: float) -> str:
     """Return whether a rate can be reached, if that can be said."""
     if fastest > max(phase.rate for phase in phases):
         return "a controller was faster: something else used the processors; measure again"
@@ -118,12 +120,14 @@ def _verdict(twice: float, phases: Sequence[Bare], fastest: float) -> str:
     return f"twice the peer's rate is {word} on {there} processors"
 
 
-def _heading(content: str, names: Iterable[str], *, goal: bool = True) -> None:
+def _print_heading(content: str, names: Iterable[str], *, goal: bool = True) -> None:
     columns = "".join(f"{name:>{_COLUMN}}" for name in names)
     click.echo(f"{content:{_LABEL}}{columns}" + (f"{'ratio':>{_RATIO}}  goal" if goal else ""))
 
 
-def _line(label: str, values: Sequence[float], goal: str = "", *, ratio: bool = False) -> None:
+def _print_line(
+    label: str, values: Sequence[float], goal: str = "", *, ratio: bool = False
+) -> None:
     cells = "".join(f"{value:{_COLUMN}.2f}" for value in values)
     share = ""
     if ratio and len(values) == 2 and values[1]:

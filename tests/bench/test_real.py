@@ -17,24 +17,24 @@ from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.bench import bench_real, tables
 from tests.bench.bare import Bare, ServingDriver, measure_bare
-from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, measure
+from tests.bench.comparison import CHURN, FILLING, ControllerCosts, Phase, Start, measure
 from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, name_allocation
 from tests.bench.overlaps import Overlaps
-from tests.bench.places import REAL, client, real, start_embedded
+from tests.bench.places import REAL, connect_client, start_embedded, start_real
 from tests.bench.processes import read_cpu_seconds
-from tests.bench.writes import Write, count_writes, done
+from tests.bench.writes import Write, count_accepted, count_writes
 
 FEW = 20
 
 
-def sample(value: int, **labels: str) -> str:
+def make_metric_line(value: int, **labels: str) -> str:
     """Return a line of /metrics; what `labels` does not say is as in a plain request."""
     said = {"code": "200", "dry_run": "", "group": "G", "resource": "as", "subresource": ""}
     labels_text = ",".join(f'{name}="{label}"' for name, label in (said | labels).items())
     return f"apiserver_request_total{{{labels_text}}} {value}"
 
 
-def real_assets() -> Path:
+def find_real_assets() -> Path:
     """Return the folder of the real programs; skip where the suite does not run on them."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if not assets:
@@ -51,11 +51,11 @@ async def plane() -> AsyncIterator[Plane]:
 
 @pytest.fixture
 async def session(plane: Plane) -> AsyncIterator[ClientSession]:
-    async with client(plane) as opened:
+    async with connect_client(plane) as opened:
         yield opened
 
 
-class ByHand:
+class ManualController:
     """Does what a controller does, one request at a time."""
 
     def __init__(self, driver: Driver) -> None:
@@ -78,9 +78,9 @@ class ByHand:
         return msgspec.json.decode(answer, type=dict[str, Any])
 
 
-async def written_by_hand(driver: Driver) -> None:
+async def play_controller_by_hand(driver: Driver) -> None:
     """Create, serve and delete so that two pairs overlap on the way, and one in the end."""
-    by = ByHand(driver)
+    by = ManualController(driver)
     await driver.prepare("10.0.0.0/24")
     await driver.change((), range(4))
     await by.give(0, "10.0.0.0", "10.0.0.7")
@@ -98,7 +98,7 @@ async def test_the_driver_counts_overlaps_that_lasted_and_those_that_did_not(
 ) -> None:
     driver = Driver(session)
     async with driver.watching() as view:
-        await written_by_hand(driver)
+        await play_controller_by_hand(driver)
         await driver.done()
         assert len(view.overlaps.pairs) == 2
         overlaps = Overlaps()
@@ -110,10 +110,10 @@ async def test_the_driver_counts_overlaps_that_lasted_and_those_that_did_not(
 
 
 async def test_writes_are_counted_as_the_api_server_served_them(session: ClientSession) -> None:
-    real_assets()
+    find_real_assets()
     driver = Driver(session)
     async with driver.watching():
-        await written_by_hand(driver)
+        await play_controller_by_hand(driver)
         await driver.done()
     async with session.get("/metrics") as answer:
         assert answer.status == 200
@@ -130,13 +130,13 @@ async def test_writes_are_counted_as_the_api_server_served_them(session: ClientS
 def test_reads_dry_runs_and_other_groups_are_no_writes_and_refusals_change_nothing() -> None:
     lines = [
         "# HELP apiserver_request_total Counter of apiserver requests",
-        sample(3, verb="POST", code="201"),
-        sample(2, verb="PUT", subresource="status"),
-        sample(1, verb="PUT", subresource="status", code="409"),
-        sample(7, verb="PUT", dry_run="All"),
-        sample(8, verb="LIST"),
-        sample(9, verb="PUT", group=""),
-        sample(10, verb="PUT").replace("request_total", "request_terminations_total"),
+        make_metric_line(3, verb="POST", code="201"),
+        make_metric_line(2, verb="PUT", subresource="status"),
+        make_metric_line(1, verb="PUT", subresource="status", code="409"),
+        make_metric_line(7, verb="PUT", dry_run="All"),
+        make_metric_line(8, verb="LIST"),
+        make_metric_line(9, verb="PUT", group=""),
+        make_metric_line(10, verb="PUT").replace("request_total", "request_terminations_total"),
     ]
     counts = count_writes("\n".join(lines), "G")
     assert counts == {
@@ -144,7 +144,7 @@ def test_reads_dry_runs_and_other_groups_are_no_writes_and_refusals_change_nothi
         Write("as/status", "PUT"): 2,
         Write("as/status", "PUT", refused=True): 1,
     }
-    assert done(counts) == 5
+    assert count_accepted(counts) == 5
 
 
 def test_an_overlap_counts_once_for_each_pair_however_many_addresses_and_changes() -> None:
@@ -176,7 +176,7 @@ def test_a_range_is_free_when_its_holder_is_gone_or_shows_another() -> None:
         overlaps.note_ranges("f", ("10.0.0.2", "10.0.0.1"))
 
 
-def phase(seconds: float, cpu_seconds: float) -> Phase:
+def make_phase(seconds: float, cpu_seconds: float) -> Phase:
     """Return a phase of 100 allocations, all created at once, one served after the other."""
     return Phase(
         number=100,
@@ -193,12 +193,16 @@ def phase(seconds: float, cpu_seconds: float) -> Phase:
 def test_the_table_shows_numbers_for_each_allocation_and_ratios(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    fast, slow = phase(1.0, 0.01), phase(2.0, 0.02)
+    fast, slow = make_phase(1.0, 0.01), make_phase(2.0, 0.02)
     tables.show(
         100,
         {
-            "fast": Measured(60.0, {FILLING: fast, CHURN: fast}, overlaps=0, overlaps_left=0),
-            "slow": Measured(30.0, {FILLING: slow, CHURN: slow}, overlaps=3, overlaps_left=1),
+            "fast": ControllerCosts(
+                60.0, {FILLING: fast, CHURN: fast}, overlaps=0, overlaps_left=0
+            ),
+            "slow": ControllerCosts(
+                30.0, {FILLING: slow, CHURN: slow}, overlaps=3, overlaps_left=1
+            ),
         },
     )
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -217,7 +221,7 @@ def test_the_table_shows_numbers_for_each_allocation_and_ratios(
         assert expected.split() in lines, expected
 
 
-def bare(rate: float, cpu: float) -> dict[str, Bare]:
+def make_bare_phases(rate: float, cpu: float) -> dict[str, Bare]:
     """Return phases of 100 allocations, with so many ms of the servers' CPU for each."""
     measured = Bare(number=100, seconds=100 / rate, server=cpu / 20, store=cpu / 20)
     return {FILLING: measured, CHURN: measured}
@@ -243,12 +247,15 @@ def test_the_table_says_whether_twice_the_peers_rate_can_be_reached(
     verdict: str,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    fast, slow = phase(1 / 1.5, 0.01), phase(1.0, 0.01)
+    fast, slow = make_phase(1 / 1.5, 0.01), make_phase(1.0, 0.01)
     results = {
-        "ours": Measured(60.0, {FILLING: fast, CHURN: fast}, overlaps=0, overlaps_left=0),
-        "peer": Measured(60.0, {FILLING: slow, CHURN: slow}, overlaps=0, overlaps_left=0),
+        "ours": ControllerCosts(60.0, {FILLING: fast, CHURN: fast}, overlaps=0, overlaps_left=0),
+        "peer": ControllerCosts(60.0, {FILLING: slow, CHURN: slow}, overlaps=0, overlaps_left=0),
     }
-    most = {"no watch": bare(rate, cpu), "one watch": bare(rate / 2, cpu * 2)}
+    most = {
+        "no watch": make_bare_phases(rate, cpu),
+        "one watch": make_bare_phases(rate / 2, cpu * 2),
+    }
     tables.show_bare(most, results, "peer")
     lines = capsys.readouterr().out.splitlines()
     for expected in (
@@ -266,7 +273,7 @@ def test_the_table_says_whether_twice_the_peers_rate_can_be_reached(
 async def test_without_a_controller_each_request_costs_one_more_write_and_each_deletion_too(
     session: ClientSession,
 ) -> None:
-    real_assets()
+    find_real_assets()
     driver = ServingDriver(session)
     async with driver.watching():
         await driver.prepare("10.0.0.0/24")
@@ -314,14 +321,14 @@ def test_missing_real_servers_are_reported(
     assert "not measured: no etcd and kube-apiserver" in capsys.readouterr().out
 
 
-def _start(name: str) -> Start:
+def _find_start(name: str) -> Start:
     """Return how a controller is started; skip where the peer is not built."""
     if name == bench_real.OURS:
-        return bench_real.ours
+        return bench_real.make_our_command
     program = REAL / bench_real.PEER
     if not program.exists():
         pytest.skip(f"{program} is not there: `make real` builds it")
-    return partial(bench_real.peer, program)
+    return partial(bench_real.make_peer_command, program)
 
 
 @pytest.mark.slow
@@ -329,7 +336,9 @@ def _start(name: str) -> Start:
 async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_controller(
     name: str,
 ) -> None:
-    measured = await measure(_start(name), partial(real, real_assets()), number=FEW, kind="nodes")
+    measured = await measure(
+        _find_start(name), partial(start_real, find_real_assets()), number=FEW, kind="nodes"
+    )
     assert (measured.overlaps, measured.overlaps_left) == (0, 0)
     filling, churn = measured.phases[FILLING], measured.phases[CHURN]
     assert (filling.number, churn.number) == (FEW, FEW // 2)
@@ -340,13 +349,13 @@ async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_
     # At least the range, or Released and the finalizer's removal, and the pool's counters.
     for phase_result, own in ((filling, FEW), (churn, 3 * FEW // 2)):
         driven = phase_result.writes[created] + phase_result.writes[deleted]
-        assert done(phase_result.writes) - driven > own
+        assert count_accepted(phase_result.writes) - driven > own
         assert 0 < phase_result.resident <= phase_result.peak
 
 
 @pytest.mark.slow
 async def test_a_small_run_on_the_embedded_server_serves_every_allocation() -> None:
-    measured = await measure(bench_real.ours, start_embedded, number=FEW, kind="nodes")
+    measured = await measure(bench_real.make_our_command, start_embedded, number=FEW, kind="nodes")
     assert (measured.overlaps, measured.overlaps_left) == (0, 0)
     filling, churn = measured.phases[FILLING], measured.phases[CHURN]
     assert (len(filling.served_times), len(churn.served_times)) == (FEW, FEW // 2)

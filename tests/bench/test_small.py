@@ -28,8 +28,8 @@ from tests.bench import (
 )
 from tests.bench.bench_envtest import server as serving
 from tests.bench.comparison import FAMILIES
-from tests.bench.driver import count
-from tests.bench.places import places, start_embedded
+from tests.bench.driver import count_addresses
+from tests.bench.places import list_places, start_embedded
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ async def test_a_restarted_controller_finds_all_allocations_and_serves_a_new_one
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench_controller, "REST_SECONDS", 1.0)
-    case = bench_controller.Case(20, 3, goal="none")
+    case = bench_controller.ControllerCase(20, 3, goal="none")
     with serving() as server:
         await bench_controller.prepare(server, case)
         await bench_controller.measure(server, case, "pod")
@@ -61,7 +61,7 @@ async def test_allocations_of_one_family_and_of_both_are_counted(
         families: await bench_families.measure(start_embedded, 20, families)
         for families in FAMILIES
     }
-    expected = sum(map(count, range(20)))
+    expected = sum(map(count_addresses, range(20)))
     assert [cost.addresses for cost in costs.values()] == [expected, expected, 2 * expected]
     assert {cost.overlaps for cost in costs.values()} == {0}
     bench_families.show("embedded", costs)
@@ -88,7 +88,7 @@ async def test_replicas_hold_the_same_number_of_shards_and_all_of_them_work(
 async def test_a_first_start_serves_all_pools_with_few_lists(
     finalizers: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = bench_start.Case(pools=12, allocations=60, tenants=2, finalizers=finalizers)
+    case = bench_start.StartCase(pools=12, allocations=60, tenants=2, finalizers=finalizers)
     took = await bench_start.measure(start_embedded, case)
     assert (took.served_count, took.overlaps) == (60, 0)
     assert 0 < took.lists <= took.pages
@@ -100,8 +100,8 @@ async def test_a_first_start_serves_all_pools_with_few_lists(
 async def test_the_page_of_the_state_is_asked_for_in_few_requests(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    few = bench_start.Case(pools=2, allocations=4, tenants=2)
-    many = bench_start.Case(pools=2, allocations=4, tenants=8)
+    few = bench_start.StartCase(pools=2, allocations=4, tenants=2)
+    many = bench_start.StartCase(pools=2, allocations=4, tenants=8)
     costs = [await bench_status.measure(start_embedded, case) for case in (few, many)]
     assert len({status.requests for status, _ in costs}) == 1
     assert all(nothing.requests == 0 for _, nothing in costs)
@@ -112,7 +112,7 @@ async def test_the_page_of_the_state_is_asked_for_in_few_requests(
 
 @pytest.mark.parametrize("integration", ["clusterapi", "metal3"])
 async def test_all_claims_are_served_and_all_addresses_released(integration: str) -> None:
-    there = places(bench_clusterapi.list_definitions())
+    there = list_places(bench_clusterapi.list_definitions())
     phases = await bench_clusterapi.measure(there["embedded"], [12], integration)
     assert [(phase.name, phase.number) for phase in phases] == [
         ("filling", 12),
@@ -168,7 +168,7 @@ def test_each_way_to_decode_a_pod_that_is_installed_is_printed(
 ) -> None:
     bench_typed.run()
     printed = capsys.readouterr().out
-    for label in bench_typed.WAYS:
+    for label in bench_typed.DECODERS:
         assert label in printed
 
 

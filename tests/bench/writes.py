@@ -40,7 +40,7 @@ def count_writes(content: str, *groups: str) -> Counter[Write]:
         *groups: the API groups whose writes count.
     """
     write: Counter[Write] = Counter()
-    for labels, value in _samples(content):
+    for labels, value in _parse_samples(content):
         if labels["group"] in groups and labels["verb"] in _MUTATING and not labels["dry_run"]:
             resource = labels["resource"]
             if labels["subresource"]:
@@ -50,13 +50,13 @@ def count_writes(content: str, *groups: str) -> Counter[Write]:
     return write
 
 
-def _samples(content: str) -> Iterator[tuple[dict[str, str], str]]:
+def _parse_samples(content: str) -> Iterator[tuple[dict[str, str], str]]:
     for line in content.splitlines():
         if line.startswith(METRIC + "{"):
             labels, _, value = line.removeprefix(METRIC).rpartition(" ")
             yield dict(_LABEL.findall(labels)), value
 
 
-def done(writes: Counter[Write]) -> int:
+def count_accepted(writes: Counter[Write]) -> int:
     """Return how many of the writes were not refused."""
     return sum(number for write, number in writes.items() if not write.refused)

@@ -70,7 +70,6 @@ class TenantBalancer(ABC):
         """Run it in a tenant for the time of a context.
 
         Args:
-            tenant: the tenant.
             folder: the folder for its logs.
         """
 
@@ -111,7 +110,6 @@ class TenantBalancer(ABC):
 
         Args:
             client: a client of the tenant.
-            service: the key of the Service.
         """
 
     async def list_our_offers(self, client: Client) -> list[Any]:

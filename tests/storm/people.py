@@ -61,7 +61,6 @@ class TenantUsers:
 
     Args:
         site: the management cluster and all tenants.
-        tenant: the tenant.
         balancer: the load balancer in the tenant.
         choices: chooses the objects that the actions change.
     """
