@@ -50,13 +50,13 @@ _QUIET = (
 
 @dataclass(frozen=True, slots=True)
 class ControllerCase:
-    """What a controller finds.
+    """The objects that a controller finds at its start.
 
     Args:
-        allocation_count: ranges that are held, besides those of the tenants.
-        tenants: TenantClusters, of which each holds two ranges.
-        ways: how it finds its server.
-        goal: what its numbers are to be.
+        allocation_count: the number of ranges that are held, besides those of the tenants.
+        tenants: the number of TenantClusters; each holds two ranges.
+        ways: how the controller gets access to its server, keys of COMMANDS_BY_ACCESS.
+        goal: the limits of its costs, as printed beside them.
     """
 
     allocation_count: int
@@ -66,7 +66,7 @@ class ControllerCase:
 
     @property
     def allocations(self) -> int:
-        """How many allocations there are."""
+        """The number of all allocations."""
         return self.allocation_count + 2 * self.tenants
 
 
@@ -79,14 +79,14 @@ CASES = (
 
 
 def make_object(kind: str, name: str, spec: dict[str, Any]) -> bytes:
-    """Return an object of ours as it is created."""
+    """Return the JSON that creates an object of one of our kinds."""
     version, metadata = "butler.butlerlabs.dev/v1alpha1", {"name": name, "namespace": "default"}
     return msgspec.json.encode(
         {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
     )
 
 
-async def prepare(of: Server, case: ControllerCase) -> None:
+async def prepare(server: Server, case: ControllerCase) -> None:
     """Install our kinds; store a pool, allocations that hold addresses of it, and tenants."""
     extensions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     provider = {
@@ -98,7 +98,7 @@ async def prepare(of: Server, case: ControllerCase) -> None:
         "workers": {"replicas": 1},
         "providerConfigRef": {"name": "bench", "namespace": "default"},
     }
-    async with await of.connect() as wire:
+    async with await server.connect() as wire:
         for path in sorted(_CRDS.glob("*.yaml")):
             definition = yaml.safe_load(path.read_text(encoding="utf-8"))
             if definition.get("kind") == "CustomResourceDefinition":
@@ -112,17 +112,17 @@ async def prepare(of: Server, case: ControllerCase) -> None:
         bench = make_object("ProviderConfig", "bench", provider)
         await wire.ask("POST", f"{_GROUP}/providerconfigs", body=bench, media=_JSON)
         if case.allocation_count:
-            of.send_command(f"serve {case.allocation_count}")
+            server.send_command(f"serve {case.allocation_count}")
         for number in range(case.tenants):
             tenant_body = make_object("TenantCluster", f"tenant-{number:04}", tenant)
             await wire.ask("POST", f"{_GROUP}/tenantclusters", body=tenant_body, media=_JSON)
 
 
 @asynccontextmanager
-async def run_controller(of: Server, way: str, port: int) -> AsyncIterator[Process]:
+async def run_controller(server: Server, way: str, port: int) -> AsyncIterator[Process]:
     """Run a controller while the context lasts."""
     with tempfile.TemporaryDirectory() as name:
-        command, environment = COMMANDS_BY_ACCESS[way](of, Path(name))
+        command, environment = COMMANDS_BY_ACCESS[way](server, Path(name))
         probes = f"--health-probe-bind-address=127.0.0.1:{port}"
         environment = {**os.environ, **environment}
         process = await anyio.open_process(
@@ -135,9 +135,9 @@ async def run_controller(of: Server, way: str, port: int) -> AsyncIterator[Proce
             await process.wait()
 
 
-async def run_until_settled(of: Server, case: ControllerCase) -> None:
-    """Have a controller serve all that there is, and end."""
-    async with run_controller(of, "pod", choose_free_port()), await of.connect() as wire:
+async def run_until_settled(server: Server, case: ControllerCase) -> None:
+    """Run a controller until it has served all objects and written the pool, and stop it."""
+    async with run_controller(server, "pod", choose_free_port()), await server.connect() as wire:
         with anyio.fail_after(PATIENCE):
             while True:
                 answer = await wire.ask("GET", f"{_GROUP}/networkpools/default-pool")
@@ -150,16 +150,16 @@ async def run_until_settled(of: Server, case: ControllerCase) -> None:
         await anyio.sleep(REST_SECONDS)
 
 
-async def measure(of: Server, case: ControllerCase, way: str) -> None:
-    """Start a controller, wait until it is ready and at rest, and print what it took."""
-    await run_until_settled(of, case)
+async def measure(server: Server, case: ControllerCase, way: str) -> None:
+    """Start a controller, wait until it is ready and then at rest, and print its costs."""
+    await run_until_settled(server, case)
     port = choose_free_port()
     begun = perf_counter()
-    async with run_controller(of, way, port) as process:
+    async with run_controller(server, way, port) as process:
         await _wait_until_ready(process, port)
         wall, cpu = perf_counter() - begun, read_cpu_seconds(process.pid)
         # The server closes connections that are idle for as long as a large start takes.
-        async with await of.connect() as wire:
+        async with await server.connect() as wire:
             begun = perf_counter()
             await _wait_for_first_grant(wire)
             granted = perf_counter() - begun
@@ -194,7 +194,7 @@ async def _is_ready(client: httpx.AsyncClient, port: int) -> bool:
 
 
 async def _wait_for_first_grant(wire: Wire) -> None:
-    """Ask for addresses, and wait until they are given."""
+    """Create an allocation, and wait until it is Allocated."""
     await wire.ask("POST", PATH, body=msgspec.json.encode(allocation("first")), media=_JSON)
     with anyio.fail_after(PATIENCE):
         while True:

@@ -51,7 +51,21 @@ COMMANDS = {
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured of one framework; seconds, MiB."""
+    """The costs of one framework: times in seconds, memory in MiB.
+
+    Attributes:
+        start: from the start of the process to the first child.
+        created: for each Website, from its creation to its child.
+        scaled: for each Website, from the new number of replicas to the child with it.
+        edited: until an edited child was repaired; None if it was not.
+        removed: until a deleted child was created again; None if it was not.
+        gone: for each Website, from its deletion until it was gone.
+        many: until all Websites that were created at once had a status.
+        many_gone: until all Websites that were deleted at once were gone.
+        cpu: CPU time of the process.
+        memory: memory of the process at the end.
+        top: the most memory that the process ever had.
+    """
 
     start: float = 0.0
     created: list[float] = field(default_factory=list)
@@ -91,7 +105,7 @@ class ObjectWatch:
                     self._changed = anyio.Event()
 
     async def wait(self, holds: Callable[[Objects], bool]) -> float:
-        """Wait until a condition holds for the objects; return the time then."""
+        """Wait until a condition holds for the objects; return the time then, in seconds."""
         while not holds(self.objects):
             await self._changed.wait()
         return time.perf_counter()
@@ -115,7 +129,7 @@ def make_website(name: str, replicas: int = 1) -> dict[str, Any]:
 
 @asynccontextmanager
 async def run_operator(framework: str, plane: Plane, folder: Path) -> AsyncIterator[int]:
-    """Run one of the operators; give its process id."""
+    """Run the operator on one of the frameworks; yield its process id."""
     config = str(plane.write_kubeconfig(folder / "kubeconfig"))
     env = {**os.environ, "KUBECONFIG": config, "PYTHONPATH": str(ROOT)}
     with (folder / "log").open("wb") as log:
@@ -129,7 +143,13 @@ async def run_operator(framework: str, plane: Plane, folder: Path) -> AsyncItera
 
 
 async def measure(framework: str, websites: int, single: int) -> Figures:
-    """Run an operator through the whole story; return its figures."""
+    """Run an operator, and measure it with Websites one by one and at once.
+
+    Args:
+        framework: a key of COMMANDS.
+        websites: how many Websites are created at once.
+        single: how many Websites are created one after another.
+    """
     figures = Figures()
     definitions = list(yaml.safe_load_all((EXAMPLES / "manifests/crds.yaml").read_text()))
     definitions = [
@@ -209,7 +229,7 @@ async def _play_many(
     number: int,
     figures: Figures,
 ) -> None:
-    """Create Websites as fast as they are accepted, and delete them so.
+    """Create Websites as fast as the server accepts them, and delete them as fast.
 
     Each is in a namespace of its own: in one they would write one ConfigMap, and kopf retries a
     conflict after a minute.
@@ -260,7 +280,7 @@ def _is_another(name: str, uid: str, objects: Objects) -> bool:
 
 
 def count_code_lines(path: Path) -> int:
-    """Return how many lines of a program hold code."""
+    """Return the number of lines of a program that are neither blank nor comments."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return len([line for line in lines if line.strip() and not line.strip().startswith("#")])
 

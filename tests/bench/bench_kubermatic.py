@@ -37,7 +37,7 @@ _PATCH = {"Content-Type": "application/merge-patch+json"}
 
 
 class ServedAllocations:
-    """Which allocations have been shown with addresses by a watch.
+    """The IPAMAllocations that a watch has shown with addresses.
 
     Args:
         place: the control plane.
@@ -55,20 +55,20 @@ class ServedAllocations:
             async for line in answer.content:
                 changed_object = msgspec.json.decode(line)["object"]
                 for addresses in changed_object["spec"].get("addresses", ()):
-                    self._note(
+                    self._record(
                         changed_object["metadata"]["name"],
                         addresses,
                         changed_object["metadata"]["namespace"],
                     )
 
-    def _note(self, pool: str, addresses: str, namespace: str) -> None:
+    def _record(self, pool: str, addresses: str, namespace: str) -> None:
         holder = self._held.setdefault(pool, {}).setdefault(addresses, namespace)
         if holder != namespace:
             raise click.ClickException(f"{holder} and {namespace} both have {addresses} of {pool}")
         self._changed.set()
 
-    async def until(self, pool: str, count: int) -> None:
-        """Wait until so many ranges of a pool are held."""
+    async def wait_for_ranges(self, pool: str, count: int) -> None:
+        """Wait until allocations hold `count` ranges of a pool."""
         while len(self._held.get(pool, {})) < count:
             self._changed = anyio.Event()
             await self._changed.wait()
@@ -97,7 +97,11 @@ async def _send_all(place: Place, requests: Sequence[tuple[str, str, dict[str, A
 async def _create_clusters(
     place: Place, dc: str, count: int
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Make clusters and their namespaces; return the requests that give them to each other."""
+    """Create clusters and their namespaces.
+
+    Returns:
+        the requests that write the namespace of each cluster to its status.
+    """
     cluster_names = [f"{dc}-{number}" for number in range(count)]
     requests = [
         ("POST", "/api/v1/namespaces", {"metadata": {"name": f"cluster-{n}"}})
@@ -131,7 +135,14 @@ async def _create_pool(place: Place, dc: str, cidr: str) -> None:
 async def _measure(
     name: str, count: int, place: Place, process: int, sent: int
 ) -> AsyncIterator[None]:
-    """Print what the context cost."""
+    """Print the costs of what happens in the context.
+
+    Args:
+        name: the label of the printed line.
+        count: the number of clusters that are served in the context.
+        process: the process id of the controller.
+        sent: how many writes the benchmark itself sends in the context.
+    """
     writes, cpu, begun = await _count_writes(place), read_cpu_seconds(process), time.monotonic()
     yield
     seconds, spent = time.monotonic() - begun, read_cpu_seconds(process) - cpu
@@ -150,7 +161,7 @@ async def _count_writes(place: Place) -> int:
 
 
 async def measure(name: str, opened: Open, count: int) -> None:
-    """Print what it costs to serve so many clusters on a control plane."""
+    """Print what it costs to serve `count` clusters on a control plane."""
     async with opened() as place:
         for definition in yaml.safe_load_all(CRDS.read_text(encoding="utf-8")):
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -165,24 +176,24 @@ async def measure(name: str, opened: Open, count: int) -> None:
                 run_program(command, Path(folder) / "log") as process,
                 anyio.create_task_group() as group,
             ):
-                seen_clusters = ServedAllocations(place)
-                group.start_soon(seen_clusters.watch)
+                served_allocations = ServedAllocations(place)
+                group.start_soon(served_allocations.watch)
                 await _send_all(place, await _create_clusters(place, "warm", 1))
                 await _create_pool(place, "warm", "10.255.0.0/24")
-                await seen_clusters.until("warm", 1)
+                await served_allocations.wait_for_ranges("warm", 1)
                 await _send_all(place, await _create_clusters(place, "first", count))
                 async with _measure(
                     f"{name}, a pool under", count, place=place, process=process.pid, sent=1
                 ):
                     await _create_pool(place, "first", "10.0.0.0/16")
-                    await seen_clusters.until("first", count)
+                    await served_allocations.wait_for_ranges("first", count)
                 requests = await _create_clusters(place, "second", count)
                 await _create_pool(place, "second", "10.1.0.0/16")
                 async with _measure(
                     f"{name}, at once", count, place=place, process=process.pid, sent=count
                 ):
                     await _send_all(place, requests)
-                    await seen_clusters.until("second", count)
+                    await served_allocations.wait_for_ranges("second", count)
                 group.cancel_scope.cancel()
 
 

@@ -51,18 +51,18 @@ window.changed = new Promise((done) => new MutationObserver(() => done(1)).obser
 
 @dataclass(frozen=True, slots=True)
 class PageCosts:
-    """What was measured; CPU time in seconds, of all processes of the browser.
+    """The costs of the page. CPU times are those of all processes of the browser, in seconds.
 
     Args:
-        first: seconds to the first paint of the pools.
-        rest: of the browser, for each second at rest.
-        rest_of_server: the same of the server.
-        key: for each key that is typed into the search.
-        change: for one allocation that appears.
-        nodes: elements and texts of the page.
-        high: pixels of the page.
+        first: seconds from the request for the page to the first paint of the pools.
+        rest: CPU time of the browser in each second at rest.
+        rest_of_server: CPU time of the server in each second at rest.
+        key: CPU time for each key that is typed into the search.
+        change: CPU time for one allocation that appears.
+        nodes: the number of elements and texts of the page.
+        high: the height of the page in pixels.
         received: bytes over the wire of everything that the page shows.
-        decoded: the same before compression.
+        decoded: these bytes before compression.
     """
 
     first: float
@@ -101,8 +101,8 @@ async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> PageCos
     """Measure the cost of the page.
 
     Args:
-        share: by how much tenants and allocations are fewer than in the full size.
-        rest_seconds: how long the page is watched at rest.
+        share: the divisor of the numbers of tenants and allocations; 1 is the full size.
+        rest_seconds: for how many seconds the page is measured at rest.
     """
     with tempfile.TemporaryDirectory() as folder:
         async with _serve_page(share) as (cluster, url), browser(Path(folder)) as page:
@@ -143,7 +143,7 @@ async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> PageCos
 
 
 async def _measure_first_message(url: str) -> tuple[int, int]:
-    """Return how many bytes everything is: over the wire, and decoded."""
+    """Return the bytes of the first message with all objects: over the wire, and decoded."""
     base, _, token = url.partition("#token=")
     headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "gzip"}
     async with (
@@ -162,7 +162,7 @@ async def _measure_first_message(url: str) -> tuple[int, int]:
 
 
 async def _measure_typing(page: Page) -> float:
-    """Return the seconds of CPU time for each key of some searches, typed one by one."""
+    """Return the seconds of CPU time for each key of the most expensive search in TYPED."""
     worst = 0.0
     for query in TYPED:
         await page.value("document.getElementById('find').focus()")

@@ -26,7 +26,7 @@ from tests.reconcilers.server import Server
 
 HELD = (100, 1_000, 10_000, 65_000)
 SHARED = ((100, 10, 1), (10_000, 1_000, 100))
-"""Allocations, tenants and pools."""
+"""The numbers of allocations, tenants and pools in each case of `measure_other_work`."""
 WAITING = (100, 10_000)
 ROUNDS = 30
 SIZE = 8
@@ -41,7 +41,11 @@ def make_range_ends(pool: int, number: int) -> tuple[str, str]:
 
 
 def fill_replica(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0.0/12") -> Replica:
-    """Return a replica that knows of pools whose ranges are held by tenants."""
+    """Return a replica whose caches have allocations of tenants in some pools.
+
+    Args:
+        cidr: the CIDR of the pool, if there is one pool only.
+    """
     lab = Lab()
     lab.server.listeners.clear()
     for number in range(pools):
@@ -76,7 +80,11 @@ def name_allocation(number: int) -> str:
 
 
 async def measure_step(step: Step, before: Callable[[int], object] = lambda _: None) -> str:
-    """Return the cost of a step: CPU time on average over rounds, calls in one more round."""
+    """Return the cost of a step: its mean CPU time over rounds, and its calls in one more round.
+
+    Args:
+        before: is called with the number of the round before each step; it is not measured.
+    """
     await step()
     spent = 0.0
     for number in range(ROUNDS):
@@ -90,7 +98,7 @@ async def measure_step(step: Step, before: Callable[[int], object] = lambda _: N
 
 
 async def measure_one_pool() -> None:
-    """Print what a pass costs in which one allocation was released, or one asked for a range."""
+    """Print the cost of a pass after the release of an allocation, and after a request."""
     for count in HELD:
         replica = fill_replica(count, 10, 1)
         server = replica.lab.server
@@ -111,7 +119,7 @@ async def measure_one_pool() -> None:
 
 
 async def measure_full_pool() -> None:
-    """Print what a pass costs in which a release leaves too little room for all that wait."""
+    """Print the cost of a pass after a release that has no room for any waiting request."""
     for waiting in WAITING:
         replica = fill_replica(512, 10, 1, cidr="10.0.0.0/20")
         server = replica.lab.server
@@ -134,7 +142,7 @@ async def measure_full_pool() -> None:
 
 
 async def measure_other_work() -> None:
-    """Print what else looks at allocations, tenants and pools."""
+    """Print the costs of other work on allocations, tenants and pools."""
     for allocations, tenants, pools in SHARED:
         click.echo(f"{allocations:,} allocations, {tenants:,} tenants, {pools} pools:")
         replica = fill_replica(allocations, tenants, pools)

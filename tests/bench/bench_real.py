@@ -61,7 +61,7 @@ NEVER = "24h"
 
 
 def make_our_command(of: Reachable, folder: Path) -> Command:
-    """Return how to start our controller: as the Deployment does, without webhooks."""
+    """Return the command that starts our controller as the Deployment does, without webhooks."""
     command, environment = make_pod_command(of, folder)
     flags = [
         "--leader-elect",
@@ -75,7 +75,7 @@ def make_our_command(of: Reachable, folder: Path) -> Command:
 
 
 def make_peer_command(program: Path, of: Reachable, folder: Path) -> Command:
-    """Return how to start the peer."""
+    """Return the command that starts the peer, whose program is given."""
     token, authority = write_credentials(of, folder)
     flags = [
         f"--server={of.url}",
@@ -87,7 +87,7 @@ def make_peer_command(program: Path, of: Reachable, folder: Path) -> Command:
 
 
 def build_peer() -> Path | None:
-    """Build the peer, or find the one that was built; say why there is none."""
+    """Build the peer, or find it without Go; print the reason and return None if there is none."""
     program = REAL / PEER
     if shutil.which("go") is None:
         if program.exists():
@@ -146,7 +146,14 @@ def command(place: str, allocations: Sequence[int], only: str | None, kind: str)
 def _compare_controllers(
     starts: dict[str, Start], place: Open, number: int, kind: str, *, bare: bool
 ) -> None:
-    """Measure controllers with one number of allocations, and the most, if asked; print it.
+    """Measure controllers with one number of allocations, and print the results.
+
+    Args:
+        starts: how to start each controller, by its name.
+        place: opens the control plane.
+        number: the number of allocations.
+        kind: the spec.type of the allocations.
+        bare: whether to measure the highest possible rate, without a controller, as well.
 
     Raises:
         ClickException: a server does not start, or two allocations of ours held one address.

@@ -39,13 +39,13 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 @dataclass(frozen=True, slots=True)
 class ShardCosts:
-    """What some replicas took.
+    """The costs of serving the allocations by some replicas.
 
     Attributes:
         seconds: until every allocation had its addresses.
         used: CPU seconds of each replica.
         server: CPU seconds of the API server.
-        shard_counts: how many shards each holder held.
+        shard_counts: the number of shards of each replica, ascending.
     """
 
     seconds: float
@@ -55,7 +55,7 @@ class ShardCosts:
 
 
 async def measure(place: Open, replicas: int) -> ShardCosts:
-    """Have replicas serve the allocations of many pools."""
+    """Run replicas, and measure how they serve the allocations of many pools."""
     async with place() as home, AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         driver = Driver(home.session)
@@ -123,7 +123,7 @@ def _make_allocation(number: int) -> dict[str, object]:
 
 
 async def _wait_until_shared(driver: Driver, replicas: int) -> Mapping[str, int]:
-    """Wait until every shard is held, and by so many; return how many each holds."""
+    """Wait until `replicas` holders share all shards evenly; return the shards of each holder."""
     with anyio.fail_after(PATIENCE):
         while True:
             listed = msgspec.json.decode(await driver.ask("GET", LEASES))
@@ -141,7 +141,7 @@ async def _wait_until_shared(driver: Driver, replicas: int) -> Mapping[str, int]
 
 
 def run() -> None:
-    """Print what shards are worth."""
+    """Print the costs by the number of replicas that share the shards."""
     for name, place in list_places().items():
         for replicas in REPLICAS:
             took = anyio.run(measure, place, replicas)

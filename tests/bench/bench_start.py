@@ -56,13 +56,12 @@ _PROVIDERS = f"/apis/{_VERSION}/namespaces/{NAMESPACE}/providerconfigs"
 
 @dataclass(frozen=True, slots=True)
 class StartCase:
-    """What a controller finds at its first start.
+    """The objects that a controller finds at its first start.
 
     Args:
-        pools: how many pools.
-        allocations: how many allocations wait in them.
-        tenants: how many TenantClusters, whose own allocations the controller makes.
-        finalizers: whether the allocations have their finalizer already.
+        allocations: the number of allocations that wait in the pools.
+        tenants: the number of TenantClusters, for which the controller creates allocations.
+        finalizers: whether the waiting allocations have their finalizer already.
     """
 
     pools: int = 200
@@ -73,7 +72,7 @@ class StartCase:
 
 @dataclass(frozen=True, slots=True)
 class StartCosts:
-    """What a first start took.
+    """The costs of a first start.
 
     Attributes:
         served_count: how many allocations were served.
@@ -148,7 +147,7 @@ async def prepare(driver: Driver, case: StartCase) -> None:
 
 
 def make_measuring_command(of: Reachable, folder: Path, result: Path) -> Command:
-    """Return how to start the controller so that its event loop is measured."""
+    """Return the command that starts the controller, and writes measurements to `result`."""
     _, variables = make_pod_command(of, folder)
     token, _ = write_credentials(of, folder)
     program_text = "from tests.bench.looptimes import main\nmain()\n"
@@ -217,7 +216,7 @@ async def measure(place: Open, case: StartCase) -> StartCosts:
 
 
 def _describe_allocation_writes(took: StartCosts) -> str:
-    """Return how many there were of each kind."""
+    """Return the number of writes of IPAllocations, and that of each kind of such writes."""
     kinds = {
         request: n for request, n in sorted(took.writes.items()) if " ipallocations" in request
     }
@@ -226,7 +225,7 @@ def _describe_allocation_writes(took: StartCosts) -> str:
 
 
 def show(name: str, case: StartCase, took: StartCosts) -> None:
-    """Print what a first start took."""
+    """Print the costs of a first start."""
     finalizers = "" if case.finalizers else " without finalizers"
     click.echo(
         f"{name:9} {case.pools} pools, {case.tenants} TenantClusters,"

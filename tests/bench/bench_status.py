@@ -46,13 +46,13 @@ finally:
 
 @dataclass(frozen=True, slots=True)
 class CommandCost:
-    """What one command cost.
+    """The costs of one command.
 
     Attributes:
-        requests: how many it sent.
+        requests: the number of requests that it sent.
         cpu: CPU seconds of its process.
-        seconds: from its start to its end.
-        printed: what it printed.
+        seconds: from the start of the process to its end.
+        printed: its standard output.
     """
 
     requests: int
@@ -81,7 +81,7 @@ async def measure(place: Open, case: StartCase) -> tuple[CommandCost, CommandCos
 
 
 def _are_all_served(view: View, case: StartCase) -> bool:
-    """Return whether the allocations hold ranges, those that the TenantClusters asked for too."""
+    """Return whether all allocations of the case and of its TenantClusters are Allocated."""
     seen_times = [seen for seen in view.seen.values() if seen.allocated is not None]
     return len(seen_times) == case.allocations + 2 * case.tenants
 

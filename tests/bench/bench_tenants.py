@@ -47,15 +47,15 @@ BOOKMARK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TenantCosts:
-    """What tenants took.
+    """The costs of tenants.
 
     Attributes:
         began: MiB of the process before there were tenants.
-        holds: MiB of the process with all of them at rest, their fakes included.
-        grown: virtual seconds from the threshold until all that answer had grown.
-        cpu: CPU seconds until then, from when their Services came.
+        holds: MiB of the process with all tenants at rest, their fake servers included.
+        grown: virtual seconds from THRESHOLD until all tenants that answer had grown.
+        cpu: CPU seconds from the creation of the second Services until then.
         rest: the share of a core at rest.
-        requests: how many requests reached the management cluster at rest.
+        requests: the number of requests to the management cluster at rest.
     """
 
     began: float
@@ -67,9 +67,9 @@ class TenantCosts:
 
 
 class BookmarkingTransport(Transport):
-    """A way to a fake that sends a bookmark each minute, as API servers do.
+    """A transport to a fake server that adds a bookmark each minute, as API servers send them.
 
-    A watch without them counts as dead after a while, and everything is listed again.
+    Without bookmarks a watch counts as dead after a while, and everything is listed again.
     """
 
     def __init__(self, to: Server, platform: Platform) -> None:
@@ -132,7 +132,11 @@ async def run_controllers(platform: Platform) -> AsyncIterator[None]:
 
 
 async def measure(tenants: int, unreachable: int) -> TenantCosts:
-    """Have tenants grow, and come to rest."""
+    """Let tenants grow and come to rest; return the costs.
+
+    Args:
+        unreachable: how many of them do not answer while the others grow.
+    """
     began = read_resident_memory()
     pool = make.pool(cidr="10.0.0.0/12")
     platform, _ = make_elastic_platform(
@@ -175,7 +179,7 @@ async def measure(tenants: int, unreachable: int) -> TenantCosts:
 
 
 async def _wait_until_grown(platform: Platform, names: list[str]) -> float:
-    """Return after how many virtual seconds the second Service of all has an address."""
+    """Return after how many virtual seconds each tenant's second Service has an address."""
     waited, remaining = 0.0, set(names)
     while remaining:
         assert waited < PATIENCE, f"{len(remaining)} tenants have not grown"

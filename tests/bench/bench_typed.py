@@ -164,11 +164,11 @@ DECODERS: dict[str, tuple[str, Callable[[], Callable[[bytes], Any]], str]] = {
         "kubernetes_asyncio.client",
     ),
 }
-"""By label: the package, what returns the decoder, the module whose import is timed."""
+"""By label: the package, what makes the decoder, and the module whose import is timed."""
 
 
 def measure(decode: Callable[[bytes], Any], data: bytes) -> tuple[float, float]:
-    """Return the microseconds for one object, and the KiB that an object keeps."""
+    """Return the microseconds that decoding an object takes, and the KiB that the object holds."""
     decode(data)
     gc.collect()
     begun = time.perf_counter()

@@ -95,13 +95,13 @@ class Name(msgspec.Struct):
 
 
 class ClaimStatus(msgspec.Struct):
-    """What a claim was given."""
+    """The status of a claim, with the reference to its IPAddress in either API."""
 
     addressRef: Name | None = None
     address: Name | None = None
 
     @property
-    def given(self) -> str:
+    def address_name(self) -> str:
         """The name of the IPAddress of the claim; empty for none."""
         name = self.addressRef or self.address
         return "" if name is None else name.name
@@ -115,7 +115,7 @@ class Claim(msgspec.Struct):
 
 
 class AddressSpec(msgspec.Struct):
-    """What an IPAddress says."""
+    """The spec of an IPAddress."""
 
     address: str
 
@@ -128,7 +128,7 @@ class Address(msgspec.Struct):
 
 
 class PoolCounts(msgspec.Struct):
-    """What a pool counts."""
+    """The counts in the status of an InClusterIPPool."""
 
     used: int = -1
 
@@ -141,7 +141,7 @@ class PoolStatus(msgspec.Struct):
 
     @property
     def used(self) -> int:
-        """How many addresses claims have."""
+        """The number of addresses that claims hold."""
         return len(self.indexes) if self.ipAddresses is None else self.ipAddresses.used
 
 
@@ -158,16 +158,17 @@ class WrongAnswerError(Exception):
 
 @dataclass(slots=True)
 class ClaimView:
-    """What the watches showed so far.
+    """What the watches have shown, and what the driver still expects.
 
     Attributes:
         unserved: names of claims that were created and have no address yet.
         undeleted: names of claims that were deleted and are still there.
         served_at: when each claim was first seen with its address, in seconds of the driver's
             clock.
-        moved: when the last of all these was crossed out.
-        used: what the pool counts.
-        addresses: names of the IPAddresses that are there.
+        moved: when the last name was removed from `unserved` or `undeleted`, in seconds of the
+            driver's clock.
+        used: the number of used addresses in the status of the pool.
+        addresses: names of the IPAddresses that exist.
     """
 
     unserved: set[str] = field(default_factory=set)
@@ -179,36 +180,36 @@ class ClaimView:
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
     def take_claim(self, change: str, raw: bytes, now: float) -> None:
-        """Note a change of a claim."""
+        """Record a change of a claim."""
         claim = msgspec.json.decode(raw, type=Claim)
         name = claim.metadata.name
         if change == "DELETED":
-            self._cross_out(self.undeleted, name, now)
-        elif claim.status.given:
+            self._remove_expected(self.undeleted, name, now)
+        elif claim.status.address_name:
             self.served_at.setdefault(name, now)
-            self._cross_out(self.unserved, name, now)
+            self._remove_expected(self.unserved, name, now)
 
     def take_address(self, change: str, raw: bytes, now: float) -> None:
-        """Note a change of an IPAddress."""
+        """Record a change of an IPAddress."""
         del now
         name = msgspec.json.decode(raw, type=Address).metadata.name
         if change == "DELETED":
             self.addresses.discard(name)
         else:
             self.addresses.add(name)
-        self._move()
+        self._announce_change()
 
     def take_pool(self, change: str, raw: bytes, now: float) -> None:
-        """Note a change of the pool."""
+        """Record a change of the pool."""
         del change, now
         self.used = msgspec.json.decode(raw, type=Pool).status.used
-        self._move()
+        self._announce_change()
 
     async def until_done(self, used: int) -> None:
-        """Wait until all that was asked for is so, and there are so many IPAddresses.
+        """Wait until nothing is expected any more, and `used` IPAddresses exist and are counted.
 
         Raises:
-            TimeoutError: it is not.
+            TimeoutError: that has not happened within PATIENCE.
         """
         with anyio.move_on_after(PATIENCE):
             while self.unserved or self.undeleted or {self.used, len(self.addresses)} != {used}:
@@ -220,23 +221,23 @@ class ClaimView:
             f" being deleted, and the pool counts {self.used} addresses, not {used}"
         )
 
-    def _cross_out(self, expected: set[str], name: str, now: float) -> None:
+    def _remove_expected(self, expected: set[str], name: str, now: float) -> None:
         if name in expected:
             expected.remove(name)
             self.moved = now
-            self._move()
+            self._announce_change()
 
-    def _move(self) -> None:
+    def _announce_change(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
 
 class ClaimDriver(Api):
-    """The one who claims addresses of one pool.
+    """Creates and deletes claims on one pool, and watches them.
 
     Args:
         session: the client of the API server.
-        provider: whose claims are made.
+        provider: the kinds of the claims and the pool.
     """
 
     def __init__(self, session: ClientSession, provider: Provider) -> None:
@@ -244,7 +245,7 @@ class ClaimDriver(Api):
         self._provider = provider
 
     async def prepare(self) -> None:
-        """Make the namespace and the pool."""
+        """Create the namespace and the pool."""
         await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         metadata = {"name": POOL, "namespace": NAMESPACE}
         provider = self._provider
@@ -280,20 +281,20 @@ class ClaimDriver(Api):
         await self.ask_all(map(self._creation, expected), map(self._deletion, expected))
 
     async def check(self) -> None:
-        """Check that every claim has an address of its own, and that there are no other addresses.
+        """Check that every claim has an address of its own, and that no other IPAddress exists.
 
-        An IPAddress may still be on its way for a claim that was deleted while its address was
-        written; it has to be taken away again.
+        If a claim is deleted while its IPAddress is written, the IPAddress may exist for a moment
+        afterwards. So the check waits for up to a minute.
 
         Raises:
-            WrongAnswerError: it is not so, or not within a minute.
+            WrongAnswerError: two claims have one address, or other IPAddresses stay.
         """
         try:
-            await until(self._wrong, lambda wrong: not wrong, seconds=MINUTE)
+            await until(self._describe_violations, lambda wrong: not wrong, seconds=MINUTE)
         except AssertionError as late:
             raise WrongAnswerError(str(late)) from late
 
-    async def _wrong(self) -> str:
+    async def _describe_violations(self) -> str:
         """Return the present violations; empty for none. Two holders of one address are final."""
         claims = [
             msgspec.json.decode(raw, type=Claim) for raw in await self.items(self._provider.claims)
@@ -303,7 +304,7 @@ class ClaimDriver(Api):
             for raw in await self.items(self._provider.addresses)
         ]
         answers = {address.metadata.name: address.spec.address for address in ip_addresses}
-        refs = [claim.status.given for claim in claims if claim.status.given]
+        refs = [claim.status.address_name for claim in claims if claim.status.address_name]
         claim_addresses = [answers[name] for name in refs if name in answers]
         if len(set(claim_addresses)) != len(claim_addresses):
             raise WrongAnswerError("two claims have the same address")

@@ -32,14 +32,14 @@ Start = Callable[[Reachable, Path], Command]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What one phase took.
+    """The costs of one phase.
 
     Attributes:
-        number: the allocations that it served.
-        seconds: from the first request until all was as asked.
-        served_times: for each the seconds, since the first request, at which the watch first
-            showed it, and showed it Allocated.
-        writes: what the API server counted.
+        number: the number of allocations that were created and served.
+        seconds: from the first request until all were served, and the deleted ones were gone.
+        served_times: for each allocation two times in seconds since the first request: when the
+            watch first showed it, and when it first showed it Allocated.
+        writes: the writes that the API server counted.
         controller: CPU seconds of the controller.
         server: CPU seconds of kube-apiserver.
         resident: MiB that the controller held at the end.
@@ -61,15 +61,15 @@ class Phase:
         return self.number / self.seconds
 
     def latency(self, percent: int) -> float:
-        """Return below which time so many percent of the allocations were served."""
+        """Return the percentile of seconds from creation to Allocated, `percent` from 1 to 99."""
         latencies = [allocated - created for created, allocated in self.served_times]
         return quantiles(latencies, n=100, method="inclusive")[percent - 1]
 
     @property
     def steadiness(self) -> float:
-        """Return the rate at which the last fifth was served, divided by that of the second.
+        """Return the rate of the last fifth of the allocations divided by the second fifth's.
 
-        Not of the first, which was served while the others were still being created.
+        The first fifth is served while the others are still being created, so it is left out.
         """
         times = sorted(allocated for _, allocated in self.served_times)
         fifth = len(times) // 5
@@ -80,13 +80,13 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class ControllerCosts:
-    """What was measured of one controller.
+    """The costs of one controller, and its errors.
 
     Attributes:
-        idle: MiB that it held when its pool was ready and nothing had been asked.
-        phases: by name.
-        overlaps: pairs of allocations that held an address at the same time, as the watch showed.
-        overlaps_left: those of them that the API server shows at the end.
+        idle: MiB that it held when its pool was ready and there were no allocations.
+        phases: the phases by name.
+        overlaps: how many pairs of allocations the watch has shown with one address at once.
+        overlaps_left: how many pairs of allocations hold one address at the end.
     """
 
     idle: float
@@ -120,7 +120,7 @@ class Meter:
     _used: tuple[float, float] = (0.0, 0.0)
 
     async def begin(self) -> None:
-        """Remember how things are; the last reading, so that the scrape is not measured."""
+        """Read all counters; CPU time last, so that it does not include the scrape of writes."""
         self._writes = await self._count_writes()
         self._used = read_cpu_seconds(self.controller), read_cpu_seconds(self.server)
 
@@ -170,10 +170,12 @@ async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Con
     await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
     idle = read_resident_mib(meter.controller)
     numbers = range(number)
-    going, coming, there = choose_replacements(number)
-    filling = await _run_phase(driver, meter, delete=(), create=numbers, there=numbers)
-    churn = await _run_phase(driver, meter, delete=going, create=coming, there=there)
-    remaining = await count_remaining_overlaps(driver, there)
+    deleted, created_numbers, remaining_numbers = choose_replacements(number)
+    filling = await _run_phase(driver, meter, delete=(), create=numbers, remaining_numbers=numbers)
+    churn = await _run_phase(
+        driver, meter, delete=deleted, create=created_numbers, remaining_numbers=remaining_numbers
+    )
+    remaining = await count_remaining_overlaps(driver, remaining_numbers)
     phases = {FILLING: filling, CHURN: churn}
     return ControllerCosts(
         idle, phases, overlaps=len(view.overlaps.pairs), overlaps_left=remaining
@@ -185,15 +187,21 @@ async def _run_phase(
     meter: Meter,
     delete: Sequence[int],
     create: Sequence[int],
-    there: Sequence[int],
+    remaining_numbers: Sequence[int],
 ) -> Phase:
-    """Delete and create allocations, wait until all is as asked, and return what it took."""
-    view = driver.view
-    addresses = sum(map(count_addresses, there))
+    """Delete and create allocations, wait until all are served or gone, and return the costs.
 
-    def counted_right() -> bool:
+    Args:
+        delete: the numbers of the allocations to delete.
+        create: the numbers of the allocations to create.
+        remaining_numbers: the numbers of the allocations that exist afterwards.
+    """
+    view = driver.view
+    addresses = sum(map(count_addresses, remaining_numbers))
+
+    def is_counted() -> bool:
         return view.pool is not None and (
-            view.pool.status.allocationCount == len(there)
+            view.pool.status.allocationCount == len(remaining_numbers)
             and view.pool.status.allocatedIPs == addresses
         )
 
@@ -202,7 +210,7 @@ async def _run_phase(
     await driver.change(delete, create)
     await driver.done()
     over = view.moved
-    await view.until(counted_right, f"the pool counts {len(there)} allocations")
+    await view.until(is_counted, f"the pool counts {len(remaining_numbers)} allocations")
     controller, server, writes = await meter.end()
     return Phase(
         number=len(create),
@@ -218,19 +226,19 @@ async def _run_phase(
 
 def choose_replacements(number: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     """Return the numbers that churn deletes and creates, and those that exist in the end."""
-    going = range(0, number // 2 * 2, 2)
-    coming = range(number, number + len(going))
-    staying = sorted({*range(number)} - {*going})
-    return going, coming, [*staying, *coming]
+    deleted = range(0, number // 2 * 2, 2)
+    created_numbers = range(number, number + len(deleted))
+    kept = sorted({*range(number)} - {*deleted})
+    return deleted, created_numbers, [*kept, *created_numbers]
 
 
-async def count_remaining_overlaps(driver: Driver, there: Sequence[int]) -> int:
-    """Return how many pairs overlap in the end, by a list.
+async def count_remaining_overlaps(driver: Driver, remaining_numbers: Sequence[int]) -> int:
+    """List all allocations, and return how many pairs of them overlap.
 
     Raises:
-        WrongAnswerError: other allocations are there, or they hold other numbers of addresses.
+        WrongAnswerError: other allocations exist, or they hold other numbers of addresses.
     """
-    expected = {name_allocation(number): count_addresses(number) for number in there}
+    expected = {name_allocation(number): count_addresses(number) for number in remaining_numbers}
     overlaps = Overlaps()
     held_ranges = {}
     for allocation in await driver.list_allocations():
@@ -248,11 +256,11 @@ async def count_remaining_overlaps(driver: Driver, there: Sequence[int]) -> int:
 
 
 FAMILIES: tuple[tuple[str, ...], ...] = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"))
-"""Of a pool: the second of two is asked for too."""
+"""The families of a pool in each case; allocations request all families of their pool."""
 
 
 def make_pool_cidrs(number: int, families: Sequence[str]) -> list[str]:
-    """Return the CIDR of each family for so many allocations, all of the same size."""
+    """Return a CIDR of each family for a pool of `number` allocations; both have one size."""
     whole = {
         "IPv4": f"10.0.0.0/{compute_prefix_length(number)}",
         "IPv6": f"fd00::/{compute_prefix_length(number) + 96}",

@@ -97,7 +97,10 @@ class Pool(msgspec.Struct):
 
 @dataclass(slots=True)
 class ServedTimes:
-    """When the watch first showed one allocation, and when it first showed it Allocated."""
+    """When the watch first showed an allocation, and when it first showed it Allocated.
+
+    Both are seconds of the driver's clock; None for an allocation that is not Allocated yet.
+    """
 
     created: float
     allocated: float | None = None
@@ -105,15 +108,16 @@ class ServedTimes:
 
 @dataclass(slots=True)
 class View:
-    """What the watches showed so far.
+    """What the watches have shown, and what the driver still expects.
 
     Attributes:
-        seen: by name, when.
-        unserved: names of allocations that were not yet Allocated, of those that are expected to.
-        undeleted: names of allocations that are not yet gone, of those that are expected to.
-        moved: when the last of all these was crossed out, in seconds of the driver's clock.
-        overlaps: who held what.
-        pool: as it is now.
+        seen: when the watch showed each allocation, by name.
+        unserved: names of allocations that the driver expects to become Allocated.
+        undeleted: names of allocations that the driver expects to vanish.
+        moved: when the last name was removed from `unserved` or `undeleted`, in seconds of the
+            driver's clock.
+        overlaps: the allocations that held one address at once.
+        pool: the current pool; None before the watch has shown it.
     """
 
     seen: dict[str, ServedTimes] = field(default_factory=dict)
@@ -125,25 +129,25 @@ class View:
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
     def take_allocation(self, change: str, raw: bytes, now: float) -> None:
-        """Note a change of an allocation."""
+        """Record a change of an allocation."""
         allocation = msgspec.json.decode(raw, type=Allocation)
         meta, status = allocation.metadata, allocation.status
         seen = self.seen.setdefault(meta.name, ServedTimes(now))
         if change == "DELETED":
             self.overlaps.note_deletion(meta.uid)
-            self._cross_out(self.undeleted, meta.name, now)
+            self._remove_expected(self.undeleted, meta.name, now)
             return
         self.overlaps.note_ranges(meta.uid, *status.ranges)
         if status.phase == "Allocated" and seen.allocated is None:
             seen.allocated = now
-            self._cross_out(self.unserved, meta.name, now)
+            self._remove_expected(self.unserved, meta.name, now)
 
     def take_pool(self, change: str, raw: bytes, now: float) -> None:
-        """Note a change of a pool."""
+        """Record a change of a pool."""
         pool = msgspec.json.decode(raw, type=Pool)
         if pool.metadata.name == POOL:
             self.pool = pool
-            self._move()
+            self._announce_change()
 
     def find_served_times(self, name: str, since: float) -> tuple[float, float]:
         """Return when an allocation was first seen, and when first Allocated, since a time."""
@@ -153,10 +157,14 @@ class View:
         return seen.created - since, seen.allocated - since
 
     async def until(self, reached: Callable[[], bool], description: str) -> None:
-        """Wait until a state is reached.
+        """Wait until a condition holds, which is evaluated after each change.
+
+        Args:
+            reached: returns whether the condition holds.
+            description: describes the condition in the error.
 
         Raises:
-            TimeoutError: it was not.
+            TimeoutError: it does not hold within PATIENCE.
         """
         with anyio.move_on_after(PATIENCE):
             while not reached():
@@ -165,23 +173,23 @@ class View:
             return
         raise TimeoutError(f"after {PATIENCE:.0f} s not yet: {description}")
 
-    def _cross_out(self, expected: set[str], name: str, now: float) -> None:
+    def _remove_expected(self, expected: set[str], name: str, now: float) -> None:
         if name in expected:
             expected.remove(name)
             self.moved = now
-            self._move()
+            self._announce_change()
 
-    def _move(self) -> None:
+    def _announce_change(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
 
 class Driver(Api):
-    """The one who asks.
+    """Creates and deletes IPAllocations, and watches them.
 
     Args:
         session: the API server's client; its base is the server's URL.
-        kind: what the addresses are for that it asks for.
+        kind: the spec.type of the allocations.
     """
 
     def __init__(self, session: ClientSession, kind: str = "nodes") -> None:
@@ -191,7 +199,13 @@ class Driver(Api):
         self.view = View()
 
     async def prepare(self, cidr: str, second: str = "") -> None:
-        """Make the namespace and the pool; with a second block, both families are asked for."""
+        """Create the namespace and the pool.
+
+        Args:
+            cidr: the CIDR of the pool.
+            second: the CIDR of its other family, which allocations then require too; empty for a
+                pool of one family.
+        """
         self._both = bool(second)
         await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         pool = {
@@ -212,11 +226,11 @@ class Driver(Api):
             group.cancel_scope.cancel()
 
     async def change(self, delete: Sequence[int], create: Sequence[int]) -> None:
-        """Delete and create allocations, in turn, many at once; expect that it comes true."""
+        """Delete and create allocations in turn, many at once; expect their effects."""
         await self.ask_all(self.expect(delete, create))
 
     def expect(self, delete: Sequence[int], create: Sequence[int]) -> list[Request]:
-        """Return the requests that delete and create, in turn; expect that they come true."""
+        """Return requests that delete and create allocations in turn; expect their effects."""
         self.view.undeleted |= set(map(name_allocation, delete))
         self.view.unserved |= set(map(name_allocation, create))
         deletions: list[Request] = [
@@ -234,10 +248,10 @@ class Driver(Api):
         return whole
 
     async def done(self) -> None:
-        """Wait until all that was asked for is so.
+        """Wait until all created allocations are Allocated, and all deleted ones are gone.
 
         Raises:
-            TimeoutError: it is not.
+            TimeoutError: that has not happened within PATIENCE.
         """
         view = self.view
         await view.until(lambda: not view.unserved, "all are Allocated")
@@ -249,15 +263,15 @@ class Driver(Api):
 
 
 def interleave(first: Iterable[T], second: Iterable[T]) -> list[T]:
-    """Return the items of both in turn, then what one has more."""
-    remaining, right = list(first), list(second)
-    pairs = [bound for pair in zip(remaining, right, strict=False) for bound in pair]
-    shorter = min(len(remaining), len(right))
-    return [*pairs, *remaining[shorter:], *right[shorter:]]
+    """Return the items of both in turn, and then the further items of the longer one."""
+    first_items, second_items = list(first), list(second)
+    pairs = [item for pair in zip(first_items, second_items, strict=False) for item in pair]
+    shorter = min(len(first_items), len(second_items))
+    return [*pairs, *first_items[shorter:], *second_items[shorter:]]
 
 
 def make_allocation(number: int, kind: str) -> dict[str, Any]:
-    """Return a request as our TenantCluster controller makes it: the finalizer is there."""
+    """Return an allocation as our controller of TenantClusters creates it, with its finalizer."""
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "IPAllocation",
@@ -286,5 +300,5 @@ def name_allocation(number: int) -> str:
 
 
 def count_addresses(number: int) -> int:
-    """Return how many addresses the allocation with this number asks for: 1 to 8."""
+    """Return how many addresses the allocation with this number requests: 1 to 8."""
     return 1 + number * 5 % 8

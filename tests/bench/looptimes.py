@@ -22,10 +22,10 @@ STACKS = "BUTLER_BENCH_STACKS"
 
 
 class LoopMeasurements:
-    """What has been measured so far.
+    """The measurements of this process.
 
     Args:
-        file: takes it.
+        file: the file to which `write` writes them.
     """
 
     def __init__(self, file: Path) -> None:
@@ -38,21 +38,21 @@ class LoopMeasurements:
         self.writes: dict[str, int] = {}
         self.step_begun: float | None = None
 
-    def note_step(self, seconds: float, cpu: float) -> None:
-        """Note a step of the loop: seconds by the clock, and of CPU time."""
+    def record_step(self, seconds: float, cpu: float) -> None:
+        """Record a step of the event loop: its seconds by the clock, and of CPU time."""
         self.longest = max(self.longest, seconds)
         self.longest_cpu = max(self.longest_cpu, cpu)
         self.long_steps += seconds > 0.1
 
-    def note_request(self, path: str, query: Mapping[str, str]) -> None:
-        """Note a request that reads a page of a list: they alone have a limit or a token."""
+    def record_request(self, path: str, query: Mapping[str, str]) -> None:
+        """Record a read if it reads a page of a list: only then it has a limit or a token."""
         if "limit" in query or "continue" in query or query.get("resourceVersion") == "0":
             plural = path.rsplit("/", 1)[-1]
             self.pages[plural] = self.pages.get(plural, 0) + 1
             self.lists[plural] = self.lists.get(plural, 0) + ("continue" not in query)
 
-    def note_write(self, method: str, path: str) -> None:
-        """Note a request that writes, by method, plural and subresource."""
+    def record_write(self, method: str, path: str) -> None:
+        """Record a request that writes, by method, plural and subresource."""
         parts = path.strip("/").split("/")
         plural_at = parts.index("namespaces") + 2 if "namespaces" in parts[:-2] else 3
         wire_path = "/".join([*parts[plural_at : plural_at + 1], *parts[plural_at + 2 :]])
@@ -82,15 +82,15 @@ def start_measuring(measured: LoopMeasurements) -> None:
             run(self)
         finally:
             measured.step_begun = None
-            measured.note_step(time.perf_counter() - begun, time.thread_time() - cpu)
+            measured.record_step(time.perf_counter() - begun, time.thread_time() - cpu)
 
     async def send(
         self: httptransport.HttpTransport, method: str, path: str, **rest: Any
     ) -> bytes:
         if method == "GET":
-            measured.note_request(path, rest.get("query") or {})
+            measured.record_request(path, rest.get("query") or {})
         else:
-            measured.note_write(method, path)
+            measured.record_write(method, path)
         return await request(self, method, path, **rest)
 
     asyncio.Handle._run = run_step  # type: ignore[method-assign]
@@ -98,7 +98,7 @@ def start_measuring(measured: LoopMeasurements) -> None:
 
 
 def print_stacks(measured: LoopMeasurements, after: float) -> None:
-    """Print where a step is that takes longer than so many seconds, until the process ends."""
+    """Print the stack of each step that takes longer than `after` seconds, forever."""
     main = threading.main_thread().ident
     printed: float | None = None
     pause = threading.Event()

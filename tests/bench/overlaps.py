@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 class Overlaps:
-    """Follows who holds what, change by change in the order of the API server's history.
+    """The addresses that each allocation holds, after each change in the API server's history.
 
     A range is held from the change that shows it until the allocation is gone, in whatever phase.
     """
@@ -18,7 +18,7 @@ class Overlaps:
         self._holders: dict[int, set[str]] = defaultdict(set)
 
     def note_ranges(self, uid: str, *ends: tuple[str, str]) -> None:
-        """Note that an allocation shows these ranges; two empty texts are none."""
+        """Record that an allocation shows these ranges; two empty texts are no range."""
         spans = tuple(
             parse_range(*ends_of_range) for ends_of_range in ends if ends_of_range != ("", "")
         )
@@ -32,7 +32,7 @@ class Overlaps:
             holders.add(uid)
 
     def note_deletion(self, uid: str) -> None:
-        """Note that an allocation does not exist any more."""
+        """Record that an allocation does not exist any more."""
         for address in _list_addresses(self._held.pop(uid, ())):
             self._holders[address].discard(uid)
 

@@ -23,7 +23,7 @@ def make_objects(share: int = 1) -> Iterator[dict[str, Any]]:
     """Yield the objects of the cluster.
 
     Args:
-        share: by how much tenants and allocations are fewer than in the full size.
+        share: the divisor of the numbers of tenants and allocations; 1 is the full size.
     """
     tenants = TENANTS // share
     names = [f"team-{number % 40}/cluster-{number}" for number in range(tenants)]

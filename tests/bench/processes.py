@@ -84,18 +84,18 @@ def choose_free_port() -> int:
     return ports.choose_free_port("127.0.0.1")
 
 
-def write_credentials(of: Reachable, folder: Path) -> tuple[Path, Path]:
+def write_credentials(server: Reachable, folder: Path) -> tuple[Path, Path]:
     """Write the token and the authority as a pod finds them; return the paths of both."""
     token, authority = folder / "token", folder / "ca.crt"
-    token.write_text(of.token)
-    authority.write_text(of.authority)
+    token.write_text(server.token)
+    authority.write_text(server.authority)
     return token, authority
 
 
-def make_pod_command(of: Reachable, folder: Path) -> Command:
-    """Return how to start a controller that has a service account, and its environment."""
-    token, _ = write_credentials(of, folder)
-    where = urlsplit(of.url)
+def make_pod_command(server: Reachable, folder: Path) -> Command:
+    """Return the command that starts a controller as in a pod, with a service account's files."""
+    token, _ = write_credentials(server, folder)
+    where = urlsplit(server.url)
     environment = {
         "KUBERNETES_SERVICE_HOST": str(where.hostname),
         "KUBERNETES_SERVICE_PORT": str(where.port),
@@ -103,16 +103,16 @@ def make_pod_command(of: Reachable, folder: Path) -> Command:
     return script(_PROGRAM, str(token), "run"), environment
 
 
-def make_kubeconfig_command(of: Reachable, folder: Path) -> Command:
-    """Return how to start a controller that has a kubeconfig, and its environment."""
-    authority = b64encode(of.authority.encode()).decode()
-    cluster = {"server": of.url, "certificate-authority-data": authority}
+def make_kubeconfig_command(server: Reachable, folder: Path) -> Command:
+    """Return the command that starts a controller with a kubeconfig."""
+    authority = b64encode(server.authority.encode()).decode()
+    cluster = {"server": server.url, "certificate-authority-data": authority}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "bench",
         "clusters": [{"name": "bench", "cluster": cluster}],
-        "users": [{"name": "bench", "user": {"token": of.token}}],
+        "users": [{"name": "bench", "user": {"token": server.token}}],
         "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
     }
     path = folder / "kubeconfig"
@@ -127,14 +127,17 @@ COMMANDS_BY_ACCESS: Mapping[str, Callable[[Reachable, Path], Command]] = {
 }
 
 
-def make_environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what leads a controller elsewhere, and with `more`."""
-    kept = {
+def make_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a controller, with variables to add.
+
+    It is this process's environment without the variables that name clusters or set our flags.
+    """
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if name != "KUBECONFIG" and not name.startswith("BUTLER_IPAM_")
     }
-    return {**kept, **more}
+    return {**inherited, **variables}
 
 
 @asynccontextmanager
@@ -144,13 +147,13 @@ async def run_program(
     """Run a program while the context lasts.
 
     Args:
-        command: what to start.
-        log: the file that takes its output.
-        may_end: whether it may end before, with success.
+        command: the command line, and its environment variables.
+        log: the file for its output.
+        may_end: whether it may end with success before the context ends.
 
     Raises:
-        RuntimeError: it ended before; the message ends with its last lines. Or it has logged the
-            traceback of an error: what costs CPU time for that is no measurement.
+        RuntimeError: the program ended before the context; the message ends with its last lines.
+            Or its log has the traceback of a bug, whose CPU time would distort the measurement.
     """
     line, variables = command
     with log.open("wb") as sink:

@@ -17,13 +17,13 @@ _RATIO = 8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A number of a phase.
+    """A row of the table: a number of each phase.
 
     Attributes:
-        label: what it is.
-        value: how it is got.
-        filling: what it is to be when filling.
-        churn: what it is to be in churn.
+        label: the name of the number.
+        value: returns the number of a phase.
+        filling: the goal in the phase FILLING; empty for none.
+        churn: the goal in the phase CHURN; empty for none.
     """
 
     label: str
@@ -55,7 +55,7 @@ def show(number: int, results: Mapping[str, ControllerCosts]) -> None:
 
     Args:
         number: how many allocations were created at once.
-        results: by the name of the controller.
+        results: the costs by the name of the controller.
     """
     half = number // 2
     click.echo(
@@ -89,9 +89,9 @@ def show_bare(
     """Print the most that any controller can reach.
 
     Args:
-        measured: what was measured without a controller, by the name of the way and of the phase.
-        results: what was measured of controllers, by name.
-        peer: the name of the one whose rate is to be doubled.
+        measured: the costs without a controller, by how they were measured and by phase.
+        results: the costs of controllers, by name.
+        peer: the name of the controller whose rate ours should double.
     """
     click.echo("the most that any controller can reach here: the requests, and one write for each")
     for name in (FILLING, CHURN):
@@ -111,7 +111,7 @@ def show_bare(
 
 
 def _describe_reach(twice: float, phases: Sequence[Bare], fastest: float) -> str:
-    """Return whether a rate can be reached, if that can be said."""
+    """Return a sentence on whether twice the peer's rate can be reached on this machine."""
     if fastest > max(phase.rate for phase in phases):
         return "a controller was faster: something else used the processors; measure again"
     there = os.cpu_count() or 1

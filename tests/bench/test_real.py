@@ -28,9 +28,9 @@ FEW = 20
 
 
 def make_metric_line(value: int, **labels: str) -> str:
-    """Return a line of /metrics; what `labels` does not say is as in a plain request."""
-    said = {"code": "200", "dry_run": "", "group": "G", "resource": "as", "subresource": ""}
-    labels_text = ",".join(f'{name}="{label}"' for name, label in (said | labels).items())
+    """Return a line of /metrics; labels that are not given are those of a plain request."""
+    defaults = {"code": "200", "dry_run": "", "group": "G", "resource": "as", "subresource": ""}
+    labels_text = ",".join(f'{name}="{label}"' for name, label in (defaults | labels).items())
     return f"apiserver_request_total{{{labels_text}}} {value}"
 
 
@@ -56,19 +56,19 @@ async def session(plane: Plane) -> AsyncIterator[ClientSession]:
 
 
 class ManualController:
-    """Does what a controller does, one request at a time."""
+    """Sends the writes of a controller, one by one, as a test says."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
 
-    async def give(self, number: int, start: str, end: str) -> None:
+    async def write_range(self, number: int, start: str, end: str) -> None:
         """Write a range to an allocation."""
         body = await self._read(number)
         body["status"] = {"phase": "Allocated", "startAddress": start, "endAddress": end}
         await self.driver.ask("PUT", f"{ALLOCATIONS}/{name_allocation(number)}/status", body)
 
-    async def release(self, number: int) -> None:
-        """Take the finalizer of a deleted allocation."""
+    async def remove_finalizer(self, number: int) -> None:
+        """Remove the finalizer of a deleted allocation."""
         body = await self._read(number)
         assert body["metadata"].pop("finalizers") == [FINALIZER]
         await self.driver.ask("PUT", f"{ALLOCATIONS}/{name_allocation(number)}", body)
@@ -79,18 +79,18 @@ class ManualController:
 
 
 async def play_controller_by_hand(driver: Driver) -> None:
-    """Create, serve and delete so that two pairs overlap on the way, and one in the end."""
-    by = ManualController(driver)
+    """Play a controller: two pairs of allocations overlap for a time, one until the end."""
+    controller = ManualController(driver)
     await driver.prepare("10.0.0.0/24")
     await driver.change((), range(4))
-    await by.give(0, "10.0.0.0", "10.0.0.7")
-    await by.give(1, "10.0.0.8", "10.0.0.9")
-    await by.give(2, "10.0.0.7", "10.0.0.8")
-    await by.give(3, "10.0.0.16", "10.0.0.16")
+    await controller.write_range(0, "10.0.0.0", "10.0.0.7")
+    await controller.write_range(1, "10.0.0.8", "10.0.0.9")
+    await controller.write_range(2, "10.0.0.7", "10.0.0.8")
+    await controller.write_range(3, "10.0.0.16", "10.0.0.16")
     await driver.change([1, 3], [4])
-    await by.release(1)
-    await by.release(3)
-    await by.give(4, "10.0.0.9", "10.0.0.16")
+    await controller.remove_finalizer(1)
+    await controller.remove_finalizer(3)
+    await controller.write_range(4, "10.0.0.9", "10.0.0.16")
 
 
 async def test_the_driver_counts_overlaps_that_lasted_and_those_that_did_not(
@@ -322,7 +322,7 @@ def test_missing_real_servers_are_reported(
 
 
 def _find_start(name: str) -> Start:
-    """Return how a controller is started; skip where the peer is not built."""
+    """Return the function that makes a controller's command; skip if the peer is not built."""
     if name == bench_real.OURS:
         return bench_real.make_our_command
     program = REAL / bench_real.PEER

@@ -24,7 +24,7 @@ class Wire:
 
     @classmethod
     async def open(cls, url: str, tls: ssl.SSLContext, token: str) -> Self:
-        """Connect."""
+        """Connect to the server at a URL, with a token of its administrator."""
         host, _, port = url.removeprefix("https://").partition(":")
         streams = await asyncio.open_connection(host, int(port), ssl=tls, limit=_LIMIT)
         return cls(*streams, token)
@@ -36,9 +36,9 @@ class Wire:
             RuntimeError: the answer is a refusal.
         """
         await self._send(method, path, body=body, media=media)
-        code, length = await self._begin()
+        code, length = await self._read_head()
         if length is None:
-            answer = b"".join([piece async for piece in self._pieces()])
+            answer = b"".join([piece async for piece in self._read_pieces()])
         else:
             answer = await self._reader.readexactly(length)
         if code >= 400:
@@ -48,14 +48,14 @@ class Wire:
     async def watch(self, path: str) -> AsyncIterator[bytes]:
         """Yield the pieces of an endless answer, as they were sent."""
         await self._send("GET", path, body=b"", media="")
-        code, _ = await self._begin()
+        code, _ = await self._read_head()
         if code != 200:
             raise RuntimeError(f"GET {path} gave {code}")
-        async for piece in self._pieces():
+        async for piece in self._read_pieces():
             yield piece
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of an answer whose length was not said, as they were sent."""
+    async def _read_pieces(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of an answer in chunked encoding, as they were sent."""
         while size := int(await self._reader.readuntil(b"\r\n"), 16):
             yield (await self._reader.readexactly(size + 2))[:-2]
         await self._reader.readexactly(2)
@@ -66,7 +66,7 @@ class Wire:
         self._writer.write(head.encode() + body)
         await self._writer.drain()
 
-    async def _begin(self) -> tuple[int, int | None]:
+    async def _read_head(self) -> tuple[int, int | None]:
         """Read the head of an answer; return its status and its body's length, None for pieces."""
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         _, separator, rest = head.partition(b"content-length:")

@@ -19,7 +19,7 @@ class Write:
     Attributes:
         resource: plural, with the subresource as the URL has it: `ipallocations/status`.
         verb: POST, PUT, PATCH, APPLY, DELETE or DELETECOLLECTION.
-        refused: whether it was answered by an error: it changed nothing.
+        refused: whether the server answered it with an error, so that it changed nothing.
     """
 
     resource: str
@@ -36,7 +36,7 @@ def count_writes(content: str, *groups: str) -> Counter[Write]:
     """Return how often each kind of write was served so far.
 
     Args:
-        content: what the API server's /metrics says.
+        content: the text of the API server's /metrics.
         *groups: the API groups whose writes count.
     """
     write: Counter[Write] = Counter()
