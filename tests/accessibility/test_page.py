@@ -14,7 +14,7 @@ from tests.browser import Page, browser
 from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.cli.saved import make_holder, make_saved_cluster
 from tests.reconcilers.cli.test_page import open_page
-from tests.reconcilers.ui.cluster import Cluster, event
+from tests.reconcilers.ui.cluster import Cluster, make_event
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 WIDTHS = (1600, 800, 400)
@@ -61,7 +61,9 @@ async def test_nothing_is_found_on_the_page(tmp_path: Path, dark: bool) -> None:
 async def test_nothing_is_found_on_the_live_page(tmp_path: Path) -> None:
     clock = SystemClock()
     cluster = Cluster(clock)
-    await cluster.create(make_pool("lab", "10.0.0.0/24"), event("e", "Allocated", "It holds it."))
+    await cluster.create(
+        make_pool("lab", "10.0.0.0/24"), make_event("e", "Allocated", "It holds it.")
+    )
     async with (
         serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url,
         browser(tmp_path) as page,

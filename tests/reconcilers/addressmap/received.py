@@ -5,17 +5,24 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 KEYED = ("looks", "tenants", "pools")
+"""Parts of the state whose entries have keys; messages change them entry by entry."""
+
 KEYED_OF_POOL = ("extents", "requests")
+"""Such parts of a pool."""
 
 
-class Received:
-    """The state of the page after some messages."""
+class ReceivedState:
+    """The state of the page after all messages that have been applied to it."""
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
 
-    def take(self, content: str) -> dict[str, Any]:
-        """Apply a message; return the changed parts, and of keyed parts the changed entries."""
+    def apply_message(self, content: str) -> dict[str, Any]:
+        """Apply a message in JSON.
+
+        Returns:
+            the parts that the message changes; of keyed parts only the entries that it sets.
+        """
         message = json.loads(content)
         if message.pop("whole", False):
             self.state = {name: {} for name in KEYED}
@@ -28,18 +35,27 @@ class Received:
         return {"pools": {}, **news}
 
 
-def of_page(html: str) -> dict[str, Any]:
-    """Return the state in a page that was written into a file."""
+def read_page_state(html: str) -> dict[str, Any]:
+    """Return the state that the HTML of a page written into a file contains."""
     _, _, rest = html.partition('<script type="application/json" id="data">')
-    received = Received()
-    received.take(rest.partition("</script>")[0])
+    received = ReceivedState()
+    received.apply_message(rest.partition("</script>")[0])
     return received.state
 
 
 def _apply_change(
     entries: dict[str, Any], change: dict[str, Any], are_pools: bool
 ) -> dict[str, Any]:
-    """Apply a change to entries; return the entries that are new or changed."""
+    """Apply a part of a message to entries in place.
+
+    Args:
+        entries: the entries by key, as they were.
+        change: the entries that are set, by key, and the keys that are dropped.
+        are_pools: whether entries are pools, of which a message has only the changed parts.
+
+    Returns:
+        the entries that are new or changed, by key.
+    """
     for key in change["drop"]:
         del entries[key]
     for key, entry in change["set"].items():
@@ -47,17 +63,17 @@ def _apply_change(
     return {key: entries[key] for key in change["set"]}
 
 
-def _merge_pool(entries: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a pool with the changes of an entry of a message."""
-    pool = {name: dict(entries.get(name, {})) for name in KEYED_OF_POOL}
+def _merge_pool(before: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a pool with the changes of an entry of a message; `before` is not changed."""
+    keyed_parts = {name: dict(before.get(name, {})) for name in KEYED_OF_POOL}
     for name in KEYED_OF_POOL:
         if name in entry:
-            _apply_change(pool[name], entry[name], are_pools=False)
-    return {**entries, **entry, **pool}
+            _apply_change(keyed_parts[name], entry[name], are_pools=False)
+    return {**before, **entry, **keyed_parts}
 
 
-def ranges(pool: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the ranges of a pool in order, each with its first address as `start`."""
+def list_extents(pool: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the extents of a pool by address; `start` is the first address of each."""
     first = int(ip_address(pool["first"])) if pool["first"] else 0
     address = IPv6Address if pool["family"] == 6 else IPv4Address
     ordered = sorted(pool["extents"].items(), key=lambda item: int(item[0]))

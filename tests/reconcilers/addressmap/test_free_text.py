@@ -28,25 +28,25 @@ from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolReques
 from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.spaces.offers import PoolName
 
-WHOLE = AddressRange.parse_cidr("10.0.0.0/28")
-HELD = AddressRange.parse("10.0.0.4", "10.0.0.5")
+CIDR = AddressRange.parse_cidr("10.0.0.0/28")
+HELD_RANGE = AddressRange.parse("10.0.0.4", "10.0.0.5")
 HOSTILE = ("\x1b[2J", "\n", "\r", "\x85", "\u202e", "\u2028", "</script>", "]]>", "\0", "&", '"')
 characters = st.characters(exclude_categories=()) | st.sampled_from(HOSTILE)
 free_texts = st.lists(characters, max_size=6).map("".join)
 
 
-def picture(texts: list[str]) -> PoolPicture:
-    """Return a pool that has these texts wherever an object's author chooses the text."""
-    name, tenant, note, purpose, reason, offers, part = texts
+def make_picture(texts: list[str]) -> PoolPicture:
+    """Return a pool whose parts have these seven texts where authors of objects choose text."""
+    name, tenant, note, purpose, reason, family_name, part = texts
     key = Key(name, name)
     holder = AddressHolder(name, key, tenant=tenant, purpose=purpose, phase=reason)
     family = PoolFamily(
-        offers,
-        offers,
-        cidr=WHOLE,
+        family_name,
+        family_name,
+        cidr=CIDR,
         usable=(AddressRange.parse("10.0.0.1", "10.0.0.15"),),
         reserved=(Reserved(AddressRange.parse("10.0.0.0", "10.0.0.0"), note),),
-        held_addresses=(HeldAddresses(holder, HELD),),
+        held_addresses=(HeldAddresses(holder, HELD_RANGE),),
         compute_capacity=lambda: Capacity(
             15, 2, available=13, largest_free=10, fragmentation_percent=0
         ),
@@ -57,16 +57,20 @@ def picture(texts: list[str]) -> PoolPicture:
     )
 
 
-some_texts = st.lists(free_texts, min_size=7, max_size=7)
+picture_texts = st.lists(free_texts, min_size=7, max_size=7)
 
 
-def controls(content: str) -> list[str]:
-    """Return the characters of a text that a terminal or a reader acts on, line ends aside."""
-    joiners = "\u200c\u200d"
+def find_controls(content: str) -> list[str]:
+    """Return the control characters of a text, apart from line feeds and harmless joiners.
+
+    They are characters that a terminal or a JSON, YAML or XML reader acts on, among them those
+    that change the direction of text.
+    """
+    zero_width_joiners = "\u200c\u200d"
     return [
         character
         for character in content
-        if character not in f"\n{joiners}"
+        if character not in f"\n{zero_width_joiners}"
         and (
             unicodedata.category(character) in {"Cc", "Zl", "Zp", "Cs"}
             or unicodedata.bidirectional(character)
@@ -75,13 +79,13 @@ def controls(content: str) -> list[str]:
     ]
 
 
-@given(some_texts)
+@given(picture_texts)
 def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[str]) -> None:
-    pool, plain = picture(texts), picture(["x"] * 7)
+    pool, pool_of_plain_texts = make_picture(texts), make_picture(["x"] * 7)
 
-    def lines(pool_picture: PoolPicture) -> list[str]:
+    def print_lines(pool_picture: PoolPicture) -> list[str]:
         rows = [PoolRow(pool_picture, pool_picture.families[0])]
-        answer_list = list(find_answers([pool_picture], WHOLE))
+        answer_list = list(find_answers([pool_picture], CIDR))
         parts = (
             draw_family(pool_picture, pool_picture.families[0], "wide"),
             fit_table(_POOLS, rows, "wide"),
@@ -89,19 +93,21 @@ def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[
         )
         return click.unstyle("".join(parts)).split("\n")
 
-    assert controls("\n".join(lines(pool))) == []
-    assert len(lines(pool)) == len(lines(plain))
+    assert find_controls("\n".join(print_lines(pool))) == []
+    assert len(print_lines(pool)) == len(print_lines(pool_of_plain_texts))
 
 
-@given(some_texts)
-def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: list[str]) -> None:
-    pool = picture(texts)
+@given(picture_texts)
+def test_an_svg_is_well_formed_and_texts_do_not_break_out_of_the_data_of_a_page(
+    texts: list[str],
+) -> None:
+    pool = make_picture(texts)
     objects = Objects({}, {}, clusters={}, providers={}, integrations=Views([pool]))
     image = draw_svg(pool.title, pool.families[0], number_looks(objects))
-    assert controls(image) == []
+    assert find_controls(image) == []
     assert ElementTree.fromstring(image).tag.endswith("svg")
     html = build_page(build_page_state(objects, datetime.now(UTC), build_pool_documents(pool)))
-    assert controls(html) == []
+    assert find_controls(html) == []
     assert html.count("</script>") == 2, "that of the data, and that of the script"
     data = html.partition('id="data">')[2].partition("</script>")[0]
     assert "<" not in data
@@ -109,23 +115,23 @@ def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: 
     assert len(pool_document["requests"]["set"]) == 1
 
 
-@given(some_texts)
+@given(picture_texts)
 def test_documents_have_no_controls_and_keep_the_text_as_it_is_written(texts: list[str]) -> None:
-    body: dict[str, Any] = build_map_document(picture(texts))
+    body: dict[str, Any] = build_map_document(make_picture(texts))
     as_text = render_json(body)
-    assert controls(as_text) == []
+    assert find_controls(as_text) == []
     assert json.loads(as_text) == body
     if not any(unicodedata.category(character) == "Cs" for character in "".join(texts)):
         in_yaml = render_yaml([body])
-        assert controls(in_yaml) == []
+        assert find_controls(in_yaml) == []
         assert yaml.safe_load(in_yaml) == body
 
 
 @given(free_texts)
-def test_conditions_and_sentences_are_one_line(content: str) -> None:
+def test_messages_of_conditions_and_wrapped_sentences_are_one_line(content: str) -> None:
     message = ConditionFinding("Ready", False, reason="Stalled", message=content).message
-    assert controls(message) == []
+    assert find_controls(message) == []
     assert "\n" not in message
     sentence = wrap_line(content)
-    assert controls(sentence) == []
+    assert find_controls(sentence) == []
     assert sentence.count("\n") == 1

@@ -12,13 +12,15 @@ from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.networkpool.test_orphans import LABELS, OWNER, make_lab
 
-NOTED = {"no uid": None, "the uid": OWNER, "another uid": "uid-of-an-earlier-one"}
+NOTED_UIDS = {"no uid": None, "the uid": OWNER, "another uid": "uid-of-an-earlier-cluster"}
+"""UIDs of TenantClusters that the annotation of the allocation may have noted."""
+
 OWNERS: dict[str, Any] = {
     "no cluster": None,
     "the cluster": {},
     "the cluster, terminating": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
 }
-FOREIGN = {
+FOREIGN_MANAGER = {
     "type": "ForeignManager",
     "status": "True",
     "reason": "OtherWriter",
@@ -28,18 +30,26 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize(
-    ("noted", "owner", "is_leaving", "has_other_manager"),
-    [*product(NOTED, OWNERS, (False, True), (False, True))],
+    ("noted_uid", "owner", "is_terminating", "has_other_manager"),
+    [*product(NOTED_UIDS, OWNERS, (False, True), (False, True))],
 )
 async def test_label_drift_is_reported_if_and_only_if_a_sweep_repairs_it(
-    noted: str, owner: str, *, is_leaving: bool, has_other_manager: bool
+    noted_uid: str, owner: str, *, is_terminating: bool, has_other_manager: bool
 ) -> None:
-    uid, cluster = NOTED[noted], OWNERS[owner]
+    """The labels of an allocation differ from its TenantCluster's.
+
+    Args:
+        noted_uid: a key of NOTED_UIDS.
+        owner: a key of OWNERS, the metadata of the TenantCluster.
+        is_terminating: whether the allocation is.
+        has_other_manager: whether another controller manages the pool of the allocation.
+    """
+    uid, cluster = NOTED_UIDS[noted_uid], OWNERS[owner]
     lab = make_lab(owner=make.tenant(**cluster) if cluster is not None else None)
     if has_other_manager:
-        lab.server.edit("networkpools", "lab", {"status": {"conditions": [FOREIGN]}})
+        lab.server.edit("networkpools", "lab", {"status": {"conditions": [FOREIGN_MANAGER]}})
     meta: dict[str, Any] = {"annotations": {names.ANNOTATION_TENANT_UID: uid} if uid else {}}
-    if is_leaving:
+    if is_terminating:
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     drifted = LABELS | {names.LABEL_TEAM: "other"}
     allocation = make.allocation(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, assign_looks, find_look
 
-# What people without one kind of cone see of linear RGB (Machado, Oliveira and Fernandes 2009).
 SIGHTS = {
     "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "no red": (
@@ -27,28 +26,33 @@ SIGHTS = {
         (0.004733, 0.691367, 0.303900),
     ),
 }
+"""By the cones of an eye: the matrix from linear RGB to the linear RGB that is seen.
+
+By Machado, Oliveira and Fernandes (2009).
+"""
+
 LEAST_DISTANCE = 30.0
 """The least distance of two colours in CIELAB; people see a distance of 2.3 side by side."""
 
-Three = tuple[float, float, float]
+Triple = tuple[float, float, float]
 
 
-def compute_linear_rgb(colour: str) -> Three:
+def compute_linear_rgb(colour: str) -> Triple:
     """Return the linear RGB of a colour `#rrggbb`."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    first, two, three = (
+    red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
-    return first, two, three
+    return red, green, blue
 
 
-def multiply(matrix: tuple[Three, ...], colour: Three) -> list[float]:
+def multiply(matrix: tuple[Triple, ...], colour: Triple) -> list[float]:
     """Return the product of a matrix and a colour."""
     return [sum(a * b for a, b in zip(row, colour, strict=True)) for row in matrix]
 
 
-def compute_cielab(colour: list[float]) -> Three:
-    """Return the CIELAB of a colour in linear RGB."""
+def compute_cielab(colour: list[float]) -> Triple:
+    """Return the CIELAB coordinates of a colour in linear RGB, in the white of daylight (D65)."""
     xyz = multiply(
         ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505)),
         (colour[0], colour[1], colour[2]),
@@ -61,12 +65,12 @@ def compute_cielab(colour: list[float]) -> Three:
 
 
 def compute_contrast(first: str, other: str) -> float:
-    """Return the contrast ratio of two colours, by WCAG 2."""
-    lights = [
+    """Return the contrast ratio of two colours `#rrggbb`, by WCAG 2: from 1 to 21."""
+    luminances = [
         0.2126 * red + 0.7152 * green + 0.0722 * blue
         for red, green, blue in (compute_linear_rgb(first), compute_linear_rgb(other))
     ]
-    return (max(lights) + 0.05) / (min(lights) + 0.05)
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
@@ -74,25 +78,26 @@ def compute_contrast(first: str, other: str) -> float:
 def test_any_two_colours_differ_for_people_with_any_sight(
     fills: tuple[str, ...], sight: str
 ) -> None:
-    seen = {
+    seen_colours = {
         colour: compute_cielab(multiply(SIGHTS[sight], compute_linear_rgb(colour)))
         for colour in fills
     }
-    near = [
+    too_close = [
         (first, other)
         for first, other in combinations(fills, 2)
-        if sum((a - b) ** 2 for a, b in zip(seen[first], seen[other], strict=True))
+        if sum((a - b) ** 2 for a, b in zip(seen_colours[first], seen_colours[other], strict=True))
         < LEAST_DISTANCE**2
     ]
-    assert near == []
+    assert too_close == []
 
 
-def test_colours_stand_out_from_the_ground_of_the_page() -> None:
+def test_colours_have_enough_contrast_with_the_background_of_the_page() -> None:
+    """A contrast of 3 is what WCAG 2 demands of graphics."""
     assert min(compute_contrast(fill, "#ffffff") for fill in FILLS) >= 3
     assert min(compute_contrast(fill, "#0d1117") for fill in DARK_FILLS) >= 3
 
 
-def test_the_looks_are_as_many_as_colours_times_patterns() -> None:
+def test_there_is_a_look_for_each_pair_of_a_colour_and_a_pattern() -> None:
     count = len(FILLS) * len(PATTERNS)
     assert len({find_look(place) for place in range(count)}) == count
     assert find_look(count) == find_look(0)
@@ -102,7 +107,7 @@ names = st.lists(st.text("abc/", min_size=1, max_size=4), max_size=60)
 
 
 @given(names=names, more=names)
-def test_no_two_tenants_look_the_same_while_there_are_looks_enough(
+def test_tenants_get_distinct_looks_while_there_are_enough_and_keep_them(
     names: list[str], more: list[str]
 ) -> None:
     first = assign_looks(names)

@@ -1,4 +1,4 @@
-"""What the live page is told of pools."""
+"""The documents of pools that are sent to the live page."""
 
 from datetime import UTC, datetime
 
@@ -19,14 +19,14 @@ MACHINES = {
 }
 
 
-def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
+def test_documents_are_built_for_the_named_pools_only_of_any_platform() -> None:
     key = SITE.metadata.key
-    others = views.from_manifests(
+    platform_views = views.from_manifests(
         [MACHINES], "b", pools=NetworkPools([SITE]), now=datetime.now(UTC)
     )
-    assert [pool.title for pool in others.pictures] == ["InClusterIPPool b/machines"]
-    objects = Objects({key: SITE}, {}, clusters={}, providers={}, integrations=others)
-    site, machines = PoolName("NetworkPool", key), others.pictures[0].name
+    assert [pool.title for pool in platform_views.pictures] == ["InClusterIPPool b/machines"]
+    objects = Objects({key: SITE}, {}, clusters={}, providers={}, integrations=platform_views)
+    site, machines = PoolName("NetworkPool", key), platform_views.pictures[0].name
     documents = build_documents_by_pool(objects, [site, machines])
     assert [
         (name, [document["name"] for document in pool_documents])

@@ -1,4 +1,4 @@
-"""Pools and tenants of which not everything may be read."""
+"""Pictures of pools and tenants for users who may not read all objects that hold addresses."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ ALLOCATIONS = IP_ALLOCATION.full_name
 
 
 def make_picture(*limits: NotRead) -> PoolPicture:
-    """Return the pool as a user with these limits sees it."""
+    """Return the picture of the pool SITE for a user who may not read what `limits` name."""
     objects = Objects(
         {SITE.metadata.key: SITE},
         {},
@@ -47,7 +47,9 @@ def make_picture(*limits: NotRead) -> PoolPicture:
         [NotRead(PROVIDER_CONFIG.full_name), NotRead(CLAIMS, "elsewhere")],
     ],
 )
-def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[NotRead]) -> None:
+def test_a_pool_is_unknown_if_a_kind_that_may_not_be_read_may_hold_its_addresses(
+    limits: Sequence[NotRead],
+) -> None:
     pool = make_picture(*limits)
     assert [extent.state for extent in pool.families[0].extents] == [AddressState.UNKNOWN]
     document = build_pool_document(pool)
@@ -63,7 +65,7 @@ def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[No
 @pytest.mark.parametrize(
     "limits", [[], [NotRead(PROVIDER_CONFIG.full_name)], [NotRead(CLAIMS, "b")]]
 )
-def test_what_may_hold_nothing_of_a_pool_leaves_its_figures_known(
+def test_figures_of_a_pool_are_known_if_all_kinds_that_may_hold_its_addresses_are_read(
     limits: Sequence[NotRead],
 ) -> None:
     pool = make_picture(*limits)

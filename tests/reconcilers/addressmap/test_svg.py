@@ -25,23 +25,23 @@ def draw_pool(bits: int, *allocations: IPAllocation) -> ElementTree.Element:
 
 
 def list_texts(root: ElementTree.Element) -> list[str]:
-    """Return the texts in a picture."""
+    """Return the texts of a picture, in the order of its elements."""
     return [node.text or "" for node in root.iter(f"{SVG}text")]
 
 
-def test_a_small_pool_has_rows_of_sixteen() -> None:
-    root = draw_pool(6)
+def test_a_small_pool_has_rows_of_sixteen_addresses() -> None:
+    root = draw_pool(bits=6)
     starts = list_texts(root)[1:5]
     assert starts == [make.address(at) for at in (0, 16, 32, 48)]
 
 
 def test_a_large_pool_has_thirty_two_rows() -> None:
-    heights = {node.get("y") for node in draw_pool(16).iter(f"{SVG}rect")} - {None}
-    assert {str(HEAD + row * ROW) for row in range(32)} <= heights
-    assert str(HEAD + 32 * ROW) not in heights
+    tops = {node.get("y") for node in draw_pool(bits=16).iter(f"{SVG}rect")} - {None}
+    assert {str(HEAD + row * ROW) for row in range(32)} <= tops
+    assert str(HEAD + 32 * ROW) not in tops
 
 
-def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside() -> None:
+def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside_the_map() -> None:
     root = draw_pool(
         16,
         make_holder("wide", 0, last=1023, tenant="team/red"),
@@ -59,8 +59,8 @@ def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside() -> None
 
 
 def test_names_that_do_not_fit_beside_a_row_are_cut() -> None:
-    many = [
+    allocations = [
         make_holder(f"a{at}", 4 * at, last=4 * at, tenant=f"team/tenant-{at}") for at in range(60)
     ]
-    beside = [label for label in list_texts(draw_pool(16, *many)) if label.endswith("…")]
-    assert len(beside) == 1
+    texts = list_texts(draw_pool(16, *allocations))
+    assert len([label for label in texts if label.endswith("…")]) == 1

@@ -61,7 +61,7 @@ def test_holders_of_a_global_pool_are_shown_with_their_namespace(tmp_path: Path)
 
 def read_page_pools(html: str) -> dict[str, Any]:
     """Return the pools that a page shows, by name."""
-    state = received.of_page(html)
+    state = received.read_page_state(html)
     return {state["pools"][key]["name"]: state["pools"][key] for key in state["order"]}
 
 
@@ -83,7 +83,7 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
     picture = output["InClusterIPPool b/p"]
     extents = [
         (part["start"], part["state"], [allocation for allocation, _, _ in part["holders"]])
-        for part in received.ranges(picture)
+        for part in received.list_extents(picture)
     ]
     assert extents == [
         ("10.0.0.8", "outside", []),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.reconcilers.addressmap.received import of_page
+from tests.reconcilers.addressmap.received import read_page_state
 from tests.reconcilers.cli.commandline import make_allocation, make_pool
 from tests.reconcilers.cli.saved import UID, make_holder, make_saved_cluster, run_on_files
 
@@ -89,7 +89,7 @@ def test_whois_finds_the_holder_of_a_range_in_ipv4_mapped_ipv6_notation(tmp_path
 
 def _read_page(folder: Path, objects: tuple[dict[str, Any], ...], *more: str) -> dict[str, Any]:
     """Run `map --html`; return the data of the page, with its pools as a list."""
-    state = of_page(run_on_files(folder, "map", "--html", "-", *more, objects=objects).out)
+    state = read_page_state(run_on_files(folder, "map", "--html", "-", *more, objects=objects).out)
     return {**state, "pools": list(state["pools"].values())}
 
 

@@ -31,11 +31,11 @@ KINDS: dict[tuple[str, str], Resource[Any]] = {
     (resource.group, resource.kind): resource
     for resource in (*OWN_KINDS.values(), READ_EVENTS, *PLATFORMS)
 }
-GIVEN = ("name", "namespace", "annotations", "labels")
+STORED_METADATA = ("name", "namespace", "annotations", "labels")
 
 
 class Cluster(FakeApi):
-    """An API server in memory; objects are made with the status that they are given."""
+    """An API server in memory with our kinds and events; objects are created with their status."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -44,27 +44,38 @@ class Cluster(FakeApi):
         self.serve(READ_EVENTS, status=False, fields=("reportingController",))
 
     def serve_platforms(self, *kinds: Resource[Any]) -> None:
-        """Serve kinds of other platforms from now on."""
+        """Serve kinds of other platforms from now on; without arguments, all PLATFORMS."""
         for resource in kinds or PLATFORMS:
             self.serve(resource, status=False)
 
     async def create(self, *bodies: dict[str, Any]) -> None:
-        """Store objects."""
+        """Create objects of KINDS with the parts of their metadata in STORED_METADATA."""
         for body in bodies:
             resource = KINDS[body["apiVersion"].partition("/")[0], body["kind"]]
-            meta = {name: part for name, part in body["metadata"].items() if name in GIVEN}
+            meta = {
+                name: part for name, part in body["metadata"].items() if name in STORED_METADATA
+            }
             path = resource.build_collection_path(meta.get("namespace", ""))
             await self.request("POST", path, body=encode({**body, "metadata": meta}))
 
     async def delete(
         self, resource: Resource[Any], name: str, namespace: str = names.DEFAULT_NAMESPACE
     ) -> None:
-        """Take an object away."""
+        """Delete an object."""
         await self.request("DELETE", f"{resource.build_collection_path(namespace)}/{name}")
 
 
-def event(name: str, reason: str, note: str, reporter: str = names.COMPONENT) -> dict[str, Any]:
-    """Return an event about the allocation `a`."""
+def make_event(
+    name: str, reason: str, note: str, reporter: str = names.COMPONENT
+) -> dict[str, Any]:
+    """Return an Event about the IPAllocation `a`.
+
+    Args:
+        name: the name of the Event.
+        reason: why it was sent, in one word.
+        note: what happened, in a sentence.
+        reporter: the controller that sent it.
+    """
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -1,4 +1,4 @@
-"""The page and its updates over HTTP: who gets what, and that nothing can be written."""
+"""The page and its updates over HTTP: who may read them, and that nothing can be written."""
 
 import json
 from collections.abc import AsyncIterator
@@ -20,7 +20,12 @@ LOOPBACK = Bind("127.0.0.1", 0)
 
 
 class PageClient:
-    """A client of a served page, and the token of the page."""
+    """A client of a served page, and the token of the page.
+
+    Args:
+        url: the URL of the page, whose fragment is the token.
+        http: the session that sends the requests.
+    """
 
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
         parts = urlsplit(url)
