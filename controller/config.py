@@ -149,12 +149,12 @@ def read_pod_configuration(
     authority = token_file.with_name("ca.crt")
     for file in (token_file, authority):
         try:
-            empty = not file.read_bytes().strip()
+            is_empty = not file.read_bytes().strip()
         except OSError as error:
             raise ConfigurationError(
                 f"the pod's service account cannot be used: {file}: {error.strerror}"
             ) from error
-        if empty:
+        if is_empty:
             raise ConfigurationError(f"the pod's service account cannot be used: {file} is empty")
     address = f"[{host}]" if ":" in host else host  # only an IPv6 address has a colon
     token = token_file.read_text().strip()
@@ -236,7 +236,7 @@ async def _load_kubeconfigs(
 
     The classes of kubernetes_asyncio merge and load the files. Where they differ from kubectl,
     this function changes their input: it leaves out empty files, removes fields of the user that
-    do not count, and gives the loader the credentials of the plugin.
+    kubectl would ignore, and gives the loader the credentials of the plugin.
 
     Args:
         paths: the files; at least one.
@@ -262,39 +262,28 @@ async def _load_kubeconfigs(
         ]
         merged = reader.KubeConfigMerger(os.pathsep.join(map(str, nonempty_paths))).config
         plugin_answer: Mapping[str, str] = {}
+        ignored_fields: Sequence[str] = ()
         if "exec" in user:
             plugin = config.exec_provider.ExecProvider(reader.ConfigNode("exec", user["exec"]))
             plugin_answer = await run_plugin(
                 plugin.args, plugin.env, user["exec"], may_ask=may_ask
             )
             # The loader must not run the plugin again or prefer other credentials to the plugin's.
-            for field_name in ("exec", "token", "tokenFile", "username", "password"):
-                merged["users"].get_with_name(user_name)["user"].value.pop(field_name, None)
+            ignored_fields = ("exec", "token", "tokenFile", "username", "password")
         elif user.get("token") and user.get("tokenFile"):
             # The loader takes `token`; kubectl takes it only while the file cannot be read.
             token_file = _find_token_file(paths, documents, user_name)
-            ignored_field = "token" if _has_token(token_file) else "tokenFile"
-            merged["users"].get_with_name(user_name)["user"].value.pop(ignored_field)
+            ignored_fields = ("token",) if _has_token(token_file) else ("tokenFile",)
+        for field_name in ignored_fields:
+            merged["users"].get_with_name(user_name)["user"].value.pop(field_name, None)
         loader = reader.KubeConfigLoader(
             merged,
             active_context=context_name,
             config_base_path=None,  # each file's own folder
             temp_file_path=_create_private_directory(),
         )
-        if "token" in plugin_answer:
-            loader.token = f"Bearer {plugin_answer['token']}"
-        elif plugin_answer:
-            # The loader wants paths, so the certificate and the key are written to files.
-            loader.cert_file, loader.key_file = (
-                reader.FileOrData(
-                    plugin_answer,
-                    file_key_name=None,  # the answer never names a file
-                    data_key_name=answer_field,
-                    base64_file_content=False,  # the answer has PEM texts
-                    temp_file_path=_create_private_directory(),
-                ).as_file()
-                for answer_field in ("clientCertificateData", "clientKeyData")
-            )
+        if plugin_answer:
+            _set_plugin_credentials(loader, reader, plugin_answer)
         await loader.load_and_set(configuration)
     except (config.ConfigException, ConfigurationError) as error:
         raise ConfigurationError(f"kubeconfig {where}: {error}") from error
@@ -305,6 +294,30 @@ async def _load_kubeconfigs(
         ) from error
     _check_user(user, configuration, where=where, name=user_name)
     return configuration
+
+
+def _set_plugin_credentials(loader: Any, reader: Any, plugin_answer: Mapping[str, str]) -> None:
+    """Give a loader of kubernetes_asyncio the credentials of an exec plugin.
+
+    Args:
+        loader: a KubeConfigLoader.
+        reader: the module of kubernetes_asyncio that reads kubeconfigs.
+        plugin_answer: has `token`, or `clientCertificateData` and `clientKeyData`.
+    """
+    if "token" in plugin_answer:
+        loader.token = f"Bearer {plugin_answer['token']}"
+        return
+    # The loader wants paths, so the certificate and the key are written to files.
+    loader.cert_file, loader.key_file = (
+        reader.FileOrData(
+            plugin_answer,
+            file_key_name=None,  # the answer never names a file
+            data_key_name=answer_field,
+            base64_file_content=False,  # the answer has PEM texts
+            temp_file_path=_create_private_directory(),
+        ).as_file()
+        for answer_field in ("clientCertificateData", "clientKeyData")
+    )
 
 
 def _find_token_file(paths: Sequence[Path], documents: _Documents, user: object) -> Path:
@@ -329,8 +342,8 @@ def _has_token(file: Path) -> bool:
 def _choose_context(documents: _Documents, context: str | None, where: str) -> str:
     """Return the name of the context to use, after checking the entries that the context names.
 
-    That is `context`, else the first current-context of all files, as in kubectl. The checks are
-    made here because the loader's own errors are not clear.
+    The context is `context`, else the first current-context of all files, as in kubectl. The
+    entries are checked here because the loader's own errors are not clear.
 
     Raises:
         ConfigurationError: the context is not named or missing, the cluster or the user that it
@@ -365,7 +378,17 @@ def _choose_context(documents: _Documents, context: str | None, where: str) -> s
 def _find_context_entry(
     documents: _Documents, context: str, section: str, where: str
 ) -> Mapping[str, Any]:
-    """Return the cluster or user of a context; raise ConfigurationError if there is none."""
+    """Return the fields of the cluster or user that a context names.
+
+    Args:
+        documents: the kubeconfigs.
+        context: the name of the context.
+        section: `cluster` or `user`.
+        where: the paths of the kubeconfigs, for the message.
+
+    Raises:
+        ConfigurationError: the context names no such entry, or the entry is missing.
+    """
     name = _index_entries(documents, "context")[context].get(section)
     entry = _index_entries(documents, section).get(str(name)) if name else None
     if entry is None:
@@ -398,10 +421,10 @@ def _list_entries(document: Mapping[str, Any], section: str) -> list[Mapping[str
         document: the kubeconfig.
         section: the singular of the list's name: `context`, `cluster` or `user`.
     """
-    listed = document.get(f"{section}s")
-    return (
-        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    )
+    entries = document.get(f"{section}s")
+    if not isinstance(entries, list):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def _read_kubeconfigs(paths: Sequence[Path]) -> list[Mapping[str, Any]]:

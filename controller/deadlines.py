@@ -47,10 +47,10 @@ class Deadline:
         self._on_passed = on_passed
         self._on_ignored = on_ignored
         self._cancellations = 0
-        self._ended = False
+        self._has_ended = False
 
-    async def run(self, running: Awaitable[R]) -> R:
-        """Await `running` in the present task; cancel the code when its time is over.
+    async def run(self, call: Awaitable[R]) -> R:
+        """Await `call` in the present task; cancel it when its time is over.
 
         Raises:
             DeadlinePassed: the code took longer, even if it returned or raised an error later.
@@ -61,22 +61,22 @@ class Deadline:
         failure: BaseException | None = None
         with expect_cancellation(task):  # our cancellation is no error of the code
             async with anyio.create_task_group() as group:
-                group.start_soon(self._cancel_late, task)
+                group.start_soon(self._cancel_after_deadline, task)
                 try:
-                    result = await running
+                    result = await call
                 except BaseException as error:  # noqa: BLE001 - raised below, outside of the group
                     failure = error
-                self._ended = True
+                self._has_ended = True
                 for _ in range(self._cancellations):
                     task.uncancel()  # our own cancellations are not for the caller
-                group.cancel_scope.cancel()  # ends `_cancel_late`
-        if self._cancellations and not _must_end_caller(failure):
+                group.cancel_scope.cancel()  # ends `_cancel_after_deadline`
+        if self._cancellations and not _must_reach_caller(failure):
             raise DeadlinePassed from failure
         if failure is not None:
             raise failure
         return cast("R", result)
 
-    async def _cancel_late(self, task: "asyncio.Task[object]") -> None:
+    async def _cancel_after_deadline(self, task: "asyncio.Task[object]") -> None:
         """Cancel the code when its time is over, and again after growing delays.
 
         `run` ends this task when the code has ended.
@@ -94,14 +94,14 @@ class Deadline:
 
     def _cancel(self, task: "asyncio.Task[object]") -> bool:
         """Cancel the code; return whether it was still running."""
-        if self._ended:
+        if self._has_ended:
             return False
         self._cancellations += 1
         task.cancel()
         return True
 
 
-def _must_end_caller(failure: BaseException | None) -> bool:
+def _must_reach_caller(failure: BaseException | None) -> bool:
     """Return whether an error must reach the caller: its cancellation, or the process's end.
 
     All other errors, and None for no error, give way to DeadlinePassed.

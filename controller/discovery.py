@@ -113,7 +113,7 @@ _DEFINITIONS = Resource(
 D = TypeVar("D", _Groups, _Kinds)
 
 
-ABSENCES = 3
+REQUIRED_ABSENCES = 3
 """If definitions may not be listed, a kind counts as absent after so many answers without it."""
 ABSENCE_SECONDS = 10.0
 """How far apart these answers are at least."""
@@ -123,8 +123,8 @@ class AbsenceCounter:
     """Counts answers of discovery that lack a kind, where definitions may not be listed.
 
     A starting API server completes its discovery within seconds. So a kind that is lacking in
-    `ABSENCES` answers, each `ABSENCE_SECONDS` after the one before, counts as absent. The count
-    begins again once the kind is listed or discovery fails: the server may be starting again.
+    `REQUIRED_ABSENCES` answers, each `ABSENCE_SECONDS` after the one before, counts as absent. The
+    count begins again once the kind is listed or discovery fails: the server may be restarting.
 
     Args:
         clock: the time.
@@ -140,18 +140,18 @@ class AbsenceCounter:
         count, counted_at = self._absences.get(resource, (0, 0.0))
         now = self._clock.monotonic()
         # Answers in quick succession count once: the server may need seconds to list the kind.
-        # Beyond ABSENCES nothing changes, so no more answers are counted.
-        if not count or (count < ABSENCES and now - counted_at >= ABSENCE_SECONDS):
+        # Beyond REQUIRED_ABSENCES nothing changes, so no more answers are counted.
+        if not count or (count < REQUIRED_ABSENCES and now - counted_at >= ABSENCE_SECONDS):
             count, counted_at = count + 1, now
         self._absences[resource] = count, counted_at
         return count
 
-    def forget(self, resource: Resource[Any]) -> None:
-        """Forget the answers that lacked a kind."""
+    def reset(self, resource: Resource[Any]) -> None:
+        """Count the answers that lack the kind `resource` from zero again."""
         self._absences.pop(resource, None)
 
-    def clear(self) -> None:
-        """Forget the answers that lacked any kind."""
+    def reset_all(self) -> None:
+        """Count the answers from zero again for all kinds."""
         self._absences.clear()
 
 
@@ -175,26 +175,26 @@ async def is_served(
         is_listed = bool(await list_served(transport, [resource]))
     except ControllerError:
         if counter is not None:
-            counter.clear()  # the server may be starting again, so earlier answers do not count
+            counter.reset_all()  # the server may be starting again: earlier answers do not count
         raise
     # The group of a CustomResourceDefinition has a dot. So no definition can serve another group.
     if is_listed or "." not in resource.group:
         if counter is not None:
-            counter.forget(resource)
+            counter.reset(resource)
         return is_listed
     try:
         is_defined = await _is_defined(transport, resource)
     except Forbidden as error:
-        if counter is None or counter.note_absent(resource) >= ABSENCES:
+        if counter is None or counter.note_absent(resource) >= REQUIRED_ABSENCES:
             return False
         raise DiscoveryIncomplete(
             f"discovery does not list {resource.full_name} in version {resource.version}. That it"
-            f" is absent is believed after {ABSENCES} answers, {ABSENCE_SECONDS:g} s apart each:"
-            " CustomResourceDefinitions, which would tell, may not be listed. Let a role grant"
-            " list and watch of customresourcedefinitions.apiextensions.k8s.io"
+            f" is absent is believed after {REQUIRED_ABSENCES} answers, {ABSENCE_SECONDS:g} s"
+            " apart each: CustomResourceDefinitions, which would tell, may not be listed. Let a"
+            " role grant list and watch of customresourcedefinitions.apiextensions.k8s.io"
         ) from error
     if counter is not None:
-        counter.forget(resource)
+        counter.reset(resource)
     if is_defined:
         raise DiscoveryIncomplete(
             f"discovery does not list {resource.full_name} in version {resource.version}, which"
@@ -282,15 +282,15 @@ async def _fetch_kinds(transport: "Transport", api_version: str) -> list[_Kind]:
     return (await _fetch_document(transport, f"{root}/{api_version}", _Kinds)).resources
 
 
-async def _fetch_document(transport: "Transport", path: str, form: type[D]) -> D:
+async def _fetch_document(transport: "Transport", path: str, document_type: type[D]) -> D:
     """Request a discovery document, and check the type of every field.
 
     Raises:
-        MalformedAnswer: the answer is not of the type `form`; an untrusted server may send any.
+        MalformedAnswer: the answer is not of that type; an untrusted server may send any.
     """
     answer = await transport.request("GET", path)
     try:
-        document: D = get_decoder(form)(answer)
+        document: D = get_decoder(document_type)(answer)
     except (ValueError, RecursionError) as error:
         raise MalformedAnswer(f"GET {path}: no discovery document: {error}") from error
     return document

@@ -120,7 +120,7 @@ class _Series:
     written_at: float
 
     @property
-    def due(self) -> float:
+    def next_check_at(self) -> float:
         """When to check the series again, in monotonic seconds.
 
         If the server has the count, the series ends then. Otherwise the count is to be written.
@@ -258,7 +258,7 @@ class Recorder:
                 f" {describe_value(type)}; the reason and the message follow it"
             )
         if len(self._queue) >= QUEUE_LENGTH:
-            self._drop("full")
+            self._count_dropped("full")
             return
         key = SeriesKey(
             Reference.from_object(resource, obj),
@@ -283,11 +283,11 @@ class Recorder:
                 await self._wait_for_work()
                 # A new event before writing: an event that is recorded meanwhile sets it.
                 self._work_added = anyio.Event()
-                await self._write_queued()
+                await self._write_queued_events()
                 await self._write_due_counts()
         finally:
             with anyio.CancelScope(shield=True), self._clock.move_on_after(FLUSH_SECONDS):
-                await self._write_queued()
+                await self._write_queued_events()
                 for key, series in list(self._series.items()):
                     await self._write_count(key, series)
 
@@ -300,27 +300,27 @@ class Recorder:
         with self._clock.move_on_after(due - self._clock.monotonic()):
             await self._work_added.wait()
 
-    async def _write_queued(self) -> None:
+    async def _write_queued_events(self) -> None:
         """Write all queued events; drop an event whose writing raises, so that others follow.
 
         An event stays in the queue until it is written, so a cancelled write is made at the end.
         """
         while self._queue:
             try:
-                await self._write(self._queue[0])
+                await self._write_event(self._queue[0])
             except Exception:
                 log.exception("Event dropped: writing it raised")
-                self._drop("refused")
+                self._count_dropped("refused")
             self._queue.popleft()
 
-    async def _write(self, queued: _QueuedEvent) -> None:
+    async def _write_event(self, queued: _QueuedEvent) -> None:
         """Create the event, or count it in its series if it repeats.
 
         Only the first repetition is written at once; `_write_due_counts` writes later counts.
         """
         series = self._series.get(queued.key)
         if series is None:
-            await self._create(queued)
+            await self._create_event(queued)
             return
         series.count += 1
         series.last_time = queued.happened_at
@@ -329,11 +329,11 @@ class Recorder:
         if series.count == 2:
             await self._write_count(queued.key, series)
 
-    async def _create(self, queued: _QueuedEvent) -> None:
+    async def _create_event(self, queued: _QueuedEvent) -> None:
         """Create a new event and start its series; drop it if its object has had too many."""
         key = queued.key
         if not self._limits.take_token((key.regarding, key.related)):
-            self._drop("limited")
+            self._count_dropped("limited")
             return
         body = create_event_body(
             key,
@@ -356,7 +356,7 @@ class Recorder:
                 written_at=now,
             )
             self._series[key] = series
-            self._series_checks.put(key, series.due, priority=0)
+            self._series_checks.put(key, series.next_check_at, priority=0)
 
     async def _write_due_counts(self) -> None:
         """Write the counts that are due, and remove the series that have ended."""
@@ -365,14 +365,14 @@ class Recorder:
             key, _, _ = due_check
             series = self._series[key]
             try:
-                if series.due <= now:
+                if series.next_check_at <= now:
                     await self._write_count(key, series)  # removes the series if that fails
                 if series.counted_at + QUIET_SECONDS <= now:
                     self._series.pop(key, None)
             finally:
                 # Also if the write raises: nothing else writes or ends a series without a check.
                 if key in self._series:
-                    self._series_checks.put(key, series.due, priority=0)
+                    self._series_checks.put(key, series.next_check_at, priority=0)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
         """Write how often an event happened into its series, unless the server has that count.
@@ -407,8 +407,8 @@ class Recorder:
                 log.debug("Event not recorded yet", error=str(error))
                 # The first retry comes at a random time, because all replicas may have failed at
                 # once. Later delays are up to a quarter longer than RETRY_SECONDS.
-                share = self._jitter() if attempt == 0 else 1 + 0.25 * self._jitter()
-                await self._clock.sleep(RETRY_SECONDS * share)
+                delay_factor = self._jitter() if attempt == 0 else 1 + 0.25 * self._jitter()
+                await self._clock.sleep(RETRY_SECONDS * delay_factor)
             except (NotFound, AlreadyExists) as error:
                 # No fault, so not counted as dropped: the namespace or event was deleted, or an
                 # earlier try has created the event.
@@ -416,13 +416,13 @@ class Recorder:
                 return None
             except ControllerError as error:
                 log.warning("Event not recorded", error=str(error))
-                self._drop("refused")
+                self._count_dropped("refused")
                 return None
         log.warning("Event not recorded", tries=TRIES)
-        self._drop("refused")
+        self._count_dropped("refused")
         return None
 
-    def _drop(self, reason: str) -> None:
+    def _count_dropped(self, reason: str) -> None:
         """Count a dropped event: `full`, `limited` or `refused`."""
         if self._counter is not None:
             self._counter.labels(reason).inc()

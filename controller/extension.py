@@ -80,7 +80,7 @@ class Extension:
         self._metrics = metrics
         self._supervisor = supervisor
         # The metrics that read gauges from informers and queues, until `run` ends.
-        self._watched: list[InformerMetrics | QueueMetrics] = []
+        self._gauge_metrics: list[InformerMetrics | QueueMetrics] = []
         create_metrics = self._create_informer_metrics if measured else UnmeasuredInformer
         own_informers = Informers(
             transport, clock, streams=streams, metrics=create_metrics, begins_newest=True
@@ -144,7 +144,7 @@ class Extension:
         check_settings(name, group=group, retries=retries, shard_by=shard_by, forget=forget)
         retries = retries or Retries()
         observer = self._metrics.create_queue_metrics(name)
-        self._watched.append(observer)
+        self._gauge_metrics.append(observer)
         partition = Partition(self._shards, shard_by, forget) if self._shards is not None else None
         controller = Controller(
             name,
@@ -159,7 +159,7 @@ class Extension:
             partition=partition,
             most_tries=retries.most_tries,
         )
-        observer.watch(controller.queue.get_statistics)
+        observer.set_gauge_functions(controller.queue.get_statistics)
         self._jobs[name] = ControllerJob(controller, watches, partition)
         return controller
 
@@ -190,11 +190,11 @@ class Extension:
                 self._sharded_jobs.remove(job)
             for check in checks:
                 self._readiness.remove(check)
-            for metrics in self._watched:
-                metrics.unwatch()
+            for metrics in self._gauge_metrics:
+                metrics.remove_gauges()
 
     def _create_informer_metrics(self, name: str) -> InformerMetrics:
         """Return metrics for the informers of a kind, which `run` removes at its end."""
         metrics = self._metrics.create_informer_metrics(name)
-        self._watched.append(metrics)
+        self._gauge_metrics.append(metrics)
         return metrics

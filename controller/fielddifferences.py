@@ -135,8 +135,8 @@ def _compare_fields(
         stored_value = stored.get(name, _ABSENT)
         owned_parts = owned.get(f"f:{name}")
         if owned_parts is None:  # never applied, or another manager has written it since
-            names = _list_unequal_paths(value, stored_value, field_path)
-            yield FieldDifference(names, value, stored_value)
+            paths = _list_unequal_paths(value, stored_value, field_path)
+            yield FieldDifference(paths, value, stored_value)
         else:
             yield from _compare_values(value, stored_value, owned=owned_parts, path=field_path)
     for element in owned:

@@ -56,7 +56,7 @@ PING = Check("ping", lambda: None)
 class Report:
     """The response to a probe: whether all checks pass, and the text of the page."""
 
-    healthy: bool
+    is_healthy: bool
     body: str
 
 
@@ -74,12 +74,12 @@ def run_checks(
         exclude: names of checks that are not run.
     """
     results = [(check.name, _run_check(check)) for check in checks if check.name not in exclude]
-    healthy = all(failing is None for _, failing in results)
-    if healthy and not verbose:
-        return Report(healthy=True, body="ok")
+    is_healthy = all(failing is None for _, failing in results)
+    if is_healthy and not verbose:
+        return Report(is_healthy=True, body="ok")
     lines = [_format_line(name, failing, verbose=verbose) for name, failing in results]
-    lines.append(f"{page} check {'passed' if healthy else 'failed'}\n")
-    return Report(healthy, "\n".join(lines))
+    lines.append(f"{page} check {'passed' if is_healthy else 'failed'}\n")
+    return Report(is_healthy, "\n".join(lines))
 
 
 def _run_check(check: Check) -> Failing | None:

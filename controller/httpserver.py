@@ -17,7 +17,7 @@ SHUTDOWN_SECONDS = 1.0
 """How long running requests may take when a server ends."""
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
+def _is_about_our_code(record: logging.LogRecord) -> bool:
     """Return whether a log line of aiohttp is about our code, and not about a malformed request.
 
     A client that sends no valid HTTP gets a 400; a line in our log would help nobody.
@@ -26,7 +26,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 _log = logging.getLogger(__name__)
-_log.addFilter(_is_ours)
+_log.addFilter(_is_about_our_code)
 log = get_logger(__name__)
 
 
@@ -53,8 +53,8 @@ async def serve(
     """
     app = web.Application()
     for path, page in pages.items():
-        app.router.add_get(path, _create_handler(page, guard))
-        app.router.add_get(path + "/{tail:.+}", _create_handler(page, guard))
+        app.router.add_get(path, _create_guarded_handler(page, guard))
+        app.router.add_get(path + "/{tail:.+}", _create_guarded_handler(page, guard))
     async with serve_app(app, bind, subject, tls=tls) as port:
         yield port
 
@@ -107,7 +107,7 @@ async def serve_app(
             await runner.cleanup()
 
 
-def _create_handler(
+def _create_guarded_handler(
     page: Page, guard: Guard | None
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Return the aiohttp handler of a page, which calls the guard first.

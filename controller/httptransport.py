@@ -81,9 +81,9 @@ class HttpTransport(Transport):
         self._endpoint = endpoint
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
-        self._requests: aiohttp.ClientSession | None = None
-        self._leases: aiohttp.ClientSession | None = None
-        self._watches: aiohttp.ClientSession | None = None
+        self._request_session: aiohttp.ClientSession | None = None
+        self._lease_session: aiohttp.ClientSession | None = None
+        self._watch_session: aiohttp.ClientSession | None = None
         self._is_closed = False
         # What `aclose` ends: the scopes of requests under way, and the responses of watches.
         self._running_scopes: set[anyio.CancelScope] = set()
@@ -131,9 +131,9 @@ class HttpTransport(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        if self._watches is None:
-            self._watches = self._open_session(limit=0)
-        session = self._watches
+        if self._watch_session is None:
+            self._watch_session = self._open_session(limit=0)
+        session = self._watch_session
         url = self._build_url(path, query)
         try:
             response = await self._open_watch(session, url, accept)
@@ -160,10 +160,10 @@ class HttpTransport(Transport):
             scope.cancel()
         for response in self._open_watches:
             response.close()
-        for session in (self._requests, self._leases, self._watches):
+        for session in (self._request_session, self._lease_session, self._watch_session):
             if session is not None:
                 await session.close()
-        self._requests = self._leases = self._watches = None
+        self._request_session = self._lease_session = self._watch_session = None
         await self._endpoint.credentials.aclose()
 
     async def _renew_credentials(self, subject: str, seconds: float | None) -> bool:
@@ -188,12 +188,12 @@ class HttpTransport(Transport):
         a free connection until the lease is lost.
         """
         if path.startswith(LEASES_PATH):
-            if self._leases is None:
-                self._leases = self._open_session(limit=MOST_LEASE_CONNECTIONS)
-            return self._leases
-        if self._requests is None:
-            self._requests = self._open_session(limit=MOST_CONNECTIONS)
-        return self._requests
+            if self._lease_session is None:
+                self._lease_session = self._open_session(limit=MOST_LEASE_CONNECTIONS)
+            return self._lease_session
+        if self._request_session is None:
+            self._request_session = self._open_session(limit=MOST_CONNECTIONS)
+        return self._request_session
 
     def _open_session(self, *, limit: int) -> aiohttp.ClientSession:
         """Return a new session of at most `limit` connections; 0 means no limit.

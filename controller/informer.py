@@ -107,10 +107,10 @@ class Informer(Generic[T]):
         self._clock = clock
         self._scope = Scope(namespace, labels, fields)
         # Weak, so that Python frees the informer of a closed cluster at once, by reference count.
-        admits, listed = _hold_weakly(self._is_admitted), _hold_weakly(self._note_listed)
+        admits = _hold_weakly(self._is_admitted)
         self.cache = Cache(resource, indexes=indexes, admits=admits)
         """The objects."""
-        self._selects = _create_label_predicate(labels)
+        self._selects_labels = _create_label_predicate(labels)
         self._reflector = Reflector(
             transport,
             clock,
@@ -123,8 +123,8 @@ class Informer(Generic[T]):
             begins_newest=begins_newest,
             max_list_bytes=max_list_bytes,
             observer=observer,
-            listed=listed,
-            failed=_hold_weakly(self._note_failed_attempt),
+            on_listed=_hold_weakly(self._note_listed),
+            on_failed=_hold_weakly(self._note_failed_attempt),
         )
         # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
         self._own_writes: deque[tuple[int, float]] = deque()
@@ -161,7 +161,7 @@ class Informer(Generic[T]):
 
         Until a role or the credentials are put right, the cache shows the past.
         """
-        return self._reflector.refused
+        return self._reflector.refusal
 
     @property
     def failing_since(self) -> float | None:
@@ -174,7 +174,7 @@ class Informer(Generic[T]):
         return self._clock.monotonic() - self._reflector.last_received
 
     @property
-    def unlisted(self) -> int:
+    def unlisted_count(self) -> int:
         """The number of lists that have not come yet: 1 until the first list, then 0.
 
         A NamespacesInformer has a list for each namespace.
@@ -418,7 +418,7 @@ class Informer(Generic[T]):
             return False
         if not scope.query or obj.metadata.key in self.cache:  # `query` has the selectors
             return True
-        return not scope.fields and self._selects(obj.metadata.labels)
+        return not scope.fields and self._selects_labels(obj.metadata.labels)
 
 
 def _create_label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:

@@ -141,8 +141,9 @@ class Informers:
             (informer for informer in informers.values() if informer.resource != resource), None
         ):
             raise ValueError(
-                f"{name} is watched as {_describe(conflicting.resource)} already, so it cannot be"
-                f" watched as {_describe(resource)}: use one Resource for it everywhere"
+                f"{name} is watched as {_describe_resource(conflicting.resource)} already, so it"
+                f" cannot be watched as {_describe_resource(resource)}: use one Resource for it"
+                " everywhere"
             )
         requested_indexes = dict(indexes or {})
         informer = informers.get(place)
@@ -186,14 +187,14 @@ class Informers:
             informers: all informers of the kind, also those that are added later.
         """
         metrics = self._get_or_create_metrics(name)
-        metrics.watch(
+        metrics.set_gauge_functions(
             lambda: max(informer.silent_seconds for informer in informers.values()),
             lambda: max(informer.lag_seconds for informer in informers.values()),
             lambda: sum(len(informer.cache) for informer in informers.values()),
         )
-        metrics.watch_gaps(
+        metrics.set_gap_gauge_functions(
             lambda: sum(len(informer.cache.unreadable) for informer in informers.values()),
-            lambda: sum(informer.unlisted for informer in informers.values()),
+            lambda: sum(informer.unlisted_count for informer in informers.values()),
         )
 
     def _get_or_create_metrics(self, name: str) -> InformerMetrics:
@@ -223,7 +224,7 @@ class Informers:
             informer.mark_deleted(version)
 
 
-def _describe(resource: Resource[Any]) -> str:
+def _describe_resource(resource: Resource[Any]) -> str:
     """Return a resource's type and API version, for messages."""
     return f"{resource.type.__name__} of {resource.api_version}"
 

@@ -113,7 +113,7 @@ class ControllerJob:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(cancel_when, self._stopped, group.cancel_scope)
-                await self._wait_startable()
+                await self._wait_for_required_kinds()
                 group.cancel_scope.cancel()  # ends the wait for `stop`
             if not self._stopped.is_set():
                 await self._run_controller()
@@ -134,7 +134,7 @@ class ControllerJob:
         queue = self._filter or self.controller.queue
         connections = [
             _NamespaceConnections(watches, partial(self._connect, queue=queue), self._disconnect)
-            for watches in _group_by_set(self._triggers)
+            for watches in _group_watches_by_set(self._triggers)
         ]
         try:
             with ExitStack() as stack:
@@ -166,7 +166,7 @@ class ControllerJob:
         registration.close()
         self._registrations.remove(registration)
 
-    async def _wait_startable(self) -> None:
+    async def _wait_for_required_kinds(self) -> None:
         """Return once the required kinds are listed, each in at least one namespace of a set."""
         for trigger in self._triggers:
             if not isinstance(trigger, Watch) or trigger.is_required:
@@ -233,29 +233,44 @@ class _NamespaceConnections:
         """
         for name in names:
             # For each Watch: its informer in the namespace; None if the namespace is not listed.
-            found_informers = [source.find_listed(name) for _, source in self.watches]
-            connected_informers = self._informers.get(name)
-            if connected_informers is not None:
-                is_attached = any(
-                    source.is_attached(name, informer)
-                    for (_, source), informer in zip(
-                        self.watches, connected_informers, strict=True
-                    )
-                )
-                all_listed = None not in found_informers
-                has_new_informers = all_listed and found_informers != connected_informers
-                if is_attached and not has_new_informers:
-                    continue  # the namespace is unchanged, or a new list is still to come
+            listed_informers = [source.find_listed(name) for _, source in self.watches]
+            if name in self._informers:
+                if self._is_current(name, listed_informers):
+                    continue
                 del self._informers[name]
                 for registration in self._registrations.pop(name):
                     self.disconnect(registration)
-            informers = [informer for informer in found_informers if informer is not None]
-            if name not in self.namespaces or len(informers) < len(self.watches):
-                continue  # it has left the set, or a kind is not listed in it yet
-            self._informers[name] = informers
-            registrations = self._registrations[name] = []
-            for (watch, _), informer in zip(self.watches, informers, strict=True):
-                registrations.append(await self.connect(replace(watch, informer=informer)))
+            await self._connect_if_listed(name, listed_informers)
+
+    def _is_current(self, name: str, listed_informers: Sequence[Informer[Any] | None]) -> bool:
+        """Return whether a connected namespace stays connected to the informers that it has.
+
+        It does while one of these informers delivers changes, and not all kinds have been listed
+        by new informers.
+
+        Args:
+            name: the name of the namespace.
+            listed_informers: for each Watch, its informer that has listed the namespace now.
+        """
+        informers = self._informers[name]
+        is_attached = any(
+            source.is_attached(name, informer)
+            for (_, source), informer in zip(self.watches, informers, strict=True)
+        )
+        has_new_informers = None not in listed_informers and listed_informers != informers
+        return is_attached and not has_new_informers
+
+    async def _connect_if_listed(
+        self, name: str, listed_informers: Sequence[Informer[Any] | None]
+    ) -> None:
+        """Connect a namespace of the set, unless one of its kinds is not listed in it yet."""
+        informers = [informer for informer in listed_informers if informer is not None]
+        if name not in self.namespaces or len(informers) < len(self.watches):
+            return
+        self._informers[name] = informers
+        registrations = self._registrations[name] = []
+        for (watch, _), informer in zip(self.watches, informers, strict=True):
+            registrations.append(await self.connect(replace(watch, informer=informer)))
 
 
 def _has_namespace_set(trigger: Trigger) -> bool:
@@ -263,7 +278,7 @@ def _has_namespace_set(trigger: Trigger) -> bool:
     return isinstance(trigger, Watch) and isinstance(trigger.informer, NamespacesInformer)
 
 
-def _group_by_set(triggers: Sequence[Trigger]) -> list[list[SetWatch]]:
+def _group_watches_by_set(triggers: Sequence[Trigger]) -> list[list[SetWatch]]:
     """Return groups of Watches that are connected together: the required Watches of each set.
 
     A Watch that is not required is a group of its own, so that no other waits for its lists.
@@ -289,6 +304,7 @@ class Services:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        # By name: the service, and whether only the leader runs it.
         self._services: dict[str, tuple[Service, bool]] = {}
 
     def add(self, name: str, run: Service, *, leader_only: bool) -> None:
@@ -319,11 +335,11 @@ class LeaderServices:
     """Runs the services for the leader again and again, whenever `begin` was called.
 
     Args:
-        tasks: returns the tasks of the services.
+        create_tasks: returns new tasks, which run the services.
     """
 
-    def __init__(self, tasks: Callable[[], Sequence[Task]]) -> None:
-        self._tasks = tasks
+    def __init__(self, create_tasks: Callable[[], Sequence[Task]]) -> None:
+        self._create_tasks = create_tasks
         # Set while the services are to run; `end` replaces it.
         self._begun = anyio.Event()
         # Cancelled to end the services; None while they do not run.
@@ -339,7 +355,7 @@ class LeaderServices:
                 continue  # `end` was called before this task went on
             try:
                 with anyio.CancelScope() as self._scope:
-                    async with run_in_background(self._tasks()):
+                    async with run_in_background(self._create_tasks()):
                         await anyio.sleep_forever()
             finally:
                 self._scope = None

@@ -174,7 +174,7 @@ class InitialEvents(Generic[T]):
     def __init__(self, revision: str, deadline: float) -> None:
         self.revision = revision
         self.deadline = deadline
-        self.opened = False
+        self.is_accepted = False
         """Whether the server has accepted the watch."""
         self._items: dict[Key, T] = {}
         self._unreadable: dict[Key, str] = {}

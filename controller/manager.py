@@ -288,7 +288,7 @@ class Manager:
             partition=partition,
             most_tries=retries.most_tries,
         )
-        observer.watch(controller.queue.get_statistics)
+        observer.set_gauge_functions(controller.queue.get_statistics)
         self._jobs[name] = ControllerJob(controller, watches, partition)
         self._sharded_jobs.append(self._jobs[name])
         return controller

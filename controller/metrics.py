@@ -104,13 +104,13 @@ class InformerMetrics(WatchObserver):
         """Count a complete list."""
         self._lists.inc()
 
-    def watch(
+    def set_gauge_functions(
         self,
         silent_seconds: Callable[[], float],
         lag_seconds: Callable[[], float],
         objects: Callable[[], int],
     ) -> None:
-        """Read the gauges of the watch and its cache from these functions at each scrape.
+        """Let the gauges of the watch and its cache call these functions at each scrape.
 
         Args:
             silent_seconds: returns the seconds since the last list, event or bookmark.
@@ -122,8 +122,10 @@ class InformerMetrics(WatchObserver):
         self._families.cache_lag.labels(self._name).set_function(lag_seconds)
         self._families.cache_objects.labels(self._name).set_function(lambda: float(objects()))
 
-    def watch_gaps(self, unreadable: Callable[[], int], unlisted: Callable[[], int]) -> None:
-        """Read the gauges of unreadable objects and missing lists at each scrape.
+    def set_gap_gauge_functions(
+        self, unreadable: Callable[[], int], unlisted: Callable[[], int]
+    ) -> None:
+        """Let the gauges of unreadable objects and missing lists call functions at each scrape.
 
         Args:
             unreadable: returns the number of objects that cannot be decoded or indexed.
@@ -133,7 +135,7 @@ class InformerMetrics(WatchObserver):
         families.unreadable.labels(self._name).set_function(lambda: float(unreadable()))
         families.unlisted.labels(self._name).set_function(lambda: float(unlisted()))
 
-    def unwatch(self) -> None:
+    def remove_gauges(self) -> None:
         """Remove the gauges, because their functions would keep the cache of an ended informer."""
         families = self._families
         for gauge in (
@@ -169,7 +171,7 @@ class UnmeasuredInformer(InformerMetrics):
         """Count nothing."""
 
     @override
-    def watch(
+    def set_gauge_functions(
         self,
         silent_seconds: Callable[[], float],
         lag_seconds: Callable[[], float],
@@ -178,11 +180,13 @@ class UnmeasuredInformer(InformerMetrics):
         """Show no gauges."""
 
     @override
-    def watch_gaps(self, unreadable: Callable[[], int], unlisted: Callable[[], int]) -> None:
+    def set_gap_gauge_functions(
+        self, unreadable: Callable[[], int], unlisted: Callable[[], int]
+    ) -> None:
         """Show no gauges."""
 
     @override
-    def unwatch(self) -> None:
+    def remove_gauges(self) -> None:
         """Remove nothing."""
 
 
@@ -374,11 +378,11 @@ class Metrics:
             "resource",
         )
 
-    def _create_reconcile_counter(self, name: str, ended: str) -> Counter:
-        """Register a counter of reconciliations with an end; `ended` completes its description."""
+    def _create_reconcile_counter(self, name: str, ending: str) -> Counter:
+        """Register a counter of reconciliations; `ending` completes its description."""
         return Counter(
             f"controller_runtime_{name}_total",
-            f"Reconciliations that {ended}.",
+            f"Reconciliations that {ending}.",
             ["controller"],
             registry=self.registry,
         )

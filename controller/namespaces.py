@@ -109,7 +109,7 @@ class NamespaceSet:
             self._readers.remove(reader)
 
     def note_change(self, name: str) -> None:
-        """Wake the readers of `changes`.
+        """Give a name to the readers of `watch_changes`, and wake them.
 
         Args:
             name: the namespace that entered the set, was listed, or has left.
@@ -200,20 +200,20 @@ class _Member(Generic[T]):
     Args:
         informer: lists and watches the namespace.
         was_attempted: whether the namespace's first list has succeeded or failed.
-        watching: is cancelled when the namespace leaves the set.
-        finishing: is cancelled when the namespace comes back, while handlers that raised on its
+        watch_scope: is cancelled when the namespace leaves the set.
+        retry_scope: is cancelled when the namespace comes back, while handlers that raised on its
             last changes are called again.
     """
 
     informer: Informer[T]
     was_attempted: bool = False
-    watching: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    finishing: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    watch_scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    retry_scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def is_leaving(self) -> bool:
         """Whether the namespace has left the set, and its objects are being dropped."""
-        return self.watching.cancel_called
+        return self.watch_scope.cancel_called
 
 
 class UnreadableInNamespaces(Mapping[Key, str]):
@@ -372,7 +372,7 @@ class NamespacesInformer(Generic[T]):
         return max((informer.lag_seconds for informer in self._informers), default=0.0)
 
     @property
-    def unlisted(self) -> int:
+    def unlisted_count(self) -> int:
         """The number of namespaces without a first list."""
         return sum(self.find_listed(name) is None for name in self.namespaces)
 
@@ -406,7 +406,7 @@ class NamespacesInformer(Generic[T]):
             namespace: the name of the namespace.
         """
         member = self._members.get(namespace)
-        if member is None or member.is_leaving or member.informer.unlisted:
+        if member is None or member.is_leaving or member.informer.unlisted_count:
             return None
         return member.informer
 
@@ -531,32 +531,40 @@ class NamespacesInformer(Generic[T]):
                     for name in changes.take():
                         member = self._members.get(name)
                         if name not in self.namespaces:
-                            self._leave(name)
+                            self._stop_watching(name)
                         elif member is None:
-                            group.start_soon(self._serve, name, self._attach(name))
+                            group.start_soon(
+                                self._watch_while_in_set, name, self._add_member(name)
+                            )
                         elif member.is_leaving:
-                            # The namespace came back: `_serve` ends with the old informer at
-                            # once, and starts a new one.
-                            member.finishing.cancel()
+                            # The namespace came back: `_watch_while_in_set` ends the old informer
+                            # at once, and starts a new one.
+                            member.retry_scope.cancel()
                     # An empty set counts as synced, but nothing in it was listed.
                     if len(self.namespaces) > 0 and self._is_synced:
                         self._was_listed = True
                     await changes.wait()
 
-    def _attach(self, name: str) -> _Member[T]:
+    def _add_member(self, name: str) -> _Member[T]:
         """Create the informer of a namespace, and register all handlers before its first list."""
         member = self._members[name] = _Member(self._create(name))
         self._group.attach(name, member.informer)
         return member
 
-    def _leave(self, name: str) -> None:
-        """Stop watching a namespace that has left the set; `_serve` drops its objects."""
+    def _stop_watching(self, name: str) -> None:
+        """Stop watching a namespace that has left the set.
+
+        `_watch_while_in_set` then drops its objects.
+        """
         self._attempted.discard(name)
         if name in self._members:
-            self._members[name].watching.cancel()
+            self._members[name].watch_scope.cancel()
 
-    async def _serve(self, name: str, member: _Member[T]) -> None:
-        """Watch a namespace until it leaves the set; start again if it came back meanwhile."""
+    async def _watch_while_in_set(self, name: str, member: _Member[T]) -> None:
+        """Watch a namespace until it has left the set and its objects are dropped.
+
+        If it came back meanwhile, it is watched again by a new informer.
+        """
         while True:
             await self._watch_until_left(name, member)
             await self._drop_objects(member)
@@ -565,13 +573,13 @@ class NamespacesInformer(Generic[T]):
             self.namespaces.note_change(name)  # controllers are connected to the old informer
             if name not in self.namespaces:
                 return
-            member = self._attach(name)
+            member = self._add_member(name)
 
     async def _watch_until_left(self, name: str, member: _Member[T]) -> None:
-        """Run the informer of a namespace until `_leave`; note how its first list ends."""
-        with member.watching:
+        """Run the informer of a namespace until `_stop_watching`; note how its first list ends."""
+        with member.watch_scope:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._report_lists, name, member)
+                group.start_soon(self._note_first_list, name, member)
                 await member.informer.run()
 
     async def _drop_objects(self, member: _Member[T]) -> None:
@@ -582,12 +590,12 @@ class NamespacesInformer(Generic[T]):
         a delay, because the new informer must not deliver objects before the old one has ended.
         """
         await member.informer.drop_objects()
-        with member.finishing:
+        with member.retry_scope:
             await member.informer.finish_deliveries()
-        if member.finishing.cancel_called:
+        if member.retry_scope.cancel_called:
             await member.informer.finish_deliveries_now()
 
-    async def _report_lists(self, name: str, member: _Member[T]) -> None:
+    async def _note_first_list(self, name: str, member: _Member[T]) -> None:
         """Note in the set that the first list of a namespace has succeeded or failed.
 
         A failure is logged, and the success after it.
@@ -598,7 +606,7 @@ class NamespacesInformer(Generic[T]):
         if name in self.namespaces and not member.is_leaving:
             self._attempted.add(name)
         self.namespaces.note_change(name)
-        if not member.informer.unlisted:
+        if not member.informer.unlisted_count:
             return
         log.error(
             "A namespace cannot be listed, the others are served",

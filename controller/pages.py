@@ -20,7 +20,7 @@ class Bind:
     host: str
     port: int
 
-    def collides(self, other: "Bind") -> bool:
+    def collides_with(self, other: "Bind") -> bool:
         """Return whether both are one address, so that a process cannot listen on both.
 
         The hosts are compared as texts; names are not resolved.
@@ -104,7 +104,7 @@ def check_listeners(binds: Mapping[str, Bind | None]) -> None:
     """
     listeners = [(flag, bind) for flag, bind in binds.items() if bind is not None]
     for (flag, bind), (other_flag, other_bind) in combinations(listeners, 2):
-        if bind.collides(other_bind):
+        if bind.collides_with(other_bind):
             raise ConfigurationError(
                 f"{flag} {bind} and {other_flag} {other_bind} are one address, and one server can"
                 " listen on it: choose another port for one of them"

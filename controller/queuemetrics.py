@@ -16,7 +16,11 @@ OTHER_PRIORITIES = "exceeded_cardinality_limit"
 
 
 class QueueFamilies:
-    """The metric families that all queues of a registry share."""
+    """The metric families that all queues of a registry share.
+
+    Args:
+        registry: where the families are registered.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["name", "controller"]
@@ -84,17 +88,17 @@ class QueueMetrics(QueueObserver):
         self._labels: dict[int, str] = {}
         self._add_depth(0, 0)  # so that the series of priority 0 exists from the start
 
-    def watch(self, statistics: Callable[[], QueueStatistics]) -> None:
-        """Read the gauges of the keys in processing from `statistics` at each scrape."""
+    def set_gauge_functions(self, get_statistics: Callable[[], QueueStatistics]) -> None:
+        """Let the gauges of the keys in processing call `get_statistics` at each scrape."""
         labels = (self._name, self._name)
         self._families.unfinished.labels(*labels).set_function(
-            lambda: statistics().unfinished_seconds
+            lambda: get_statistics().unfinished_seconds
         )
         self._families.longest.labels(*labels).set_function(
-            lambda: statistics().longest_running_seconds
+            lambda: get_statistics().longest_running_seconds
         )
 
-    def unwatch(self) -> None:
+    def remove_gauges(self) -> None:
         """Remove the gauges of a queue whose controller has ended."""
         labels = (self._name, self._name)
         self._families.unfinished.remove(*labels)

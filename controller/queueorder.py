@@ -9,8 +9,8 @@ first in, first out.
 Strict priorities would starve keys: with enough live events the objects of the initial list are
 never reconciled (controller-runtime issue 3496). Rejected: letting every old key go first. After a
 start with ten thousand objects all of them are old at once, and live events would wait for all of
-them. So while a key has waited longer than a limit, every `SHARE`th key that is taken is the
-oldest key. The other keys are still taken by priority.
+them. So while a key has waited longer than a limit, every `OLDEST_EVERY`th key that is taken is
+the oldest key. The other keys are still taken by priority.
 """
 
 import heapq
@@ -33,8 +33,8 @@ KEY_MAX_SECONDS = 1000.0
 """The longest delay after a failure."""
 AGEING_SECONDS = 10.0
 """A key that is ready for so long counts as old."""
-SHARE = 16
-"""One of so many keys is the oldest one, if there are old keys."""
+OLDEST_EVERY = 16
+"""One of so many keys that are taken is the oldest key, if there are old keys."""
 
 _STALE_ENTRIES = 64
 """The heap is rebuilt when its stale entries outnumber the live ones by more than this."""
@@ -228,10 +228,10 @@ class _Level(Generic[K]):
         """Add a key at the end of its group; a new group gets the last turn."""
         self._since[key] = since
         if self._group is not None:
-            group = self._group_of[key] = self._find_group(key)
+            group = self._group_of[key] = self._call_group(key)
             self._turns.setdefault(group, OrderedDict())[key] = None
 
-    def _find_group(self, key: K) -> Hashable:
+    def _call_group(self, key: K) -> Hashable:
         """Return the group of a key; None, the group of all keys for which the function raises.
 
         The key has to be taken in any case, so the error is only logged.
@@ -291,7 +291,7 @@ class ReadyLevels(Generic[K]):
         self._levels: dict[int, _Level[K]] = {}
         self._level_of: dict[K, int] = {}
         # How many keys were taken by priority, while there were old keys, since the last old key.
-        self._pops_by_priority = 0
+        self._pops_since_oldest = 0
 
     def __len__(self) -> int:
         return len(self._level_of)
@@ -352,8 +352,8 @@ class ReadyLevels(Generic[K]):
         """Return the priority of the level to take a key from, and whether to take its oldest key.
 
         Usually it is the highest level, whose groups take turns. If a lower level has the oldest
-        key of all, and that key is old, every SHARE-th call returns the lower level and True. The
-        calls are counted for this.
+        key of all, and that key is old, every OLDEST_EVERY-th call returns the lower level and
+        True. The calls are counted for this.
         """
         levels = self._levels
         if len(levels) == 1:
@@ -362,8 +362,8 @@ class ReadyLevels(Generic[K]):
         oldest = min(levels, key=lambda priority: levels[priority].oldest_since)
         if oldest == highest or now - levels[oldest].oldest_since <= self._ageing:
             return highest, False
-        self._pops_by_priority += 1
-        if self._pops_by_priority < SHARE:
+        self._pops_since_oldest += 1
+        if self._pops_since_oldest < OLDEST_EVERY:
             return highest, False
-        self._pops_by_priority = 0
+        self._pops_since_oldest = 0
         return oldest, True

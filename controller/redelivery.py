@@ -50,8 +50,8 @@ class Undelivered(Generic[T]):
         # By handler and key, the state of the object before the first undelivered change.
         self._undelivered: dict[Handler[T], dict[Key, T | None]] = {}
         self._undelivered_keys: dict[KeyHandler, set[Key]] = {}
-        self._added = anyio.Event()
-        self._since: float | None = None
+        self._change_kept = anyio.Event()
+        self._failing_since: float | None = None
 
     def __len__(self) -> int:
         """Return the number of deliveries to make."""
@@ -61,14 +61,14 @@ class Undelivered(Generic[T]):
         """Log that `handler` raised on `change`; deliver the object to the handler again later."""
         key = _get_key(change)
         log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
-        self._add(handler, key, change.old)
+        self._keep_change(handler, key, change.old)
 
     def keep_key(self, handler: KeyHandler, key: Key, error: Exception) -> None:
         """Log that `handler` raised on an unreadable object; call the handler again later."""
         log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
         self._undelivered_keys.setdefault(handler, set()).add(key)
         self._observer.note_undelivered()
-        self._added.set()
+        self._change_kept.set()
 
     def forget_keys(self, handler: KeyHandler) -> None:
         """Deliver no more keys to `handler`."""
@@ -81,28 +81,28 @@ class Undelivered(Generic[T]):
     async def run(self) -> None:
         """Deliver the kept changes again, until cancelled."""
         while True:
-            await self._added.wait()
-            self._added = anyio.Event()
+            await self._change_kept.wait()
+            self._change_kept = anyio.Event()
             await self._deliver_later()
 
     async def finish(self) -> None:
-        """Deliver the kept changes until none is left, or handlers have raised ten times more.
+        """Deliver the kept changes until none is left, or for LAST_DELIVERIES times at most.
 
-        A handler that always raises would otherwise keep a cache in memory that nothing feeds.
+        The informer has ended. A handler that always raises would keep its cache in memory.
         """
         for _ in range(LAST_DELIVERIES):
             if not len(self):
                 return  # all are delivered
             await self._deliver_later()
-        self._log_missed()
+        self._log_given_up()
 
     async def finish_now(self) -> None:
         """Deliver the kept changes once more without a delay, and log if handlers raise again."""
         await self._deliver_all()
-        self._log_missed()
+        self._log_given_up()
 
-    def _log_missed(self) -> None:
-        """Log how many deliveries are given up: deletions, as the informer has ended."""
+    def _log_given_up(self) -> None:
+        """Log how many changes are not delivered: deletions, because the informer has ended."""
         if len(self):
             log.error("event handlers missed deletions", resource=self._kind, deliveries=len(self))
 
@@ -130,10 +130,10 @@ class Undelivered(Generic[T]):
             message = f"an index function raises for {self._cache.unindexed} {self._kind}"
         now = self._clock.monotonic()
         if not message:
-            self._since = None
-        elif self._since is None:
-            self._since = now
-        elif now - self._since >= UNREADY_SECONDS:
+            self._failing_since = None
+        elif self._failing_since is None:
+            self._failing_since = now
+        elif now - self._failing_since >= UNREADY_SECONDS:
             return Failing(message, "the log has the reason")
         return None
 
@@ -155,7 +155,7 @@ class Undelivered(Generic[T]):
                     call_plain(handler, Change(old, new))
                 except Exception as error:  # noqa: BLE001 - the last one is logged below
                     last_error = error
-                    self._add(handler, key, old)
+                    self._keep_change(handler, key, old)
             yield
         old_objects = self._undelivered.get(handler, {})
         if not old_objects:
@@ -187,7 +187,7 @@ class Undelivered(Generic[T]):
         if not self._undelivered_keys.get(handler):
             self._undelivered_keys.pop(handler, None)
 
-    def _add(self, handler: Handler[T], key: Key, old: T | None) -> None:
+    def _keep_change(self, handler: Handler[T], key: Key, old: T | None) -> None:
         """Keep an object to deliver to a handler again.
 
         Args:
@@ -196,7 +196,7 @@ class Undelivered(Generic[T]):
         """
         self._undelivered.setdefault(handler, {}).setdefault(key, old)
         self._observer.note_undelivered()
-        self._added.set()
+        self._change_kept.set()
 
 
 def _get_key(change: Change[Any]) -> Key:

@@ -140,8 +140,8 @@ class Reflector(Generic[T]):
         max_list_bytes: the most bytes of a list, and of all events until the next list; None for
             no limit.
         observer: called when lists and watches end, for metrics.
-        listed: called when a list has been put into the cache.
-        failed: called when a list or watch has failed, before the delay.
+        on_listed: called when a list has been put into the cache.
+        on_failed: called when a list or watch has failed, before the delay.
     """
 
     def __init__(  # noqa: PLR0913 - what to watch, where, and the limits
@@ -158,8 +158,8 @@ class Reflector(Generic[T]):
         begins_newest: bool = False,
         max_list_bytes: int | None = None,
         observer: WatchObserver | None = None,
-        listed: Callable[[], None] = lambda: None,
-        failed: Callable[[], None] = lambda: None,
+        on_listed: Callable[[], None] = lambda: None,
+        on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._transport = transport
         self._clock = clock
@@ -184,15 +184,15 @@ class Reflector(Generic[T]):
         self._highest_revision = 0
         self._initial_events: InitialEvents[T] | None = None
         self._observer = observer or WatchObserver()
-        self._listed = listed
-        self._failed = failed
+        self._on_listed = on_listed
+        self._on_failed = on_failed
         self._kind = cache.resource.full_name
         self._log_fields = {"namespace": scope.namespace} if scope.namespace else {}
         self.state: State = Empty()
         """The state of the loop."""
         self.last_error: errors.SourceError | None = None
         """Why list or watch fails; None while they succeed."""
-        self.refused: errors.SourceError | None = None
+        self.refusal: errors.SourceError | None = None
         """The last rejection (401, 403) of list or watch; None once one of them has succeeded.
 
         Other failures after the rejection do not clear it: the cache still shows the past.
@@ -257,7 +257,7 @@ class Reflector(Generic[T]):
         """Read everything with a LIST; return the next state."""
         # Taken before the request: if the newest state is lower, it has another history.
         self._highest_revision = self._cache.highest_revision
-        self._is_accepted = False  # a failure below is no cut of a watch (see `_was_unreachable`)
+        self._is_accepted = False  # a failed list is no cut watch (see `_may_follow_restore`)
         try:
             page = await lists.list_all(
                 self._transport,
@@ -269,9 +269,9 @@ class Reflector(Generic[T]):
             self._check_not_older(page, revision)
         except ControllerError as error:
             await self._wait_after("list", error)
-            needs_newest = errors.is_expired(error) or self._was_unreachable(error)
+            needs_newest = errors.is_expired(error) or self._may_follow_restore(error)
             return PositionExpired() if needs_newest else Listing(revision)
-        await self._replace(page, revision)
+        await self._replace_objects(page, revision)
         return Watching()
 
     def _check_not_older(self, page: Page[T], revision: str) -> None:
@@ -291,7 +291,7 @@ class Reflector(Generic[T]):
                 410, "", f"the list at {page.revision} is older than what was asked for"
             )
 
-    async def _replace(self, page: Page[T], revision: str) -> None:
+    async def _replace_objects(self, page: Page[T], revision: str) -> None:
         """Put a complete list into the cache; `revision` is the resourceVersion of the request."""
         self.last_received = self._clock.monotonic()
         self._observer.note_listed()
@@ -310,18 +310,18 @@ class Reflector(Generic[T]):
         # Only now: between the slices, other tasks still read the objects from before the list.
         self._note_success()
         self._log_recovery("list")
-        self._listed()
+        self._on_listed()
 
     async def _watch(self) -> State:
         """Read one watch until it ends; return the next state.
 
-        The cases in the order of the code: an error; a normal end, or too many events; an end at
-        once without an event.
+        The code has the ends of a watch in this order: an error; a normal end; more events than
+        the limit; an end at once, without an event.
         """
         begun_at = self._clock.monotonic()
         self._is_accepted = False
         try:
-            received = await self._read_watch()
+            has_events = await self._read_watch()
             if self._initial_events is not None:
                 raise errors.NoAnswer("the watch ended before its initial events were complete")
         except ControllerError as error:
@@ -334,7 +334,7 @@ class Reflector(Generic[T]):
                 self._backoff.reset()  # the watch has worked
             await self._wait_after("watch", error)
             return self._choose_state_after_watch(error)
-        if received or self._clock.monotonic() - begun_at >= SHORT_WATCH_SECONDS:
+        if has_events or self._clock.monotonic() - begun_at >= SHORT_WATCH_SECONDS:
             self._observer.note_restart(ENDED)
             if not self._limit.is_exceeded:
                 return Watching()
@@ -344,11 +344,12 @@ class Reflector(Generic[T]):
             return self._create_full_read(str(self._cache.position))
         # Some servers and proxies end the watch at once instead of answering 410.
         self._observer.note_restart(SHORT)
-        short = errors.NoAnswer("the watch ended at once, without an event")
-        await self._wait_after("watch", short)
+        await self._wait_after(
+            "watch", errors.NoAnswer("the watch ended at once, without an event")
+        )
         return self._create_full_read(str(self._cache.position))
 
-    def _was_unreachable(self, error: ControllerError) -> bool:
+    def _may_follow_restore(self, error: ControllerError) -> bool:
         """Return whether an error means that the server may have been restored from a backup.
 
         It means so if the server could not be reached or failed. A cut connection does not count
@@ -362,7 +363,7 @@ class Reflector(Generic[T]):
 
     def _choose_state_after_watch(self, error: ControllerError) -> State:
         """Return the state after a failed watch; the module's docstring has the table."""
-        if self._was_unreachable(error):
+        if self._may_follow_restore(error):
             return PositionExpired()
         if isinstance(error, errors.NoAnswer | errors.TooManyRequests):
             # After a backup was restored, our position may be in the server's future, and watches
@@ -400,9 +401,9 @@ class Reflector(Generic[T]):
         if not is_transient and not errors.is_expired(error):
             return listing  # no delay yet: the LIST succeeds if only watches fail
         await self._wait_after("watch", error)
-        if errors.is_expired(error) or self._was_unreachable(error):
+        if errors.is_expired(error) or self._may_follow_restore(error):
             return PositionExpired()
-        if initial.opened:  # only a stream that the server has accepted can be cut
+        if initial.is_accepted:  # only a stream that the server has accepted can be cut
             self._cut_streams += 1
         return listing if self._cut_streams >= CUT_STREAMS else Streaming(initial.revision)
 
@@ -414,18 +415,18 @@ class Reflector(Generic[T]):
         """
         resource, query = self._cache.resource, self._create_watch_query()
         path = resource.build_collection_path(self._scope.namespace)
-        received = False
+        has_events = False
         async with self._transport.stream(path, query=query, accept=resource.accept) as chunks:
             self._note_accepted()
             async with aclosing(
                 read_lines(chunks, self._clock, self._compute_max_silence)
             ) as line_lists:
                 async for lines in line_lists:
-                    received = True
+                    has_events = True
                     await self._process_lines(lines)
                     if self._limit.is_exceeded:
                         break
-        return received
+        return has_events
 
     def _create_watch_query(self) -> dict[str, str]:
         """Return the query of a watch from the position, or with all objects as initial events."""
@@ -449,7 +450,7 @@ class Reflector(Generic[T]):
         self._empty_watches += 1
         self._is_accepted = True
         if self._initial_events is not None:
-            self._initial_events.opened = True
+            self._initial_events.is_accepted = True
         else:
             self._note_success()  # the cache is current; with initial events it is not yet
 
@@ -460,7 +461,7 @@ class Reflector(Generic[T]):
         self.last_received = self._clock.monotonic()
         for number, line in enumerate(lines, start=1):
             self._limit.add(len(line), objects=1)
-            await self._process(decode_event(self._cache.resource, line))
+            await self._process_event(decode_event(self._cache.resource, line))
             if number % SLICE == 0:
                 await checkpoint()
 
@@ -473,7 +474,7 @@ class Reflector(Generic[T]):
             return self._silence_seconds
         return max(0.0, self._initial_events.deadline - self._clock.monotonic())
 
-    async def _process(self, event: WatchEvent[T]) -> None:
+    async def _process_event(self, event: WatchEvent[T]) -> None:
         """Put one event into the cache, or the whole list once its initial events are complete.
 
         Raises:
@@ -491,7 +492,7 @@ class Reflector(Generic[T]):
                     revision = self._initial_events.revision
                     self._check_not_older(page, revision)
                     self._initial_events, self._cut_streams = None, 0
-                    await self._replace(page, revision)
+                    await self._replace_objects(page, revision)
             case Bookmark(revision):
                 self._has_bookmarks = True
                 if revision < self._cache.position:
@@ -517,7 +518,7 @@ class Reflector(Generic[T]):
 
     def _note_success(self) -> None:
         """Note that list or watch has succeeded."""
-        self.last_error = self.failing_since = self.refused = None
+        self.last_error = self.failing_since = self.refusal = None
 
     def _log_failure(self, verb: str, error: str, seconds: float) -> None:
         """Log why list or watch fails, as a warning if that is new, otherwise at debug.
@@ -554,14 +555,14 @@ class Reflector(Generic[T]):
 
         `retry_now` ends the wait.
         """
-        if self._was_unreachable(error):
+        if self._may_follow_restore(error):
             self._cache.unconfirm_history()
         self.last_error = errors.SourceError(verb, self._kind, error)
         if isinstance(error, errors.Forbidden | errors.Unauthorized):
-            self.refused = self.last_error
+            self.refusal = self.last_error
         if self.failing_since is None:
             self.failing_since = self._clock.monotonic()
-        self._failed()
+        self._on_failed()
         seconds = self._backoff.note_failure()
         if isinstance(error, errors.ApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)

@@ -208,7 +208,7 @@ class RenewableTransport(Transport):
                     await connection.transport.aclose()
                     continue
                 self._current = _Current(connection, self._clock.monotonic())
-                self._compare_identity(connection.identity)
+                self._note_identity(connection.identity)
             return self._current
 
     async def _open(self) -> Connection:
@@ -231,7 +231,7 @@ class RenewableTransport(Transport):
         """Return whether `aclose` was called, or `renew` since the count was `renewals`."""
         return self._closed or renewals != self._renewals
 
-    def _compare_identity(self, identity: str) -> None:
+    def _note_identity(self, identity: str) -> None:
         """Note the cluster behind a new connection; call `on_cluster_changed` if it is another."""
         old_identity, self._identity = self._identity, identity
         if old_identity is not None and old_identity != identity:

@@ -187,7 +187,7 @@ class Controller:
         """Reconcile keys until `stop` was called and running reconciliations have ended."""
         async with anyio.create_task_group() as workers:
             for _ in range(self.concurrency):
-                workers.start_soon(self._work)
+                workers.start_soon(self._process_keys)
 
     def stop(self) -> None:
         """Start no more reconciliations: drop the queued keys, and let `run` end.
@@ -196,7 +196,7 @@ class Controller:
         """
         self.queue.shut_down(drain=False)
 
-    async def _work(self) -> None:
+    async def _process_keys(self) -> None:
         """Take keys from the queue and reconcile them until the queue is shut down."""
         while True:
             try:
@@ -209,15 +209,15 @@ class Controller:
                 # Other code cancelled this task by mistake; the worker must not end by that.
                 self._log.exception("Worker cancelled while it waited", controller=self.name)
                 continue
-            await self._process(key)
+            await self._process_key(key)
 
-    async def _process(self, key: Key) -> None:
+    async def _process_key(self, key: Key) -> None:
         """Reconcile a key, unless its shard has gone to another replica since it was queued.
 
         A value that is no key is dropped: the framework takes keys from users' code.
         """
         if not is_key(key):
-            self._drop(key)
+            self._drop_key(key)
             self._log.error(
                 "Dropped a queued value that is not a key", controller=self.name, value=repr(key)
             )
@@ -232,14 +232,14 @@ class Controller:
             await self._reconcile_once(key, partial(_return_error, error))
             return
         if not is_owned:
-            self._drop(key)
+            self._drop_key(key)
             return
         with pass_context as scope:
             await self._reconcile_once(key, self._attempt)
         if scope.cancelled_caught:
             self._log.info("Cancelled, the shard is lost", namespace=key.namespace, name=key.name)
 
-    def _drop(self, key: Key) -> None:
+    def _drop_key(self, key: Key) -> None:
         """Remove a key that is not reconciled here from the queue, and forget its failures."""
         self._immediate_repeats.pop(key, None)
         self._conflicts.pop(key, None)
@@ -289,16 +289,16 @@ class Controller:
             TypeError: the reconciler returned no Outcome.
             ControllerError: the reconciler took longer than its timeout.
         """
-        running = self._reconcile(key)
-        if not isinstance(running, Awaitable):
+        pass_awaitable = self._reconcile(key)
+        if not isinstance(pass_awaitable, Awaitable):
             raise NotAsync(
                 f"the reconciler of {self.name}, {name_function(self._reconcile)}, must be an"
-                f" `async def`: it returned {safe_repr(running)}, which cannot be awaited"
+                f" `async def`: it returned {safe_repr(pass_awaitable)}, which cannot be awaited"
             )
         if self._timeout is None:
-            outcome = await running
+            outcome = await pass_awaitable
         else:
-            outcome = await self._run_within(self._timeout, running)
+            outcome = await self._run_within(self._timeout, pass_awaitable)
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(
                 f"reconciler {self.name}, {name_function(self._reconcile)}, returned"
@@ -307,7 +307,7 @@ class Controller:
             )
         return outcome
 
-    async def _run_within(self, seconds: float, running: Awaitable[Outcome]) -> Outcome:
+    async def _run_within(self, seconds: float, pass_awaitable: Awaitable[Outcome]) -> Outcome:
         """Await a pass; cancel it when its time is over, and raise ControllerError."""
 
         def report_ignored() -> None:
@@ -326,7 +326,7 @@ class Controller:
             on_ignored=report_ignored,
         )
         try:
-            return await deadline.run(running)
+            return await deadline.run(pass_awaitable)
         except DeadlinePassed as error:
             raise ControllerError(f"not reconciled within {seconds:g} s, and cancelled") from error
 
@@ -451,7 +451,7 @@ class Controller:
     def _count_conflict(self, key: Key, error: Conflict) -> str:
         """Count and log a conflict; return the result for metrics.
 
-        That is `requeue` for the first conflicts in a row, then `error`: retries do not help.
+        The result is `requeue` for the first conflicts in a row, then `error`.
         """
         in_a_row = self._conflicts[key] = self._conflicts.get(key, 0) + 1
         reason = error.reason

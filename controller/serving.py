@@ -243,6 +243,6 @@ def create_health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page
             return PageResponse(f"there is no check {request.tail}\n".encode(), status=404)
         exclude = request.query.get("exclude", ())
         result = run_checks(name, chosen, verbose="verbose" in request.query, exclude=exclude)
-        return PageResponse(result.body.encode(), status=200 if result.healthy else 503)
+        return PageResponse(result.body.encode(), status=200 if result.is_healthy else 503)
 
     return run_requested_checks

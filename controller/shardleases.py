@@ -100,7 +100,7 @@ class ShardLeases:
         work: ShardWork,
         *,
         grace_seconds: float = 0.0,
-        report: Callable[[str, float], None] = lambda _name, _held: None,
+        report: Callable[[str, float], None] = lambda _name, _is_held: None,
         count_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
@@ -117,7 +117,7 @@ class ShardLeases:
         self._member_prefix = build_member_prefix(*name_parts)
         self._member_key = self._get_key(build_member_lease_name(*name_parts, settings.identity))
         self._member = self._create_elector(self._member_key.name)
-        self._joined = anyio.Event()
+        self._became_member = anyio.Event()
         self._member_records: dict[str, _ObservedRecord] = {}
         self._members: frozenset[str] = frozenset()
         self._assignment: Mapping[int, str] = {}
@@ -186,9 +186,9 @@ class ShardLeases:
         """
         async with anyio.create_task_group() as group:
             group.start_soon(self._renew_membership)
-            group.start_soon(self._read_regularly)
+            group.start_soon(self._read_leases_regularly)
             for shard, elector in enumerate(self._electors.values()):
-                group.start_soon(self._take_part, shard, elector)
+                group.start_soon(self._hold_while_assigned, shard, elector)
 
     async def release(self) -> None:
         """Release all Leases, and delete the Lease of this replica; the work must have ended.
@@ -198,9 +198,9 @@ class ShardLeases:
         async with anyio.create_task_group() as group:
             for elector in self._electors.values():
                 group.start_soon(elector.release)
-            group.start_soon(self._leave)
+            group.start_soon(self._give_up_membership)
 
-    async def _leave(self) -> None:
+    async def _give_up_membership(self) -> None:
         """Release and delete the Lease of this replica, so that others take its shards now."""
         if not self._member.is_leading:
             return  # it has no Lease, or has lost it
@@ -228,7 +228,7 @@ class ShardLeases:
         """Acquire and renew the Lease of this replica until cancelled, again after each loss."""
         while True:
             await self._member.acquire()
-            self._joined.set()
+            self._became_member.set()
             try:
                 await call_guarded(self._member.hold)
             except LeaderLost as error:
@@ -236,12 +236,12 @@ class ShardLeases:
                     "Membership lease lost, other replicas take its shards", reason=str(error)
                 )
 
-    async def _read_regularly(self) -> None:
+    async def _read_leases_regularly(self) -> None:
         """Read all Leases once in a retry period until cancelled; failures are counted and logged.
 
         The first read waits until this replica has its own Lease and is a member.
         """
-        await self._joined.wait()
+        await self._became_member.wait()
         while True:
             seconds = self._settings.request_seconds
             try:
@@ -310,20 +310,20 @@ class ShardLeases:
         """Return whether a shard is assigned to this replica, which still is a member."""
         return self._member.is_leading and self._assignment.get(shard) == self._settings.identity
 
-    async def _wait_assigned(self, shard: int) -> None:
+    async def _wait_until_assigned(self, shard: int) -> None:
         """Wait until a shard is assigned to this replica."""
         while not self._is_assigned_here(shard):
             await self._members_updated.wait()
 
-    async def _wait_unassigned(self, shard: int) -> None:
+    async def _wait_until_unassigned(self, shard: int) -> None:
         """Wait until a shard is not assigned to this replica any more."""
         while self._is_assigned_here(shard):
             await self._members_updated.wait()
 
-    async def _take_part(self, shard: int, elector: Elector) -> None:
+    async def _hold_while_assigned(self, shard: int, elector: Elector) -> None:
         """Hold a shard whenever it is assigned to this replica, until cancelled."""
         while True:
-            await self._wait_assigned(shard)
+            await self._wait_until_assigned(shard)
             if await self._acquire(shard, elector):
                 await self._hold(shard, elector)
             await elector.release()  # does nothing if the Lease was not acquired, or was lost
@@ -334,7 +334,7 @@ class ShardLeases:
 
             async def give_up() -> None:
                 """End the attempts once the shard is assigned to another replica."""
-                await self._wait_unassigned(shard)
+                await self._wait_until_unassigned(shard)
                 group.cancel_scope.cancel()
 
             group.start_soon(give_up)
@@ -364,7 +364,7 @@ class ShardLeases:
 
                 group.start_soon(renew)
                 await self._work.begin(shard)
-                await self._wait_unassigned(shard)
+                await self._wait_until_unassigned(shard)
                 log.info("Releasing a shard", lease=name)
                 await self._work.end(shard, self._grace)
                 group.cancel_scope.cancel()

@@ -144,9 +144,11 @@ class Partition:
         self._shards = shards
         self._by = by
         self._forget = forget
-        self._reconciled: dict[int, set[Key]] = {}
-        self._running: dict[anyio.CancelScope, int | None] = {}
-        self._ended = anyio.Event()
+        # By shard, the keys to call `forget` with.
+        self._reconciled_keys: dict[int, set[Key]] = {}
+        # By the cancel scope of each running pass, the shard of its key; None for no shard.
+        self._running_passes: dict[anyio.CancelScope, int | None] = {}
+        self._pass_ended = anyio.Event()
 
     def find_shard(self, key: Key) -> int | None:
         """Return the shard of a key; None if every replica may reconcile it.
@@ -188,30 +190,30 @@ class Partition:
         """
         # A key without a shard is never given up, because every replica may reconcile it.
         if self._forget is not None and shard is not None:
-            self._reconciled.setdefault(shard, set()).add(key)
+            self._reconciled_keys.setdefault(shard, set()).add(key)
         with anyio.CancelScope() as scope:
-            self._running[scope] = shard
+            self._running_passes[scope] = shard
             try:
                 yield scope
             finally:
-                del self._running[scope]
-                self._ended.set()  # wakes `wait_idle`
-                self._ended = anyio.Event()
+                del self._running_passes[scope]
+                self._pass_ended.set()  # wakes `wait_idle`
+                self._pass_ended = anyio.Event()
 
     def cancel(self, shard: int) -> None:
         """Cancel the running passes over keys of a shard."""
-        for scope, shard_of_pass in self._running.items():
+        for scope, shard_of_pass in self._running_passes.items():
             if shard_of_pass == shard:
                 scope.cancel()
 
     async def wait_idle(self, shard: int) -> None:
         """Wait until no pass over a key of a shard is running."""
-        while shard in self._running.values():
-            await self._ended.wait()
+        while shard in self._running_passes.values():
+            await self._pass_ended.wait()
 
     def forget(self, shard: int) -> None:
         """Call the function `forget` with each key of a shard that was reconciled here."""
-        for key in self._reconciled.pop(shard, ()):
+        for key in self._reconciled_keys.pop(shard, ()):
             assert self._forget is not None  # without it `_run_pass` notes no key
             try:
                 call_plain(self._forget, key)

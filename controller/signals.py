@@ -146,14 +146,14 @@ async def _stop_on_signal(manager: Manager) -> None:
     """Stop the manager at the first signal; exit the process at the second."""
     seconds = manager.options.grace_seconds + ENDING_SECONDS
     with anyio.open_signal_receiver(*STOPPING) as signals, _exit_timer_on_signal(seconds):
-        stopping = False
+        is_stopping = False
         async for number in signals:
-            if stopping:
+            if is_stopping:
                 log.warning("Second signal, exiting at once", signal=number.name)
                 # Not sys.exit: that would wait for the tasks that do not end.
                 os._exit(1)
             log.info("Stopping", signal=number.name)
-            stopping = True
+            is_stopping = True
             manager.stop()
 
 
@@ -164,22 +164,22 @@ def _exit_timer_on_signal(seconds: float) -> Iterator[None]:
     The timer goes on after the context: threads that still run keep a process from ending.
     """
 
-    def start(_number: int, _frame: object) -> None:
+    def start_timer(_number: int, _frame: object) -> None:
         """Start the timer: the handler of both signals."""
-        timer = threading.Timer(seconds, _exit_overdue, [seconds])
+        timer = threading.Timer(seconds, _exit_from_timer, [seconds])
         timer.daemon = True
         timer.start()
 
     # Python calls the handler between two instructions, also while code blocks the event loop. The
     # loop gets the signal by a file descriptor in the C handler, which this does not change.
     for number in STOPPING:
-        signal.signal(number, start)
+        signal.signal(number, start_timer)
         # As asyncio does for its handlers: the signal interrupts no system call.
         signal.siginterrupt(number, False)
     yield  # anyio's receiver, which is open around this context, removes the handlers
 
 
-def _exit_overdue(seconds: float) -> None:
+def _exit_from_timer(seconds: float) -> None:
     """Exit the process with status 1, from the timer's thread; sys.exit would end that thread."""
     log.error("The process has not ended after the signal, exiting at once", seconds=seconds)
     os._exit(1)
@@ -250,7 +250,7 @@ class LoopWatch:
         # When the loop turned last, and its thread, for the watching thread.
         self._last_turn, self._thread = time.monotonic(), threading.get_ident()
         threading.Thread(
-            target=self._watch, args=(ended,), name="event loop watch", daemon=True
+            target=self._log_blocks, args=(ended,), name="event loop watch", daemon=True
         ).start()
         try:
             while True:
@@ -262,7 +262,7 @@ class LoopWatch:
         finally:
             ended.set()
 
-    def _watch(self, ended: threading.Event) -> None:
+    def _log_blocks(self, ended: threading.Event) -> None:
         """Log the stack of the event loop whenever it is blocked; runs in a thread of its own."""
         known_turn, limit = self._last_turn, self._blocked_seconds
         while not ended.wait(BEAT_SECONDS):

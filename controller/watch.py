@@ -78,20 +78,25 @@ class ReadLimit:
 
     def __init__(self, max_list_bytes: int | None = None) -> None:
         self._max_list_bytes = max_list_bytes
-        self._read = 0
+        self._bytes_read = 0
 
     @property
     def is_exceeded(self) -> bool:
         """Whether more bytes came than the limit allows."""
-        return self._max_list_bytes is not None and self._read > self._max_list_bytes
+        return self._max_list_bytes is not None and self._bytes_read > self._max_list_bytes
 
     def reset(self) -> None:
         """Count from zero again; called before a list and after it."""
-        self._read = 0
+        self._bytes_read = 0
 
     def add(self, size: int, objects: int) -> None:
-        """Count `objects` that came in `size` bytes."""
-        self._read += size + objects * OBJECT_BYTES
+        """Count the bytes of a part of a response.
+
+        Args:
+            size: its bytes.
+            objects: the number of objects in it.
+        """
+        self._bytes_read += size + objects * OBJECT_BYTES
 
     def add_page(self, plural: str, size: int, objects: int) -> None:
         """Count a page of a list.

@@ -138,9 +138,9 @@ class WorkQueue(Generic[K]):
         self._delays = Delays[K]()
         self._processing: dict[K, _Processing] = {}
         self._waiters: deque[_Waiter] = deque()
-        # The due time (monotonic seconds) of the last delay that a waiter has waited for.
-        self._reached = -math.inf
-        self._closed = False
+        # The latest due time (monotonic seconds) that a waiter has waited for.
+        self._reached_due_time = -math.inf
+        self._is_shut_down = False
 
     def add(self, key: K, *, priority: int = 0) -> None:
         """Queue `key` for the next free worker; does nothing after `shut_down`.
@@ -149,14 +149,14 @@ class WorkQueue(Generic[K]):
             key: the key to reconcile.
             priority: keys with a higher one go first; a key keeps the highest of several calls.
         """
-        if self._closed:
+        if self._is_shut_down:
             return
         now = self._queue_due_keys()
         delayed_priority = self._delays.discard(key)
         if delayed_priority is not None:
             priority = max(priority, delayed_priority)
         self._enqueue(key, priority, now)
-        self._wake()
+        self._wake_waiters()
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0) -> None:
         """Queue `key` in `seconds`, or earlier if it is queued earlier already.
@@ -171,7 +171,7 @@ class WorkQueue(Generic[K]):
         if seconds <= 0:
             self.add(key, priority=priority)
             return
-        if self._closed:
+        if self._is_shut_down:
             return
         self._observer.note_delayed()
         now = self._queue_due_keys()
@@ -180,7 +180,7 @@ class WorkQueue(Generic[K]):
             self._enqueue(key, priority, now)  # queued earlier already: only raise its priority
         else:
             self._delays.put(key, now + seconds, priority)
-        self._wake()
+        self._wake_waiters()
 
     def add_rate_limited(self, key: K, *, priority: int = 0) -> None:
         """Queue `key` after its back-off, which doubles with each call until `forget`.
@@ -189,7 +189,7 @@ class WorkQueue(Generic[K]):
             key: the key to reconcile.
             priority: as for `add`.
         """
-        if not self._closed:
+        if not self._is_shut_down:
             self.add_after(key, self._backoff.note_failure(key), priority=priority)
 
     def forget(self, key: K) -> None:
@@ -221,11 +221,11 @@ class WorkQueue(Generic[K]):
             if ready is not None:
                 self._processing[ready.key] = _Processing(ready.priority, now)
                 self._observer.note_taken(ready.priority, now - ready.since)
-                self._wake()  # the next waiter, if there are more keys
+                self._wake_waiters()  # the next waiter, if there are more keys
                 return ready.key
             if self._is_drained:
                 raise QueueShutDown
-            await self._wait()
+            await self._wait_for_key()
 
     def done(self, key: K) -> None:
         """End the processing of `key`; queue it again if it was added meanwhile.
@@ -238,7 +238,7 @@ class WorkQueue(Generic[K]):
         self._observer.note_processed(now - entry.begun_at)
         if entry.next_priority is not None:
             self._enqueue(key, entry.next_priority, now)
-        self._wake()
+        self._wake_waiters()
 
     def shut_down(self, *, drain: bool = True) -> None:
         """Accept no more keys, and remove the delayed keys.
@@ -248,18 +248,18 @@ class WorkQueue(Generic[K]):
                 processed; False to remove these keys, too.
         """
         self._queue_due_keys()  # a due key counts as ready, so `drain` keeps it
-        self._closed = True
+        self._is_shut_down = True
         self._delays.clear()
         if not drain:
             self._observer.note_dropped(self._ready.clear())
             for current in self._processing.values():
                 current.next_priority = None
-        self._wake()
+        self._wake_waiters()
 
     def get_statistics(self) -> QueueStatistics:
         """Return a snapshot of the keys that are ready, delayed and in processing."""
         now = self._queue_due_keys()
-        self._wake()  # keys may have become ready just now
+        self._wake_waiters()  # keys may have become ready just now
         oldest_since = self._ready.find_oldest_since()
         running = [now - current.begun_at for current in self._processing.values()]
         return QueueStatistics(
@@ -276,7 +276,7 @@ class WorkQueue(Generic[K]):
     def _is_drained(self) -> bool:
         """Whether the queue was shut down, and no key is ready or to be queued again."""
         return (
-            self._closed
+            self._is_shut_down
             and not self._ready
             and all(current.next_priority is None for current in self._processing.values())
         )
@@ -303,15 +303,15 @@ class WorkQueue(Generic[K]):
     def _queue_due_keys(self) -> float:
         """Make the delayed keys ready that are due; return the present time (monotonic seconds).
 
-        That time is never before the due time of a delay that has passed (see `_wait`).
+        That time is never before the due time of a delay that has passed (see `_wait_for_key`).
         """
-        now = max(self.clock.monotonic(), self._reached)
+        now = max(self.clock.monotonic(), self._reached_due_time)
         while (due := self._delays.pop_due(now)) is not None:
             key, since, priority = due
             self._enqueue(key, priority, since)
         return now
 
-    def _wake(self) -> None:
+    def _wake_waiters(self) -> None:
         """Wake one waiter if a key is ready, or if no waiter wakes itself for the next due key.
 
         One waiter is enough: it calls this again when it has taken a key. If the queue is drained,
@@ -330,7 +330,7 @@ class WorkQueue(Generic[K]):
             if due is not None and all(due < waiter.until for waiter in waiters):
                 waiters.popleft().event.set()
 
-    async def _wait(self) -> None:
+    async def _wait_for_key(self) -> None:
         """Wait until a key is ready or the queue shuts down, or the next delay has passed."""
         due = self._delays.earliest
         waiter = _Waiter(math.inf if due is None else due)
@@ -343,16 +343,16 @@ class WorkQueue(Generic[K]):
                     await waiter.event.wait()
                 if scope.cancelled_caught:
                     # The key is due now, even if rounding makes the clock a little early.
-                    self._reached = max(self._reached, due)
+                    self._reached_due_time = max(self._reached_due_time, due)
         except BaseException:
             # Cancelled. Another waiter has to take the key that this one was woken for, or to wait
             # for the next due key in its place.
-            self._remove(waiter)
-            self._wake()
+            self._remove_waiter(waiter)
+            self._wake_waiters()
             raise
-        self._remove(waiter)
+        self._remove_waiter(waiter)
 
-    def _remove(self, waiter: _Waiter) -> None:
-        """Remove a waiter; `_wake` has removed it already if it woke this waiter."""
+    def _remove_waiter(self, waiter: _Waiter) -> None:
+        """Remove a waiter; `_wake_waiters` has removed it already if it woke this waiter."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)

@@ -324,7 +324,7 @@ async def test_whatever_other_functions_raise_ends_no_caller(
     assert "index 'color' raised" in cache.unreadable[A]
     assert levels.pop(1.0) is not None
     checked = run_checks("readyz", [Check("ours", function)], verbose=True)
-    assert not checked.healthy
+    assert not checked.is_healthy
     assert checked.body.startswith("[-]ours failed: the check ")
 
 

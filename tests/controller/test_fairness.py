@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.meta import Key
-from controller.queueorder import SHARE, ReadyLevels
+from controller.queueorder import OLDEST_EVERY, ReadyLevels
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
 
@@ -66,7 +66,7 @@ async def test_initial_objects_are_reconciled_under_load_and_hardly_delay_live_c
 @pytest.mark.slow
 async def test_initial_objects_do_not_starve_even_when_live_keys_exceed_the_capacity() -> None:
     _, initial = await simulate(live_per_second=150, seconds=60)
-    share = (60 - 10) / WORK_SECONDS / SHARE
+    share = (60 - 10) / WORK_SECONDS / OLDEST_EVERY
     assert len(initial) == pytest.approx(share, rel=0.1)
 
 

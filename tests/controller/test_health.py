@@ -157,7 +157,7 @@ def test_a_setting_that_is_no_address_is_refused_by_its_name(content: str) -> No
 
 def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:
     result = run_checks("readyz", [PING, BROKEN])
-    assert not result.healthy
+    assert not result.is_healthy
     assert result.body.splitlines() == [
         "[+]ping ok",
         "[-]broken failed: cannot list widgets: reason withheld",
@@ -171,7 +171,7 @@ def test_a_verbose_report_has_all_reasons() -> None:
 
 
 def test_an_excluded_check_is_not_run() -> None:
-    assert run_checks("readyz", [PING, BROKEN], exclude=["broken"]).healthy
+    assert run_checks("readyz", [PING, BROKEN], exclude=["broken"]).is_healthy
 
 
 async def test_a_request_that_is_no_http_is_answered_and_fills_no_log(

@@ -24,7 +24,7 @@ class Harness:
         self.clock = VirtualClock()
         observer = Metrics(self.registry).create_queue_metrics("pools")
         self.queue = WorkQueue[str](self.clock, observer=observer)
-        observer.watch(self.queue.get_statistics)
+        observer.set_gauge_functions(self.queue.get_statistics)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"workqueue_{name}", LABELS | labels)

@@ -469,20 +469,20 @@ async def test_a_refusal_is_over_only_once_the_whole_list_is_in_the_cache() -> N
     refusals = dict[int, bool]()
 
     def note(_: object) -> None:
-        refusals[len(loop.cache)] = loop.reflector.refused is not None
+        refusals[len(loop.cache)] = loop.reflector.refusal is not None
 
     async with loop.running():
-        assert loop.reflector.refused is None or len(loop.cache) == 1
+        assert loop.reflector.refusal is None or len(loop.cache) == 1
         loop.cache.subscribe(note)
         await loop.clock.advance(0.5)
-        seen = [loop.reflector.refused is not None]
+        seen = [loop.reflector.refusal is not None]
         for _ in range(600):
             await loop.clock.advance(0.1)
-            seen.append(loop.reflector.refused is not None)
+            seen.append(loop.reflector.refusal is not None)
             if len(loop.cache) == 300:
                 break
         assert len(loop.cache) == 300
         await loop.clock.advance(1)
-        assert loop.reflector.refused is None
+        assert loop.reflector.refusal is None
     assert True in seen, "the refusal was seen"
     assert all(refusals[size] for size in refusals if size < 300), "and until the list is in"

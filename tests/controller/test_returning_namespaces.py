@@ -95,17 +95,11 @@ async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(10)
-        # what two informers see if a third task adds the name between their turns
+        # The state that two informers see if a third task adds the name between their turns.
         harness.namespaces.remove("a")
         member = harness.widgets._members["a"]
-
-        real = member.watching.cancel
-
-        def cancel() -> None:
-            real()
-            harness.namespaces.add("a")
-
-        object.__setattr__(member, "watching", _Spy(member.watching, harness.namespaces))
+        scope = _ScopeThatAddsNamespace(member.watch_scope, harness.namespaces)
+        object.__setattr__(member, "watch_scope", scope)
         await harness.clock.advance(10)
         assert list(harness.namespaces) == ["a", "b"]
         seen.clear()
@@ -115,7 +109,7 @@ async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_
         harness.manager.stop()
 
 
-class _Spy:
+class _ScopeThatAddsNamespace:
     """A cancel scope that adds the namespace `a` to the set as soon as it is cancelled."""
 
     def __init__(self, scope: Any, namespaces: NamespaceSet) -> None:

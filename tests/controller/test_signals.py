@@ -94,7 +94,7 @@ def test_sigusr1_dumps_every_task_and_thread_and_stops_nothing() -> None:
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate("\n", timeout=20)
     assert "in Manager.run" in output
-    assert "in Controller._work" in output
+    assert "in Controller._process_keys" in output
     assert ", in reconcile\n" in output
     assert "waiting for" in output
     assert "(most recent call first)" in output

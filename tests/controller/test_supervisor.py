@@ -140,7 +140,9 @@ async def test_a_worker_that_is_cancelled_while_it_waits_goes_on() -> None:
     harness = Harness()
     async with run_harness(harness):
         waiting = [
-            task for task in asyncio.all_tasks() if "Controller._work" in (task.get_name() or "")
+            task
+            for task in asyncio.all_tasks()
+            if "Controller._process_keys" in (task.get_name() or "")
         ]
         assert waiting
         for task in waiting:

@@ -174,7 +174,7 @@ class ObservedInformer:
             observer=observer,
         )
         informer = self.informer
-        observer.watch(
+        observer.set_gauge_functions(
             lambda: informer.silent_seconds,
             lambda: informer.lag_seconds,
             lambda: len(informer.cache),

@@ -67,7 +67,7 @@ class RepeatedController:
         """Start a controller, let it reconcile each object, and stop it."""
         observer = self.metrics.create_queue_metrics("cycled")
         queue = WorkQueue[Key](self.clock, observer=observer, backoff=self.backoff)
-        observer.watch(queue.get_statistics)
+        observer.set_gauge_functions(queue.get_statistics)
         controller = Controller(
             "cycled",
             self.reconcile,

@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from controller.client import Client
-from controller.discovery import ABSENCE_SECONDS, ABSENCES, AbsenceCounter
+from controller.discovery import ABSENCE_SECONDS, REQUIRED_ABSENCES, AbsenceCounter
 from controller.errors import DiscoveryIncomplete, Forbidden
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
@@ -77,7 +77,7 @@ async def test_kinds_count_as_absent_only_after_several_answers_without_them() -
     """Each review asks for all versions, so the absences of all versions are counted together."""
     server = ClaimServer()
     validator = ClusterApiPoolValidator(server.client, POOL, SpaceIndex())
-    for _ in range(ABSENCES - 1):
+    for _ in range(REQUIRED_ABSENCES - 1):
         with pytest.raises(DiscoveryIncomplete):
             await validator.review_deletion(make_pool(POOL, SPEC))
         await server.clock.advance(ABSENCE_SECONDS)
