@@ -1,7 +1,7 @@
-"""Whatever is wrong for good, the controllers come to rest: said once, and looked at now and then.
+"""The controllers come to rest with faults that last: they report them once, and retry rarely.
 
-Each case sets up trouble that is not mended, lets a few minutes pass, and then counts what is sent
-in five more: nothing is written, and little is read.
+Each case sets up a fault that is not repaired, lets three minutes pass, and then counts the
+requests of five more: (nearly) nothing is written, and little is read.
 """
 
 from collections.abc import Callable
@@ -14,88 +14,92 @@ from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 
-HELD = ("10.40.0.0", "10.40.0.7")
+FIRST_EIGHT = ("10.40.0.0", "10.40.0.7")
 
 
-def _healthy(platform: Platform) -> None:
+def _add_healthy_cluster(platform: Platform) -> None:
     platform.server.add("networkpools", make.pool())
     platform.server.add("providerconfigs", make.provider("lab"))
     platform.tenant("a")
     platform.server.add("tenantclusters", make.tenant())
 
 
-def _unsound_pool(platform: Platform) -> None:
-    _healthy(platform)
+def _add_invalid_pool(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
     platform.server.add("networkpools", make.pool(reserved=["10.99.0.0/28"]))
     platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
 
 
-def _missing_pool(platform: Platform) -> None:
+def _omit_pool(platform: Platform) -> None:
     platform.server.add("providerconfigs", make.provider("lab"))
     platform.server.add("tenantclusters", make.tenant())
     platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
 
 
-def _leaving_pool(platform: Platform) -> None:
-    _healthy(platform)
-    platform.server.add("ipallocations", make.allocation("holder", tenant="x/y", held_range=HELD))
+def _add_terminating_pool(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
+    platform.server.add(
+        "ipallocations", make.allocation("holder", tenant="x/y", held_range=FIRST_EIGHT)
+    )
     platform.server.delete("networkpools", "lab")
     platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
 
 
-def _no_room(platform: Platform) -> None:
-    _healthy(platform)
+def _add_full_pool(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
     platform.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
     platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
 
 
-def _pins_that_cannot_be(platform: Platform) -> None:
-    _healthy(platform)
-    for number, pin in enumerate([HELD, HELD, ("10.99.0.0", "10.99.0.1")]):
+def _add_pins_that_cannot_be_served(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
+    for number, pin in enumerate([FIRST_EIGHT, FIRST_EIGHT, ("10.99.0.0", "10.99.0.1")]):
         allocation = make.allocation(f"pin{number}", tenant="x/y", pin=pin)
         platform.server.add("ipallocations", allocation)
 
 
-def _no_provider(platform: Platform) -> None:
+def _omit_provider(platform: Platform) -> None:
     platform.server.add("tenantclusters", make.tenant())
 
 
-def _no_pool_refs(platform: Platform) -> None:
+def _omit_pool_refs(platform: Platform) -> None:
     platform.server.add("providerconfigs", make.provider())
     platform.server.add("tenantclusters", make.tenant())
 
 
-def _no_credentials(platform: Platform) -> None:
+def _omit_credentials(platform: Platform) -> None:
     spec = {"provider": "aws", "credentialsRef": {"name": "missing"}}
     platform.server.add("providerconfigs", make.provider("lab", spec=spec))
 
 
-def _no_kubeconfig(platform: Platform) -> None:
-    _healthy(platform)
+def _remove_kubeconfig(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
     platform.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
 
 
-def _no_metallb(platform: Platform) -> None:
-    _healthy(platform)
+def _remove_metallb(platform: Platform) -> None:
+    """Let a tenant serve Services only, not the kinds of MetalLB."""
+    _add_healthy_cluster(platform)
     platform.tenants["a"].served = ("services",)
 
 
-def _silent_tenant(platform: Platform) -> None:
-    _healthy(platform)
+def _make_tenant_unreachable(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
     platform.tenants["a"].fail(NoAnswer("timed out"), times=10_000)
 
 
-def _silent_tenant_of_a_deleted_cluster(platform: Platform) -> None:
-    _silent_tenant(platform)
+def _make_tenant_of_deleted_cluster_unreachable(platform: Platform) -> None:
+    _make_tenant_unreachable(platform)
     begun = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
     platform.server.add("tenantclusters", make.tenant(annotations=begun))
-    platform.server.add("ipallocations", make.allocation("team-a-lb", held_range=HELD))
+    platform.server.add("ipallocations", make.allocation("team-a-lb", held_range=FIRST_EIGHT))
     platform.server.delete("tenantclusters", "a", namespace="team")
 
 
-def _clinging_service(platform: Platform) -> None:
-    _healthy(platform)
-    allocation = make.allocation("team-a-lb", held_range=HELD)
+def _keep_service_with_released_address(platform: Platform) -> None:
+    """Delete an allocation while a Service of its tenant still shows one of its addresses."""
+    _add_healthy_cluster(platform)
+    allocation = make.allocation("team-a-lb", held_range=FIRST_EIGHT)
     platform.server.add("ipallocations", allocation)
     status = {"loadBalancer": {"ingress": [{"ip": "10.40.0.3"}]}}
     meta = {"name": "web", "namespace": "default"}
@@ -104,14 +108,15 @@ def _clinging_service(platform: Platform) -> None:
     platform.server.delete("ipallocations", "team-a-lb")
 
 
-def _unreadable_allocation(platform: Platform) -> None:
-    _healthy(platform)
+def _add_unreadable_allocation(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
     odd = {"metadata": {"name": "odd", "namespace": make.NAMESPACE}, "spec": {"count": "many"}}
     platform.server.add("ipallocations", odd)
 
 
-def _refused_for_good(platform: Platform) -> None:
-    _healthy(platform)
+def _refuse_status_of_allocation(platform: Platform) -> None:
+    """Add an allocation whose status is refused as invalid in each write."""
+    _add_healthy_cluster(platform)
     platform.server.add("ipallocations", make.allocation("bad", tenant="x/y"))
     platform.server.fail(
         Invalid(422, "Invalid", "odd"),
@@ -122,21 +127,24 @@ def _refused_for_good(platform: Platform) -> None:
     )
 
 
-def _a_phase_was_wiped(platform: Platform) -> None:
-    _healthy(platform)
-    wiped = make.allocation("wiped", tenant="x/y", held_range=HELD, phase="Pending")
+def _reset_phase(platform: Platform) -> None:
+    """Add an allocation that holds a range, but whose phase another writer set to Pending."""
+    _add_healthy_cluster(platform)
+    wiped = make.allocation("wiped", tenant="x/y", held_range=FIRST_EIGHT, phase="Pending")
     platform.server.add("ipallocations", wiped)
 
 
-def _overlap_that_others_made(platform: Platform) -> None:
-    _healthy(platform)
+def _add_overlapping_allocations(platform: Platform) -> None:
+    _add_healthy_cluster(platform)
     for name in ("one", "two"):
-        platform.server.add("ipallocations", make.allocation(name, tenant="x/y", held_range=HELD))
+        platform.server.add(
+            "ipallocations", make.allocation(name, tenant="x/y", held_range=FIRST_EIGHT)
+        )
 
 
-def _pools_amiss(platform: Platform) -> None:
-    """Pools that overlap, one of them in bits and one nearly full, with ranges outside."""
-    _healthy(platform)
+def _add_overlapping_and_fragmented_pools(platform: Platform) -> None:
+    """Add two overlapping pools, one nearly full with a range outside, and a fragmented one."""
+    _add_healthy_cluster(platform)
     platform.server.add("networkpools", make.pool("other", cidr="10.40.0.0/28"))
     platform.server.add("networkpools", make.pool("bits", cidr="10.60.0.0/27"))
     for number in range(0, 32, 2):
@@ -153,9 +161,9 @@ def _pools_amiss(platform: Platform) -> None:
         platform.server.add("ipallocations", allocation)
 
 
-def _orphans_that_stay(platform: Platform) -> None:
-    """An owner that was never seen, and more orphans at once than are collected."""
-    _healthy(platform)
+def _add_orphans_that_are_kept(platform: Platform) -> None:
+    """Add an allocation whose owner was never seen, and more orphans than are deleted at once."""
+    _add_healthy_cluster(platform)
     platform.server.add("ipallocations", make.allocation("early", tenant="x/y"))
     stamped = {names.ANNOTATION_TENANT_UID: "gone"}
     for number in range(11):
@@ -163,15 +171,22 @@ def _orphans_that_stay(platform: Platform) -> None:
         platform.server.add("ipallocations", lost)
 
 
-def _a_team_that_does_not_exist(platform: Platform) -> None:
+def _name_missing_team(platform: Platform) -> None:
     scope = {"type": "team", "teamRef": {"name": "missing"}}
     platform.server.served = (*platform.server.served, "teams")
     provider = make.provider("lab", spec={"provider": "local", "scope": scope})
     platform.server.add("providerconfigs", provider)
 
 
-def _elastic(platform: Platform, *services: str, quota: int | None = None) -> None:
-    _healthy(platform)
+def _add_elastic_tenant(platform: Platform, *services: str, quota: int | None = None) -> None:
+    """Add a healthy tenant whose range grows with its Services, which no MetalLB serves.
+
+    Args:
+        platform: where the tenant is added.
+        services: the names of Services of type LoadBalancer in the tenant.
+        quota: the most load balancer addresses of the tenant; None means no limit.
+    """
+    _add_healthy_cluster(platform)
     sizing = {"allocationMode": "elastic", "growthIncrement": 1}
     limits = {"maxLoadBalancerIPs": quota} if quota else {}
     provider = make.provider("lab", load_balancer=sizing, quota=limits)
@@ -182,84 +197,92 @@ def _elastic(platform: Platform, *services: str, quota: int | None = None) -> No
         platform.tenants["a"].add("services", {"metadata": meta, "spec": spec})
 
 
-def _an_elastic_tenant_without_services(platform: Platform) -> None:
-    _elastic(platform)
+def _add_elastic_tenant_without_services(platform: Platform) -> None:
+    _add_elastic_tenant(platform)
 
 
-def _an_elastic_tenant_over_its_quota(platform: Platform) -> None:
-    _elastic(platform, "one", "two", "three", "four", quota=3)
+def _add_elastic_tenant_over_quota(platform: Platform) -> None:
+    _add_elastic_tenant(platform, "one", "two", "three", "four", quota=3)
 
 
-def _an_elastic_tenant_whose_metallb_serves_no_service(platform: Platform) -> None:
-    _elastic(platform, "one", "two", "three", "four")
+def _add_elastic_tenant_without_working_metallb(platform: Platform) -> None:
+    _add_elastic_tenant(platform, "one", "two", "three", "four")
 
 
-def _an_elastic_tenant_without_room(platform: Platform) -> None:
-    _elastic(platform, "one", "two", "three", "four")
+def _add_elastic_tenant_in_full_pool(platform: Platform) -> None:
+    _add_elastic_tenant(platform, "one", "two", "three", "four")
     platform.server.add("networkpools", make.pool(cidr="10.40.0.0/29"))
 
 
-def _a_silent_elastic_tenant(platform: Platform) -> None:
-    _elastic(platform, "one")
+def _add_unreachable_elastic_tenant(platform: Platform) -> None:
+    _add_elastic_tenant(platform, "one")
     platform.tenants["a"].fail(NoAnswer("timed out"), times=10_000)
 
 
-TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
-    # the trouble, requests to the management cluster, writes among them
-    (_healthy, 0, 0),
-    (_unsound_pool, 1, 0),
-    (_missing_pool, 1, 0),
-    (_leaving_pool, 1, 0),
-    (_no_room, 1, 0),
-    (_pins_that_cannot_be, 0, 0),
-    (_no_provider, 1, 0),
-    (_no_pool_refs, 1, 0),
-    (_no_credentials, 11, 0),
-    (_no_kubeconfig, 25, 0),
-    (_no_metallb, 1, 0),
-    (_silent_tenant, 12, 0),
-    (_silent_tenant_of_a_deleted_cluster, 20, 0),
-    (_an_elastic_tenant_without_services, 0, 0),
-    (_an_elastic_tenant_over_its_quota, 0, 0),
-    (_an_elastic_tenant_whose_metallb_serves_no_service, 0, 0),
-    (_an_elastic_tenant_without_room, 1, 0),
-    (_a_silent_elastic_tenant, 20, 0),
-    (_clinging_service, 1, 0),
-    (_unreadable_allocation, 2, 0),
-    (_refused_for_good, 15, 15),
-    (_a_phase_was_wiped, 0, 0),
-    (_overlap_that_others_made, 0, 0),
-    (_pools_amiss, 0, 0),
-    (_orphans_that_stay, 0, 0),
-    (_a_team_that_does_not_exist, 11, 0),
+FAULTS: list[tuple[Callable[[Platform], None], int, int]] = [
+    # what sets up the fault, the most requests to the management cluster, and writes among them
+    (_add_healthy_cluster, 0, 0),
+    (_add_invalid_pool, 1, 0),
+    (_omit_pool, 1, 0),
+    (_add_terminating_pool, 1, 0),
+    (_add_full_pool, 1, 0),
+    (_add_pins_that_cannot_be_served, 0, 0),
+    (_omit_provider, 1, 0),
+    (_omit_pool_refs, 1, 0),
+    (_omit_credentials, 11, 0),
+    (_remove_kubeconfig, 25, 0),
+    (_remove_metallb, 1, 0),
+    (_make_tenant_unreachable, 12, 0),
+    (_make_tenant_of_deleted_cluster_unreachable, 20, 0),
+    (_add_elastic_tenant_without_services, 0, 0),
+    (_add_elastic_tenant_over_quota, 0, 0),
+    (_add_elastic_tenant_without_working_metallb, 0, 0),
+    (_add_elastic_tenant_in_full_pool, 1, 0),
+    (_add_unreachable_elastic_tenant, 20, 0),
+    (_keep_service_with_released_address, 1, 0),
+    (_add_unreadable_allocation, 2, 0),
+    (_refuse_status_of_allocation, 15, 15),
+    (_reset_phase, 0, 0),
+    (_add_overlapping_allocations, 0, 0),
+    (_add_overlapping_and_fragmented_pools, 0, 0),
+    (_add_orphans_that_are_kept, 0, 0),
+    (_name_missing_team, 11, 0),
 ]
 
 
 @pytest.mark.parametrize(
-    ("trouble", "requests", "writes"), TROUBLES, ids=[case[0].__name__[1:] for case in TROUBLES]
+    ("set_up_fault", "requests", "writes"), FAULTS, ids=[case[0].__name__[1:] for case in FAULTS]
 )
 async def test_a_failure_that_lasts_causes_no_endless_writes(
-    trouble: Callable[[Platform], None], requests: int, writes: int
+    set_up_fault: Callable[[Platform], None], requests: int, writes: int
 ) -> None:
+    """In five minutes few requests are sent, besides watches and events, and no tenant is changed.
+
+    Args:
+        set_up_fault: adds objects and a fault to an empty platform.
+        requests: the most requests to the management cluster.
+        writes: the most writes among them.
+    """
     platform = Platform()
-    trouble(platform)
+    set_up_fault(platform)
     async with platform.running():
         await platform.clock.advance(180)
         platform.server.requests.clear()
-        before = [len(tenant.history) for tenant in platform.tenants.values()]
+        changes_before = [len(tenant.history) for tenant in platform.tenants.values()]
         await platform.clock.advance(300)
         sent = [r for r in platform.server.requests if r.verb != "watch"]
         sent = [r for r in sent if r.plural != "events"]
-    # That the kind of the platform's default is absent takes two documents and the definitions.
+    # To confirm that the kind ButlerConfig is absent takes two discovery documents and one LIST.
     confirming = [r for r in sent if r.plural == "customresourcedefinitions"]
     confirming += [r for r in sent if r.verb == "discover"]
-    assert len(confirming) <= 3, _sum_requests(confirming)
+    assert len(confirming) <= 3, _count_equal_requests(confirming)
     sent = [r for r in sent if r not in confirming]
     written = [r for r in sent if r.verb in {"patch", "post", "delete"}]
-    assert len(written) <= writes, _sum_requests(written)
-    assert len(sent) <= requests, _sum_requests(sent)
-    assert before == [len(tenant.history) for tenant in platform.tenants.values()]
+    assert len(written) <= writes, _count_equal_requests(written)
+    assert len(sent) <= requests, _count_equal_requests(sent)
+    assert changes_before == [len(tenant.history) for tenant in platform.tenants.values()]
 
 
-def _sum_requests(sent: list[Any]) -> dict[Any, int]:
+def _count_equal_requests(sent: list[Any]) -> dict[Any, int]:
+    """Return how often each request was sent, to be shown when a test fails."""
     return {request: sent.count(request) for request in sent}

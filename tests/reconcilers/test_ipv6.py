@@ -1,16 +1,28 @@
-"""Pools of IPv6, under the real manager on a virtual clock: as those of IPv4, and of any size."""
+"""IPv6 pools under the real manager on a virtual clock work as IPv4 pools, and have any size.
+
+Numbers of 32 bits in the status of objects show at most MOST_SHOWN; exact numbers are beside them.
+"""
 
 from controller.manager import Manager
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 
 LAB = {"pool": "lab", "namespace": make.NAMESPACE}
-SIZE = 2**64
-SHOWN = 2**31 - 1
+ADDRESSES_OF_64 = 2**64
+"""The number of addresses of a /64."""
+
+MOST_SHOWN = 2**31 - 1
+
 COUNTERS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
 
 
-def _platform(cidr: str = "FD00:0:0::/64", *reserved: str) -> Platform:
+def _make_platform(cidr: str = "FD00:0:0::/64", *reserved: str) -> Platform:
+    """Return a management cluster with a provider and its pool `lab`.
+
+    Args:
+        cidr: the addresses of the pool.
+        reserved: CIDRs of the pool that are reserved.
+    """
     platform = Platform()
     pool = make.pool(cidr=cidr, reserved=reserved, memory=None)
     platform.server.add("networkpools", pool)
@@ -18,12 +30,12 @@ def _platform(cidr: str = "FD00:0:0::/64", *reserved: str) -> Platform:
     return platform
 
 
-def _gauge(manager: Manager, name: str) -> float | None:
+def _read_gauge(manager: Manager, name: str) -> float | None:
     return manager.metrics.registry.get_sample_value(f"butler_network_pool_{name}", LAB)
 
 
 async def test_a_tenant_gets_ranges_of_a_pool_of_ipv6_in_canonical_text() -> None:
-    platform = _platform("FD00:0:0::/64", "FD00::000F/124")
+    platform = _make_platform("FD00:0:0::/64", "FD00::000F/124")
     tenant = platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -38,8 +50,8 @@ async def test_a_tenant_gets_ranges_of_a_pool_of_ipv6_in_canonical_text() -> Non
         assert balancer_pool["spec"]["addresses"] == ["fd00::10-fd00::17"]
 
 
-async def test_a_pinned_range_of_any_spelling_is_given_and_its_neighbours_are_not_lost() -> None:
-    platform = _platform("fd00::/124")
+async def test_a_pin_in_any_spelling_is_allocated_and_so_are_the_addresses_beside_it() -> None:
+    platform = _make_platform("fd00::/124")
     async with platform.running():
         pin = ("FD00::0004", "fd00:0:0:0:0:0:0:7")
         platform.server.add("ipallocations", make.allocation("pinned", tenant="x/y", pin=pin))
@@ -55,38 +67,44 @@ async def test_a_pinned_range_of_any_spelling_is_given_and_its_neighbours_are_no
 
 
 async def test_a_pool_beyond_32_bits_is_counted_exactly_wherever_it_is_shown() -> None:
-    platform = _platform()
+    platform = _make_platform()
     async with platform.running() as manager:
         platform.server.add("ipallocations", make.allocation("a", tenant="x/y", size=56))
         await platform.clock.advance(1.0)
         status = platform.server.see("networkpools", "lab")["status"]
         provider = platform.server.see("providerconfigs", "default")["status"]
-        gauges = {name: _gauge(manager, name) for name in ("total_ips", "allocated_ips")}
-    assert [status[name] for name in COUNTERS] == [SHOWN, 56, SHOWN, SHOWN]
-    exact = dict(zip(COUNTERS, (SIZE, 56, SIZE - 56, SIZE - 56), strict=True))
+        gauges = {name: _read_gauge(manager, name) for name in ("total_ips", "allocated_ips")}
+    assert [status[name] for name in COUNTERS] == [MOST_SHOWN, 56, MOST_SHOWN, MOST_SHOWN]
+    exact = dict(
+        zip(
+            COUNTERS,
+            (ADDRESSES_OF_64, 56, ADDRESSES_OF_64 - 56, ADDRESSES_OF_64 - 56),
+            strict=True,
+        )
+    )
     assert status["exactCounts"] == {name: str(count) for name, count in exact.items()}
-    assert provider["capacity"] == {"availableIPs": SHOWN, "estimatedTenants": SHOWN}
+    assert provider["capacity"] == {"availableIPs": MOST_SHOWN, "estimatedTenants": MOST_SHOWN}
     [available] = [c for c in provider["conditions"] if c["type"] == "PoolAvailable"]
-    assert f"{SIZE - 56} IPs available" in available["message"]
-    assert gauges == {"total_ips": SIZE, "allocated_ips": 56}
+    assert f"{ADDRESSES_OF_64 - 56} IPs available" in available["message"]
+    assert gauges == {"total_ips": ADDRESSES_OF_64, "allocated_ips": 56}
 
 
 async def test_a_range_beyond_32_bits_is_counted_exactly() -> None:
-    platform = _platform("fd00::/48")
+    platform = _make_platform("fd00::/48")
     pin = ("fd00::", "fd00::ffff:ffff:ffff:ffff")
     async with platform.running():
         platform.server.add("ipallocations", make.allocation("a", tenant="x/y", pin=pin))
         await platform.clock.advance(1.0)
         status = platform.server.see("ipallocations", "a")["status"]
         events = [event["note"] for event in platform.server.all("events")]
-    assert (status["cidr"], status["allocatedCount"]) == ("fd00::/64", SHOWN)
-    assert status["exactCount"] == str(SIZE)
+    assert (status["cidr"], status["allocatedCount"]) == ("fd00::/64", MOST_SHOWN)
+    assert status["exactCount"] == str(ADDRESSES_OF_64)
     assert len(status["addresses"]) == 16_384
-    assert f"Allocated {SIZE} IPs (fd00:: - fd00::ffff:ffff:ffff:ffff) for a" in events
+    assert f"Allocated {ADDRESSES_OF_64} IPs (fd00:: - fd00::ffff:ffff:ffff:ffff) for a" in events
 
 
 async def test_at_rest_nothing_is_written_about_a_pool_beyond_32_bits() -> None:
-    platform = _platform()
+    platform = _make_platform()
     async with platform.running():
         platform.server.add("ipallocations", make.allocation("a", tenant="x/y", size=56))
         await platform.clock.advance(200)
@@ -96,11 +114,11 @@ async def test_at_rest_nothing_is_written_about_a_pool_beyond_32_bits() -> None:
 
 
 async def test_blocks_by_prefix_length_are_aligned_and_shown_as_a_cidr() -> None:
-    platform = _platform("fd00::/48", "fd00:0:0:1::/64")
+    platform = _make_platform("fd00::/48", "fd00:0:0:1::/64")
     async with platform.running():
         for name, size, prefix in (("a", None, 64), ("small", 8, None), ("b", None, 64)):
-            asked = make.allocation(name, tenant="x/y", size=size, prefix=prefix)
-            platform.server.add("ipallocations", asked)
+            request = make.allocation(name, tenant="x/y", size=size, prefix=prefix)
+            platform.server.add("ipallocations", request)
             await platform.clock.advance(1.0)
         cidr = {
             name: platform.server.see("ipallocations", name)["status"]["cidr"]
@@ -118,8 +136,8 @@ async def test_blocks_by_prefix_length_are_aligned_and_shown_as_a_cidr() -> None
     )
 
 
-async def test_a_block_that_is_freed_goes_to_who_waits_for_one() -> None:
-    platform = _platform("fd00::/64")
+async def test_a_released_block_is_allocated_to_the_request_that_waits_for_one() -> None:
+    platform = _make_platform("fd00::/64")
     async with platform.running():
         for name in ("low", "high"):
             platform.server.add("ipallocations", make.allocation(name, tenant="x/y", prefix=65))
@@ -133,8 +151,8 @@ async def test_a_block_that_is_freed_goes_to_who_waits_for_one() -> None:
     assert (status["phase"], status["cidr"]) == ("Allocated", "fd00::/65")
 
 
-async def test_a_prefix_length_of_another_family_is_a_request_that_cannot_be_served() -> None:
-    platform = _platform("10.40.0.0/24")
+async def test_a_prefix_length_of_ipv6_is_an_invalid_request_to_an_ipv4_pool() -> None:
+    platform = _make_platform("10.40.0.0/24")
     async with platform.running():
         platform.server.add("ipallocations", make.allocation("a", tenant="x/y", prefix=64))
         await platform.clock.advance(1.0)
@@ -143,8 +161,8 @@ async def test_a_prefix_length_of_another_family_is_a_request_that_cannot_be_ser
     assert [c["reason"] for c in status["conditions"]] == ["InvalidRequest"]
 
 
-async def test_nothing_new_is_written_about_what_32_bits_count() -> None:
-    platform = _platform("10.40.0.0/24")
+async def test_no_exact_counts_are_written_where_32_bits_are_enough() -> None:
+    platform = _make_platform("10.40.0.0/24")
     async with platform.running():
         platform.server.add("ipallocations", make.allocation("a", tenant="x/y", size=56))
         await platform.clock.advance(1.0)
@@ -170,5 +188,5 @@ async def test_the_gauges_of_a_pool_of_two_families_name_the_family() -> None:
             )
         }
         count = sample("butler_network_pool_allocation_count", LAB)
-    assert total == {"": None, "IPv4": 256, "IPv6": SIZE}
+    assert total == {"": None, "IPv4": 256, "IPv6": ADDRESSES_OF_64}
     assert count == 0

@@ -1,4 +1,4 @@
-"""What a cached IPAllocation takes: by objects and their sizes, not by what a process holds."""
+"""The memory of a cached IPAllocation, by the sizes of its objects, not by that of the process."""
 
 import gc
 import sys
@@ -13,11 +13,14 @@ from reconcilers.api.resources import IP_ALLOCATION
 
 MANY = 200
 MOST_BYTES = 2_600
+"""The limit for each further allocation."""
+
 ADDRESSES = 64
+"""The number of addresses of each allocation."""
 
 
 def decode_allocation(number: int) -> IPAllocation:
-    """Return an allocation of one of ten tenants, as an API server sends it."""
+    """Return an allocation of one of ten tenants, decoded from what an API server sends."""
     first = number * ADDRESSES
     texts = [f"10.{at >> 16}.{at >> 8 & 255}.{at & 255}" for at in range(first, first + ADDRESSES)]
     tenant = f"tenant-{number % 10}"
@@ -65,7 +68,7 @@ def decode_allocation(number: int) -> IPAllocation:
     return decode_object(IP_ALLOCATION, msgspec.json.encode(body))
 
 
-def size(objects: Iterable[object]) -> int:
+def measure_bytes(objects: Iterable[object]) -> int:
     """Return the bytes of all objects that can be reached, each counted once."""
     seen: dict[int, object] = {}
     remaining = list(objects)
@@ -77,9 +80,9 @@ def size(objects: Iterable[object]) -> int:
     return sum(map(sys.getsizeof, seen.values()))
 
 
-def test_texts_that_many_allocations_have_are_kept_once() -> None:
+def test_texts_that_are_the_same_in_two_allocations_are_one_object() -> None:
     first, other = decode_allocation(1), decode_allocation(11)
-    texts: list[Callable[[IPAllocation], str | None]] = [
+    text_getters: list[Callable[[IPAllocation], str | None]] = [
         lambda a: a.metadata.namespace,
         lambda a: a.metadata.finalizers[0],
         lambda a: a.metadata.labels["butler.butlerlabs.dev/tenant"],
@@ -91,20 +94,20 @@ def test_texts_that_many_allocations_have_are_kept_once() -> None:
         lambda a: a.status.phase,
         lambda a: a.status.conditions[0].reason,
     ]
-    for word in texts:
-        assert word(first) == word(other)
-        assert word(first) is word(other)
+    for get_text in text_getters:
+        assert get_text(first) == get_text(other)
+        assert get_text(first) is get_text(other)
 
 
 def test_the_single_addresses_of_a_range_are_not_kept() -> None:
-    kept = decode_allocation(3).status
-    assert (kept.startAddress, kept.endAddress) == ("10.0.0.192", "10.0.0.255")
-    assert (kept.allocatedCount, kept.addresses) == (ADDRESSES, ())
+    status = decode_allocation(3).status
+    assert (status.startAddress, status.endAddress) == ("10.0.0.192", "10.0.0.255")
+    assert (status.allocatedCount, status.addresses) == (ADDRESSES, ())
 
 
-def test_a_cached_allocation_takes_little_more_than_what_is_its_own() -> None:
+def test_each_further_allocation_takes_less_memory_than_the_limit() -> None:
     few, many = (
         [decode_allocation(number) for number in range(10)],
         [decode_allocation(n) for n in range(MANY)],
     )
-    assert (size(many) - size(few)) / (MANY - len(few)) < MOST_BYTES
+    assert (measure_bytes(many) - measure_bytes(few)) / (MANY - len(few)) < MOST_BYTES

@@ -17,14 +17,16 @@ from tests.reconcilers.tenantcluster.elastic.site import (
 )
 
 SERVED, WAITING = 4, 17
+"""The numbers of clusters that the pool has room for, and of those that wait."""
 
 
 def _count_events(lines: Iterable[Any]) -> Counter[str]:
-    """Return how many lines above debug have which text."""
+    """Return the numbers of log lines above the level debug, by their text."""
     return Counter(line["event"] for line in lines if line["log_level"] != "debug")
 
 
-def _platform(clusters: int) -> Platform:
+def _make_platform(clusters: int) -> Platform:
+    """Return a platform with clusters and a pool that has room for SERVED of them."""
     platform = Platform()
     platform.server.add("networkpools", make.pool(cidr="10.40.0.0/26"))
     platform.server.add("providerconfigs", make.provider("lab"))
@@ -36,7 +38,7 @@ def _platform(clusters: int) -> Platform:
 
 
 async def test_clusters_that_wait_are_logged_once_and_a_tenant_without_an_answer_too() -> None:
-    platform = _platform(SERVED + WAITING)
+    platform = _make_platform(SERVED + WAITING)
     with capture_logs() as start:
         async with platform.running():
             await platform.clock.advance(120)
@@ -74,8 +76,8 @@ async def test_growth_that_the_quota_stops_is_logged_once() -> None:
         assert _count_events(lines) == {"elastic IPAM growth blocked by quota": 1}
 
 
-async def test_a_cluster_of_the_same_name_is_logged_anew() -> None:
-    platform = _platform(SERVED + 1)
+async def test_that_a_cluster_waits_is_logged_again_once_it_was_deleted_and_created() -> None:
+    platform = _make_platform(SERVED + 1)
     async with platform.running():
         await platform.clock.advance(120)
         [waiting] = [

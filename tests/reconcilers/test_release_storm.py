@@ -1,9 +1,10 @@
-"""No address is ever in two tenants' pools, nor in one whose allocation has gone; from seeds.
+"""No address is ever in the pools of two tenants, nor in a pool whose allocation is gone.
 
-Two replicas that both believe they lead work on two tenants and one small pool. Every request, to
-the management cluster and into the tenants, is in flight until the seed lets it run: late, after
-its sender gave up, or with its answer lost. Caches lag, replicas die, allocations are deleted and
-marked all the while. Then it calms down, and everything must have been given back and projected.
+Two replicas that both believe they lead work on two tenants and one small pool. A seed decides all
+that happens. Every request, to the management cluster and to the tenants, is in flight until the
+seed delivers it: late, after its sender gave up, or with its answer lost. Caches lag, replicas are
+replaced, allocations are deleted and marked for release. Then the storm calms down, and all
+releases must end, and all held ranges must be in the tenants' pools.
 """
 
 import os
@@ -37,7 +38,14 @@ TENANTS = ("a", "b")
 
 
 class Storm:
-    """One seed, played."""
+    """Two replicas on two tenants and one pool, in which a seed decides what happens.
+
+    Attributes:
+        flights: requests that have been sent and not been delivered yet.
+        busy: the passes that run: the id of the replica, the key and the reconciler.
+        number: the number of allocations that have been created.
+        problem: the first violation; empty if there was none.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -55,10 +63,10 @@ class Storm:
             lab = SimpleNamespace(server=self.server, tenant_servers={}, clock=self.clock)
             Lab.start_tenant_server(cast("Lab", lab), name)
         for api_server in (self.server, *self.tenants.values()):
-            api_server.listeners.append(lambda _: self._judge())
-        self.replicas = [self._replica() for _ in range(2)]
+            api_server.listeners.append(lambda _: self._find_violations())
+        self.replicas = [self._make_replica() for _ in range(2)]
 
-    def _replica(self) -> Replica:
+    def _make_replica(self) -> Replica:
         site = SimpleNamespace(
             server=Route(self.server, self.flights),
             clock=self.clock,
@@ -69,18 +77,22 @@ class Storm:
         replica.use_real_release_check()
         return replica
 
-    def _judge(self) -> None:
-        """Look whether an address is somewhere it must not be."""
-        pools = {name: _entries(tenant) for name, tenant in self.tenants.items()}
-        if any(x.overlaps(y) for x in pools["a"] for y in pools["b"]):
+    def _find_violations(self) -> None:
+        """Set `problem` if an address is in both tenants' pools, or not held by its tenant."""
+        pools = {name: _list_entries(tenant) for name, tenant in self.tenants.items()}
+        if any(
+            entry_of_a.overlaps(entry_of_b)
+            for entry_of_a in pools["a"]
+            for entry_of_b in pools["b"]
+        ):
             self.problem = self.problem or "one address in two tenants' pools"
         for name, entries in pools.items():
-            held_ranges = _held_by(self.server, name)
+            held_ranges = _list_held_ranges(self.server, name)
             if any(
                 not any(held_range.contains(entry) for held_range in held_ranges)
                 for entry in entries
             ):
-                self.problem = self.problem or f"{name} has an address that may be given away"
+                self.problem = self.problem or f"{name} has an address that it does not hold"
 
     async def play(self) -> str:
         """Return the first violation; empty if there was none."""
@@ -90,18 +102,18 @@ class Storm:
                 if self.problem:
                     break
             else:
-                await self._calm(group)
+                await self._settle_down(group)
             group.cancel_scope.cancel()
         return self.problem
 
     async def _step(self, group: TaskGroup) -> None:
         chance = self.random.random()
         if chance < 0.40 and self.flights:
-            await self._fly()
+            await self._deliver_one_request()
         elif chance < 0.75:
-            self._work(group)
+            self._start_pass(group)
         elif chance < 0.80:
-            self._disturb()
+            self._change_allocations()
         elif chance < 0.90:
             replica = self.random.choice(self.replicas)
             if self.random.random() < 0.4:
@@ -109,12 +121,13 @@ class Storm:
             else:
                 replica.deliver_events()
         elif chance < 0.92:
-            self.replicas[self.random.randrange(2)] = self._replica()
+            self.replicas[self.random.randrange(2)] = self._make_replica()
         else:
             await self.clock.advance(self.random.choice([0.5, 2, 6]))
         await settle()
 
-    async def _fly(self) -> None:
+    async def _deliver_one_request(self) -> None:
+        """Deliver a random request; sometimes its sender gave up before, or its answer is lost."""
         flight = self.flights.pop(self.random.randrange(len(self.flights)))
         chance = self.random.random()
         if chance < 0.06 and flight.is_awaited:  # the sender gives up; it runs later
@@ -123,11 +136,12 @@ class Storm:
             return
         deliver(flight, mute=chance > 0.96)
 
-    def _work(self, group: TaskGroup) -> None:
-        place = self.random.randrange(2)
-        replica = self.replicas[place]
+    def _start_pass(self, group: TaskGroup) -> None:
+        """Start a random pass of a random replica, unless the same pass still runs."""
+        index = self.random.randrange(2)
+        replica = self.replicas[index]
         allocations = [allocation.metadata.key for allocation in replica.caches["ipallocations"]]
-        todo: list[tuple[Any, Key]] = [
+        passes: list[tuple[Any, Key]] = [
             (replica.clusters, Key("team", self.random.choice(TENANTS))),
             (replica.pools, make.key("lab")),
             *(
@@ -136,53 +150,55 @@ class Storm:
                 else []
             ),
         ]
-        reconciler, key = self.random.choice(todo)
+        reconciler, key = self.random.choice(passes)
         mark = (id(replica), key, type(reconciler).__name__)
         if mark not in self.busy:
             self.busy.add(mark)
-            group.start_soon(self._pass, reconciler, key, mark)
+            group.start_soon(self._run_pass, reconciler, key, mark)
 
-    async def _pass(self, reconciler: Any, key: Key, mark: tuple[int, Key, str]) -> None:
+    async def _run_pass(self, reconciler: Any, key: Key, mark: tuple[int, Key, str]) -> None:
         try:
             with suppress(ControllerError):
                 await reconciler.reconcile(key)
         finally:
             self.busy.discard(mark)
 
-    def _disturb(self) -> None:
-        known = [
+    def _change_allocations(self) -> None:
+        """Create an allocation, or delete one, or mark one for release."""
+        present_allocations = [
             o for o in self.server.all("ipallocations") if "deletionTimestamp" not in o["metadata"]
         ]
         chance = self.random.random()
-        if chance < 0.4 or not known:
+        if chance < 0.4 or not present_allocations:
             self.number += 1
             tenant = f"team/{self.random.choice(TENANTS)}"
             body = make.allocation(f"n{self.number}", tenant=tenant, size=1, uid="")
             self.server.add("ipallocations", body)
             return
-        name = self.random.choice(known)["metadata"]["name"]
+        name = self.random.choice(present_allocations)["metadata"]["name"]
         if chance < 0.8:
             self.server.delete("ipallocations", name)
         else:
             note = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
             self.server.edit("ipallocations", name, {"metadata": {"annotations": note}})
 
-    async def _calm(self, group: TaskGroup) -> None:
-        """Let everything land, and work until nothing changes."""
-        self.replicas = [self._replica()]
+    async def _settle_down(self, group: TaskGroup) -> None:
+        """Deliver all requests, and run passes until all releases have ended."""
+        self.replicas = [self._make_replica()]
         for _ in range(400):
             while self.flights:
                 deliver(self.flights.pop())
                 await settle()
-            self._work_all(group)
+            self._start_all_passes(group)
             await settle()
             if not self.flights and not self.busy:
                 await self.clock.advance(3)
-            if self._is_calm():
+            if self._is_settled():
                 return
         self.problem = self.problem or f"it did not calm down: {self._report_entries()}"
 
-    def _work_all(self, group: TaskGroup) -> None:
+    def _start_all_passes(self, group: TaskGroup) -> None:
+        """Start a pass of the only replica for each object, unless the same pass still runs."""
         replica = self.replicas[0]
         keys: list[tuple[Any, Key]] = [(replica.pools, make.key("lab"))]
         keys += [(replica.clusters, Key("team", name)) for name in TENANTS]
@@ -191,17 +207,18 @@ class Storm:
             mark = (id(replica), key, type(reconciler).__name__)
             if mark not in self.busy:
                 self.busy.add(mark)
-                group.start_soon(self._pass, reconciler, key, mark)
+                group.start_soon(self._run_pass, reconciler, key, mark)
 
-    def _is_calm(self) -> bool:
+    def _is_settled(self) -> bool:
         for allocation in self.server.all("ipallocations"):
-            marked = names.ANNOTATION_RELEASING in (
+            is_marked = names.ANNOTATION_RELEASING in (
                 allocation["metadata"].get("annotations") or {}
             )
-            if marked or "deletionTimestamp" in allocation["metadata"]:
+            if is_marked or "deletionTimestamp" in allocation["metadata"]:
                 return False
         return all(
-            sorted(_entries(tenant), key=_first) == sorted(_held_by(self.server, name), key=_first)
+            sorted(_list_entries(tenant), key=_get_first_address)
+            == sorted(_list_held_ranges(self.server, name), key=_get_first_address)
             for name, tenant in self.tenants.items()
         )
 
@@ -209,18 +226,20 @@ class Storm:
         return {name: list_pool_entries(tenant) for name, tenant in self.tenants.items()}
 
 
-def _first(address_range: AddressRange) -> int:
+def _get_first_address(address_range: AddressRange) -> int:
     return address_range.first
 
 
-def _entries(tenant: Server) -> list[AddressRange]:
+def _list_entries(tenant: Server) -> list[AddressRange]:
+    """Return the ranges in the MetalLB pools of a tenant, apart from the placeholder."""
     texts = [pool_entry for pool_entry in list_pool_entries(tenant) if pool_entry != NO_ADDRESS]
     return [
         span for entry in texts if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]
 
 
-def _held_by(server: Server, tenant: str) -> list[AddressRange]:
+def _list_held_ranges(server: Server, tenant: str) -> list[AddressRange]:
+    """Return the load balancer ranges that the allocations of a tenant hold."""
     statuses = [
         allocation.get("status") or {}
         for allocation in server.all("ipallocations")
