@@ -212,11 +212,11 @@ class ClaimService:
     pool_claims: PoolClaims | None = None
     """The claims, while they are served."""
 
-    def served_from(self, pool: NetworkPool) -> PoolClaims | None:
-        """Return the claims that a pool serves; None if no claim holds anything of it.
+    def find_pool_claims(self, pool: NetworkPool) -> PoolClaims | None:
+        """Return the claims of NetworkPools; None if no claim can hold addresses of this pool.
 
         Raises:
-            Behind: that is not known, or claims may hold what this process does not read.
+            Behind: that is not known, or this process does not read all holders of addresses.
         """
         self.check_counts(pool)
         return None

@@ -247,7 +247,7 @@ class NetworkPoolKind(
                 not know, or does not read, the addresses that claims hold (`ClaimService`).
         """
         raise_if_unknown_kinds(pool)
-        claims = self._claims.served_from(pool)
+        claims = self._claims.find_pool_claims(pool)
         allocations = self._allocations.served_requests
         return (allocations,) if claims is None else (allocations, claims.served_requests)
 
@@ -697,7 +697,7 @@ class NetworkPoolKind(
         if count:
             return count, cached
         raise_if_unknown_kinds(pool)
-        claims = self._claims.served_from(pool)
+        claims = self._claims.find_pool_claims(pool)
         listed = await self._allocations.read_shared(pool)
         count = count_blockers(journal, listed)
         if claims is not None:
@@ -760,7 +760,7 @@ class NetworkPoolKind(
             return status.render_ready_only(pool, waiting, now)
         try:
             geometry, observed = self._specs.get_layouts(pool), self._observed.list_ranges(pool)
-            claims = self._claims.served_from(pool)
+            claims = self._claims.find_pool_claims(pool)
             if claims is not None and (
                 claims.find_unreadable(pool.metadata.key)
                 or not claims.can_read_cached(pool, journal)

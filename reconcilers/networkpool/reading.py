@@ -175,7 +175,7 @@ class PoolReader:
             UnreadableHoldings: objects that may hold ranges of the pool cannot be decoded.
             ControllerError: a LIST failed.
         """
-        claims = None if self._claims is None else self._claims.served_from(pool)
+        claims = None if self._claims is None else self._claims.find_pool_claims(pool)
         self._check_readable(pool, claims)
         is_reached = seen is not None or self._choose_cache(pool, journal)
         are_claims_reached = claims is None or claims.can_read_cached(pool, journal)

@@ -36,7 +36,7 @@ from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
 from reconcilers.promises.holdings import NO_LAYOUTS, Layouts
 from reconcilers.promises.journal import PromisedRange
 
-MOST = 2**63 - 1
+MAX_COUNT = 2**63 - 1
 """The largest number that a pool's status shows."""
 OTHER_FAMILY = "other family"
 """The name of the space for held addresses of the family that the pool does not hand out."""
@@ -51,7 +51,7 @@ class PoolSpace:
         shift: how many bits of an address vary within a block; 0 for single addresses.
         prefix: the value of `spec.prefix` in IPAddresses of the pool.
         gateway: the value of `spec.gateway` in IPAddresses of the pool; empty for none.
-        prefixes: True if a block is a prefix of length `prefix`; False if it is one address.
+        has_prefix_blocks: whether a block is a prefix of length `prefix`; else it is one address.
         name: the name of the space in holdings and promises.
     """
 
@@ -59,7 +59,7 @@ class PoolSpace:
     shift: int
     prefix: int
     gateway: str = ""
-    prefixes: bool = False
+    has_prefix_blocks: bool = False
     name: str = ""
     has_cluster_tenants: ClassVar[bool] = False
     """Whether the tenant of a claim is its Cluster; if not, it is the namespace."""
@@ -79,7 +79,7 @@ class PoolSpace:
         """How many blocks the pool may hand out, whether they are held or free."""
         return self.layout.total
 
-    def text(self, block: int) -> str:
+    def get_first_address(self, block: int) -> str:
         """Return the first address of the block with this number, as text."""
         return address_text(block << self.shift, self.family)
 
@@ -99,7 +99,7 @@ class PoolSpace:
             return None
         value, bits = parsed[0], BITS[self.family]
         # A prefix length that no address of the family has counts as a single address.
-        hosts = (1 << bits - prefix) - 1 if self.prefixes and 0 <= prefix <= bits else 0
+        hosts = (1 << bits - prefix) - 1 if self.has_prefix_blocks and 0 <= prefix <= bits else 0
         first, last = value & ~hosts, value | hosts
         return AddressRange(first >> self.shift, last >> self.shift, self.family)
 
@@ -115,10 +115,10 @@ class PoolSpace:
         return () if other is None else (PromisedRange(other, OTHER_FAMILY),)
 
     def find_outside(self, address: str, prefix: int) -> Hashable | None:
-        """Return a value for an IPAddress outside of the pool; None if the pool may hand it out.
+        """Return an identity for an IPAddress outside of the pool; None if it is inside.
 
-        The value is the blocks of the IPAddress, or its text if it has no blocks. It only has to
-        be equal for equal addresses: distinct values are counted as out of range.
+        The pool's count of addresses out of range is the number of distinct identities. The
+        identity is the blocks of the IPAddress, or its text if it has no blocks.
         """
         if self.hands_out(address, prefix):
             return None
@@ -141,7 +141,7 @@ class PoolSpace:
     def hands_out(self, address: str, prefix: int) -> bool:
         """Return whether the pool may hand out exactly the block that an IPAddress holds."""
         blocks = self.find_blocks(address, prefix)
-        if blocks is None or (self.prefixes and prefix != self.prefix):
+        if blocks is None or (self.has_prefix_blocks and prefix != self.prefix):
             return False
         # An address within a prefix, instead of its first address, is not what the pool gives.
         aligned = address_text(blocks.first << self.shift, self.family)
@@ -150,7 +150,7 @@ class PoolSpace:
 
 
 class ClaimSpace(Protocol):
-    """In which spaces of a pool the addresses of claims lie."""
+    """Finds the spaces of a pool in which the addresses of claims lie."""
 
     @property
     def has_cluster_tenants(self) -> bool:
@@ -159,9 +159,10 @@ class ClaimSpace(Protocol):
 
     @property
     def layouts(self) -> Layouts:
-        """What the pool may hand out, by space; empty if the facts of claims do not depend on it.
+        """What the pool may hand out, by space.
 
-        The *facts* of a claim are what it holds of the pool, and whether it waits.
+        It is empty if the facts of a claim, what it holds of the pool and whether it waits, do not
+        depend on the spec of the pool.
         """
         ...
 
@@ -170,13 +171,13 @@ class ClaimSpace(Protocol):
         ...
 
     def find_outside(self, address: str, prefix: int) -> Hashable | None:
-        """Return a value for an IPAddress outside of the pool; None if it is not outside."""
+        """Return an identity for an IPAddress outside of the pool; None if it is inside."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FamilySpaces:
-    """Spaces that do not depend on the spec of the pool: one of each family.
+    """The two spaces of a pool, one of each family, whatever its spec.
 
     An IPAddress holds its address in the space of its family, inside or outside of the pool. So a
     pool with an invalid spec has holdings as well.
@@ -202,7 +203,10 @@ class FamilySpaces:
         return (PromisedRange(address_range, FAMILY_NAMES[address_range.family]),)
 
     def find_outside(self, address: str, prefix: int) -> Hashable | None:
-        """Return None: the pass over the NetworkPool finds addresses outside of it by itself."""
+        """Return None: without the spec, no address is known to be outside.
+
+        The pass over a NetworkPool finds these addresses by itself.
+        """
         del address, prefix
         return None
 
@@ -269,7 +273,7 @@ def parse_prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
     holes = parse_entries(spec.excludedPrefixes)
     shift = BITS[6] - length
     layout = _build_layout(listed, holes, family=6, shift=shift)
-    return PoolSpace(layout, shift, prefix=length, gateway=spec.gateway, prefixes=True)
+    return PoolSpace(layout, shift, prefix=length, gateway=spec.gateway, has_prefix_blocks=True)
 
 
 def compute_subnet(address: int, prefix: int, family: Family) -> AddressRange:
@@ -294,14 +298,14 @@ def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
     Raises:
         InvalidPool: some entries cannot be parsed; the message names all of these entries.
     """
-    parsed, wrong = [], []
+    parsed, faults = [], []
     for entry in texts:
         try:
             parsed.append(parse_entry(entry))
         except MalformedText:
-            wrong.append(f"{quote_value(entry)} is not a valid IP, range, nor CIDR")
-    if wrong:
-        raise InvalidPool(wrong)
+            faults.append(f"{quote_value(entry)} is not a valid IP, range, nor CIDR")
+    if faults:
+        raise InvalidPool(faults)
     return parsed
 
 

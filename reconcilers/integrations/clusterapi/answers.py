@@ -24,7 +24,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, find_pool_kind
 from reconcilers.integrations.clusterapi.gonelog import release_fields
 from reconcilers.integrations.clusterapi.statuses import read_record, read_restored_record
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
@@ -119,7 +119,7 @@ def is_made_for_claim(address: IPAddress) -> bool:
 
 
 def is_held_back(address: IPAddress) -> bool:
-    """Return whether a claim of ours released an IPAddress that a grace period holds back."""
+    """Return whether a grace period holds an IPAddress back that its claim has released."""
     meta = address.metadata
     return ADDRESS_FINALIZER in meta.finalizers and RELEASED_AT in meta.annotations
 
@@ -131,7 +131,7 @@ def is_left_over(address: IPAddress) -> bool:
     The pool stays an owner, because an IPAddress has several owners and the pool still exists.
     """
     ref, meta = address.spec.poolRef, address.metadata
-    kind = kind_of(ref)
+    kind = find_pool_kind(ref)
     # Without our kind of pool and our finalizer, another program or a person made the IPAddress.
     if kind is None or ADDRESS_FINALIZER not in meta.finalizers:
         return False
@@ -177,7 +177,7 @@ def must_be_recorded(address: IPAddress, claim: IPAddressClaim) -> bool:
     )
 
 
-def why_unusable(address: IPAddress, claim: IPAddressClaim) -> str:
+def explain_unusable(address: IPAddress, claim: IPAddressClaim) -> str:
     """Return why the IPAddress of a claim's name cannot answer it; empty if it can."""
     name, claim_ref, address_ref = address.metadata.key, claim.spec.poolRef, address.spec.poolRef
     if (address_ref.apiGroup, address_ref.kind, address_ref.name) != (
@@ -216,13 +216,13 @@ def is_served_by_another(claim: IPAddressClaim, caches: ClaimCaches) -> bool:
 def make_ready_finding(
     claim: IPAddressClaim, caches: ClaimCaches, problem: ClaimProblem
 ) -> ConditionFinding:
-    """Return condition Ready of a claim that is not served, or whose promises are voided.
+    """Return condition Ready of a claim that this program does not serve.
 
-    It is False with the problem as reason. It stays True for a claim that another provider
+    It is False with the reason of the problem. It stays True for a claim that another provider
     served, because its address is still in use; then only the message reports the problem.
 
     Args:
-        problem: what keeps this program from serving it.
+        problem: what keeps this program from serving the claim.
     """
     if is_served_by_another(claim, caches):
         return ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=problem.message)
@@ -232,9 +232,12 @@ def make_ready_finding(
 def render_missing_metadata(
     address: IPAddress, owner_references: tuple[OwnerReference, ...], claim: IPAddressClaim
 ) -> dict[str, Any]:
-    """Return a merge patch that adds finalizer, owners and label that an IPAddress lacks.
+    """Return a merge patch with the finalizer, owners and label that an IPAddress lacks.
 
-    The patch is empty if nothing is missing.
+    The patch is empty if the IPAddress lacks nothing.
+
+    Args:
+        owner_references: the owners that the IPAddress must have: its claim and its pool.
     """
     # A restored IPAddress that is being deleted is recreated with all of them instead.
     if is_restored(address, claim):
@@ -287,7 +290,7 @@ class Answers:
             if is_new:
                 return address
             # Another replica or a person created it, and the cache does not show it yet.
-        if reason := why_unusable(address, claim):
+        if reason := explain_unusable(address, claim):
             raise AddressInTheWay(reason)
         # The IPAddressClaim controller writes that record; the next pass finds it.
         if must_be_recorded(address, claim):
@@ -350,7 +353,7 @@ class Answers:
         await self._objects.remove(address, _release_fields(address, reason))
 
     async def hold_back(self, address: IPAddress, since: str) -> None:
-        """Annotate an IPAddress with the time of its release: the pool's grace period begins.
+        """Annotate an IPAddress with the time of its release, from which a grace period runs.
 
         The claim is removed from the owners: with a dependent, a claim that is deleted in the
         foreground would stay until the grace period is over.

@@ -19,7 +19,7 @@ from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.fields import MODEL, Conditions, int32
 from reconcilers.integrations.clusterapi import schema
-from reconcilers.integrations.clusterapi.schema import requiring
+from reconcilers.integrations.clusterapi.schema import require_fields
 from reconcilers.promises.journal import AnnotatedJournal
 
 GROUP = "ipam.cluster.x-k8s.io"
@@ -55,7 +55,7 @@ JOURNALS = AnnotatedJournal(CLAIM_KIND, effects=ADDRESS_KIND)
 """The journals of the pools of this platform; NetworkPools have theirs in the status."""
 
 
-@with_config(requiring(("addresses", "prefix"), *schema.IP_POOL))
+@with_config(require_fields(("addresses", "prefix"), *schema.IP_POOL))
 @dataclass(frozen=True, slots=True)
 class IPPoolSpec:
     """Which addresses a pool hands out, one at a time."""
@@ -79,7 +79,7 @@ class IPPoolSpec:
         return self.addresses
 
 
-@with_config(requiring(("prefixes",)))
+@with_config(require_fields(("prefixes",)))
 @dataclass(frozen=True, slots=True)
 class PrefixPoolSpec:
     """Which IPv6 prefixes a pool hands out, one at a time."""
@@ -99,7 +99,7 @@ class PrefixPoolSpec:
         return self.prefixes
 
 
-@with_config(requiring(("total", "used", "free", "outOfRange")))
+@with_config(require_fields(("total", "used", "free", "outOfRange")))
 @dataclass(frozen=True, slots=True)
 class PoolCounts:
     """How many addresses, or prefixes, a pool has. Numbers end at 9223372036854775807."""
@@ -318,7 +318,7 @@ class Cluster:
     spec: ClusterSpec = field(default_factory=ClusterSpec)
 
     @property
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether controllers must leave the Cluster and its claims alone."""
         return self.spec.paused or is_paused(self.metadata.annotations)
 
@@ -371,7 +371,7 @@ KINDS: tuple[Resource[Object], ...] = (CLAIMS, ADDRESSES, CLUSTERS, *POOLS)
 """All kinds, each in the version that is preferred."""
 
 
-def pool_key(ref: PoolRef, namespace: str) -> Key | None:
+def find_pool_key(ref: PoolRef, namespace: str) -> Key | None:
     """Return the key of the pool that a claim or an IPAddress names.
 
     A namespaced pool is in the namespace of the claim; a global pool has an empty namespace.

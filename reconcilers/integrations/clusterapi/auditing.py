@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_FINALIZER,
@@ -22,7 +23,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, find_pool_kind, get_pool_key
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.poolstatus import compute_counts
 from reconcilers.integrations.clusterapi.rules import list_host_bit_warnings
@@ -46,7 +47,7 @@ def audit(
     now: datetime,
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
-    """Yield everything that is wrong at the time `now`.
+    """Yield the troubles of pools, claims and IPAddresses.
 
     Args:
         caches: all objects.
@@ -63,7 +64,7 @@ def audit(
 
 
 def _find_host_bits(contents: PoolContents) -> Iterator[Trouble]:
-    """Yield the CIDRs of a pool that have host bits set; nothing for a NetworkPool."""
+    """Yield a trouble for each CIDR of a pool that has host bits set; none for a NetworkPool."""
     # The audit of NetworkPools has rules of its own.
     if isinstance(contents.pool, NetworkPool):
         return
@@ -85,22 +86,33 @@ def _find_pool_troubles(contents: PoolContents, not_read: Sequence[NotRead]) -> 
     The others are only for pools of the in-cluster provider: an invalid spec, addresses of the
     other family, and a status that differs from the contents.
     """
-    pool, kind, key = contents.pool, contents.kind.kind, contents.pool.metadata.key
     # The audit of NetworkPools reports their spec and status, and IPAllocations of both families.
-    is_in_cluster_pool = not isinstance(pool, NetworkPool)
-    if contents.space is None or contents.holdings is None:
+    is_in_cluster_pool = not isinstance(contents.pool, NetworkPool)
+    if contents.space is None:
         # Without a valid spec there are no blocks to compare.
         if is_in_cluster_pool:
-            yield build_invalid_pool_trouble(PoolName(kind, key), contents.fault, contents.pool)
+            name = PoolName(contents.kind.kind, contents.pool.metadata.key)
+            yield build_invalid_pool_trouble(name, contents.fault, contents.pool)
         return
-    for blocks, (state, holders) in contents.held.items():
-        first_address = contents.space.text(blocks.first)
+    yield from _find_block_troubles(contents, contents.space)
+    if is_in_cluster_pool:
+        yield from _find_other_family_troubles(contents)
+        yield from _find_status_drift(contents, not_read)
+
+
+def _find_block_troubles(contents: PoolContents, space: PoolSpace) -> Iterator[Trouble]:
+    """Yield a trouble for each block that several objects hold, or that is outside of the pool."""
+    kind, key = contents.kind.kind, contents.pool.metadata.key
+    for blocks, (state, holders) in contents.held_blocks.items():
+        first_address = space.get_first_address(blocks.first)
         # The trouble is reported once, of the youngest holder: the others had the address before.
         youngest = max(holders, key=lambda key: _order_by_age(contents, key))
         subject = CLAIM if youngest in contents.claims else ADDRESS
         seen = contents.find_holder(youngest)
         if state == "shared":
-            others = ", ".join(contents.name_of(other) for other in holders if other != youngest)
+            others = ", ".join(
+                contents.describe_holder(other) for other in holders if other != youngest
+            )
             sentence = (
                 f"holds {first_address} of {kind} {key}, which {others} has too: delete this one"
                 " (action delete) once its owner no longer uses the address"
@@ -128,7 +140,12 @@ def _find_pool_troubles(contents: PoolContents, not_read: Sequence[NotRead]) -> 
                 seen=seen,
                 removable=True,
             )
-    for holder, parts in contents.held_of_other_family.items() if is_in_cluster_pool else ():
+
+
+def _find_other_family_troubles(contents: PoolContents) -> Iterator[Trouble]:
+    """Yield a trouble for each holder of addresses of the family that the pool does not have."""
+    kind, key = contents.kind.kind, contents.pool.metadata.key
+    for holder, parts in contents.other_family_ranges.items():
         addresses = ", ".join(part.text for part in parts)
         sentence = (
             f"holds {addresses}, of a family that {kind} {key} does not have; it is never taken"
@@ -145,20 +162,32 @@ def _find_pool_troubles(contents: PoolContents, not_read: Sequence[NotRead]) -> 
             seen=seen,
             removable=True,
         )
+
+
+def _find_status_drift(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
+    """Yield a trouble if the counts in a pool's status differ from the contents of the pool."""
+    pool, key = contents.pool, contents.pool.metadata.key
+    if isinstance(pool, NetworkPool) or contents.space is None or contents.holdings is None:
+        return
     # If the user may not read all claims and IPAddresses, the counts here are too low.
-    if isinstance(pool, NetworkPool) or limits_in(key.namespace, _HOLDERS, not_read):
+    if limits_in(key.namespace, _HOLDERS, not_read):
         return
     in_status, counts = pool.status.ipAddresses, compute_counts(contents.space, contents.holdings)
-    if in_status is not None and in_status != counts:
-        wrong = [
-            f"{field.name} is {getattr(in_status, field.name)}, not {getattr(counts, field.name)}"
-            for field in fields(counts)
-            if getattr(in_status, field.name) != getattr(counts, field.name)
-        ]
-        sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
-        yield Trouble(
-            "StatusDrift", "warning", subject=kind, key=key, sentence=sentence, seen=contents.pool
-        )
+    if in_status is None or in_status == counts:
+        return
+    differences = [
+        f"{field.name} is {getattr(in_status, field.name)}, not {getattr(counts, field.name)}"
+        for field in fields(counts)
+        if getattr(in_status, field.name) != getattr(counts, field.name)
+    ]
+    yield Trouble(
+        "StatusDrift",
+        "warning",
+        subject=contents.kind.kind,
+        key=key,
+        sentence=f"its status drifted: {'; '.join(differences)}; a running controller corrects it",
+        seen=pool,
+    )
 
 
 def _pool_may_exist(
@@ -168,11 +197,11 @@ def _pool_may_exist(
 
     It may exist if it cannot be decoded, or if the user may not read it.
     """
-    kind = kind_of(obj.spec.poolRef)
+    kind = find_pool_kind(obj.spec.poolRef)
     return (
         caches.pool_of(obj) is not None
         or caches.is_pool_unreadable(obj)
-        or (kind is not None and is_left_out(kind, pool_key(kind, obj), not_read))
+        or (kind is not None and is_left_out(kind, get_pool_key(kind, obj), not_read))
     )
 
 
@@ -187,13 +216,13 @@ def _find_claim_troubles(
 ) -> Iterator[Trouble]:
     """Yield the troubles of claims, in order of their keys."""
     for claim in sorted(caches.claims, key=lambda claim: claim.metadata.key):
-        key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
+        key, kind = claim.metadata.key, find_pool_kind(claim.spec.poolRef)
         # Another provider serves the claim.
         if kind is None:
             continue
         since = claim.metadata.deletionTimestamp
         if not _pool_may_exist(caches, claim, not_read):
-            pool = PoolName(kind.kind, pool_key(kind, claim))
+            pool = PoolName(kind.kind, get_pool_key(kind, claim))
             yield build_unknown_pool_trouble(CLAIM, key, pool, seen=claim)
         # A Cluster that the user may not read can exist all the same.
         is_cluster_unseen = claim.cluster is not None and is_left_out(
@@ -239,11 +268,11 @@ def _find_address_troubles(caches: ClaimCaches, not_read: Sequence[NotRead]) -> 
     for address in sorted(caches.addresses, key=lambda address: address.metadata.key):
         key = address.metadata.key
         claim_key = Key(key.namespace, address.spec.claimRef.name)
-        kind = kind_of(address.spec.poolRef)
-        # Another provider serves it, or its claim is gone and a grace period runs, as it should.
+        kind = find_pool_kind(address.spec.poolRef)
+        # Another provider serves the IPAddress, or its claim is gone and a grace period runs.
         if kind is None or RELEASED_AT in address.metadata.annotations:
             continue
-        # With a claim, or one that may exist, the troubles of the claim tell everything.
+        # If its claim exists or may exist, the troubles of the claim are reported instead.
         if (
             claim_key in caches.claims
             or claim_key in caches.claims.unreadable
@@ -251,7 +280,7 @@ def _find_address_troubles(caches: ClaimCaches, not_read: Sequence[NotRead]) -> 
         ):
             continue
         if not _pool_may_exist(caches, address, not_read):
-            sentence = f"names {kind.kind} {pool_key(kind, address)}, which does not exist"
+            sentence = f"names {kind.kind} {get_pool_key(kind, address)}, which does not exist"
             yield Trouble(
                 "UnknownPool", "warning", subject=ADDRESS, key=key, sentence=sentence, seen=address
             )

@@ -1,4 +1,4 @@
-"""What the reconcilers of this integration read: caches, and what they say about one claim.
+"""The caches that the reconcilers of this integration read, and the facts of one claim in them.
 
 A claim is left alone while its Cluster is paused or missing, or while it or its pool is paused.
 All reconcilers ask this module before they serve a claim. So a paused claim is not served because
@@ -75,7 +75,7 @@ def read_journal(pool: ServedPool) -> Journal:
 _BY_NAME = {(kind.group, kind.kind): kind for kind in KINDS}
 
 
-def kind_of(ref: PoolRef) -> Resource[ServedPool] | None:
+def find_pool_kind(ref: PoolRef) -> Resource[ServedPool] | None:
     """Return the kind of pool that a claim or address names; None if it is not one of ours."""
     return _BY_NAME.get((ref.apiGroup, ref.kind))
 
@@ -99,25 +99,25 @@ def list_spaces(obj: IPAddressClaim | IPAddress | PoolOutline) -> Iterable[str]:
 
 def find_pool_name(obj: IPAddressClaim | IPAddress | PoolOutline) -> ClaimPool | None:
     """Return the pool that an object names; None if it is not of a kind that is served here."""
-    kind = kind_of(obj.spec.poolRef)
-    return None if kind is None else ClaimPool(kind, pool_key(kind, obj))
+    kind = find_pool_kind(obj.spec.poolRef)
+    return None if kind is None else ClaimPool(kind, get_pool_key(kind, obj))
 
 
-def why_pool_stops(pool: ServedPool) -> str:
+def explain_pool_stop(pool: ServedPool) -> str:
     """Return why a pool of claims hands out nothing, whatever is free; empty if it serves."""
     if pool.metadata.is_terminating:
         return "its pool is being deleted"
     return "its pool is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
 
 
-def pool_key(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress | PoolOutline) -> Key:
+def get_pool_key(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress | PoolOutline) -> Key:
     """Return the key of the pool of that kind that a claim or address names."""
     return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
 
 
-def list_pools_named(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+def list_named_pools(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     """Return the pool that a claim or an IPAddress names; empty if it is of another kind."""
-    return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
+    return [get_pool_key(kind, obj)] if find_pool_kind(obj.spec.poolRef) == kind else []
 
 
 def get_promised_address(promise: Promise) -> AddressRange:
@@ -127,7 +127,11 @@ def get_promised_address(promise: Promise) -> AddressRange:
 
 
 def can_name(kind: Resource[ServedPool], namespace: str, pool: Key) -> bool:
-    """Return whether claims of a namespace can name a pool; an empty namespace is unknown."""
+    """Return whether claims of a namespace can name a pool.
+
+    Args:
+        namespace: the namespace of the claims; empty if unknown, so that they can name any pool.
+    """
     return not kind.namespaced or namespace in {"", pool.namespace}
 
 
@@ -182,10 +186,13 @@ def compute_claim_facts(
     """
     if claim is None and address is None:
         return None
-    # `place` is the position in the pool's queue. Claims with equal `row` get equal refusals, so
-    # that one of them is asked for all; None makes a row of its own.
     parts: dict[PromisedRange, None] = {}
-    place, row, outside = None, None, None
+    # The position of the claim in the pool's queue; None if the claim does not wait.
+    place = None
+    # Claims of one row are refused for the same reason, so that the pass tries only one of them.
+    # None: the claim has a row of its own.
+    row = None
+    outside = None
     if claim is not None:
         restored, created = read_restored_record(claim), claim.metadata.creationTimestamp
         record = read_record(claim) or restored
@@ -193,8 +200,8 @@ def compute_claim_facts(
             parts.update(dict.fromkeys(space.find_parts(record.address, record.prefix)))
         if created is not None and waits(claim) and not is_stopped:
             place = created, make_holder(claim)
-            # A claim that already has an address is asked for that address, and may be refused
-            # for a reason of its own. All others of a tenant would be refused alike.
+            # A claim that already has an address may only get that address, so it may be refused
+            # for a reason of its own.
             if address is None and restored is None:
                 tenant = find_claim_tenant(claim, space)
                 row = TenantRow(tenant, (api.CLAIM_KIND, read_shown_reason(claim)))
@@ -212,10 +219,10 @@ def compute_claim_facts(
 
 
 def find_claim_tenant(claim: IPAddressClaim, space: ClaimSpace) -> Tenant:
-    """Return the tenant that a claim counts for, as the pool shares between tenants.
+    """Return the tenant of a claim, whose share of the pool the claim uses up.
 
-    That is the claim's Cluster for spaces with Cluster tenants, else the claim's namespace. All
-    claims without a Cluster are one tenant.
+    The tenant is the claim's Cluster for spaces with Cluster tenants, else the claim's namespace.
+    All claims without a Cluster are one tenant.
     """
     if not space.has_cluster_tenants:
         return Tenant(api.CLAIM_KIND, claim.metadata.namespace)
@@ -247,7 +254,7 @@ def compute_claim_holdings(
 
 
 class ContractFields(ClaimFields[ClaimPool, IPAddressClaim, IPAddress]):
-    """What IPAddressClaims and IPAddresses say by themselves, in all versions."""
+    """Reads the fields of IPAddressClaims and IPAddresses of Cluster API's IPAM contract."""
 
     def __init__(self) -> None:
         super().__init__(api.CLAIMS, api.ADDRESSES)
@@ -302,7 +309,7 @@ class ClaimCaches:
     Args:
         claims: all IPAddressClaims.
         addresses: all IPAddresses.
-        clusters: all Clusters; None where the kind is not served, so that none is found.
+        clusters: all Clusters; None if the kind is not served, so that no Cluster is found.
         pools: the pools by kind name; only of the kinds that are served.
         claim_kind: the kind of claims, in the version that is used.
         address_kind: the kind of addresses, in that version.
@@ -335,18 +342,21 @@ class ClaimCaches:
 
     def pool_of(self, obj: IPAddressClaim | IPAddress) -> ServedPool | None:
         """Return the pool that a claim or address names; None if it does not exist."""
-        kind = kind_of(obj.spec.poolRef)
+        kind = find_pool_kind(obj.spec.poolRef)
         cache = self.pools.get(kind.kind) if kind is not None else None
         if cache is None or kind is None:
             return None
-        return cache.get(pool_key(kind, obj))
+        return cache.get(get_pool_key(kind, obj))
 
     def find_shard_key(self, key: Key) -> Key:
-        """Return the key by which the shard of a claim is found: that of its pool.
+        """Return the key of the object whose shard a claim belongs to: the pool of the claim.
 
-        So one replica writes both the pool's promises and its claims. A deleted claim has no pool
-        any more; its IPAddress names the pool. Without an IPAddress the claim's own key will do,
-        because nothing is left to release.
+        So one replica writes both the promises of the pool and the claims. The pool of a claim
+        that no longer exists is named by its IPAddress. Without an IPAddress nothing has to be
+        released, so the key of the claim itself is returned.
+
+        Args:
+            key: the key of the claim.
         """
         obj = self.claims.get(key) or self.addresses.get(key)
         pool = None if obj is None else find_pool_name(obj)
@@ -354,11 +364,13 @@ class ClaimCaches:
 
     def is_pool_unreadable(self, obj: IPAddressClaim | IPAddress) -> bool:
         """Return whether the pool that a claim or an IPAddress names cannot be decoded."""
-        kind = kind_of(obj.spec.poolRef)
+        kind = find_pool_kind(obj.spec.poolRef)
         cache = self.pools.get(kind.kind) if kind is not None else None
-        return cache is not None and kind is not None and pool_key(kind, obj) in cache.unreadable
+        return (
+            cache is not None and kind is not None and get_pool_key(kind, obj) in cache.unreadable
+        )
 
-    def why_pool_absent(self, claim: IPAddressClaim) -> str:
+    def explain_absent_pool(self, claim: IPAddressClaim) -> str:
         """Return why the pool that a claim names serves no claim; empty if the pool is usable.
 
         Reasons: the pool cannot be decoded, does not exist, or is being deleted.
@@ -385,10 +397,11 @@ class ClaimCaches:
         is_absent_at_end = state is ClusterState.ABSENT and claim.metadata.is_terminating
         return state is not ClusterState.SERVED and not is_absent_at_end
 
-    def why_stopped(self, claim: IPAddressClaim) -> str:
-        """Return why a claim without address is not served; empty if it is served.
+    def explain_stop(self, claim: IPAddressClaim) -> str:
+        """Return why a claim without address is not served; empty if nothing stops it.
 
-        In this order: claim deleted or paused, Cluster missing or paused, pool deleted or paused.
+        Only the first reason is returned, in this order: claim being deleted or paused, Cluster
+        missing, unreadable or paused, pool being deleted or paused.
         """
         pool = self.pool_of(claim)
         if claim.metadata.is_terminating:
@@ -398,7 +411,7 @@ class ClaimCaches:
         why = _CLUSTER_STOPS[find_cluster_state(self.clusters, claim.cluster)]
         if why or pool is None:
             return why.format(claim.cluster)
-        return why_pool_stops(pool)
+        return explain_pool_stop(pool)
 
     def names_missing_cluster(self, claim: IPAddressClaim) -> bool:
         """Return whether a claim names a Cluster that does not exist."""
@@ -411,17 +424,18 @@ class ClaimCaches:
         cluster = self.clusters.get(key) if key and self.clusters is not None else None
         return (
             is_paused(claim.metadata.annotations)
-            or (cluster is not None and cluster.paused)
+            or (cluster is not None and cluster.is_paused)
             or (pool is not None and is_paused(pool.metadata.annotations))
         )
 
     def is_cluster_gone(self, address: IPAddress) -> bool:
         """Return whether an IPAddress of a cluster-scoped pool names a Cluster that is gone.
 
-        `clusterctl move` leaves it so: claim and Cluster live on elsewhere, and so does the
-        address. A claim that is deleted together with its Cluster releases its address first.
+        Only `clusterctl move` leaves such an IPAddress: claim and Cluster now exist in another
+        API server, and machines there use the address. A claim that is deleted together with its
+        Cluster releases its address before the Cluster is gone.
         """
-        kind, cluster = kind_of(address.spec.poolRef), find_labelled_cluster(address)
+        kind, cluster = find_pool_kind(address.spec.poolRef), find_labelled_cluster(address)
         if kind is None or kind.namespaced or self.clusters is None:
             return False
         return find_cluster_state(self.clusters, cluster) is ClusterState.ABSENT
@@ -432,7 +446,7 @@ class ClaimCaches:
         A person paused its pool or its Cluster, or one of them cannot be decoded.
         """
         pool = self.pool_of(address)
-        # A pool that cannot be decoded may be paused.
+        # The pool may be paused.
         if self.is_pool_unreadable(address):
             return True
         if pool is not None and is_paused(pool.metadata.annotations):

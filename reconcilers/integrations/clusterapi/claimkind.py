@@ -1,8 +1,10 @@
 """IPAddressClaims as requests of pools, for NetworkPools and pools of the in-cluster provider.
 
-This module builds the objects that a pass over a pool uses for claims: one that reads and writes
-them, one that takes addresses for them, and the clean-up of their IPAddresses. Each kind of pools
-adds the space that it hands out and the status that it reports.
+IPAddressClaim, IPAddress and Cluster are the kinds of Cluster API's IPAM contract, after which
+classes of this package are named. This module builds the objects that a pass over a pool uses for
+claims: one that reads and writes them, one that takes addresses for them, and the clean-up of
+their IPAddresses. Each kind of pools adds the space that it hands out and the status that it
+reports.
 
 A *refusal* is the reason why a claim gets no address. It is written to the claim's status.
 """
@@ -28,7 +30,7 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.granting import ContractStatuses, make_claim_writes
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.reading import Reader, source_of
+from reconcilers.integrations.clusterapi.reading import Reader, make_source
 from reconcilers.integrations.core.claimkind import ClaimKind
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
@@ -44,7 +46,7 @@ ContractReading = ClaimsReading[PoolSpace]
 
 @dataclass(frozen=True, slots=True)
 class ClaimParts:
-    """The objects that passes over pools of all kinds with claims share.
+    """The objects that passes over pools of all kinds use for claims.
 
     Args:
         reader: reads claims and IPAddresses.
@@ -65,7 +67,7 @@ class ClaimParts:
 
 
 class ContractClaims(Generic[PoolT]):
-    """IPAddressClaims that are served from pools of one kind.
+    """Cluster API's IPAddressClaims as requests of pools of one kind.
 
     Args:
         pools: the kind of the pools.
@@ -77,8 +79,8 @@ class ContractClaims(Generic[PoolT]):
         self._parts = parts
         self.requests = ClaimKind(
             pools,
-            self.name_of,
-            source=source_of(parts.caches),
+            self.make_pool_name,
+            source=make_source(parts.caches),
             reader=parts.reader,
             statuses=ContractStatuses(parts.caches),
             writes=make_claim_writes(
@@ -93,7 +95,7 @@ class ContractClaims(Generic[PoolT]):
         )
         """The claims, for the passes over pools."""
 
-    def name_of(self, pool: PoolT) -> ClaimPool:
+    def make_pool_name(self, pool: PoolT) -> ClaimPool:
         """Return the name by which readers know a pool."""
         return ClaimPool(self._pools, pool.metadata.key)
 
@@ -113,7 +115,7 @@ class ContractClaims(Generic[PoolT]):
             settled: its journal, without the promises that are over.
             reading: of the pool.
             closed: why the pool hands out no further address; empty if it still does.
-            observed: ranges that another allocator has handed out, and that no request holds.
+            observed: ranges that another allocator has handed out, but no request holds.
         """
         taker = ClaimTaker(
             self._parts.caches,
@@ -182,7 +184,9 @@ class ContractClaims(Generic[PoolT]):
         await self.requests.writes.refuse(due, pool)
         waits = (
             self.requests.writes.seconds_until_due(refusals),
-            await self._parts.leftovers.collect(self._pools, view, refusals, promises),
-            self._parts.restored.seconds_until_next(str(self.name_of(pool))),
+            await self._parts.leftovers.delete_leftovers(
+                self._pools, view, refusals=refusals, promises=promises
+            ),
+            self._parts.restored.seconds_until_next(str(self.make_pool_name(pool))),
         )
         return min((seconds for seconds in waits if seconds is not None), default=None)

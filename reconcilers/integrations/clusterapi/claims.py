@@ -12,7 +12,7 @@ claim being deleted                   release its address, then remove the final
 no finalizer                          add it, before anything is allocated, and go on
 IPAddress of an earlier claim         release that IPAddress
 IPAddress restored from a backup      record its address on the claim
-no address, pool missing or going     report that in the claim's status
+no address, no usable pool            report in the claim's status why the pool is not usable
 has its address                       recreate or repair its IPAddress
 
 The first row that applies decides. Addresses are handed out by the passes over pools (`pools.py`).
@@ -37,6 +37,7 @@ from controller.resource import Resource
 from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
+    explain_unusable,
     find_controlling_claim,
     is_held_back,
     is_left_over,
@@ -45,7 +46,6 @@ from reconcilers.integrations.clusterapi.answers import (
     make_ready_finding,
     must_be_recorded,
     render_spec,
-    why_unusable,
 )
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
@@ -58,12 +58,12 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ServedPool,
+    find_pool_kind,
     get_gateway,
-    kind_of,
-    pool_key,
+    get_pool_key,
 )
 from reconcilers.integrations.clusterapi.gonelog import ContractGoneLines
-from reconcilers.integrations.clusterapi.reading import source_of
+from reconcilers.integrations.clusterapi.reading import make_source
 from reconcilers.integrations.clusterapi.statuses import (
     RESTORED_ADDRESS,
     ClaimRecord,
@@ -113,7 +113,7 @@ class ClaimReconciler:
         caches.claims.subscribe(self._note_move)
         caches.addresses.subscribe(self._note_orphan)
         lines = ContractGoneLines(caches, works_on)
-        GoneAddresses(source_of(caches), lines, logged=caches.logged)
+        GoneAddresses(make_source(caches), lines, logged=caches.logged)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddress of its name, by the table of this module.
@@ -124,7 +124,8 @@ class ClaimReconciler:
         if not self._caches.history_confirmed:
             return Again(RETRY)
         claim = self._caches.claims.get(key)
-        if key in self._caches.claims.unreadable or (claim is None and self._hides_address(key)):
+        is_address_unreadable = key in self._caches.addresses.unreadable
+        if key in self._caches.claims.unreadable or (claim is None and is_address_unreadable):
             # An object that cannot be decoded may hold an address, so nothing is released.
             return Blocked(UNREADABLE)
 
@@ -134,9 +135,9 @@ class ClaimReconciler:
 
         return await retry_live(claim, attempt, partial(self._read_live_claim, key))
 
-    def _hides_address(self, key: Key) -> bool:
+    def _is_address_unreadable(self, claim: IPAddressClaim) -> bool:
         """Return whether the IPAddress of a claim's name cannot be decoded."""
-        return key in self._caches.addresses.unreadable
+        return claim.metadata.key in self._caches.addresses.unreadable
 
     async def _read_live_claim(self, key: Key) -> IPAddressClaim | None:
         """Read a claim from the API server; None if it does not exist."""
@@ -151,12 +152,12 @@ class ClaimReconciler:
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
         """Apply the first row of the module's table that fits an existing, readable claim."""
-        kind, meta = kind_of(claim.spec.poolRef), claim.metadata
-        # `clusterctl move` removes finalizers itself, and the address lives on elsewhere.
-        moves = meta.is_terminating and DELETE_FOR_MOVE in meta.annotations
-        if kind is None or moves or self._caches.is_stopped(claim):
+        kind, meta = find_pool_kind(claim.spec.poolRef), claim.metadata
+        # `clusterctl move` removes finalizers itself, and the address stays in use elsewhere.
+        is_being_moved = meta.is_terminating and DELETE_FOR_MOVE in meta.annotations
+        if kind is None or is_being_moved or self._caches.is_stopped(claim):
             return SETTLED
-        if claim.metadata.is_terminating:
+        if meta.is_terminating:
             return await self._reconcile_deleted(claim)
         # The pass goes on with the answer, because the event of this write leads to no pass.
         claim_kind = self._caches.claim_kind
@@ -165,9 +166,12 @@ class ClaimReconciler:
         record = read_record(claim)
         if record is None:
             return await self._reconcile_waiting(claim, pool)
-        # What cannot be decoded is neither repaired nor recreated, and such a pool may be paused.
-        left_alone = self._hides_address(meta.key) or self._caches.is_pool_unreadable(claim)
-        if pool is not None and not left_alone and not is_paused(pool.metadata.annotations):
+        # An IPAddress that cannot be decoded cannot be repaired. A pool that cannot be decoded may
+        # be paused.
+        is_unreadable = self._is_address_unreadable(claim) or self._caches.is_pool_unreadable(
+            claim
+        )
+        if pool is not None and not is_unreadable and not is_paused(pool.metadata.annotations):
             return await self._keep_answer(claim, record, pool=pool, kind=kind)
         return SETTLED
 
@@ -189,7 +193,7 @@ class ClaimReconciler:
             # holds the address.
             if await self._restore_address(claim, record, pool=pool, kind=kind) is None:
                 return Blocked("NotOurs")
-        elif not why_unusable(address, claim):
+        elif not explain_unusable(address, claim):
             await self._answers.repair(address, claim, pool=pool, pool_kind=kind)
             # The IPAddress is complete again, so the claim need not record its address any more.
             if RESTORED_ADDRESS in claim.metadata.annotations:
@@ -222,16 +226,17 @@ class ClaimReconciler:
         2. Record the address of a restored IPAddress on the claim.
         3. Report in the claim's status that its pool is missing, unreadable or being deleted.
         """
-        key = claim.metadata.key
-        address = None if self._hides_address(key) else self._caches.addresses.get(key)
+        address = None
+        if not self._is_address_unreadable(claim):
+            address = self._caches.addresses.get(claim.metadata.key)
         if address is not None and not (pool and is_paused(pool.metadata.annotations)):
-            earlier = await self._release_earlier_answer(address, claim)
-            if earlier is not None:
-                return earlier
-            if must_be_recorded(address, claim) and not why_unusable(address, claim):
+            outcome = await self._release_earlier_answer(address, claim)
+            if outcome is not None:
+                return outcome
+            if must_be_recorded(address, claim) and not explain_unusable(address, claim):
                 await self._record_restored(claim, address)
-                return SETTLED  # the answer to that write wakes the pool
-        problem = self._caches.why_pool_absent(claim)
+                return SETTLED  # the answer to that write enqueues the pool
+        problem = self._caches.explain_absent_pool(claim)
         # The pass over the pool serves the claim, or reports why it does not.
         if not problem:
             return SETTLED
@@ -275,16 +280,20 @@ class ClaimReconciler:
             The outcome of the pass; None if the pass goes on, because the IPAddress is not of an
             earlier claim, or can answer this claim.
         """
-        # Its own pool, not the claim's: that pool's grace period counts.
+        # The grace period is that of the IPAddress's pool; this claim may name another pool.
         pool = self._caches.pool_of(address)
         if RELEASED_AT in address.metadata.annotations:
             return await self._end_rest_if_due(address, pool)
         owner = find_controlling_claim(address)
         # `is_restored`: it is being deleted, and this claim is not its owner.
-        if owner is None or not is_restored(address, claim) or not why_unusable(address, claim):
+        if (
+            owner is None
+            or not is_restored(address, claim)
+            or not explain_unusable(address, claim)
+        ):
             return None
         live = await self._read_live_claim(claim.metadata.key)
-        # The cache may show an older claim of the name; the live claim tells whose it is.
+        # The cache may show an older claim of the name. The live claim is the owner or not.
         if live is not None and live.metadata.uid != owner.uid:
             reason = "it belonged to an earlier claim of the same name"
             await self._release(address, pool, since=self._clock.now(), why=reason)
@@ -293,19 +302,19 @@ class ClaimReconciler:
         return SETTLED
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
-        """Release the address of a claim that is being deleted, then let the claim go."""
-        if self._hides_address(claim.metadata.key) or self._caches.is_pool_unreadable(claim):
-            return Blocked(UNREADABLE)  # the pool may be paused, or have its addresses rest
+        """Release the address of a claim that is being deleted, then remove the finalizer."""
+        if self._is_address_unreadable(claim) or self._caches.is_pool_unreadable(claim):
+            return Blocked(UNREADABLE)  # the pool may be paused, or may have a grace period
         pool = self._caches.pool_of(claim)
         if pool is not None and is_paused(pool.metadata.annotations):
             return SETTLED
         address = await self._find_address(claim)
-        # Finalizers of others keep the claim; its address is released already, and may rest.
+        # Other finalizers keep the claim. Its address is released already, and may rest.
         if not has_finalizer(claim, CLAIM_FINALIZER):
             return await self._end_rest_if_due(address, pool) if address is not None else SETTLED
         if address is None:
             address = await self._recreate_to_rest(claim, pool)
-        if address is not None and not why_unusable(address, claim):
+        if address is not None and not explain_unusable(address, claim):
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
             await self._release(address, pool, since=since, why="its claim is deleted")
@@ -327,7 +336,7 @@ class ClaimReconciler:
         """
         record = read_record(claim) or read_restored_record(claim)
         since = claim.metadata.deletionTimestamp
-        kind = kind_of(claim.spec.poolRef)
+        kind = find_pool_kind(claim.spec.poolRef)
         if record is None or since is None or kind is None or pool is None:
             return None
         if self._seconds_of_rest(since, pool) <= 0:
@@ -353,7 +362,7 @@ class ClaimReconciler:
             since: when the address was released.
             pool: the pool, for its grace period; None, a missing pool, has no grace period.
         """
-        # A grace period delays the next claim; a pool that goes gives no claim an address.
+        # A grace period delays the next claim, and a pool that is being deleted serves no claim.
         if pool is None or pool.metadata.is_terminating:
             return 0.0
         grace = pool.spec.addressReuseGracePeriodSeconds if isinstance(pool, IPPool) else None
@@ -374,7 +383,7 @@ class ClaimReconciler:
             return await self._end_rest_if_due(address, pool)
         # The garbage collector may have removed the deleted claim from the owners.
         owner = find_controlling_claim(address) or self._orphaned.get(uid)
-        if await self._check_move(address, owner.uid if owner is not None else ""):
+        if await self._is_claim_moved(address, owner.uid if owner is not None else ""):
             return SETTLED
         name = owner.name if owner is not None else address.spec.claimRef.name
         # A restore from a backup may create the IPAddress before its claim.
@@ -390,7 +399,13 @@ class ClaimReconciler:
     async def _release(
         self, address: IPAddress, pool: ServedPool | None, since: datetime, why: str
     ) -> None:
-        """Delete an IPAddress that its claim released at `since`, or let it rest first."""
+        """Delete an IPAddress that its claim has released, or let it rest first.
+
+        Args:
+            pool: the pool of the IPAddress; None if it does not exist.
+            since: when the claim released the IPAddress.
+            why: the reason of the release, for the log.
+        """
         if await self._read_seconds_of_rest(address, since, pool) > 0:
             await self._answers.hold_back(address, format_rfc3339(since))
         else:
@@ -399,7 +414,12 @@ class ClaimReconciler:
     async def _read_seconds_of_rest(
         self, address: IPAddress, since: datetime, pool: ServedPool | None
     ) -> float:
-        """Return how many more seconds an IPAddress rests; zero or less if its rest is over."""
+        """Return how many more seconds an IPAddress rests; zero or less if its rest is over.
+
+        Args:
+            since: when its claim released it.
+            pool: its pool, from the cache.
+        """
         # The end of a rest cannot be undone. So the live pool decides it: the cache may be stale.
         seconds = self._seconds_of_rest(since, pool)
         if seconds > 0:
@@ -412,10 +432,10 @@ class ClaimReconciler:
         The pool says how long its addresses rest. The cache of pools may not show it yet, or show
         it as it was before a grace period was set, or its terminating predecessor.
         """
-        kind = kind_of(address.spec.poolRef)
+        kind = find_pool_kind(address.spec.poolRef)
         if kind is None or kind.kind not in self._caches.pools:
             return None
-        return await self._client.find(kind, pool_key(kind, address))
+        return await self._client.find(kind, get_pool_key(kind, address))
 
     def _may_be_released(self, address: IPAddress) -> bool:
         """Return whether an IPAddress without claim may be released.
@@ -423,14 +443,17 @@ class ClaimReconciler:
         It may if it was made for a claim on a pool of a served kind, and if neither its pool nor
         its Cluster stops the release.
         """
-        is_of_claim = is_made_for_claim(address) or is_held_back(address)
-        is_of_claim = (
-            is_of_claim or address.metadata.uid in self._orphaned or is_left_over(address)
+        was_made_for_claim = (
+            is_made_for_claim(address)
+            or is_held_back(address)
+            or address.metadata.uid in self._orphaned
+            or is_left_over(address)
         )
-        is_ours = kind_of(address.spec.poolRef) is not None and is_of_claim
-        return is_ours and not self._caches.is_address_stopped(address)
+        has_served_kind = find_pool_kind(address.spec.poolRef) is not None
+        is_stopped = self._caches.is_address_stopped(address)
+        return was_made_for_claim and has_served_kind and not is_stopped
 
-    async def _check_move(self, address: IPAddress, claim_uid: str) -> bool:
+    async def _is_claim_moved(self, address: IPAddress, claim_uid: str) -> bool:
         """Return whether the claim of an IPAddress was moved to another cluster; record a move.
 
         `clusterctl move` deletes IPAddresses together with their claims, except those of
@@ -441,14 +464,14 @@ class ClaimReconciler:
         Args:
             claim_uid: of the claim that owned the IPAddress; empty if unknown.
         """
-        kind, marks = kind_of(address.spec.poolRef), address.metadata.annotations
+        kind, annotations = find_pool_kind(address.spec.poolRef), address.metadata.annotations
         # A move deletes the IPAddresses of namespaced pools itself.
         if kind is None or kind.namespaced:
             return False
         # Without owner the uid in the annotation cannot be compared: the address may be in use.
-        if not claim_uid and DELETE_FOR_MOVE in marks:
+        if not claim_uid and DELETE_FOR_MOVE in annotations:
             return True
-        if marks.get(DELETE_FOR_MOVE) == claim_uid or self._caches.is_cluster_gone(address):
+        if annotations.get(DELETE_FOR_MOVE) == claim_uid or self._caches.is_cluster_gone(address):
             return True
         if claim_uid not in self._moved:
             return False
@@ -462,8 +485,8 @@ class ClaimReconciler:
         claim = change.new or change.old
         if claim is None or DELETE_FOR_MOVE not in claim.metadata.annotations:
             return
-        kind = kind_of(claim.spec.poolRef)
-        # Of namespaced pools `clusterctl move` deletes the IPAddresses together with the claims.
+        kind = find_pool_kind(claim.spec.poolRef)
+        # `clusterctl move` deletes IPAddresses of namespaced pools together with their claims.
         if kind is not None and not kind.namespaced:
             self._moved.add(claim.metadata.uid)
 
@@ -502,8 +525,8 @@ class ClaimReconciler:
             since = None  # a person edited it, and it is no time
         # A time without time zone is an edit, too: our own times have one.
         if since is not None and since.tzinfo:
-            rest = await self._read_seconds_of_rest(address, since, pool)
-            if rest > 0:
-                return Again(rest)
+            seconds_left = await self._read_seconds_of_rest(address, since, pool)
+            if seconds_left > 0:
+                return Again(seconds_left)
         await self._answers.remove(address, f"its claim released it at {released_at}")
         return SETTLED

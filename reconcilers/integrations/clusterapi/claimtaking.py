@@ -10,9 +10,9 @@ from allocator import AddressRange, PoolExhausted
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, to_addresses, to_blocks
 from reconcilers.integrations.clusterapi.answers import (
+    explain_unusable,
     make_ready_finding,
     must_be_recorded,
-    why_unusable,
 )
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
@@ -44,12 +44,13 @@ class ClaimTaker:
         settled: its journal, without the promises that are over.
         space: what it may hand out.
         view: its claims and IPAddresses, with the holdings of requests of all kinds.
-        observed: ranges that another allocator gave, and that no request holds.
-        restored: the claims that may still get an IPAddress from a restore; None for none.
-        closed: why the pool hands out no further address; empty if it does.
+        observed: ranges that another allocator has handed out, but no request holds.
+        restored: the claims that may still get an IPAddress from a restore; None if no claim may.
+        closed: why the pool hands out no further address; empty if it still does.
     """
 
     kind = CLAIM_KIND
+    """The kind of the requests, by its full name."""
 
     def __init__(  # noqa: PLR0913 - what was read, and the pool
         self,
@@ -136,12 +137,12 @@ class ClaimTaker:
         """Return the blocks of the IPAddress of a claim's name; None if the claim has to wait.
 
         Args:
-            claim: one without an address.
+            claim: a claim without an address in its status.
 
         Raises:
             Refused: the IPAddress cannot be used for the claim.
         """
-        if reason := why_unusable(address, claim):
+        if reason := explain_unusable(address, claim):
             raise Refused(ALLOCATION_FAILED, reason)
         # The IPAddressClaim controller records the address on the claim before it is promised.
         if must_be_recorded(address, claim):
@@ -152,12 +153,12 @@ class ClaimTaker:
     def _find_own_blocks(
         self, claim: IPAddressClaim, record: ClaimRecord, origin: str
     ) -> AddressRange:
-        """Return the blocks of an address that a claim has already.
+        """Return the blocks of the address that a claim has already.
 
         Args:
-            claim: one without an address in its status.
+            claim: a claim without an address in its status.
             record: the address.
-            origin: how it is known that the claim has it, for a refusal.
+            origin: where the address comes from, as the beginning of a refusal's message.
 
         Raises:
             Refused: another claim or allocator has the address, too, or it is of another family.

@@ -1,7 +1,8 @@
 """Clusters as a source of holdings: claims are reread when their Cluster is paused or unpaused.
 
-Whether a claim may be served is one of its kept facts, and it depends on the Cluster of the claim.
-A Cluster is no holder itself, so this source finds none. It only notes the claims of a Cluster.
+Whether a claim may be served is one of its facts, which are kept from pass to pass. It depends on
+the Cluster of the claim. A Cluster holds no address, so this source lists no holders. It only
+notes the claims of a Cluster.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +32,7 @@ class ClusterPauses(HolderSource[PoolT, object], Generic[PoolT, ClaimT]):
         clusters: all Clusters.
         claims: all claims, with CLUSTER_INDEX.
         pools: returns the pools that a claim concerns.
-        holder: returns the holder that a claim is.
+        holder: returns the identity of a claim as a holder.
     """
 
     clusters: Cache[Cluster]
@@ -49,16 +50,19 @@ class ClusterPauses(HolderSource[PoolT, object], Generic[PoolT, ClaimT]):
         """Call `note` with the claims of each Cluster that changes or cannot be decoded."""
 
         def note_claims(cluster: Key) -> None:
+            """Call `note` with the claims of a Cluster, and the pools that they concern."""
             for claim in self.claims.list_by_index(CLUSTER_INDEX, str(cluster)):
                 for pool in self.pools(claim):
                     note(pool, self.holder(claim))
 
         def note_change(change: Change[Cluster]) -> None:
+            """Note the claims of a Cluster whose pause has changed."""
             cluster = change.new or change.old
             if cluster is not None and has_changed_pause(change):
                 note_claims(cluster.metadata.key)
 
         def unsubscribe() -> None:
+            """End the calls of `note`."""
             self.clusters.unsubscribe(note_change)
             self.clusters.unsubscribe_unreadable(note_claims)
 
@@ -80,7 +84,7 @@ def list_cluster_pauses(
         clusters: all Clusters; None where the kind is not served.
         claims: all claims, with CLUSTER_INDEX.
         pools: returns the pools that a claim concerns, as the holdings identify them.
-        holder: returns the holder that a claim is.
+        holder: returns the identity of a claim as a holder.
     """
     if clusters is None:
         return ()

@@ -34,23 +34,24 @@ def find_cluster_state(clusters: Cache[Cluster] | None, key: Key | None) -> Clus
     cluster = clusters.get(key) if clusters is not None else None
     if cluster is None:
         return ClusterState.ABSENT
-    return ClusterState.PAUSED if cluster.paused else ClusterState.SERVED
+    return ClusterState.PAUSED if cluster.is_paused else ClusterState.SERVED
 
 
 def may_be_paused(clusters: Cache[Cluster] | None, key: Key | None) -> bool:
-    """Return whether a Cluster is paused or may be; a Cluster that does not exist is not paused.
+    """Return whether a Cluster is paused, or may be paused because it cannot be decoded.
 
     Args:
         clusters: all Clusters; None where the kind is not served.
-        key: of the Cluster; None for an object without Cluster.
+        key: of the Cluster; None for an object without Cluster. Without Cluster, and for a Cluster
+            that does not exist, the answer is False.
     """
     return find_cluster_state(clusters, key) in {ClusterState.PAUSED, ClusterState.UNREADABLE}
 
 
 def has_changed_pause(change: Change[Cluster]) -> bool:
-    """Return whether a Cluster came, went, was paused or unpaused."""
+    """Return whether a Cluster was created, deleted, paused or unpaused."""
     old, new = change.old, change.new
-    return old is None or new is None or old.paused != new.paused
+    return old is None or new is None or old.is_paused != new.is_paused
 
 
 def find_labelled_cluster(obj: Object) -> Key | None:

@@ -2,10 +2,10 @@
 
 They are computed from the objects, because a pool's own status may be stale.
 
-Addresses are in blocks of the pool: a block is what the pool hands out to one claim. For each of
-its holders a block has a state: "held", "promised" (only the journal has it), or "resting"
-(released, but a grace period runs). The state of the block as a whole can also be "shared", held
-by several, or "outside", not in the pool's ranges.
+Addresses are in blocks of the pool: a block is what the pool hands out to one claim. A block has a
+state for each of its holders: "held", "promised" (only the journal has it), or "resting" (the
+holder released it, but a grace period runs). The state of the block as a whole can also be
+"shared" (several objects hold it) or "outside" (not in the pool's ranges).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ from reconcilers.integrations.clusterapi.caches import (
     parse_geometry,
     read_journal,
 )
-from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
-from reconcilers.integrations.clusterapi.reading import source_of
+from reconcilers.integrations.clusterapi.networkpoolspace import parse_network_pool_space
+from reconcilers.integrations.clusterapi.reading import make_source
 from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.claimreading import check_caches_readable
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -54,15 +54,15 @@ Holders = Mapping[AddressRange, tuple[str, tuple[Key, ...]]]
 
 @dataclass(frozen=True)
 class PoolContents:
-    """A pool, what it may hand out, and what is held of it.
+    """A pool with the claims and IPAddresses that name it.
 
     Args:
-        space: what it may hand out; None if its spec is invalid.
+        space: what the pool may hand out; None if its spec is invalid.
         fault: why the spec is invalid; empty if it is valid.
-        holdings: what is held, and which claims wait.
-        claims: those that name it, by key.
-        addresses: those that name it, by key.
-        unreadable: claims and IPAddresses that may hold some of it and cannot be decoded.
+        holdings: the blocks that claims and IPAddresses hold; None if the spec is invalid.
+        claims: the claims that name the pool, by key.
+        addresses: the IPAddresses that name the pool, by key.
+        unreadable: claims and IPAddresses that cannot be decoded and may hold addresses of it.
     """
 
     kind: Resource[ServedPool]
@@ -75,24 +75,25 @@ class PoolContents:
     unreadable: Sequence[UnreadableObject] = ()
 
     @cached_property
-    def held(self) -> Holders:
-        """What is held, by blocks, each with its state and the keys of its holders."""
+    def held_blocks(self) -> Holders:
+        """By held blocks: the state of the blocks as a whole, and the keys of the holders."""
         return {
-            blocks: (self._find_state(blocks, by), tuple(sorted(by)))
-            for blocks, by in self.states.items()
+            blocks: (self._find_state(blocks, states), tuple(sorted(states)))
+            for blocks, states in self.holder_states.items()
         }
 
     @cached_property
-    def states(self) -> Mapping[AddressRange, Mapping[Key, str]]:
-        """The held blocks, each with the state for each of its holders.
+    def holder_states(self) -> Mapping[AddressRange, Mapping[Key, str]]:
+        """By held blocks, and by the key of a holder: the state of the blocks for that holder.
 
-        A promise counts until its claim has the address on record.
+        A promise counts until the status of its claim records the address.
         """
         states: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
         for promise in read_journal(self.pool).promises:
             claim = self.claims.get(promise.key)
+            # Without the promised uid this is another claim of the same name.
             if claim and promise.kind == CLAIM_KIND and claim.metadata.uid == promise.uid:
                 promised = get_promised_address(promise)
                 blocks = self.space.find_blocks(promised.start_text, self.space.prefix)
@@ -104,7 +105,7 @@ class PoolContents:
         return states
 
     @cached_property
-    def held_of_other_family(self) -> Mapping[Key, Collection[AddressRange]]:
+    def other_family_ranges(self) -> Mapping[Key, Collection[AddressRange]]:
         """The held addresses of the family that the pool does not hand out to claims, by holder.
 
         A NetworkPool may hand out that family to IPAllocations. Other pools do not have it, so
@@ -118,46 +119,48 @@ class PoolContents:
 
     @cached_property
     def _parts(self) -> Sequence[tuple[Key, str, PromisedRange]]:
-        """The ranges that claims hold, then those of IPAddresses: key of holder, state, range.
+        """The ranges that claims hold, then the ranges of IPAddresses.
 
-        The order matters: for a key with both, the state of the IPAddress overwrites the claim's.
+        Each entry has the key of the holder, the state, and the range. The order matters: if claim
+        and IPAddress of one key have the same range, the state of the IPAddress counts.
         """
         if self.space is None:
             return ()
         parts = [
             (key, "held", part)
             for key, claim in self.claims.items()
-            for part in _ranges_of(compute_claim_facts(claim, None, self.space))
+            for part in _list_ranges(compute_claim_facts(claim, None, self.space))
         ]
         for key, address in self.addresses.items():
             state = "resting" if RELEASED_AT in address.metadata.annotations else "held"
             facts = compute_claim_facts(None, address, self.space)
-            parts += ((key, state, part) for part in _ranges_of(facts))
+            parts += ((key, state, part) for part in _list_ranges(facts))
         return parts
 
-    def _find_state(self, blocks: AddressRange, by: Mapping[Key, str]) -> str:
+    def _find_state(self, blocks: AddressRange, states: Mapping[Key, str]) -> str:
         """Return the state of blocks as a whole.
 
         Args:
             blocks: the numbers of the blocks, as `find_blocks` returns them.
-            by: the state for each of their holders, at least one.
+            states: the state for each holder of the blocks, by its key; at least one.
         """
         assert self.space is not None, "it has blocks"
-        if len(by) > 1:
+        if len(states) > 1:
             return "shared"
-        return next(iter(by.values())) if self.space.layout.could_ever_pin(blocks) else "outside"
+        [state] = states.values()
+        return state if self.space.layout.could_ever_pin(blocks) else "outside"
 
     def find_holder(self, key: Key) -> IPAddressClaim | IPAddress:
         """Return the holder with a key: the claim if there is one, else the IPAddress."""
         return self.claims.get(key) or self.addresses[key]
 
-    def name_of(self, key: Key) -> str:
-        """Return kind and name of the holder with a key: of the claim if there is one."""
+    def describe_holder(self, key: Key) -> str:
+        """Return kind and name of the holder with a key: the claim if there is one."""
         return f"{CLAIM if key in self.claims else ADDRESS} {key}"
 
 
-def _ranges_of(facts: Facts | None) -> tuple[PromisedRange, ...]:
-    """Return the held ranges of facts; empty without facts."""
+def _list_ranges(facts: Facts | None) -> tuple[PromisedRange, ...]:
+    """Return the ranges that facts contain; empty without facts."""
     return () if facts is None else facts.ranges
 
 
@@ -187,7 +190,7 @@ def list_contents(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterat
                 for address in caches.addresses.list_by_index(SPACE_INDEX, space)
             }
             unreadable = find_unreadable(
-                partial(check_caches_readable, source_of(caches), pool_name)
+                partial(check_caches_readable, make_source(caches), pool_name)
             )
             if kind != NETWORK_POOL or claims or addresses or unreadable:
                 contents = _make_contents(kind, pool, claims=claims, addresses=addresses)
@@ -201,7 +204,7 @@ def _parse_space(pool: ServedPool) -> PoolSpace:
         InvalidPool: its spec is invalid.
     """
     if isinstance(pool, NetworkPool):
-        return network_pool_space(pool, ALL_SIZES)
+        return parse_network_pool_space(pool, ALL_SIZES)
     return parse_geometry(pool)
 
 
@@ -211,9 +214,11 @@ def _make_contents(
     claims: Mapping[Key, IPAddressClaim],
     addresses: Mapping[Key, IPAddress],
 ) -> PoolContents:
-    """Return a pool with what claims and IPAddresses hold of it.
+    """Return the contents of a pool; with an invalid spec they lack space and holdings.
 
-    A pool with an invalid spec has a fault, but neither space nor holdings.
+    Args:
+        claims: the claims that name the pool, by key.
+        addresses: the IPAddresses that name the pool, by key.
     """
     try:
         space = _parse_space(pool)

@@ -17,7 +17,10 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class ContractKinds:
-    """The served kinds of IPAddressClaims, IPAddresses and Clusters; None for one not served."""
+    """The served kinds of IPAddressClaims, IPAddresses and Clusters; None if a kind is not served.
+
+    These are the kinds of Cluster API's IPAM contract, by which IPAM providers and machines agree.
+    """
 
     claims: Resource[IPAddressClaim] | None = None
     addresses: Resource[IPAddress] | None = None
@@ -25,10 +28,11 @@ class ContractKinds:
 
 
 async def find_contract_kinds(look: "ServedKindsLook") -> ContractKinds:
-    """Return the kinds that are served, by asking the API server.
+    """Return the kinds that the API server serves.
 
     Args:
-        look: asks for single kinds; the caller then checks that all answers are certain.
+        look: asks the API server. Afterwards the caller has to call `look.check_complete`, because
+            a kind may be missing here only because it is unknown whether it is served.
     """
     versions = api.CONTRACT_VERSIONS
     return ContractKinds(

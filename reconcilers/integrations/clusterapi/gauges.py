@@ -21,10 +21,10 @@ from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, Pool,
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ClaimPool,
-    kind_of,
-    pool_key,
+    find_pool_kind,
+    get_pool_key,
 )
-from reconcilers.integrations.clusterapi.reading import source_of
+from reconcilers.integrations.clusterapi.reading import make_source
 from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.claimreading import check_caches_readable
 from reconcilers.promises.unreadable import find_unreadable
@@ -59,8 +59,8 @@ class ClaimGauges(Collector):
     """Collects the metrics of all pools of claims, and of waiting claims.
 
     Args:
-        is_leading: returns whether this replica shows the metrics: if several did, a sum over
-            replicas would count each pool more than once.
+        is_leading: returns whether this replica exports the metrics. If several replicas did, a
+            sum over replicas would count each pool more than once.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ClaimGauges(Collector):
     ) -> None:
         self._caches = caches
         self._is_leading = is_leading
-        self._waiting = CachePart(caches.claims, _waits)
+        self._waiting = CachePart(caches.claims, _is_waiting)
         self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
@@ -77,7 +77,7 @@ class ClaimGauges(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics; none on a replica that does not show them."""
+        """Yield all metrics; none if this replica does not lead."""
         if self._is_leading():
             yield from self._collect_pool_metrics()
             yield from self._collect_claim_metrics()
@@ -104,20 +104,20 @@ class ClaimGauges(Collector):
     def _has_unreadable_holders(self, kind: Resource[Pool], pool: Pool) -> bool:
         """Return whether objects that cannot be decoded may hold addresses of a pool."""
         pool_name = ClaimPool(kind, pool.metadata.key)
-        check = partial(check_caches_readable, source_of(self._caches), pool_name)
+        check = partial(check_caches_readable, make_source(self._caches), pool_name)
         return bool(find_unreadable(check))
 
     def _collect_claim_metrics(self) -> Iterator[Metric]:
-        """Yield two metric families by pool: the number of waiting claims, and the greatest age.
+        """Yield two metric families by pool: how many claims wait, and the age of the oldest.
 
         The age is in seconds. Paused claims do not count: a person decided that they wait.
         """
         now = self._clock.now()
         ages: dict[tuple[str, str, str], list[float]] = {}
         for claim in self._waiting:
-            kind, since = kind_of(claim.spec.poolRef), claim.metadata.creationTimestamp
+            kind, since = find_pool_kind(claim.spec.poolRef), claim.metadata.creationTimestamp
             if kind is not None and not self._caches.is_claim_paused(claim):
-                key = pool_key(kind, claim)
+                key = get_pool_key(kind, claim)
                 age = (now - since).total_seconds() if since else 0.0
                 ages.setdefault((kind.kind, key.namespace, key.name), []).append(age)
         count = GaugeMetricFamily(
@@ -137,10 +137,10 @@ class ClaimGauges(Collector):
         yield oldest
 
 
-def _waits(claim: IPAddressClaim) -> bool:
+def _is_waiting(claim: IPAddressClaim) -> bool:
     """Return whether a claim on a pool of a served kind has no address and is not being deleted.
 
-    A claim without our finalizer counts, too: no controller may have looked at it yet.
+    A claim without our finalizer counts, too: it may be too new for a pass over it.
     """
-    is_of_ours = kind_of(claim.spec.poolRef) is not None
-    return is_of_ours and not claim.metadata.is_terminating and read_record(claim) is None
+    has_served_kind = find_pool_kind(claim.spec.poolRef) is not None
+    return has_served_kind and not claim.metadata.is_terminating and read_record(claim) is None

@@ -9,7 +9,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
     PoolRef,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, find_pool_kind, get_pool_key
 from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.reporting.releaselog import GONE, holder_fields
 
@@ -25,7 +25,7 @@ def release_fields(
 
 
 class ContractGoneLines:
-    """Fields of the lines about claims and IPAddresses that other programs or people removed.
+    """Describes, for the log, claims and IPAddresses that people or other programs removed.
 
     Args:
         works_on: returns whether this replica works on the shard of a pool; None for all shards.
@@ -62,7 +62,7 @@ class ContractGoneLines:
 
     def _is_ours(self, gone: IPAddressClaim | IPAddress) -> bool:
         """Return whether this replica logs the release of an object's address."""
-        kind = kind_of(gone.spec.poolRef)
+        kind = find_pool_kind(gone.spec.poolRef)
         # The address is of another provider's pool, or of a kind of pools that is not served.
         if kind is None or kind.kind not in self._caches.pools:
             return False
@@ -70,4 +70,4 @@ class ContractGoneLines:
         if DELETE_FOR_MOVE in gone.metadata.annotations:
             return False
         # With shards, only the replica that works on the pool logs the release.
-        return self._works_on is None or self._works_on(pool_key(kind, gone))
+        return self._works_on is None or self._works_on(get_pool_key(kind, gone))

@@ -34,7 +34,7 @@ PoolT = TypeVar("PoolT", bound=Object)
 
 
 class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
-    """What IPAddressClaims show in their condition Ready.
+    """Reads and renders condition Ready of IPAddressClaims of Cluster API's IPAM contract.
 
     A claim that another provider served stays Ready, whatever keeps this program from serving it.
     """
@@ -87,7 +87,7 @@ def make_claim_writes(
     clock: Clock,
     settings: PoolSettings,
 ) -> ClaimWrites[IPAddressClaim, IPAddress, PoolT, PoolSpace]:
-    """Return the writer of what passes over pools of one kind decide about claims."""
+    """Return the writer of IPAddressClaims and IPAddresses for passes over pools of one kind."""
     answers, statuses = Answers(client, caches), ContractStatuses(caches)
 
     async def ensure_address(

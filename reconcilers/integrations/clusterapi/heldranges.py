@@ -45,11 +45,12 @@ R = TypeVar("R", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
-class _ClaimsRead:
-    """The claims of a pool, in the form in which promises are settled.
+class _ListedClaims:
+    """The claims of a pool, as the function `settle` reads them.
 
     Args:
         position: the revision up to which the claims were read.
+        claims: the claims that name the pool, by key.
         unreadable: the claims that exist and cannot be decoded.
     """
 
@@ -70,7 +71,7 @@ def list_held_ranges(
     *,
     unreadable: Container[Key] = frozenset(),
 ) -> list[HeldRange]:
-    """Return the ranges that claims hold of a pool, or were promised, by the names of the claims.
+    """Return the ranges that claims hold of a pool or were promised, with the names of the claims.
 
     Args:
         pool: the pool, with its journal.
@@ -97,13 +98,13 @@ def list_held_ranges(
         key, claim_name = address.metadata.key, address.spec.claimRef.name
         holder = _name_claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
         add(holder, address.spec.address)
-    # A promise that is over holds nothing, or its claim's record holds the address.
+    # A promise that is over is dropped: the record of its claim has the address, or it is void.
     journal = STATUS_JOURNALS.read(pool)
-    claims_read = _ClaimsRead(position, by_key, unreadable)
-    for promise in settle(journal, CLAIM_KIND, claims_read).promises:
+    listed_claims = _ListedClaims(position, by_key, unreadable)
+    for promise in settle(journal, CLAIM_KIND, listed_claims).promises:
         if promise.kind == CLAIM_KIND:
             add(_name_claim(promise.key), get_promised_address(promise).start_text)
-    return sorted(holdings, key=_order)
+    return sorted(holdings, key=_make_sort_key)
 
 
 async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
@@ -117,7 +118,7 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         DiscoveryIncomplete: it is not known whether claims or IPAddresses are served.
         ControllerError: a list failed.
     """
-    key, within = pool.metadata.key, pool.metadata.namespace
+    key, namespace = pool.metadata.key, pool.metadata.namespace
     look = ServedKindsLook(client)
     claim_kind = await look.first_served(map(api.claims, CONTRACT_VERSIONS))
     address_kind = await look.first_served(map(api.addresses, CONTRACT_VERSIONS))
@@ -128,9 +129,9 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         # No promise is settled, so all of them count.
         ranges = list_held_ranges(pool, (), addresses=(), position=0)
         return OtherHoldings(tuple(ranges), kinds=frozenset({CLAIM_KIND}))
-    # If only one of them is served, its objects hold addresses all the same.
-    claims = await _list_served(client, claim_kind, within)
-    addresses = await _list_served(client, address_kind, within)
+    # Even if only one of the two kinds is served, its objects hold addresses.
+    claims = await _list_served(client, claim_kind, namespace)
+    addresses = await _list_served(client, address_kind, namespace)
     name = ClaimPool(NETWORK_POOL, key)
     ranges = list_held_ranges(
         pool,
@@ -163,6 +164,6 @@ def _name_claim(key: Key) -> str:
     return f"IPAddressClaim {key}"
 
 
-def _order(holding: HeldRange) -> tuple[int, int, str]:
+def _make_sort_key(holding: HeldRange) -> tuple[int, int, str]:
     """Return a sort key: by family, first address and name of the holder."""
     return holding.range.family, holding.range.first, holding.holder

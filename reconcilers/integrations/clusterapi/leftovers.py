@@ -24,10 +24,10 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ServedPool,
+    find_pool_kind,
+    get_pool_key,
     get_promised_address,
-    kind_of,
     make_holder,
-    pool_key,
     read_journal,
 )
 from reconcilers.integrations.core.claimproblems import ALLOCATION_FAILED
@@ -50,29 +50,29 @@ class Leftovers:
         self._answers = Answers(client, caches)
         self._leftovers = LeftoverAddresses(caches.addresses, clock)
 
-    async def collect(
+    async def delete_leftovers(
         self,
         kind: Resource[ServedPool],
         view: SpaceView[IPAddressClaim],
         refusals: Iterable[AskerRefusal[IPAddressClaim]],
         promises: Iterable[Promise],
     ) -> float | None:
-        """Delete the leftovers of a pool's claims that nothing has named for a minute.
+        """Delete leftovers that have the name of a pool's claim, once unused for a minute.
 
         Args:
             view: the claims that the pass over the pool has read.
-            refusals: of claims, by that pass.
+            refusals: the refusals of claims by that pass.
             promises: the open promises of the pool before that pass.
 
         Returns:
-            Seconds until the next check; None if no IPAddress is in the way.
+            Seconds until the next check; None if there is no leftover.
         """
         waits = []
-        for claim in _list_blocked(view, refusals, promises):
+        for claim in _list_blocked_claims(view, refusals, promises):
             address = self._caches.addresses.get(claim.metadata.key)
             if address is None:
                 continue
-            if not _may_be_deleted(address, claim):
+            if not _may_be_leftover(address, claim):
                 # The minute counts from the last time that the IPAddress was needed.
                 self._leftovers.note_named(address)
                 continue
@@ -92,10 +92,10 @@ class Leftovers:
         key = claim.metadata.key
         is_of_pool, holder = address.spec.poolRef == claim.spec.poolRef, make_holder(claim)
         try:
-            pool = await self._client.get(kind, pool_key(kind, claim))
+            pool = await self._client.get(kind, get_pool_key(kind, claim))
             promises = read_journal(pool).promises if is_of_pool else ()
             if any(
-                promise.holder == holder and _promises_address(promise, address)
+                promise.holder == holder and _is_promise_of(promise, address)
                 for promise in promises
             ):
                 return False
@@ -112,12 +112,12 @@ class Leftovers:
         return is_of_pool or is_of_earlier_claim
 
 
-def _list_blocked(
+def _list_blocked_claims(
     view: SpaceView[IPAddressClaim],
     refusals: Iterable[AskerRefusal[IPAddressClaim]],
     promises: Iterable[Promise],
 ) -> Iterator[IPAddressClaim]:
-    """Yield the claims whose IPAddress name may be taken by an IPAddress left over.
+    """Yield the claims that may get no address because of a leftover with their name.
 
     These are claims that were refused an address, and claims with an open promise: a promise
     stays open while the API server rejects the write that voids it.
@@ -131,8 +131,8 @@ def _list_blocked(
             yield claim
 
 
-def _promises_address(promise: Promise, address: IPAddress) -> bool:
-    """Return whether a promise is of the address of an IPAddress, in any spelling."""
+def _is_promise_of(promise: Promise, address: IPAddress) -> bool:
+    """Return whether a promise reserves the address of an IPAddress, in any spelling."""
     stated = addresstexts.parse_ends(address.spec.address, address.spec.address)
     promised = get_promised_address(promise)
     return stated is not None and (stated.family, stated.first) == (
@@ -141,15 +141,15 @@ def _promises_address(promise: Promise, address: IPAddress) -> bool:
     )
 
 
-def _may_be_deleted(address: IPAddress, claim: IPAddressClaim) -> bool:
-    """Return whether an IPAddress in the way may be deleted, as far as the caches show.
+def _may_be_leftover(address: IPAddress, claim: IPAddressClaim) -> bool:
+    """Return whether an IPAddress with the name of a claim may be a leftover, by the caches.
 
-    A provider must have made it for a claim, no grace period may hold it back, and the claim of
-    its name must not be served yet.
+    It may be if a provider made it for a claim, no grace period holds it back, and the claim of
+    its name is not served yet.
     """
     return (
         not claim.address_name
         and (is_made_for_claim(address) or is_left_over(address))
-        and kind_of(address.spec.poolRef) is not None
+        and find_pool_kind(address.spec.poolRef) is not None
         and RELEASED_AT not in address.metadata.annotations
     )

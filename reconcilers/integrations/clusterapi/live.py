@@ -14,9 +14,9 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     PoolCache,
-    kind_of,
+    find_pool_kind,
+    get_pool_key,
     list_spaces,
-    pool_key,
 )
 from reconcilers.integrations.clusterapi.contents import list_contents
 from reconcilers.integrations.clusterapi.contractkinds import pick_contract_kinds
@@ -65,7 +65,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         """Return the pools of the in-cluster provider's kinds, in order."""
         return [name for kind in api.POOLS for name in names_of(kind.kind, by_kind[kind.kind])]
 
-    def show(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+    def make_wanted_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         """Return the views of the wanted pools, with what claims hold of NetworkPools."""
         return make_views(list(list_contents(caches, is_wanted)), not_read)
 
@@ -76,11 +76,11 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
             *map(watch_pools, pools.values()),
         ],
         names,
-        show,
+        make_wanted_views,
     )
 
 
 def _name_pool(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
     """Return the pool that a claim or an IPAddress names; empty for a kind not served here."""
-    kind = kind_of(obj.spec.poolRef)
-    return () if kind is None else (PoolName(kind.kind, pool_key(kind, obj)),)
+    kind = find_pool_kind(obj.spec.poolRef)
+    return () if kind is None else (PoolName(kind.kind, get_pool_key(kind, obj)),)

@@ -31,7 +31,7 @@ from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimPool,
     find_claim_tenant,
-    list_pools_named,
+    list_named_pools,
     make_holder,
 )
 from reconcilers.integrations.clusterapi.claimkind import (
@@ -40,8 +40,8 @@ from reconcilers.integrations.clusterapi.claimkind import (
     ContractReading,
 )
 from reconcilers.integrations.clusterapi.clusterpauses import list_cluster_pauses
-from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
-from reconcilers.integrations.clusterapi.reading import source_of
+from reconcilers.integrations.clusterapi.networkpoolspace import make_layout_space
+from reconcilers.integrations.clusterapi.reading import make_source
 from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
 from reconcilers.integrations.core.claimreading import (
     ClaimSpaceView,
@@ -68,7 +68,7 @@ ClaimOrAddress = TypeVar("ClaimOrAddress", IPAddressClaim, IPAddress)
 
 
 class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolReading], PoolClaims):
-    """The claims of all NetworkPools, while the API server serves IPAddressClaims.
+    """IPAddressClaims as requests of NetworkPools, while the API server serves claims.
 
     A *view* holds the claims and IPAddresses that one pass has read.
 
@@ -79,13 +79,14 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     def __init__(self, parts: ClaimParts) -> None:
         self._parts = parts
         self._caches = parts.caches
-        # Serves the claims of Cluster API's contract, and shares its writers of promises.
         self._claims = ContractClaims(NETWORK_POOL, parts)
+        """Chooses addresses for claims, and refuses claims."""
         self._requests = self._claims.requests
-        # The claims and IPAddresses that a pass reads from the caches.
-        self._source = source_of(parts.caches)
-        # These claims as a pass over a pool sees requests, whatever their type.
+        """Finds and writes claims, by readings that have claims alone."""
+        self._source = make_source(parts.caches)
+        """The caches of claims and IPAddresses."""
         self._served = ServedRequests(self)
+        """The claims, for passes over NetworkPools."""
 
     @property
     @override
@@ -115,14 +116,17 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
             *list_cluster_pauses(
                 self._caches.clusters,
                 self._caches.claims,
-                pools=partial(list_pools_named, NETWORK_POOL),
+                pools=partial(list_named_pools, NETWORK_POOL),
                 holder=make_holder,
             ),
         ]
 
     @override
     def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
-        """Return the facts of a claim and its IPAddress, by the caches; None without facts."""
+        """Return the facts of a claim and its IPAddress for a pool, from the caches.
+
+        None if neither of them names the pool.
+        """
         return self._parts.reader.find_facts(_make_pool_name(pool), holder, FAMILY_SPACES)
 
     @override
@@ -202,7 +206,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     def is_request_paused(self, pool: NetworkPool, request: IPAddressClaim) -> bool:
-        """Return whether nothing is written to a claim now: it, its Cluster or its pool pauses."""
+        """Return whether nothing is written to a claim now: it, its Cluster or pool is paused."""
         return self.is_paused(pool) or self._requests.is_request_paused(pool, request)
 
     @override
@@ -247,7 +251,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         """Write refusals and delete leftover IPAddresses.
 
         Returns:
-            Seconds until another pass is due; None if none is, as for a paused pool.
+            Seconds until another pass is due; None if no pass is due, as for a paused pool.
         """
         if self.is_paused(pool):
             return None
@@ -263,7 +267,12 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     def make_block_refusals(
         self, pool: NetworkPool, holdings: Holdings, why: str
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
-        """Return the refusals that waiting claims of a pool that serves no request lack."""
+        """Return the refusals to write to the waiting claims of a pool that serves no request.
+
+        Args:
+            holdings: of the pool, as the caches show them.
+            why: why the pool serves no request, for the message.
+        """
         return self._claims.refusals_of_waiting(pool, holdings, why)
 
     @override
@@ -284,7 +293,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
-        """Return how many holders the deletion of a pool has to wait for; void open promises."""
+        """Void open promises; return how many holders the deletion of a pool has to wait for."""
         return await self._requests.blockers(pool, journal)
 
     @override
@@ -298,43 +307,36 @@ def _make_pool_name(pool: Key) -> ClaimPool:
 
 
 def _narrow_view(claims: ClaimView | None) -> ContractView:
-    """Return the claims of a pool, with the type that this integration's readers give them.
-
-    NetworkPools know the view only as a ClaimView.
-    """
+    """Return a view of claims with its real type; the passes know it only as a ClaimView."""
     assert isinstance(claims, ClaimSpaceView), "only this integration reads claims"
     return claims
 
 
 def _make_claims_reading(pool: NetworkPool, reading: NetworkPoolReading) -> ContractReading:
-    """Return the reading of the claims of a pool, with the space that the pool offers to claims.
+    """Return the claims of a reading as a reading of their own, with the space for claims.
 
     Claims get addresses of the first family only.
 
     Args:
-        reading: of the pool, with claims and the parsed spec.
+        reading: of the pool, with requests of all kinds and the parsed spec.
     """
-    space, view = space_of_layout(pool, reading.geometry[0]), _narrow_view(reading.view.claims)
+    space, view = make_layout_space(pool, reading.geometry[0]), _narrow_view(reading.view.claims)
     return ClaimsReading(space, view.holdings, {CLAIM_KIND: view})
 
 
 def _make_holder_source(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
     """Return a source of NetworkPools' holdings that reads a cache of claims or IPAddresses."""
 
-    def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
+    def list_objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
         """Return the objects that name a pool."""
         return cache.list_by_index(SPACE_INDEX, str(_make_pool_name(pool)))
 
-    def holder(obj: ClaimOrAddress, _: Key) -> Holder:
-        """Return the holder that an object belongs to."""
-        return make_holder(obj)
-
-    pools = partial(list_pools_named, NETWORK_POOL)
-    return CachedSource(cache, objects, pools=pools, holder=holder)
+    pools = partial(list_named_pools, NETWORK_POOL)
+    return CachedSource(cache, list_objects, pools=pools, holder=lambda obj, _: make_holder(obj))
 
 
 class DiscoveredClaims(ClaimService):
-    """Tells passes over NetworkPools whether the API server serves claims.
+    """Returns the claims of NetworkPools to passes, if the API server serves claims.
 
     The kinds of claims can appear or vanish while the process runs. The journal of a NetworkPool
     has an entry for claims if the pool was ever read with claims. For such a pool the kinds count
@@ -344,36 +346,38 @@ class DiscoveredClaims(ClaimService):
 
     def __init__(self, clock: Clock) -> None:
         self._absent = AbsentKinds(clock)
-        self.known = False
+        self.is_known = False
         """Whether it is known if claims are served."""
-        self.incomplete = ""
-        """Which of the two kinds is missing while the other one is served; empty for none."""
+        self.incomplete_reason = ""
+        """The message while only one of claims and IPAddresses is served; else empty."""
         self.pool_claims: PoolClaims | None = None
 
     @override
-    def served_from(self, pool: NetworkPool) -> PoolClaims | None:
-        """Return the claims of a pool; None if no claim can hold addresses of it.
+    def find_pool_claims(self, pool: NetworkPool) -> PoolClaims | None:
+        """Return the claims of NetworkPools; None if no claim can hold addresses of this pool.
 
         Raises:
             Behind: it is unknown whether claims hold addresses of the pool.
         """
-        if not self.known:
+        if not self.is_known:
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         # Claims without IPAddresses, or the reverse, show only a part of what is held.
-        if self.incomplete:
-            raise Behind(UNKNOWN_RETRY, self.incomplete)
+        if self.incomplete_reason:
+            raise Behind(UNKNOWN_RETRY, self.incomplete_reason)
         key = pool.metadata.key
-        entry = None if self.pool_claims is not None else find_entry(pool)
-        # Claims are served, or no replica has ever served claims from this pool.
-        if entry is None:
+        if self.pool_claims is not None:
             self._absent.forget(key)
             return self.pool_claims
-        self._absent.check(key, entry, "claims")
+        entry = find_entry(pool)
+        if entry is None:  # no replica has ever served claims from this pool
+            self._absent.forget(key)
+        else:
+            self._absent.check(key, entry, "claims")
         return None
 
     @override
     def check_counts(self, pool: NetworkPool) -> None:
-        """Check nothing: until it is known what claims hold, the figures stay as they are."""
+        """Do nothing: `find_pool_claims` raises while the figures may lack claims."""
 
     @override
     def forget(self, pool: Key) -> None:

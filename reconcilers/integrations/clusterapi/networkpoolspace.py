@@ -8,7 +8,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 
 
-def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
+def parse_network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
     """Return the single addresses that a NetworkPool may hand out to claims.
 
     Args:
@@ -17,14 +17,14 @@ def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
     Raises:
         InvalidPool: its spec cannot be parsed.
     """
-    return space_of_layout(pool, poolgeometry.parse_layout(pool.spec, max_addresses))
+    return make_layout_space(pool, poolgeometry.parse_layout(pool.spec, max_addresses))
 
 
-def space_of_layout(pool: NetworkPool, layout: Layout) -> PoolSpace:
+def make_layout_space(pool: NetworkPool, layout: Layout) -> PoolSpace:
     """Return the single addresses that a NetworkPool may hand out, from its parsed spec.
 
     Args:
-        layout: what its spec declares for its first family; claims get no address of the second.
+        layout: the addresses of its first family; claims get no address of the second family.
     """
     # The prefix length of the CIDR, whose size is 2 ** (bits - prefix length).
     prefix = BITS[layout.family] - (layout.cidr.size - 1).bit_length()

@@ -20,7 +20,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, fill_cache
-from reconcilers.integrations.core.objects import from_bodies as from_bodies_of
+from reconcilers.integrations.core.objects import from_bodies as decode_bodies
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
 UNREADABLE = "it cannot be decoded"
@@ -36,8 +36,8 @@ def fill_caches(
     """Return caches with these objects, as reconcilers read them.
 
     Args:
-        objects: the objects of Cluster API's kinds. If the user may not read Clusters, they have
-            no entry for Clusters, and the caches count the kind as not served.
+        objects: the objects of Cluster API's kinds. Without an entry for Clusters, because the
+            user may not read them, the caches treat the kind Cluster as not served.
         networkpools: the NetworkPools, because claims can name them.
         unreadable_pools: the NetworkPools that could not be decoded.
     """
@@ -69,7 +69,7 @@ async def read(lists: ScopedLists) -> ObjectsByKind:
     objects = ObjectsByKind()
 
     async def find_served(versions: Iterable[Resource[Object]]) -> Resource[Object] | None:
-        """Return the first version of a kind that is served; None if none is."""
+        """Return the first version of a kind that is served; None if no version is served."""
         for resource in versions:
             if await lists.client.is_served(resource):
                 return resource
@@ -78,7 +78,10 @@ async def read(lists: ScopedLists) -> ObjectsByKind:
     async def list_kind(resource: Resource[Object] | None, kind: str) -> None:
         """Add the objects of a kind; leave the kind out if the user may not read it.
 
-        A kind that is not served (None) gets an empty list: it has no objects.
+        Args:
+            resource: the served version of the kind; None if the kind is not served. Then it has
+                no objects, and gets an empty list.
+            kind: the name of the kind.
         """
         if resource is None:
             objects.by_kind[kind] = []
@@ -143,7 +146,7 @@ def from_bodies(
         namespace: the namespace of manifests that name none.
         now: the time.
     """
-    objects = from_bodies_of(bodies, KINDS, namespace=namespace, now=now)
+    objects = decode_bodies(bodies, KINDS, namespace=namespace, now=now)
     if not objects.by_kind.get(CLUSTERS.kind):
         claims = objects.by_kind.get(CLAIMS.kind, ())
         cluster_keys = {claim.cluster for claim in claims if claim.cluster is not None}

@@ -68,30 +68,39 @@ def make_picture(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Po
     )
 
 
-def holders_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolHolders:
+def make_pool_holders(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolHolders:
     """Return the addresses that claims and IPAddresses hold of a pool, and waiting claims."""
     return PoolHolders(list(_list_held(contents)), list(_list_waiting(contents, not_read)))
 
 
 def make_views(contents: Sequence[PoolContents], not_read: Sequence[NotRead] = ()) -> Views:
-    """Return the pictures of pools, and what claims hold of NetworkPools.
+    """Return the pictures of pools, and the addresses that claims hold of NetworkPools.
 
-    NetworkPools get no picture here: theirs also contains IPAllocations.
+    NetworkPools get no picture here, because their picture also contains IPAllocations.
+
+    Args:
+        contents: the contents of each pool.
+        not_read: the kinds that the user may not read.
     """
-    network_pools = [pool for pool in contents if pool.kind == NETWORK_POOL]
+    of_network_pools = [of_pool for of_pool in contents if of_pool.kind == NETWORK_POOL]
     return Views(
-        [make_picture(pool, not_read) for pool in contents if pool.kind != NETWORK_POOL],
-        holders={pool.pool.metadata.key: holders_of(pool, not_read) for pool in network_pools},
+        [make_picture(of_pool, not_read) for of_pool in contents if of_pool.kind != NETWORK_POOL],
+        holders={
+            of_pool.pool.metadata.key: make_pool_holders(of_pool, not_read)
+            for of_pool in of_network_pools
+        },
         unreadable={
-            pool.pool.metadata.key: pool.unreadable for pool in network_pools if pool.unreadable
+            of_pool.pool.metadata.key: of_pool.unreadable
+            for of_pool in of_network_pools
+            if of_pool.unreadable
         },
     )
 
 
 def _make_family(contents: PoolContents, offers: str) -> PoolFamily:
-    """Return the addresses or prefixes that a pool offers, with what is held of them.
+    """Return the addresses of a pool for its picture: the usable, reserved and held addresses.
 
-    The pool has no CIDR in its spec. The result has the smallest CIDR that contains all usable
+    The pool has no CIDR in its spec. The picture shows the smallest CIDR that contains all usable
     addresses and, if the gateway is in the pool's subnet, the gateway.
 
     Args:
@@ -120,7 +129,7 @@ def _make_family(contents: PoolContents, offers: str) -> PoolFamily:
         reserved=reserved,
         held_addresses=list(_list_held(contents)),
         compute_capacity=partial(_compute_capacity, contents, holdings),
-        prefix_length=space.prefix if space.prefixes else None,
+        prefix_length=space.prefix if space.has_prefix_blocks else None,
         owns_cidr=False,
         all_known=not contents.unreadable,
     )
@@ -128,7 +137,7 @@ def _make_family(contents: PoolContents, offers: str) -> PoolFamily:
 
 def _compute_capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a pool, in blocks; promised blocks count as held."""
-    states = contents.states.items()
+    states = contents.holder_states.items()
     promised = [
         block_range for block_range, by_holder in states if "promised" in by_holder.values()
     ]
@@ -142,11 +151,11 @@ def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:
     """
     if contents.space is None:
         return
-    for blocks, states in contents.states.items():
+    for blocks, states in contents.holder_states.items():
         addresses = to_addresses(contents.space, blocks)
         for key in sorted(states):
             yield HeldAddresses(_make_holder(contents, key, states[key]), addresses)
-    for key, ranges in contents.held_of_other_family.items():
+    for key, ranges in contents.other_family_ranges.items():
         yield from (HeldAddresses(_make_holder(contents, key, "held"), part) for part in ranges)
 
 
@@ -176,12 +185,12 @@ def _find_tenant(claim: IPAddressClaim | None, key: Key) -> str:
 
 def _list_waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[PoolRequest]:
     """Yield the claims that wait for an address, with the reason why they wait."""
-    holding = {key for states in contents.states.values() for key in states}
-    holding.update(contents.held_of_other_family)
+    holders = {key for states in contents.holder_states.values() for key in states}
+    holders.update(contents.other_family_ranges)
     families: tuple[Family, ...] = (contents.space.family,) if contents.space is not None else ()
     for key, claim in contents.claims.items():
-        # It has its address, or is being deleted and gets none any more.
-        if key in holding or read_record(claim) is not None or claim.metadata.is_terminating:
+        # The claim has its address, or is being deleted and gets no address any more.
+        if key in holders or read_record(claim) is not None or claim.metadata.is_terminating:
             continue
         address_key = Key(key.namespace, claim.address_name)
         # The claim may have its address: the user may not read the IPAddress that it names.

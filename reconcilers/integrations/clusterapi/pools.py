@@ -76,7 +76,7 @@ from reconcilers.reporting.wording import count_noun
 
 PoolT = TypeVar("PoolT", bound=Pool)
 ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
-"""What one pass allocates to claims."""
+"""The promises that one pass makes to claims, and its refusals."""
 
 
 class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[IPAddressClaim]]):
@@ -84,7 +84,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
 
     Args:
         pools: all pools of the kind.
-        parts: what claims of pools of all kinds share.
+        parts: the objects that passes over pools of all kinds use for claims.
         statuses: writes the pools' statuses.
     """
 
@@ -167,7 +167,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         """Read the claims and IPAddresses of a pool at least as far as its journal says."""
         space = parse_geometry(pool)
         reading = await self._parts.reader.read_up_to_journal(
-            self._claims.name_of(pool), space, journal
+            self._claims.make_pool_name(pool), space, journal
         )
         return ClaimsReading(space, reading.holdings, reading.views)
 
@@ -212,10 +212,10 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         """Write refusals, delete leftover IPAddresses, and write the status of the pool.
 
         Returns:
-            Seconds until another pass is due; None if none is due.
+            Seconds until another pass is due; None if no pass is due.
         """
         refusals = choice.detail.refusals
-        later = await self._claims.finish(
+        seconds_until_next = await self._claims.finish(
             pool,
             reading.view_of(CONTRACT_FIELDS),
             promises=choice.settled.promises,
@@ -223,7 +223,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
             due=self._claims.requests.writes.due_refusals(refusals),
         )
         await self._write_status(pool, reading.space)
-        return later
+        return seconds_until_next
 
     @override
     def next_pass(self, work: PassWork[PoolT, IPAddressClaim, Choice[IPAddressClaim]]) -> Outcome:
@@ -235,7 +235,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         """Report undecodable holders on the pool and on each waiting claim.
 
         Returns:
-            None, no time for the next pass: a change of these objects leads to it.
+            None: no next pass is planned, because a change of these objects leads to it.
         """
         why = str(unreadable)
         await self._write_ready(
@@ -262,7 +262,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
             space: ClaimSpace = parse_geometry(pool)
         except InvalidPool:
             space = INVALID_POOL_SPACES
-        name = self._claims.name_of(pool)
+        name = self._claims.make_pool_name(pool)
         holdings = self._parts.reader.read_cached(name, space).holdings
         return await self._claims.refuse_waiting(pool, holdings, why)
 
@@ -277,10 +277,10 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         """Write a pool's counts, from the caches, and its conditions.
 
         Args:
-            space: what it may hand out.
-            ready: its condition Ready; None for that of a pool with a valid spec.
+            space: what the pool may hand out.
+            ready: its condition Ready; None for the usual one of a pool with a valid spec.
         """
-        name = self._claims.name_of(pool)
+        name = self._claims.make_pool_name(pool)
         holdings = self._parts.reader.read_cached(name, space).holdings
         with writing_pool():
             await self._statuses.write_figures(
@@ -290,10 +290,11 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
     async def _reconcile_deleted(self, pool: PoolT) -> Outcome:
         """Remove the finalizer once no IPAddress names the pool and no promise is open.
 
-        A cached IPAddress suffices to keep the pool; only a live LIST shows that none is left.
-        Open promises are voided first, so that no replica can still give out their addresses.
+        An IPAddress in the cache suffices to keep the pool. Before the finalizer is removed, a
+        live LIST shows that no IPAddress exists. Open promises are voided before that LIST, so
+        that no replica can still create an IPAddress for them.
         """
-        # Finalizers of others keep the pool; ours is removed already.
+        # Our finalizer is removed already; a finalizer of another program keeps the pool.
         if not has_finalizer(pool, POOL_FINALIZER):
             return SETTLED
         count = await self._claims.requests.blockers(pool, self.journals.read(pool))

@@ -1,8 +1,8 @@
 """The statuses of pools: counts, and Ready where the definition has conditions.
 
 The in-cluster provider's own definitions have no conditions, and the API server drops fields that
-a definition does not have. A write whose response lacks its conditions tells so; after it, no
-conditions are written to pools of that kind.
+a definition does not have. If the response to a write lacks the written conditions, the definition
+has none. From then on no conditions are written to pools of that kind.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from controller.clock import Clock
 from controller.conditions import is_true
 from controller.events import EventType, Recorder
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
+from reconcilers.integrations.clusterapi.addresses import MAX_COUNT, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
 from reconcilers.integrations.clusterapi.offers import make_offers
 from reconcilers.integrations.core.eventmemory import StateEvents
@@ -35,9 +35,9 @@ def compute_counts(space: PoolSpace, holdings: Holdings) -> PoolCounts:
     pool's ranges counts as used and as out of range.
     """
     return PoolCounts(
-        total=min(space.total, MOST),
+        total=min(space.total, MAX_COUNT),
         used=holdings.in_use_count,
-        free=min(holdings.space().free, MOST),
+        free=min(holdings.space().free, MAX_COUNT),
         outOfRange=holdings.outside_count,
     )
 
@@ -58,9 +58,9 @@ class PoolStatuses:
 
     Args:
         client: for the writes.
-        recorder: takes an event whenever a pool becomes ready, or ceases to be.
+        recorder: records an event whenever a pool becomes ready, or stops being ready.
         clock: the time.
-        spaces: what pools of all kinds hand out.
+        spaces: the addresses that pools of all kinds hand out, to find overlaps.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class PoolStatuses:
             holdings: what claims and IPAddresses hold of it.
             ready: its condition Ready; None to use `describe_readiness`.
         """
-        # None while it is not known which pools overlap: the condition then stays as it is.
+        # None while it is unknown which pools overlap. Then the condition stays unchanged.
         overlapping = self._spaces.make_overlap_finding(make_offers(kind, pool))
         others = [overlapping] if overlapping is not None else []
         counts = compute_counts(space, holdings)
         await self.write(kind, pool, counts, ready or describe_readiness(space), *others)
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
-            self._report(kind, pool, overlapping)
+            self._report_overlap(kind, pool, overlapping)
 
-    def _report(self, kind: Resource[Pool], pool: Pool, overlap: ConditionFinding) -> None:
+    def _report_overlap(self, kind: Resource[Pool], pool: Pool, overlap: ConditionFinding) -> None:
         """Record an event when a pool begins to overlap with others; note when that ends.
 
         While the overlap lasts, no further event is recorded.
@@ -121,8 +121,8 @@ class PoolStatuses:
         Args:
             pool: as it was read.
             counts: the counts to write; None leaves the counts of the status unchanged.
-            ready: Ready, as this pass found it.
-            *others: further conditions; a condition that is not among them stays unchanged.
+            ready: the condition Ready to write.
+            *others: further conditions to write; all other conditions stay unchanged.
 
         Raises:
             Conflict: the pool changed meanwhile.
@@ -134,7 +134,7 @@ class PoolStatuses:
             counts,
             findings=(ready, *others),
             now=self._clock.now(),
-            conditions=has_conditions,
+            has_conditions=has_conditions,
         )
         if not patch:
             return
@@ -143,9 +143,9 @@ class PoolStatuses:
         if "conditions" in patch and not written.status.conditions:
             self._without_conditions.add(kind.kind)
         if is_true(pool.status.conditions, READY) != ready.status:
-            type_: EventType = "Normal" if ready.status else "Warning"
+            event_type: EventType = "Normal" if ready.status else "Warning"
             self._recorder.record(
-                kind, written, type_, ready.reason, ready.message, action="Serving"
+                kind, written, event_type, ready.reason, ready.message, action="Serving"
             )
 
 
@@ -155,16 +155,16 @@ def render_patch(
     findings: Sequence[ConditionFinding],
     now: datetime,
     *,
-    conditions: bool,
+    has_conditions: bool,
 ) -> Mapping[str, Any]:
-    """Return a patch of what differs in a pool's status; empty if nothing differs.
+    """Return a patch with the fields of a pool's status that differ; empty if nothing differs.
 
     Args:
         pool: as it was read.
         counts: the counts to write; None leaves the counts of the status unchanged.
         findings: the conditions to write; other conditions stay unchanged.
         now: the time, for conditions that change.
-        conditions: False if the definition of the kind has no conditions, so that none is written.
+        has_conditions: whether the definition of the kind has conditions; else none is written.
     """
     patch: dict[str, Any] = {}
     status = pool.status
@@ -175,7 +175,7 @@ def render_patch(
             "free": counts.free,
             "outOfRange": counts.outOfRange,
         }
-    if conditions:
+    if has_conditions:
         patch |= make_conditions_patch(
             status.conditions, findings, generation=pool.metadata.generation, now=now
         )

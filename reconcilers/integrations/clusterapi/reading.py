@@ -35,12 +35,12 @@ from reconcilers.promises.holdings import CHECK_SECONDS, Facts, HolderSource
 from reconcilers.promises.journal import Promise
 
 Reader = ClaimReader[ClaimPool, ClaimSpace]
-"""Reads what claims hold of pools of all kinds."""
+"""Reads the claims and IPAddresses of pools of all kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddress]):
-    """IPAddressClaims with their IPAddresses.
+    """The caches of IPAddressClaims and IPAddresses, of Cluster API's IPAM contract.
 
     Args:
         claims: all IPAddressClaims.
@@ -108,7 +108,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         return compute_claim_facts(asker, address, space, is_stopped=is_stopped)
 
 
-def source_of(caches: ClaimCaches) -> ContractSource:
+def make_source(caches: ClaimCaches) -> ContractSource:
     """Return the source from which a reader gets IPAddressClaims and their IPAddresses."""
     return ContractSource(
         caches.claims,
@@ -128,12 +128,12 @@ def make_reader(
     """Return the reader of claims and IPAddresses.
 
     Args:
-        client: for lists.
+        client: for LISTs.
         patience: seconds to wait for a cache that lags before a LIST is sent.
         check_interval: seconds between two checks that the stored holdings of a pool agree with
             the caches.
     """
-    source = ReadSource(source_of(caches))
+    source = ReadSource(make_source(caches))
     return ClaimReader(
         client, [source], clock=clock, patience=patience, check_interval=check_interval
     )

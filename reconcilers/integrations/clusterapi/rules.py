@@ -136,7 +136,7 @@ def describe_left_out(
     old: IPPoolSpec | PrefixPoolSpec | None,
     in_use: Iterable[tuple[str, int]],
 ) -> str:
-    """Return why an edit is refused that leaves out addresses in use; empty if it is allowed.
+    """Return why an edit is refused: it leaves out addresses in use; empty if it is allowed.
 
     Args:
         new: a spec that can be read.
@@ -187,19 +187,21 @@ def _find_ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     yield from _find_entry_faults(where, spec.addresses, f"provided address {_ENTRY}")
     families = {entry.family for entry in _parse_readable(spec.addresses)}
     if len(families) > 1:
-        yield _reject_families(where, spec.addresses, "provided addresses are")
+        yield _make_families_cause(where, spec.addresses, "provided addresses are")
     if spec.gateway:
         gateway = _parse_single(spec.gateway)
         if gateway is None:
-            yield _reject_gateway(spec.gateway)
+            yield _make_gateway_cause(spec.gateway)
         elif families - {gateway.family}:
-            yield _reject_families(_GATEWAY, spec.gateway, "provided gateway and addresses are")
+            yield _make_families_cause(
+                _GATEWAY, spec.gateway, "provided gateway and addresses are"
+            )
     yield from _find_entry_faults(excluded, spec.excludedAddresses, f"provided address {_ENTRY}")
-    holes = {entry.family for entry in _parse_readable(spec.excludedAddresses)}
-    if len(holes) > 1:
-        yield _reject_families(excluded, spec.excludedAddresses, "provided addresses are")
-    elif families and holes - families:
-        yield _reject_families(
+    excluded_families = {entry.family for entry in _parse_readable(spec.excludedAddresses)}
+    if len(excluded_families) > 1:
+        yield _make_families_cause(excluded, spec.excludedAddresses, "provided addresses are")
+    elif families and excluded_families - families:
+        yield _make_families_cause(
             excluded, spec.excludedAddresses, "addresses and excluded addresses are"
         )
     grace = spec.addressReuseGracePeriodSeconds
@@ -244,7 +246,7 @@ def _find_prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
     if spec.gateway:
         gateway = _parse_single(spec.gateway)
         if gateway is None:
-            yield _reject_gateway(spec.gateway)
+            yield _make_gateway_cause(spec.gateway)
         elif gateway.family != 6:
             yield build_value_cause(_GATEWAY, spec.gateway, "provided gateway must be IPv6")
     yield from _find_entry_faults(excluded, spec.excludedPrefixes, f"provided entry {_ENTRY}")
@@ -297,9 +299,9 @@ def _parse_single(address: str) -> AddressRange | None:
 
 
 def _join_runs(addresses: Iterable[AddressRange]) -> Iterator[str]:
-    """Yield consecutive addresses as ranges, as the in-cluster provider writes them: `first-last`.
+    """Yield runs of consecutive addresses as `first-last`, as the in-cluster provider writes them.
 
-    A single address is written as a range, too.
+    A single address is also written as `first-last`.
     """
     ordered = sorted({(address.family, address.first) for address in addresses})
     while ordered:
@@ -312,13 +314,13 @@ def _join_runs(addresses: Iterable[AddressRange]) -> Iterator[str]:
         ordered = ordered[count:]
 
 
-def _reject_gateway(gateway: str) -> Cause:
-    """Return the cause that a gateway is not an IP address."""
+def _make_gateway_cause(gateway: str) -> Cause:
+    """Return the cause to reject a gateway that is not an IP address."""
     return build_value_cause(_GATEWAY, gateway, f"ParseAddr({dumps(gateway)}): unable to parse IP")
 
 
-def _reject_families(field: str, value: str | Sequence[str], subject: str) -> Cause:
-    """Return the cause that addresses are of two families.
+def _make_families_cause(field: str, value: str | Sequence[str], subject: str) -> Cause:
+    """Return the cause to reject a field whose addresses are of two families.
 
     Args:
         subject: the beginning of the message, with its verb.

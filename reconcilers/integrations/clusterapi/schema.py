@@ -16,16 +16,18 @@ from reconcilers.api.fields import (
 MOST_ENTRIES = 1024
 """How many entries a list may have: the cost of a CEL rule must have a bound."""
 ENTRY_MAX = 91
-"""The longest entry: two IPv6 addresses of the longest form with a hyphen between them."""
+"""The most characters of an entry: two IPv6 addresses of the longest form, and a hyphen."""
 CIDR_MAX = 49
+"""The most characters of an IPv6 CIDR."""
 GATEWAY_MAX = 45
+"""The most characters of an IPv6 address."""
 
 
-def requiring(fields: tuple[str, ...], *cel: Rule) -> Config:
-    """Return the configuration of a model with fields that the schema requires.
+def require_fields(fields: tuple[str, ...], *cel: Rule) -> Config:
+    """Return a model's configuration whose schema requires fields that the model does not.
 
-    The model itself does not require them, because objects that are older than the schema may lack
-    them and must stay readable. Their defaults are removed from the schema, so that the API server
+    Objects that are older than the schema may lack these fields and must stay readable, so in the
+    model they have defaults. These defaults are removed from the schema, so that the API server
     does not fill them in.
 
     Args:
@@ -43,11 +45,11 @@ def requiring(fields: tuple[str, ...], *cel: Rule) -> Config:
 
 
 def _rule_for_list(name: str, rule: str) -> str:
-    """Return a CEL expression: the list is absent, or a rule holds for each of its entries.
+    """Return a CEL expression that is true if a list is absent or each entry fulfils a rule.
 
     Args:
-        name: the field with the list.
-        rule: CEL about one entry, `x`.
+        name: the name of the field with the list.
+        rule: a CEL expression about an entry, which it calls `x`.
     """
     return f"(!has(self.{name}) || self.{name}.all(x, {rule}))"
 
@@ -108,7 +110,7 @@ IS_GATEWAY6 = (
 )
 
 
-def _listing(*cel: Rule) -> Any:
+def _make_list_schema(*cel: Rule) -> Any:
     """Return the schema of a list of texts, with rules for the whole list."""
     return FieldSchema(max_length=MOST_ENTRIES, json_schema_extra=rules(*cel))
 
@@ -117,12 +119,12 @@ _Entry = Annotated[str, FieldSchema(max_length=ENTRY_MAX, json_schema_extra=rule
 _Entry6 = Annotated[str, FieldSchema(max_length=ENTRY_MAX, json_schema_extra=rules(*IS_ENTRY6))]
 _Cidr6 = Annotated[str, FieldSchema(max_length=CIDR_MAX, json_schema_extra=rules(*IS_CIDR6))]
 
-Addresses = Annotated[tuple[_Entry, ...], _listing(NOT_EMPTY, ONE_FAMILY)]
-Entries = Annotated[tuple[_Entry, ...], _listing(ONE_FAMILY)]
+Addresses = Annotated[tuple[_Entry, ...], _make_list_schema(NOT_EMPTY, ONE_FAMILY)]
+Entries = Annotated[tuple[_Entry, ...], _make_list_schema(ONE_FAMILY)]
 Entries6 = Annotated[tuple[_Entry6, ...], FieldSchema(max_length=MOST_ENTRIES)]
 Prefixes = Annotated[
     tuple[_Cidr6, ...],
-    _listing(Rule("size(self) > 0", "prefixes is required", reason=REQUIRED)),
+    _make_list_schema(Rule("size(self) > 0", "prefixes is required", reason=REQUIRED)),
 ]
 SubnetLength = Annotated[int, FieldSchema(ge=0, le=128)]
 BlockLength = Annotated[

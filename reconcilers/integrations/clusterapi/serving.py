@@ -6,6 +6,9 @@ for a new version of the kinds, another kind of pool, or Clusters that were inst
 
 from dataclasses import dataclass
 
+from controller.client import Client
+from controller.extension import Extension
+from controller.informer import Informer
 from controller.loggers import get_logger
 from controller.meta import Object
 from controller.resource import Resource
@@ -36,7 +39,7 @@ from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
 from reconcilers.integrations.clusterapi.statuses import waits
-from reconcilers.integrations.clusterapi.watched import PoolInformer, Watched
+from reconcilers.integrations.clusterapi.watched import PoolInformer, WatchBuilder
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import with_gauges
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -48,8 +51,8 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """The kinds that the API server serves.
+class ClusterApiKinds:
+    """The kinds of this integration that the API server serves.
 
     Args:
         contract: the kinds of claims, IPAddresses and Clusters, each in its newest served version.
@@ -60,8 +63,8 @@ class Served:
     pools: tuple[Resource[Pool], ...]
 
 
-class ClusterApi:
-    """Serves Cluster API's IPAddressClaims while their kinds are served.
+class ClusterApiSteps:
+    """Runs the controllers of IPAddressClaims while their kinds are served (`IntegrationSteps`).
 
     Args:
         parts: the objects of the process that every integration needs.
@@ -70,18 +73,23 @@ class ClusterApi:
     def __init__(self, parts: IntegrationParts) -> None:
         self._parts = parts
         self.claims = DiscoveredClaims(self._parts.clock)
-        """Whether claims are served from NetworkPools, for the passes over these."""
+        """Returns the claims of NetworkPools to the passes over these pools."""
         self._networkpools: Controller | None = None
+        """The controller of NetworkPools; None before `enqueue_networkpools`."""
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Let changes of claims enqueue NetworkPools in this controller from the next start."""
+        """Enqueue NetworkPools in `controller` when claims change, from the next `begin` on."""
         self._networkpools = controller
 
     def end(self) -> None:
         """Make passes over NetworkPools wait until discovery has answered again."""
-        self.claims.known, self.claims.incomplete, self.claims.pool_claims = False, "", None
+        self.claims.is_known, self.claims.incomplete_reason, self.claims.pool_claims = (
+            False,
+            "",
+            None,
+        )
 
-    def begin(self, served_kinds: Served) -> Work | None:
+    def begin(self, served_kinds: ClusterApiKinds) -> Work | None:
         """Return the work for the served kinds; None unless claims and IPAddresses are served.
 
         From then on, passes over NetworkPools know whether claims are served.
@@ -98,46 +106,50 @@ class ClusterApi:
             self._wait_for_second(addresses, api.claims(addresses.version))
         else:
             _log.info("IPAddressClaims are not served by the API server: waiting for them")
-        self.claims.known = True
+        self.claims.is_known = True
         return work
 
     def _wait_for_second(self, present: Resource[Object], missing: Resource[Object]) -> None:
         """Stop NetworkPools from handing out addresses until both kinds are served.
 
         Objects of the served kind may hold addresses. Without the other kind it is unknown which.
+
+        Args:
+            present: the kind that is served.
+            missing: the kind that is not served.
         """
         _log.warning(
             "One of two kinds is not served by the API server: waiting for it",
             missing=missing.full_name,
             served=present.full_name,
         )
-        self.claims.incomplete = (
+        self.claims.incomplete_reason = (
             f"the API server serves {present.full_name} and not {missing.full_name}; apply the"
             f" CustomResourceDefinition {missing.full_name} of Cluster API"
         )
 
-    async def find_served(self) -> Served:
+    async def find_served(self) -> ClusterApiKinds:
         """Ask the API server which kinds it serves.
 
         Raises:
             DiscoveryIncomplete: it is unknown whether one of the kinds is served.
         """
         look = ServedKindsLook(self._parts.manager.client)
-        served_kinds = Served(
+        served_kinds = ClusterApiKinds(
             await find_contract_kinds(look),
             pools=tuple([kind for kind in api.POOLS if await look.first_served([kind])]),
         )
         look.check_complete()
         return served_kinds
 
-    def suffices(self, served_kinds: Served) -> bool:
+    def suffices(self, served_kinds: ClusterApiKinds) -> bool:
         """Return whether claims and IPAddresses are served; Clusters and pools are optional."""
         contract = served_kinds.contract
         return contract.claims is not None and contract.addresses is not None
 
     def _make_work(
         self,
-        served_kinds: Served,
+        served_kinds: ClusterApiKinds,
         claim_kind: Resource[IPAddressClaim],
         address_kind: Resource[IPAddress],
     ) -> Work:
@@ -159,11 +171,34 @@ class ClusterApi:
             claim_kind=claim_kind,
             address_kind=address_kind,
         )
+        watches = WatchBuilder(
+            caches,
+            claims,
+            addresses=addresses,
+            clusters=clusters,
+            gather=self._parts.settings.pool.gather,
+            pools=pools,
+            overlaps=self._parts.overlaps,
+        )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
-        settings = self._parts.settings.pool
-        clock, recorder = self._parts.clock, self._parts.recorder
-        statuses = PoolStatuses(client, recorder, clock=clock, spaces=self._parts.spaces)
-        claim_parts = ClaimParts(
+        claim_parts = self._make_claim_parts(client, caches)
+        self.claims.pool_claims = NetworkPoolClaims(claim_parts)
+        for pool_informer in in_cluster_pools.values():
+            self._add_pool_controller(
+                extension, pool_informer, watches=watches, claim_parts=claim_parts
+            )
+        self._add_claim_controller(extension, watches, claim_parts)
+        if self._networkpools is not None:
+            for watch in watches.make_request_watches(NETWORK_POOL):
+                watch.connect(self._networkpools.queue)
+
+        gauges = ClaimGauges(caches, self._parts.clock, lambda: self._parts.manager.is_leading)
+        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
+
+    def _make_claim_parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
+        """Return the objects that passes over pools of all kinds use for claims."""
+        clock, settings = self._parts.clock, self._parts.settings.pool
+        return ClaimParts(
             client,
             caches,
             reader=make_reader(
@@ -173,60 +208,62 @@ class ClusterApi:
                 patience=settings.cache_patience,
                 check_interval=settings.contents_check,
             ),
-            recorder=recorder,
+            recorder=self._parts.recorder,
             leftovers=Leftovers(client, caches, clock),
             restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=list_spaces),
             clock=clock,
             settings=settings,
         )
-        watched = Watched(
-            caches,
-            claims,
-            addresses=addresses,
-            clusters=clusters,
-            gather=settings.gather,
-            pools=pools,
-            overlaps=self._parts.overlaps,
+
+    def _add_pool_controller(
+        self,
+        extension: Extension,
+        pools: Informer[Pool],
+        watches: WatchBuilder,
+        claim_parts: ClaimParts,
+    ) -> None:
+        """Add the controller of one of the in-cluster provider's kinds of pools."""
+        client, clock = claim_parts.client, claim_parts.clock
+        statuses = PoolStatuses(
+            client, claim_parts.recorder, clock=clock, spaces=self._parts.spaces
         )
-        self.claims.pool_claims = NetworkPoolClaims(claim_parts)
-        for kind, informer in in_cluster_pools.items():
-            in_cluster = InClusterPoolKind(informer.cache, claim_parts, statuses)
-            reconciler = PoolPasses(in_cluster, client, clock=clock, settings=settings)
-            extension.add_controller(
-                f"clusterapi-{kind.kind.lower()}",
-                reconciler.reconcile,
-                watches=watched.make_pool_watches(informer),
-                concurrency=self._parts.settings.concurrency,
-                forget=reconciler.forget,
-            )
+        pool_kind = InClusterPoolKind(pools.cache, claim_parts, statuses)
+        passes = PoolPasses(pool_kind, client, clock=clock, settings=claim_parts.settings)
+        extension.add_controller(
+            f"clusterapi-{pools.resource.kind.lower()}",
+            passes.reconcile,
+            watches=watches.make_pool_watches(pools),
+            concurrency=self._parts.settings.concurrency,
+            forget=passes.forget,
+        )
+
+    def _add_claim_controller(
+        self, extension: Extension, watches: WatchBuilder, claim_parts: ClaimParts
+    ) -> None:
+        """Add the controller of IPAddressClaims."""
         shards = self._parts.manager.shards
-        claim_reconciler = ClaimReconciler(
-            client,
+        caches = claim_parts.caches
+        reconciler = ClaimReconciler(
+            claim_parts.client,
             caches,
-            recorder=recorder,
-            clock=clock,
+            recorder=claim_parts.recorder,
+            clock=claim_parts.clock,
             works_on=None if shards is None else shards.holds,
         )
         extension.add_controller(
             "clusterapi-claim",
-            claim_reconciler.reconcile,
-            watches=watched.make_claim_watches(pools.values()),
+            reconciler.reconcile,
+            watches=watches.make_claim_watches(),
             # Half: the finalizers of a burst must not hold up the addresses of its first claims.
-            concurrency=max(1, settings.width // 2),
+            concurrency=max(1, claim_parts.settings.width // 2),
             group=lambda key: key.namespace,
             shard_by=caches.find_shard_key,
         )
-        if self._networkpools is not None:
-            for watch in watched.make_request_watches(NETWORK_POOL):
-                watch.connect(self._networkpools.queue)
-
-        gauges = ClaimGauges(caches, clock, lambda: self._parts.manager.is_leading)
-        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
 
 
-def add_service(parts: IntegrationParts) -> ClusterApi:
+def add_service(parts: IntegrationParts) -> ClusterApiSteps:
     """Add the service that serves IPAddressClaims to the manager; return its steps."""
-    steps = ClusterApi(parts)
+    steps = ClusterApiSteps(parts)
     groups = (api.GROUP, api.CORE_GROUP)
     add_integration_service(parts, steps, service="clusterapi", groups=groups, every_replica=True)
     return steps

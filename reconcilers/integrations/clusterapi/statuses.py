@@ -1,10 +1,9 @@
-"""The statuses of claims: Ready, the address on record, and how both are written.
+"""The statuses of claims: condition Ready, and the record of the address in its message.
 
-A claim's status has no field for the address itself, only the name of the IPAddress. What the
-claim was given is therefore recorded in the message of its Ready condition, by the same write
-that sets addressRef. So a promise takes effect by one write of one object, as with an
-IPAllocation. The claims alone tell which addresses are held, even if a person removed an
-IPAddress by force.
+A claim's status has no field for the address itself, only the name of the IPAddress. So the write
+that sets addressRef also *records* the address, in the message of condition Ready. A promise takes
+effect by one write of one object, as with an IPAllocation. And the claims alone show which
+addresses they hold, even if a person removed an IPAddress by force.
 """
 
 import re
@@ -25,6 +24,7 @@ from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED
 from reconcilers.reporting.conditions import READY, ConditionFinding, with_findings
 
 RESTORED_ADDRESS = names.ANNOTATION_RESTORED_ADDRESS
+"""The annotation of `read_restored_record`."""
 LEGACY_VERSION = "v1beta1"
 """The version in which `conditions` are Cluster API's older list."""
 _RECORD = re.compile(r"Allocated ([0-9a-fA-F:.]+)/([0-9]{1,3}) from (\S+) (\S+)")
@@ -32,25 +32,25 @@ _RECORD = re.compile(r"Allocated ([0-9a-fA-F:.]+)/([0-9]{1,3}) from (\S+) (\S+)"
 
 @dataclass(frozen=True, slots=True)
 class ClaimRecord:
-    """The address and prefix length that a claim was given, as recorded on the claim."""
+    """The address and prefix length that a claim holds, as they are recorded on the claim."""
 
     address: str
     prefix: int
 
 
 def render_message(address: str, prefix: int, pool: PoolRef) -> str:
-    """Return the message of a claim that has its address."""
+    """Return the message of a claim that has its address; `read_record` parses it."""
     return f"Allocated {address}/{prefix} from {pool.kind} {pool.name}"
 
 
 def read_record(claim: IPAddressClaim) -> ClaimRecord | None:
-    """Return the address that a claim holds by its status; None without address.
+    """Return the address that a claim holds by its status; None if it holds no address.
 
-    A claim that is being deleted holds it until our finalizer is gone: it can never get another
-    one, even if finalizers of others keep the claim around.
+    A claim that is being deleted holds its address until our finalizer is gone. After that it gets
+    no address any more, even if another finalizer still keeps the claim.
     """
     if claim.address_name != claim.metadata.name:
-        # No address, or another provider served the claim: we always write the claim's own name.
+        # It has no address, or another provider served it: our IPAddresses have the claim's name.
         return None
     if claim.metadata.is_terminating and CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
@@ -61,12 +61,12 @@ def read_record(claim: IPAddressClaim) -> ClaimRecord | None:
 
 
 def read_restored_record(claim: IPAddressClaim) -> ClaimRecord | None:
-    """Return the address that an annotation of a claim records; None otherwise.
+    """Return the address that an annotation of a claim records; None without annotation.
 
     The annotation is there while the claim's IPAddress, restored from a backup, is deleted and
     created again. In between no IPAddress holds the address.
     """
-    # A record in the status goes first. Without our finalizer a claim holds no address.
+    # A record in the status takes precedence. Without our finalizer a claim holds no address.
     if read_record(claim) is not None or CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
     record = claim.metadata.annotations.get(RESTORED_ADDRESS, "")
@@ -101,8 +101,8 @@ def render_ready(
 
     Args:
         claim: as it was read.
-        finding: what Ready is to say.
-        version: of the API by which the claim was read and is written.
+        finding: status, reason and message to set.
+        version: the version of the API in which the claim was read and is written.
         now: the time.
     """
     generation = claim.metadata.generation
@@ -116,10 +116,11 @@ def render_granted(
 ) -> Mapping[str, Any]:
     """Return a patch of a claim's status that names its IPAddress and records the address.
 
-    Address and prefix are copied from the IPAddress: an adopted one may differ from the pool.
+    Address and prefix are copied from the IPAddress. If it was adopted, its prefix may differ from
+    that of the pool.
 
     Args:
-        version: of the API by which the claim was read and is written.
+        version: the version of the API in which the claim was read and is written.
         now: the time.
     """
     message = render_message(address.spec.address, address.spec.prefix, claim.spec.poolRef)
@@ -139,7 +140,7 @@ def to_legacy_json(condition: Condition) -> dict[str, Any]:
 
 
 def shows(claim: IPAddressClaim, finding: ConditionFinding) -> bool:
-    """Return whether a claim's Ready condition says this already."""
+    """Return whether a claim's Ready condition has the status, reason and message of a finding."""
     reason_to_show = (TRUE if finding.status else "False", finding.reason, finding.message)
     return read_shown_reason(claim) == reason_to_show
 

@@ -12,7 +12,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPPoolSpec,
     Pool,
     addresses,
-    pool_key,
+    find_pool_key,
 )
 from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool
 from reconcilers.integrations.clusterapi.offers import make_offers
@@ -28,7 +28,7 @@ class ClusterApiPoolValidator:
 
     Args:
         client: for live reads.
-        spaces: what pools of all kinds hand out.
+        spaces: the addresses that pools of all kinds hand out, for warnings about overlaps.
     """
 
     def __init__(self, client: Client, kind: Resource[Pool], spaces: SpaceIndex) -> None:
@@ -69,9 +69,9 @@ class ClusterApiPoolValidator:
         )
 
     async def review_deletion(self, old: Pool) -> Verdict:
-        """Refuse a deletion while IPAddresses of the pool exist, unless the pool may be deleted.
+        """Refuse a deletion while IPAddresses name the pool, or may name it and are unreadable.
 
-        It is refused as well if IPAddresses that may be the pool's cannot be decoded.
+        `may_be_deleted_in_use` tells for which pools that does not matter.
         """
         try:
             if rules.may_be_deleted_in_use(old) or not await self._list_in_use(old):
@@ -99,7 +99,7 @@ class ClusterApiPoolValidator:
             for address in page.items
             if (
                 address.spec.poolRef.kind,
-                pool_key(address.spec.poolRef, address.metadata.namespace),
+                find_pool_key(address.spec.poolRef, address.metadata.namespace),
             )
             == kind_and_key
         ]

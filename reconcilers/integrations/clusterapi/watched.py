@@ -22,7 +22,7 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimPool,
     ServedPool,
     can_name,
-    list_pools_named,
+    list_named_pools,
 )
 from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
@@ -36,14 +36,14 @@ PoolInformer = Informer[api.Pool] | Informer[NetworkPool]
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchBuilder:
     """Builds the watches of the integration: which change enqueues which pools or claims.
 
     Args:
         clusters: lists and watches Clusters; None where the kind is not served.
-        gather: seconds that changes wait, so that one pass over their pool handles several.
+        gather: seconds that a change waits, so that one pass over a pool handles several changes.
         pools: lists and watches the pools, by kind.
-        overlaps: announces pools whose overlaps with others have changed.
+        overlaps: announces pools whose overlaps with other pools have changed.
     """
 
     caches: ClaimCaches
@@ -71,32 +71,37 @@ class Watched:
             return {
                 key
                 for claim in self._list_claims_of(cluster)
-                for key in list_pools_named(kind, claim)
+                for key in list_named_pools(kind, claim)
             }
 
         def list_pools_of_address(address: IPAddress) -> Iterable[Key]:
             """Return the pools of the kind that an IPAddress, or the claim of its name, names."""
-            # The claim of its name may wait for another pool, and the IPAddress has the name that
-            # the claim's own IPAddress needs.
+            # The claim of its name may name another pool. While this IPAddress exists, that pool
+            # cannot create the IPAddress of the claim.
             claim = self.caches.claims.get(address.metadata.key)
-            waiting = list_pools_named(kind, claim) if claim is not None else ()
-            return {*list_pools_named(kind, address), *waiting}
+            pools_of_claim = list_named_pools(kind, claim) if claim is not None else ()
+            return {*list_named_pools(kind, address), *pools_of_claim}
 
-        may_name = partial(self._list_nameable_pools, kind)
+        list_nameable_pools = partial(self._list_nameable_pools, kind)
         watches: list[Trigger] = [
             Watch(
                 self.claims,
-                partial(list_pools_named, kind),
+                partial(list_named_pools, kind),
                 delay=self.gather,
-                unreadable=may_name,
+                unreadable=list_nameable_pools,
             ),
-            Watch(self.addresses, list_pools_of_address, delay=self.gather, unreadable=may_name),
+            Watch(
+                self.addresses,
+                list_pools_of_address,
+                delay=self.gather,
+                unreadable=list_nameable_pools,
+            ),
         ]
         if self.clusters is not None:
             watches.append(watch_by_key(self.clusters, list_pools_of_cluster, has_changed_pause))
         return watches
 
-    def make_claim_watches(self, pools: Iterable[PoolInformer]) -> list[Trigger]:
+    def make_claim_watches(self) -> list[Trigger]:
         """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""
 
         def list_claims_of_address(address: IPAddress) -> Iterable[Key]:
@@ -120,7 +125,7 @@ class Watched:
             return collect_keys(claims, self.caches.addresses.list_by_index(SPACE_INDEX, space))
 
         watches: list[Trigger] = [
-            Watch(self.claims, to_self, concerns_claim, unreadable=lambda claim: [claim]),
+            Watch(self.claims, to_self, needs_claim_pass, unreadable=lambda claim: [claim]),
             Watch(
                 self.addresses,
                 list_claims_of_address,
@@ -131,7 +136,7 @@ class Watched:
                 watch_by_key(
                     informer, partial(list_claims_of_pool, informer.resource), has_changed_serving
                 )
-                for informer in pools
+                for informer in self.pools.values()
             ),
         ]
         if self.clusters is not None:
@@ -141,8 +146,8 @@ class Watched:
     def _may_need_repair(self, change: Change[IPAddress]) -> bool:
         """Return whether an IPAddress may have to be repaired or released after a change.
 
-        It may after an update or a deletion. An IPAddress that was just created for an existing
-        claim is complete, so it needs no pass.
+        That is so after each update and deletion. An IPAddress that was just created for an
+        existing claim is complete, so it needs no pass.
         """
         address = change.new
         if address is None or change.old is not None or not is_made_for_claim(address):
@@ -169,11 +174,11 @@ def collect_keys(*collections: Iterable[Object]) -> set[Key]:
     return {obj.metadata.key for objects in collections for obj in objects}
 
 
-def concerns_claim(change: Change[IPAddressClaim]) -> bool:
+def needs_claim_pass(change: Change[IPAddressClaim]) -> bool:
     """Return whether a change of a claim needs a pass over the claim.
 
-    A change of the status alone needs none, except if the claim lost the record of its address.
-    Nor does the addition of our finalizer: the pass that adds the finalizer goes on.
+    A change of the status alone needs a pass only if the claim lost the record of its address. The
+    addition of our finalizer needs no other pass: the pass that adds the finalizer goes on.
     """
     old, new = change.old, change.new
     if old is None or new is None or metadata_changed(change, api.CLAIM_FINALIZER):

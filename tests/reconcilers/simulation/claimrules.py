@@ -134,7 +134,7 @@ def keep_leftovers(mp: Patch) -> None:
     async def nothing(self: Leftovers, *_: Any, **__: Any) -> None:
         return
 
-    mp.setattr(Leftovers, "collect", nothing)
+    mp.setattr(Leftovers, "delete_leftovers", nothing)
 
 
 def release_claims_by_cache(mp: Patch) -> None:

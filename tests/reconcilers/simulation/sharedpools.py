@@ -53,7 +53,7 @@ class SharedReplica(ClaimReplica):
         settings, recorder = self.settings, self.recorder
         self.discovered = discovered = DiscoveredClaims(clock)
         self.of_claims = NetworkPoolClaims(self._create_parts(client, caches))
-        discovered.known, discovered.pool_claims = True, self.of_claims
+        discovered.is_known, discovered.pool_claims = True, self.of_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
         of_pools = make_networkpool_passes(
             client,

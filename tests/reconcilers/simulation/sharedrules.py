@@ -183,13 +183,13 @@ def compare_whole_journals(mp: Patch) -> None:
 
 def treat_incomplete_as_absent(mp: Patch) -> None:
     """Treat claims as not served if only one of their kinds is missing."""
-    served_from = DiscoveredClaims.served_from
+    find_pool_claims = DiscoveredClaims.find_pool_claims
 
     def lax(self: DiscoveredClaims, pool: Any) -> Any:
-        self.incomplete = ""
-        return served_from(self, pool)
+        self.incomplete_reason = ""
+        return find_pool_claims(self, pool)
 
-    mp.setattr(DiscoveredClaims, "served_from", lax)
+    mp.setattr(DiscoveredClaims, "find_pool_claims", lax)
 
 
 def ignore_entry_without_integration(mp: Patch) -> None:

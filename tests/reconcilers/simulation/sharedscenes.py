@@ -405,7 +405,7 @@ async def definition_missing_while_an_ipaddress_exists(stage: SharedStage) -> st
     """The definition of claims is missing; an IPAddress exists that no journal mentions."""
     other = stage.start_replica()
     other.discovered.pool_claims = None
-    other.discovered.incomplete = "the definition of IPAddressClaims is missing"
+    other.discovered.incomplete_reason = "the definition of IPAddressClaims is missing"
     _remove_entry_of_claims(stage)
     spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
     stage.model.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
@@ -430,7 +430,7 @@ async def integration_off_after_a_claim_was_served(stage: SharedStage) -> str | 
     stage.create_request("a")
     other = stage.start_replica()
     other.discovered.pool_claims = None
-    other.discovered.served_from = ClaimService().served_from
+    other.discovered.find_pool_claims = ClaimService().find_pool_claims
     for _ in range(2):
         await stage.reconcile(other, POOL, "p")
         await stage.clock.advance(60)

@@ -63,14 +63,14 @@ def match_from_second_pool_write() -> Callable[[Flight], bool]:
 
 
 async def fence_of_allocations_alone_after_a_lost_journal(
-    stage: SharedStage, served_from: Callable[[NetworkPool], PoolClaims | None] | None
+    stage: SharedStage, find_pool_claims: Callable[[NetworkPool], PoolClaims | None] | None
 ) -> str | None:
     """A journal is lost; a replica fences the allocations and stops; another has no claims.
 
     Args:
         stage: a stage without requests.
-        served_from: returns the claims of a pool, or None, in the other replica; None to use its
-            discovery, which has found no claims.
+        find_pool_claims: returns the claims of a pool, or None, in the other replica; None to use
+            its discovery, which has found no claims.
     """
     stage.create_claim("c")
     first = stage.start_replica()
@@ -79,8 +79,8 @@ async def fence_of_allocations_alone_after_a_lost_journal(
     stage.create_request("a")
     other = stage.start_replica()
     other.discovered.pool_claims = None
-    if served_from is not None:
-        other.discovered.served_from = served_from
+    if find_pool_claims is not None:
+        other.discovered.find_pool_claims = find_pool_claims
     await stage.reconcile(other, POOL, "p")
     first.catch_up()
     await stage.reconcile(first, POOL, name="p", late=match_from_second_pool_write())
@@ -93,8 +93,10 @@ async def fence_of_allocations_alone_after_a_lost_journal(
 
 @pytest.mark.parametrize("is_off", [True, False], ids=["switched off", "not seen yet"])
 def test_claims_hold_their_addresses_while_allocations_alone_are_fenced(is_off: bool) -> None:
-    served_from = ClaimService().served_from if is_off else None
-    scene = partial(fence_of_allocations_alone_after_a_lost_journal, served_from=served_from)
+    find_pool_claims = ClaimService().find_pool_claims if is_off else None
+    scene = partial(
+        fence_of_allocations_alone_after_a_lost_journal, find_pool_claims=find_pool_claims
+    )
     assert play_scene(scene, SharedStage) is None
 
 

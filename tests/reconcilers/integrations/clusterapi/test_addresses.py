@@ -125,7 +125,7 @@ def all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
     taken_offsets = []
     while holdings.space().free:
         [block] = holdings.space().take_lowest(1)
-        taken_offsets.append(space.text(block.first))
+        taken_offsets.append(space.get_first_address(block.first))
     return taken_offsets
 
 
@@ -236,7 +236,7 @@ def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() ->
         total=MOST, used=4, free=MOST, outOfRange=2
     )
     [lowest] = holdings.space().take_lowest(1)
-    assert space.text(lowest.first) == "2001:db8::3"
+    assert space.get_first_address(lowest.first) == "2001:db8::3"
 
 
 def test_what_is_no_address_of_the_pools_family_holds_nothing_and_is_counted() -> None:

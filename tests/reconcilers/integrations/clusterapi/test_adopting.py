@@ -10,7 +10,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, compute_claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
-from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
+from reconcilers.integrations.clusterapi.networkpoolspace import parse_network_pool_space
 from reconcilers.integrations.core.claimreading import ClaimSpaceView
 from reconcilers.promises.choosing import Refused
 from reconcilers.promises.identities import find_by_key
@@ -26,7 +26,7 @@ def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) 
     )
     claims = {claim.metadata.key: claim}
     addresses = {claim.metadata.key: api.IPAddress(claim.metadata, spec)}
-    space = network_pool_space(pool, 1 << 20)
+    space = parse_network_pool_space(pool, 1 << 20)
     find = find_by_key(api.JOURNALS.kind, claims.get)
     holdings = compute_claim_holdings(claims, addresses, space)
     view = ClaimSpaceView(0, holdings, find=find, addresses_of=lambda key: [addresses[key]])

@@ -110,7 +110,7 @@ def discover_claims(client: Client, caches: ClaimCaches, clock: VirtualClock) ->
         settings=Settings().pool,
     )
     discovered = DiscoveredClaims(clock)
-    discovered.known, discovered.pool_claims = True, NetworkPoolClaims(parts)
+    discovered.is_known, discovered.pool_claims = True, NetworkPoolClaims(parts)
     return discovered
 
 
