@@ -19,7 +19,7 @@ BY_PLACE = {
     "ensure": "client, resource, owner, body: documented for users",
     "remove_finalizer": "client, resource, object, finalizer: documented for users",
     **dict.fromkeys(
-        ("check_readable", "choose", "collect", "settle"),
+        ("check_readable", "choose", "settle"),
         "a step of the promise protocol that the simulation replaces by a wrong one, by place",
     ),
     **dict.fromkeys(
