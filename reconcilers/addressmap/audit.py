@@ -27,7 +27,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.integrations.core.views import HOST_BITS, POOLS_OVERLAP, overlap_sentence
+from reconcilers.integrations.core.views import HOST_BITS, POOLS_OVERLAP, describe_overlaps
 from reconcilers.pictures.extents import AddressHolder, AddressState, Extent
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 from reconcilers.reporting import allocationlabels
@@ -373,7 +373,7 @@ def _find_overlapping_pools(
     """Yield a finding for each NetworkPool that shares addresses with a pool of any kind."""
     for pool in sound_pools:
         name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
-        if sentence := overlap_sentence(spaces, spaces.get_offers(name)):
+        if sentence := describe_overlaps(spaces, spaces.get_offers(name)):
             subject = Subject.from_object(NETWORK_POOL, pool)
             yield Finding(POOLS_OVERLAP, "warning", subject=subject, sentence=sentence)
 

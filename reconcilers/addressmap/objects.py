@@ -18,7 +18,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists, limits_in
+from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists, list_limits
 from reconcilers.integrations.core.views import Views
 
 T = TypeVar("T", bound=Object)
@@ -82,7 +82,7 @@ class Objects:
             resource: the kind.
             namespace: the namespace that must be known; empty for all namespaces.
         """
-        return limits_in(namespace, {resource.full_name}, self.all_not_read)
+        return list_limits(namespace, {resource.full_name}, self.all_not_read)
 
     def may_exist(self, resource: Resource[Any], key: Key) -> bool:
         """Return whether an object may exist although it is not among the decoded objects.

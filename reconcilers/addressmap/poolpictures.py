@@ -11,8 +11,8 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead
-from reconcilers.integrations.core.views import Wanted, every_pool
-from reconcilers.integrations.poolkinds import limits_of_pools
+from reconcilers.integrations.core.views import Wanted, want_every_pool
+from reconcilers.integrations.poolkinds import list_pool_limits
 from reconcilers.networkpool.picture import make_picture
 from reconcilers.networkpool.unreadable import may_concern_pool
 from reconcilers.pictures.poolpicture import NO_HOLDERS, PoolPicture
@@ -20,7 +20,7 @@ from reconcilers.promises.unreadable import UnreadableObject, is_terminating
 from reconcilers.spaces.offers import PoolName
 
 
-def draw_pools(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
+def draw_pools(objects: Objects, is_wanted: Wanted = want_every_pool) -> list[PoolPicture]:
     """Return the pictures of NetworkPools by name, then those of other platforms' pools.
 
     Args:
@@ -31,7 +31,7 @@ def draw_pools(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPic
     return [*draw_network_pools(objects, is_wanted), *others]
 
 
-def draw_network_pools(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
+def draw_network_pools(objects: Objects, is_wanted: Wanted = want_every_pool) -> list[PoolPicture]:
     """Return the pictures of NetworkPools by namespace and name.
 
     Args:
@@ -57,7 +57,7 @@ def draw_network_pools(objects: Objects, is_wanted: Wanted = every_pool) -> list
 def list_not_read(objects: Objects, pool: Key) -> Sequence[NotRead | UnreadableObject]:
     """Return the lists and objects that may hold addresses of a NetworkPool, but were not read."""
     return [
-        *limits_of_pools(NETWORK_POOL.kind, pool.namespace, objects.all_not_read),
+        *list_pool_limits(NETWORK_POOL.kind, pool.namespace, objects.all_not_read),
         *_list_unreadable_allocations(objects, pool),
         *objects.integrations.unreadable.get(pool, ()),
     ]

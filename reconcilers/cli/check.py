@@ -28,7 +28,7 @@ from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 from reconcilers.cli.sharedflags import output_option, scope_options, tenants_option
 from reconcilers.health.report import list_check_findings, select_findings
-from reconcilers.integrations.poolkinds import pool_kinds
+from reconcilers.integrations.poolkinds import list_pool_kinds
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _COLUMNS: Sequence[TableColumn[Finding]] = (
@@ -163,7 +163,7 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
         " pools": objects.integrations.not_read,
         "overlaps with pools that you may not read": [
             limit
-            for kind in (pool_kinds() if objects.all_not_read else ())
+            for kind in (list_pool_kinds() if objects.all_not_read else ())
             for limit in objects.find_unread_lists(kind)
         ],
         "load balancers of tenants without an IPAllocation that you may read": (

@@ -56,9 +56,9 @@ def complete_pools(
     If the text is empty, KIND/NAME is a completion only for pools that share their name: all pools
     are listed then, and the list should be short.
     """
-    from reconcilers.integrations.poolkinds import pool_kinds
+    from reconcilers.integrations.poolkinds import list_pool_kinds
 
-    candidates = [(kind.lower(), key.name) for kind, key in _list_objects(ctx, pool_kinds())]
+    candidates = [(kind.lower(), key.name) for kind, key in _list_objects(ctx, list_pool_kinds())]
     counts = Counter(name for _, name in candidates)
     with_kind = [f"{kind}/{name}" for kind, name in candidates if incomplete or counts[name] > 1]
     return _filter_by_beginning([*counts.keys(), *with_kind], incomplete)

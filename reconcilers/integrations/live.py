@@ -24,10 +24,10 @@ from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.integrationnames import INTEGRATIONS
-from reconcilers.integrations.core.live import Live, PlatformSource, WatchedResource
+from reconcilers.integrations.core.live import LivePlatform, PlatformSource, WatchedResource
 from reconcilers.integrations.core.platforms import Platform
-from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
-from reconcilers.integrations.core.views import Views, Wanted, every_pool, merge_views
+from reconcilers.integrations.core.scopedlists import NotRead, find_readable_namespace
+from reconcilers.integrations.core.views import Views, Wanted, merge_views, want_every_pool
 from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.registry import list_platforms
 from reconcilers.spaces.offers import PoolName
@@ -55,7 +55,7 @@ class _Session:
     """
 
     served_kinds: frozenset[Resource[Object]]
-    live: Live | None
+    live: LivePlatform | None
     scope: anyio.CancelScope
     not_read: Sequence[NotRead]
 
@@ -64,7 +64,7 @@ class _Session:
         """The watched kinds of the platform; empty if the platform is not served."""
         return self.live.watched if self.live is not None else ()
 
-    def get_if_ready(self) -> Live | None:
+    def get_if_ready(self) -> LivePlatform | None:
         """Return the platform's views, once each of its kinds was listed or is forbidden to list.
 
         None before that, and if the platform or one of its kinds is not served (any more).
@@ -81,7 +81,7 @@ class _Session:
         return [
             watched
             for watched in self.watched
-            if readable_namespace(watched.informer.resource, self.not_read) is not None
+            if find_readable_namespace(watched.informer.resource, self.not_read) is not None
         ]
 
     def list_concerned_pools(self) -> set[PoolName]:
@@ -159,16 +159,16 @@ class LiveViews:
 
     def names(self) -> list[PoolName]:
         """Return the pools of the platforms that can be shown now, in order."""
-        return [name for live in self._list_ready() for name in live.names()]
+        return [name for live in self._list_ready() for name in live.list_pool_names()]
 
-    def views(self, wants: Wanted = every_pool) -> Views:
+    def views(self, wants: Wanted = want_every_pool) -> Views:
         """Return the current views of the wanted pools.
 
         Args:
             wants: returns whether a pool is wanted.
         """
         not_read = [*self._not_read, *self.not_read()]
-        platform_views = [live.views(wants, not_read) for live in self._list_ready()]
+        platform_views = [live.make_views(wants, not_read) for live in self._list_ready()]
         views = merge_views([*platform_views, Views(not_read=self.not_read())])
         pictures = [as_readable(pool, not_read) for pool in views.pictures]
         return replace(views, pictures=pictures)
@@ -213,7 +213,7 @@ class LiveViews:
             self._sessions = {}
             self._wanted = anyio.Event()
 
-    def _list_ready(self) -> Iterator[Live]:
+    def _list_ready(self) -> Iterator[LivePlatform]:
         """Yield the platforms that can be shown."""
         for session in self._sessions.values():
             live = session.get_if_ready()
@@ -266,7 +266,7 @@ class LiveViews:
         old_session = self._sessions.get(position)
         if old_session is not None:
             old_session.scope.cancel()
-        live = platform.make_live(served_kinds, self._source)
+        live = platform.make_live_platform(served_kinds, self._source)
         session = _Session(served_kinds, live, scope=anyio.CancelScope(), not_read=self._not_read)
         self._sessions = dict(sorted({**self._sessions, position: session}.items()))
         if session.live is not None:
@@ -299,7 +299,7 @@ class LiveViews:
 
         An object that cannot be decoded may concern any of them.
         """
-        names = session.live.names() if session.live is not None else ()
+        names = session.live.list_pool_names() if session.live is not None else ()
         self._notify({*session.list_concerned_pools(), *names})
 
     def _notify(self, pools: Collection[PoolName] = ()) -> None:
@@ -311,7 +311,7 @@ class LiveViews:
         self, resource: Resource[ObjectT], indexes: Mapping[str, IndexFunction[ObjectT]], /
     ) -> Informer[ObjectT]:
         """Return an informer of a kind in the readable namespace; the caller runs it."""
-        within = readable_namespace(resource, self._not_read) or ""
+        within = find_readable_namespace(resource, self._not_read) or ""
         return Informer(
             resource,
             self._transport,

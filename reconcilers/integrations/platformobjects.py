@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers.integrations.core.objects import Body, is_of
-from reconcilers.integrations.core.objects import resource_of as find_resource
+from reconcilers.integrations.core.objects import Body, find_resource, is_of
 from reconcilers.integrations.registry import (
     candidate_platforms,
     list_platforms,
@@ -52,7 +51,7 @@ def find_finalizer(resource: Resource[Object]) -> str | None:
     )
 
 
-def kinds_of(platforms: Sequence[str]) -> list[Resource[Object]]:
+def list_kinds(platforms: Sequence[str]) -> list[Resource[Object]]:
     """Return the kinds of some platforms, each in the version that is preferred."""
     return [kind for platform in list_platforms(platforms) for kind in platform.kinds]
 
@@ -70,9 +69,9 @@ def find_platform_names(bodies: Sequence[Body]) -> set[str]:
     }
 
 
-def resource_of(body: Body, platforms: Sequence[str]) -> Resource[Object]:
+def get_resource(body: Body, platforms: Sequence[str]) -> Resource[Object]:
     """Return the kind of an object of some platforms, in the version that is preferred."""
-    resource = find_resource(body, kinds_of(platforms))
+    resource = find_resource(body, list_kinds(platforms))
     assert resource is not None, "the caller has only objects of these platforms"
     return resource
 

@@ -6,19 +6,19 @@ from functools import cache
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.integrations.core.scopedlists import NotRead, limits_in
+from reconcilers.integrations.core.scopedlists import NotRead, list_limits
 from reconcilers.integrations.registry import list_platforms
 from reconcilers.pictures.poolpicture import PoolPicture
 
 
 @cache
-def pool_kinds() -> tuple[Resource[Object], ...]:
+def list_pool_kinds() -> tuple[Resource[Object], ...]:
     """Return the kinds of pools of all platforms, NetworkPool first."""
     return (NETWORK_POOL, *(kind for platform in list_platforms() for kind in platform.pools))
 
 
 @cache
-def holder_kinds() -> Mapping[str, frozenset[str]]:
+def get_holder_kinds() -> Mapping[str, frozenset[str]]:
     """Return the kinds whose objects hold addresses of pools, or wait for some.
 
     Returns:
@@ -33,7 +33,7 @@ def holder_kinds() -> Mapping[str, frozenset[str]]:
     }
 
 
-def limits_of_pools(kind: str, namespace: str, not_read: Iterable[NotRead]) -> list[NotRead]:
+def list_pool_limits(kind: str, namespace: str, not_read: Iterable[NotRead]) -> list[NotRead]:
     """Return the limits that hide objects which may hold addresses of pools.
 
     Args:
@@ -42,7 +42,7 @@ def limits_of_pools(kind: str, namespace: str, not_read: Iterable[NotRead]) -> l
         not_read: all limits on what the user may read.
     """
     limits = list(not_read)
-    return limits_in(namespace, holder_kinds()[kind], limits) if limits else []
+    return list_limits(namespace, get_holder_kinds()[kind], limits) if limits else []
 
 
 def as_readable(pool: PoolPicture, not_read: Iterable[NotRead]) -> PoolPicture:
@@ -55,5 +55,5 @@ def as_readable(pool: PoolPicture, not_read: Iterable[NotRead]) -> PoolPicture:
         pool: the picture, from the objects that the user may read.
         not_read: all limits on what the user may read.
     """
-    limits = limits_of_pools(pool.name.kind, pool.name.key.namespace, not_read)
+    limits = list_pool_limits(pool.name.kind, pool.name.key.namespace, not_read)
     return pool.with_not_read([str(limit) for limit in limits])

@@ -17,11 +17,11 @@ from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import (
     Planned,
     Views,
+    list_overlap_troubles,
+    list_unreadable_troubles,
     merge_views,
-    overlap_troubles,
-    unreadable_troubles,
 )
-from reconcilers.integrations.poolkinds import as_readable, pool_kinds
+from reconcilers.integrations.poolkinds import as_readable, list_pool_kinds
 from reconcilers.integrations.registry import candidate_platforms, list_platforms
 from reconcilers.networkpool.offers import make_offers as network_pool_offers
 from reconcilers.networkpool.picture import ALL_SIZES
@@ -141,7 +141,9 @@ def _make_views(platform: Platform, all_objects: PlatformObjects) -> Views:
     if objects.empty:
         return Views()
     views = platform.views(all_objects)
-    return replace(views, troubles=[*unreadable_troubles(objects.unreadable), *views.troubles])
+    return replace(
+        views, troubles=[*list_unreadable_troubles(objects.unreadable), *views.troubles]
+    )
 
 
 def _group_by_platform(
@@ -157,7 +159,9 @@ def _group_by_platform(
 
 def _add_overlaps(views: Views, spaces: SpaceIndex) -> Views:
     """Return views with the index of offers, and a trouble for each overlap of pools."""
-    return replace(views, troubles=[*views.troubles, *overlap_troubles(spaces)], spaces=spaces)
+    return replace(
+        views, troubles=[*views.troubles, *list_overlap_troubles(spaces)], spaces=spaces
+    )
 
 
 def index_offers(all_objects: PlatformObjects) -> SpaceIndex:
@@ -175,7 +179,7 @@ def index_offers(all_objects: PlatformObjects) -> SpaceIndex:
         for kind in platform.pools:
             for pool in all_objects.of(platform.name).by_kind.get(kind.kind, ()):
                 name = PoolName(kind.kind, pool.metadata.key)
-                spaces.put(name, platform.offers_of(kind, pool))
+                spaces.put(name, platform.list_offers(kind, pool))
     for name in _list_unreadable_pools(all_objects):
         spaces.note_unreadable(name, unreadable=True)
     # The kinds that the user may not read, or may read in one namespace only.
@@ -199,5 +203,5 @@ def _list_unreadable_pools(all_objects: PlatformObjects) -> Iterator[PoolName]:
         identity for objects in all_objects.by_platform.values() for identity in objects.unreadable
     ]
     if unreadable:
-        kinds = {kind.kind for kind in pool_kinds()}
+        kinds = {kind.kind for kind in list_pool_kinds()}
         yield from (PoolName(kind, key) for kind, key in unreadable if kind in kinds)

@@ -165,7 +165,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
     @override
     def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAllocation | None:
         """Return the allocation of a promise; None if it is not at the promised version."""
-        return reading.view.at_version(promise)
+        return reading.view.find_promised_request(promise)
 
     @override
     def is_request_paused(self, pool: NetworkPool, request: IPAllocation) -> bool:
@@ -196,7 +196,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         written = await self._writer.void_refused(refused, self._clock.now())
         return [write.result for write in written]
 
-    def due_refusals(
+    def list_due_refusals(
         self, refusals: Iterable[AskerRefusal[IPAllocation]]
     ) -> tuple[AskerRefusal[IPAllocation], ...]:
         """Return the refusals to write now.

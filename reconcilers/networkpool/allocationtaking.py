@@ -108,7 +108,7 @@ class AllocationTaker:
                 return promise.holder
         return None
 
-    def shows(self, asker: IPAllocation, refused: Refused) -> bool:
+    def is_refusal_shown(self, asker: IPAllocation, refused: Refused) -> bool:
         """Return whether the status of an allocation shows a refusal already."""
         return read_shown_answer(asker) == (FAILED, refused.reason, refused.message)
 

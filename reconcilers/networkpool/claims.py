@@ -115,7 +115,7 @@ class PoolClaims(Protocol):
         """
         ...
 
-    def due_refusals(
+    def list_due_refusals(
         self, refusals: Iterable[AskerRefusal[Object]]
     ) -> Sequence[AskerRefusal[Object]]:
         """Return the refusals to write now: those that their claims do not show yet."""
@@ -171,7 +171,7 @@ class PoolClaims(Protocol):
         """Return how many IPAddresses name a pool, as the cache shows it."""
         ...
 
-    async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
+    async def count_blockers(self, pool: NetworkPool, journal: Journal) -> int:
         """Return how many IPAddresses the deletion of a pool waits for.
 
         If there are none, this also voids all promises of the pool to claims.

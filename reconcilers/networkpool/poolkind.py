@@ -311,9 +311,9 @@ class NetworkPoolKind(
         claims = self._claims.pool_claims
         detail = PoolDecision(
             decision,
-            self._allocations.due_refusals(allocation_refusals),
+            self._allocations.list_due_refusals(allocation_refusals),
             claim_refusals=claim_refusals,
-            due_claim_refusals=() if claims is None else claims.due_refusals(claim_refusals),
+            due_claim_refusals=() if claims is None else claims.list_due_refusals(claim_refusals),
         )
         return Allotment(decision.settled, granted, more=decision.choice.more, detail=detail)
 
@@ -530,7 +530,7 @@ class NetworkPoolKind(
             return None
         holdings = self._allocations.read_cached(pool.metadata.key).holdings
         refusals = claims.make_block_refusals(pool, holdings, why)
-        if claims.due_refusals(refusals):
+        if claims.list_due_refusals(refusals):
             await self._statuses.check_version(pool)
         return await claims.refuse(pool, refusals)
 
@@ -701,7 +701,7 @@ class NetworkPoolKind(
         listed = await self._allocations.read_shared(pool)
         count = count_blockers(journal, listed)
         if claims is not None:
-            count += await claims.blockers(pool, journal)
+            count += await claims.count_blockers(pool, journal)
         return count, listed
 
     async def _fence_deleted(

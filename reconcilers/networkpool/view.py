@@ -94,7 +94,7 @@ class AllocationsView:
         holdings = Holdings(facts=facts)
         return replace(self, holdings=holdings, claims=claims.with_holdings(holdings))
 
-    def at_version(self, promise: Promise) -> IPAllocation | None:
+    def find_promised_request(self, promise: Promise) -> IPAllocation | None:
         """Return the allocation of a promise if it has the promised version; otherwise None."""
         return find_promised_version(promise, self.find(promise.holder))
 

@@ -177,7 +177,7 @@ class Taker(Protocol[AskerT]):
         """
         ...
 
-    def shows(self, asker: AskerT, refused: Refused) -> bool:
+    def is_refusal_shown(self, asker: AskerT, refused: Refused) -> bool:
         """Return whether a refusal of an asker need not be reported to the others of its row.
 
         That is so if they show it already, or if the pass reports it to all of the row at once.
@@ -211,9 +211,9 @@ class AskerTurn(Generic[Asker_co]):
         """
         return self._taker.take(self.asker)
 
-    def shows(self, refused: Refused) -> bool:
+    def is_refusal_shown(self, refused: Refused) -> bool:
         """Return whether the asker, and so all others of its row, show a refusal already."""
-        return self._taker.shows(self.asker, refused)
+        return self._taker.is_refusal_shown(self.asker, refused)
 
 
 class ServedAskers(Generic[Asker_co]):
@@ -334,7 +334,7 @@ def choose(  # noqa: PLR0913 - what was read, who asks, and the limits of the pa
         try:
             chosen = turn.take()
         except Refused as refused:
-            is_shown = turn.shows(refused)
+            is_shown = turn.is_refusal_shown(refused)
             refusals.append(
                 AskerRefusal(
                     holder,

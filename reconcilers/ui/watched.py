@@ -25,8 +25,8 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
-from reconcilers.integrations.core.views import Views, Wanted, every_pool
+from reconcilers.integrations.core.scopedlists import NotRead, find_readable_namespace
+from reconcilers.integrations.core.views import Views, Wanted, want_every_pool
 from reconcilers.spaces.offers import PoolName
 
 if TYPE_CHECKING:  # imported at run time only if pools of other platforms are shown
@@ -117,7 +117,7 @@ class PageInformers:
 
         def make_informer(resource: Resource[Any]) -> Informer[Any]:
             """Return an informer of the namespaces of a kind that the user may read."""
-            namespace = readable_namespace(resource, not_read) or ""
+            namespace = find_readable_namespace(resource, not_read) or ""
             return Informer(resource, transport, clock, namespace=namespace, streams=True)
 
         pools = make_informer(NETWORK_POOL)
@@ -127,7 +127,7 @@ class PageInformers:
             clusters=make_informer(TENANT_CLUSTER),
             providers=make_informer(PROVIDER_CONFIG),
             events=make_event_informer(
-                transport, clock, namespace=readable_namespace(NETWORK_POOL, not_read) or ""
+                transport, clock, namespace=find_readable_namespace(NETWORK_POOL, not_read) or ""
             ),
             others=LiveViews(transport, clock, pools.cache, not_read=not_read),
             pool_namespace=pool_namespace,
@@ -140,7 +140,7 @@ class PageInformers:
         return [
             informer
             for informer in (self.pools, self.allocations, self.clusters, self.providers)
-            if readable_namespace(informer.resource, self.not_read) is not None
+            if find_readable_namespace(informer.resource, self.not_read) is not None
         ]
 
     async def wait_until_read(self) -> None:
@@ -165,7 +165,7 @@ class PageInformers:
         """Return whether pools of a namespace are shown; cluster-scoped pools always are."""
         return not namespace or self.pool_namespace in {"", namespace}
 
-    def collect_objects(self, is_wanted: Wanted = every_pool) -> Objects:
+    def collect_objects(self, is_wanted: Wanted = want_every_pool) -> Objects:
         """Return the current objects of all caches.
 
         Args:

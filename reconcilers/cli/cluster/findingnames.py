@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from reconcilers.addressmap.audit import Finding
-from reconcilers.integrations.poolkinds import pool_kinds
+from reconcilers.integrations.poolkinds import list_pool_kinds
 from reconcilers.integrations.registry import list_platforms
 
 
@@ -19,7 +19,7 @@ def _list_groups() -> Mapping[str, str]:
         "Lease": "coordination.k8s.io",
         "Deployment": "apps",
         "ValidatingWebhookConfiguration": "admissionregistration.k8s.io",
-        **{resource.kind: resource.group for resource in (*of_platforms, *pool_kinds())},
+        **{resource.kind: resource.group for resource in (*of_platforms, *list_pool_kinds())},
     }
 
 

@@ -16,7 +16,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.cluster.kindwords import list_kind_words
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.integrations.core.views import UNREADABLE
-from reconcilers.integrations.poolkinds import pool_kinds
+from reconcilers.integrations.poolkinds import list_pool_kinds
 from reconcilers.pictures.poolpicture import PoolPicture
 from reconcilers.spaces.offers import PoolName
 
@@ -134,6 +134,10 @@ def _has_name(pool: PoolName, name: str) -> bool:
 def _find_kind(word: str) -> str | None:
     """Return the kind of pools that a user means by a word; None for no kind."""
     return next(
-        (resource.kind for resource in pool_kinds() if word.lower() in list_kind_words(resource)),
+        (
+            resource.kind
+            for resource in list_pool_kinds()
+            if word.lower() in list_kind_words(resource)
+        ),
         None,
     )

@@ -151,7 +151,7 @@ def _list_platform_drafts(
     """Yield the objects of other platforms, in the order of the input."""
     number = _find_last_number(manifests) + len(manifests.unreadable_bodies)
     for offset, manifest in enumerate(manifests.others, 1):
-        resource = platformobjects.resource_of(manifest, integrations)
+        resource = platformobjects.get_resource(manifest, integrations)
         meta = {
             name: value
             for name, value in (manifest.get("metadata") or {}).items()

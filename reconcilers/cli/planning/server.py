@@ -43,7 +43,7 @@ class PlanServer:
         """Whether the controllers have nothing left to do."""
         self.kinds: Sequence[Resource[Any]] = [
             *OWN_KINDS.values(),
-            *platformobjects.kinds_of(integrations),
+            *platformobjects.list_kinds(integrations),
         ]
         """The kinds of objects that are planned."""
         for resource in (*self.kinds, DEFINITIONS, NAMESPACE):

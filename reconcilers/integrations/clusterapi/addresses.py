@@ -287,7 +287,7 @@ def compute_subnet(address: int, prefix: int, family: Family) -> AddressRange:
     return AddressRange(address & ~hosts, address | hosts, family)
 
 
-def smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
+def compute_smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
     """Return the smallest CIDR that contains two addresses."""
     return compute_subnet(first, BITS[family] - (first ^ last).bit_length(), family)
 

@@ -27,10 +27,13 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, find_pool_kind
 from reconcilers.integrations.clusterapi.gonelog import release_fields
 from reconcilers.integrations.clusterapi.statuses import read_record, read_restored_record
-from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
+from reconcilers.integrations.core.addressobjects import (
+    AddressObjects,
+    build_missing_metadata_patch,
+)
 from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
-from reconcilers.integrations.core.owners import copied_owner, owner_identity
+from reconcilers.integrations.core.owners import get_owner_identity, render_owner_reference
 from reconcilers.reporting.conditions import READY, ConditionFinding
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
@@ -53,7 +56,7 @@ def render_address(
         "name": claim.metadata.name,
         "namespace": claim.metadata.namespace,
         "finalizers": [ADDRESS_FINALIZER],
-        "ownerReferences": [copied_owner(owner), copied_owner(pool)],
+        "ownerReferences": [render_owner_reference(owner), render_owner_reference(pool)],
     }
     if claim.cluster is not None:
         metadata["labels"] = {CLUSTER_LABEL: claim.cluster.name}
@@ -145,7 +148,7 @@ def is_left_over(address: IPAddress) -> bool:
         return False
     # Only a provider makes the pool an owner, so a provider made this IPAddress for a claim.
     pool_identity = (ref.apiGroup, ref.kind, ref.name)
-    return any(owner_identity(owner) == pool_identity for owner in meta.ownerReferences)
+    return any(get_owner_identity(owner) == pool_identity for owner in meta.ownerReferences)
 
 
 def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
@@ -243,7 +246,7 @@ def render_missing_metadata(
     if is_restored(address, claim):
         return {}
     labels = {} if claim.cluster is None else {CLUSTER_LABEL: claim.cluster.name}
-    return missing_metadata(
+    return build_missing_metadata_patch(
         address.metadata, ADDRESS_FINALIZER, owners=owner_references, labels=labels
     )
 
@@ -363,7 +366,7 @@ class Answers:
         """
         claim = find_controlling_claim(address)
         kept_owners = [
-            copied_owner(reference)
+            render_owner_reference(reference)
             for reference in address.metadata.ownerReferences
             if reference != claim
         ]

@@ -28,7 +28,7 @@ from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolCon
 from reconcilers.integrations.clusterapi.poolstatus import compute_counts
 from reconcilers.integrations.clusterapi.rules import list_host_bit_warnings
 from reconcilers.integrations.clusterapi.statuses import read_record
-from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, list_limits
 from reconcilers.integrations.core.troubles import (
     build_invalid_pool_trouble,
     build_unknown_pool_trouble,
@@ -170,7 +170,7 @@ def _find_status_drift(contents: PoolContents, not_read: Sequence[NotRead]) -> I
     if isinstance(pool, NetworkPool) or contents.space is None or contents.holdings is None:
         return
     # If the user may not read all claims and IPAddresses, the counts here are too low.
-    if limits_in(key.namespace, _HOLDERS, not_read):
+    if list_limits(key.namespace, _HOLDERS, not_read):
         return
     in_status, counts = pool.status.ipAddresses, compute_counts(contents.space, contents.holdings)
     if in_status is None or in_status == counts:

@@ -42,10 +42,10 @@ from reconcilers.integrations.clusterapi.clusterstates import (
     may_be_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import (
+    is_waiting,
     read_record,
     read_restored_record,
     read_shown_reason,
-    waits,
 )
 from reconcilers.integrations.core.claimreading import ClaimFields
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
@@ -198,7 +198,7 @@ def compute_claim_facts(
         record = read_record(claim) or restored
         if record is not None:
             parts.update(dict.fromkeys(space.find_parts(record.address, record.prefix)))
-        if created is not None and waits(claim) and not is_stopped:
+        if created is not None and is_waiting(claim) and not is_stopped:
             place = created, make_holder(claim)
             # A claim that already has an address may only get that address, so it may be refused
             # for a reason of its own.
@@ -260,33 +260,33 @@ class ContractFields(ClaimFields[ClaimPool, IPAddressClaim, IPAddress]):
         super().__init__(api.CLAIMS, api.ADDRESSES)
 
     @override
-    def namespace_of(self, pool: ClaimPool) -> str:
+    def get_namespace(self, pool: ClaimPool) -> str:
         return pool.key.namespace
 
     @override
-    def pool_of_claim(self, claim: IPAddressClaim) -> ClaimPool | None:
+    def find_pool_of_claim(self, claim: IPAddressClaim) -> ClaimPool | None:
         return find_pool_name(claim)
 
     @override
-    def pool_of_address(self, address: IPAddress) -> ClaimPool | None:
+    def find_pool_of_address(self, address: IPAddress) -> ClaimPool | None:
         return find_pool_name(address)
 
     @override
-    def pool_of_outline(self, outline: Object) -> ClaimPool | None:
+    def find_pool_of_outline(self, outline: Object) -> ClaimPool | None:
         """Return the pool that an undecodable claim or IPAddress names; None for other kinds."""
         assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
         return find_pool_name(outline)
 
     @override
-    def claim_of_address(self, address: IPAddress) -> Key:
+    def find_claim_of_address(self, address: IPAddress) -> Key:
         return address.metadata.key  # an IPAddress has the name of its claim
 
     @override
-    def waits(self, claim: IPAddressClaim) -> bool:
-        return waits(claim)
+    def is_waiting(self, claim: IPAddressClaim) -> bool:
+        return is_waiting(claim)
 
     @override
-    def holds(self, claim: IPAddressClaim) -> bool:
+    def has_address(self, claim: IPAddressClaim) -> bool:
         return read_record(claim) is not None
 
 

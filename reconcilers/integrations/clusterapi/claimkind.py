@@ -130,7 +130,7 @@ class ContractClaims(Generic[PoolT]):
         )
         return ServedAskers(taker)
 
-    def refusals_of_waiting(
+    def list_refusals_of_waiting(
         self, pool: PoolT, holdings: Holdings, why: str
     ) -> list[AskerRefusal[IPAddressClaim]]:
         """Return the refusals of claims that wait for a pool which serves no claim.
@@ -144,7 +144,7 @@ class ContractClaims(Generic[PoolT]):
         # A paused pool leaves its claims alone, so their statuses are not written either.
         if is_paused(pool.metadata.annotations):
             return []
-        return self.requests.refusals_of_waiting(pool, holdings, why)
+        return self.requests.list_refusals_of_waiting(pool, holdings, why)
 
     async def refuse_waiting(self, pool: PoolT, holdings: Holdings, why: str) -> float | None:
         """Write to each claim that waits for a pool why the pool serves no claim.
@@ -156,7 +156,7 @@ class ContractClaims(Generic[PoolT]):
         Returns:
             Seconds until writes that the API server rejected are retried; None if there are none.
         """
-        refusals = self.refusals_of_waiting(pool, holdings, why)
+        refusals = self.list_refusals_of_waiting(pool, holdings, why)
         return await self.requests.writes.refuse(refusals, pool)
 
     async def finish(

@@ -67,17 +67,17 @@ from reconcilers.integrations.clusterapi.reading import make_source
 from reconcilers.integrations.clusterapi.statuses import (
     RESTORED_ADDRESS,
     ClaimRecord,
+    is_finding_shown,
     read_record,
     read_restored_record,
     render_message,
     render_ready,
-    shows,
 )
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.gonelog import GoneAddresses
 from reconcilers.integrations.core.liveretries import RETRY, retry_live
-from reconcilers.integrations.core.restoredrequests import seconds_of_restore
+from reconcilers.integrations.core.restoredrequests import compute_restore_wait
 
 UNREADABLE = "Unreadable"
 
@@ -241,7 +241,7 @@ class ClaimReconciler:
         if not problem:
             return SETTLED
         finding = make_ready_finding(claim, self._caches, ClaimProblem(POOL_NOT_READY, problem))
-        if not shows(claim, finding):
+        if not is_finding_shown(claim, finding):
             kind = self._caches.claim_kind
             status = render_ready(claim, finding, version=kind.version, now=self._clock.now())
             written = await self._client.patch_status(kind, claim, status)
@@ -387,7 +387,7 @@ class ClaimReconciler:
             return SETTLED
         name = owner.name if owner is not None else address.spec.claimRef.name
         # A restore from a backup may create the IPAddress before its claim.
-        if (seconds_left := seconds_of_restore(address.metadata, self._clock.now())) > 0:
+        if (seconds_left := compute_restore_wait(address.metadata, self._clock.now())) > 0:
             return Again(seconds_left)
         # The claim exists, although the cache does not show it: wait for the cache. A claim with
         # another name than the IPAddress has passes of its own.

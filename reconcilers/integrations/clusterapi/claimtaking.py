@@ -20,7 +20,11 @@ from reconcilers.integrations.clusterapi.caches import (
     ServedPool,
     make_holder,
 )
-from reconcilers.integrations.clusterapi.statuses import ClaimRecord, read_restored_record, shows
+from reconcilers.integrations.clusterapi.statuses import (
+    ClaimRecord,
+    is_finding_shown,
+    read_restored_record,
+)
 from reconcilers.integrations.core.claimproblems import (
     ALLOCATION_FAILED,
     POOL_EXHAUSTED,
@@ -77,12 +81,12 @@ class ClaimTaker:
             to_blocks(space, part.range) for promise in settled.promises for part in promise.ranges
         ]
 
-    def shows(self, asker: IPAddressClaim, refused: Refused) -> bool:
+    def is_refusal_shown(self, asker: IPAddressClaim, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
         finding = make_ready_finding(
             asker, self._caches, ClaimProblem(refused.reason, refused.message)
         )
-        return shows(asker, finding)
+        return is_finding_shown(asker, finding)
 
     def take(self, asker: IPAddressClaim) -> Taken | None:
         """Take the address to promise to a claim; None if the claim has to wait for its IPAddress.
@@ -115,7 +119,7 @@ class ClaimTaker:
         # The IPAddress of the claim's name may hold an address that this pass would not know.
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
-        if addresses := self._view.addresses_of(key):
+        if addresses := self._view.list_addresses_of_claim(key):
             return self._find_adopted_blocks(claim, addresses[0])
         restored = read_restored_record(claim)
         if restored is not None:

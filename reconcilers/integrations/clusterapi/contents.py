@@ -38,7 +38,7 @@ from reconcilers.integrations.core.claimreading import check_caches_readable
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import (
     Wanted,
-    every_pool,
+    want_every_pool,
 )
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.journal import PromisedRange
@@ -164,7 +164,9 @@ def _list_ranges(facts: Facts | None) -> tuple[PromisedRange, ...]:
     return () if facts is None else facts.ranges
 
 
-def list_contents(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[PoolContents]:
+def list_contents(
+    caches: ClaimCaches, is_wanted: Wanted = want_every_pool
+) -> Iterator[PoolContents]:
     """Yield the wanted pools with their contents, by kind, namespace and name.
 
     A NetworkPool is left out if no claim or IPAddress names it, and no object that cannot be

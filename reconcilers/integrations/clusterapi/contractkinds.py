@@ -36,9 +36,9 @@ async def find_contract_kinds(look: "ServedKindsLook") -> ContractKinds:
     """
     versions = api.CONTRACT_VERSIONS
     return ContractKinds(
-        claims=await look.first_served(map(api.claims, versions)),
-        addresses=await look.first_served(map(api.addresses, versions)),
-        clusters=await look.first_served(map(api.clusters, versions)),
+        claims=await look.find_first_served(map(api.claims, versions)),
+        addresses=await look.find_first_served(map(api.addresses, versions)),
+        clusters=await look.find_first_served(map(api.clusters, versions)),
     )
 
 

@@ -35,7 +35,7 @@ class ContractGoneLines:
         self._caches = caches
         self._works_on = works_on
 
-    def recorded_address(self, claim: IPAddressClaim) -> Key | None:
+    def find_recorded_address(self, claim: IPAddressClaim) -> Key | None:
         """Return the key of the IPAddress whose address a claim records; None without record.
 
         An IPAddress has the name of its claim.

@@ -20,11 +20,11 @@ from reconcilers.integrations.clusterapi.answers import Answers, make_ready_find
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, get_promised_address
 from reconcilers.integrations.clusterapi.statuses import (
+    is_finding_shown,
+    is_waiting,
     render_granted,
     render_message,
     render_ready,
-    shows,
-    waits,
 )
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay, ClaimStatuses, ClaimWrites
@@ -51,15 +51,15 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
         return self._caches.claim_kind
 
     @override
-    def waits(self, claim: IPAddressClaim) -> bool:
-        return waits(claim)
+    def is_waiting(self, claim: IPAddressClaim) -> bool:
+        return is_waiting(claim)
 
     @override
-    def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
-        return shows(claim, make_ready_finding(claim, self._caches, problem))
+    def is_problem_shown(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
+        return is_finding_shown(claim, make_ready_finding(claim, self._caches, problem))
 
     @override
-    def status_of_problem(
+    def render_problem_status(
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of a claim's status that shows a problem in condition Ready."""
@@ -67,7 +67,7 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
         return render_ready(claim, finding, version=self.claims.version, now=now)
 
     @override
-    def status_of_grant(
+    def render_grant_status(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of a claim's status that names its IPAddress, with Ready as True."""
@@ -122,7 +122,7 @@ def make_claim_writes(
             f" promises before {now.isoformat()} are void"
         )
         problem = ClaimProblem(POOL_NOT_READY, message)
-        status = statuses.status_of_problem(claim, problem, now)
+        status = statuses.render_problem_status(claim, problem, now)
         return await client.patch_status(caches.claim_kind, claim, status)
 
     return ClaimWrites(

@@ -126,7 +126,7 @@ def _list_blocked_claims(
         if refusal.reason == ALLOCATION_FAILED:
             yield refusal.asker
     for promise in promises:
-        claim = view.at_version(promise)
+        claim = view.find_promised_request(promise)
         if claim is not None:
             yield claim
 

@@ -22,10 +22,10 @@ from reconcilers.integrations.clusterapi.contents import list_contents
 from reconcilers.integrations.clusterapi.contractkinds import pick_contract_kinds
 from reconcilers.integrations.clusterapi.picture import make_views
 from reconcilers.integrations.core.live import (
-    Live,
+    LivePlatform,
     PlatformSource,
+    list_pool_names,
     make_pool_lister,
-    names_of,
     watch_pools,
     watch_resource,
 )
@@ -37,7 +37,9 @@ from reconcilers.spaces.offers import PoolName
 _BY_POOL = {SPACE_INDEX: list_spaces}
 
 
-def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
+def make_live_platform(
+    served_kinds: Collection[Resource[Object]], source: PlatformSource
+) -> LivePlatform | None:
     """Return the live views of pools of claims; None if claims or IPAddresses are not served."""
     contract = pick_contract_kinds(served_kinds)
     claim_kind, address_kind = contract.claims, contract.addresses
@@ -63,13 +65,15 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
 
     def names() -> list[PoolName]:
         """Return the pools of the in-cluster provider's kinds, in order."""
-        return [name for kind in api.POOLS for name in names_of(kind.kind, by_kind[kind.kind])]
+        return [
+            name for kind in api.POOLS for name in list_pool_names(kind.kind, by_kind[kind.kind])
+        ]
 
     def make_wanted_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         """Return the views of the wanted pools, with what claims hold of NetworkPools."""
         return make_views(list(list_contents(caches, is_wanted)), not_read)
 
-    return Live(
+    return LivePlatform(
         [
             watch_resource(claims, make_pool_lister(_name_pool)),
             watch_resource(addresses, make_pool_lister(_name_pool)),

@@ -202,7 +202,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     @override
     def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAddressClaim | None:
         """Return the claim of a promise; None if the claim has another version by now."""
-        return _narrow_view(reading.view.claims).at_version(promise)
+        return _narrow_view(reading.view.claims).find_promised_request(promise)
 
     @override
     def is_request_paused(self, pool: NetworkPool, request: IPAddressClaim) -> bool:
@@ -232,11 +232,11 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         return await self._requests.void_refused(pool, refused)
 
     @override
-    def due_refusals(
+    def list_due_refusals(
         self, refusals: Iterable[AskerRefusal[Object]]
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
         """Return the refusals of claims that have to be written now."""
-        return self._requests.writes.due_refusals(refusals_of(IPAddressClaim, refusals))
+        return self._requests.writes.list_due_refusals(refusals_of(IPAddressClaim, refusals))
 
     @override
     async def finish(
@@ -273,7 +273,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
             holdings: of the pool, as the caches show them.
             why: why the pool serves no request, for the message.
         """
-        return self._claims.refusals_of_waiting(pool, holdings, why)
+        return self._claims.list_refusals_of_waiting(pool, holdings, why)
 
     @override
     async def refuse(
@@ -292,9 +292,9 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         return self._parts.reader.count_addresses(_make_pool_name(pool))
 
     @override
-    async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
+    async def count_blockers(self, pool: NetworkPool, journal: Journal) -> int:
         """Void open promises; return how many holders the deletion of a pool has to wait for."""
-        return await self._requests.blockers(pool, journal)
+        return await self._requests.count_blockers(pool, journal)
 
     @override
     def forget(self, pool: Key) -> None:

@@ -14,14 +14,14 @@ from reconcilers.addressing import addresstexts
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import (
+    compute_smallest_cidr,
     compute_subnet,
-    smallest_cidr,
     to_addresses,
 )
 from reconcilers.integrations.clusterapi.api import ADDRESSES, IPAddressClaim
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.statuses import read_record
-from reconcilers.integrations.core.heldparts import capacity_with
+from reconcilers.integrations.core.heldparts import compute_capacity_with
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
@@ -120,7 +120,7 @@ def _make_family(contents: PoolContents, offers: str) -> PoolFamily:
     ):
         ends.append(gateway.first)
         reserved.append(Reserved(gateway, "gateway"))
-    cidr = smallest_cidr(min(ends), max(ends), space.family)
+    cidr = compute_smallest_cidr(min(ends), max(ends), space.family)
     return PoolFamily(
         offers,
         cidr.text,
@@ -141,7 +141,7 @@ def _compute_capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
     promised = [
         block_range for block_range, by_holder in states if "promised" in by_holder.values()
     ]
-    return capacity_with(holdings.space(), promised)
+    return compute_capacity_with(holdings.space(), promised)
 
 
 def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:

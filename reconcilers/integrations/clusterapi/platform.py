@@ -42,7 +42,7 @@ from reconcilers.spaces.sharing import Kinds
 if TYPE_CHECKING:
     from controller.client import Client
     from controller.webhooks import Webhook
-    from reconcilers.integrations.core.live import Live, PlatformSource
+    from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
 
@@ -75,7 +75,7 @@ class ClusterApiPlatform(Platform):
     fenced_pools: ClassVar[Sequence[Resource[Object]]] = POOLS
 
     @override
-    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+    def list_offers(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         """Return the offers of a pool of claims: the addresses that it hands out."""
         from reconcilers.integrations.clusterapi.offers import make_offers
 
@@ -132,13 +132,13 @@ class ClusterApiPlatform(Platform):
         return list_outcomes(before.of(self.name).by_kind.get(CLAIMS.kind, ()), caches)
 
     @override
-    def make_live(
+    def make_live_platform(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
-    ) -> "Live | None":
+    ) -> "LivePlatform | None":
         """Return live views of pools of claims; None if a kind that they need is not served."""
-        from reconcilers.integrations.clusterapi.live import make_live
+        from reconcilers.integrations.clusterapi.live import make_live_platform
 
-        return make_live(served_kinds, source)
+        return make_live_platform(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":

@@ -220,7 +220,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
             reading.view_of(CONTRACT_FIELDS),
             promises=choice.settled.promises,
             refusals=refusals,
-            due=self._claims.requests.writes.due_refusals(refusals),
+            due=self._claims.requests.writes.list_due_refusals(refusals),
         )
         await self._write_status(pool, reading.space)
         return seconds_until_next
@@ -297,7 +297,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         # Our finalizer is removed already; a finalizer of another program keeps the pool.
         if not has_finalizer(pool, POOL_FINALIZER):
             return SETTLED
-        count = await self._claims.requests.blockers(pool, self.journals.read(pool))
+        count = await self._claims.requests.count_blockers(pool, self.journals.read(pool))
         if not count:
             with writing_pool():
                 await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)

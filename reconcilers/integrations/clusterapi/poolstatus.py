@@ -106,7 +106,7 @@ class PoolStatuses:
         if overlap.status:
             self._overlaps.report(kind, pool, reason="PoolsOverlap", message=overlap.message)
         else:
-            self._overlaps.end(kind, pool.metadata.key)
+            self._overlaps.forget(kind, pool.metadata.key)
 
     async def write(
         self,

@@ -60,17 +60,17 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         return CONTRACT_FIELDS
 
     @override
-    def pools_of_address(self, address: IPAddress) -> Iterable[ClaimPool]:
+    def list_pools_of_address(self, address: IPAddress) -> Iterable[ClaimPool]:
         """Return the pool that an IPAddress names; empty for a kind that is not served here."""
         pool = find_pool_name(address)
         return () if pool is None else (pool,)
 
     @override
-    def addresses_of_pool(self, pool: ClaimPool, space: ClaimSpace) -> Iterable[IPAddress]:
+    def list_addresses_of_pool(self, pool: ClaimPool, space: ClaimSpace) -> Iterable[IPAddress]:
         return self.addresses.list_by_index(SPACE_INDEX, str(pool))
 
     @override
-    def addresses_of(self, claim: Key) -> Sequence[IPAddress]:
+    def list_addresses_of_claim(self, claim: Key) -> Sequence[IPAddress]:
         """Return the IPAddress of a claim's name, the only one that can be the claim's."""
         address = self.addresses.get(claim)
         return () if address is None else (address,)
@@ -93,7 +93,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         return None
 
     @override
-    def facts_of(
+    def compute_facts(
         self,
         pool: ClaimPool,
         space: ClaimSpace,

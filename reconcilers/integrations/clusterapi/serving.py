@@ -38,10 +38,10 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
-from reconcilers.integrations.clusterapi.statuses import waits
+from reconcilers.integrations.clusterapi.statuses import is_waiting
 from reconcilers.integrations.clusterapi.watched import PoolInformer, WatchBuilder
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
-from reconcilers.integrations.core.gauges import with_gauges
+from reconcilers.integrations.core.gauges import wrap_with_gauges
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.serving import IntegrationParts, add_integration_service
@@ -137,7 +137,7 @@ class ClusterApiSteps:
         look = ServedKindsLook(self._parts.manager.client)
         served_kinds = ClusterApiKinds(
             await find_contract_kinds(look),
-            pools=tuple([kind for kind in api.POOLS if await look.first_served([kind])]),
+            pools=tuple([kind for kind in api.POOLS if await look.find_first_served([kind])]),
         )
         look.check_complete()
         return served_kinds
@@ -193,7 +193,7 @@ class ClusterApiSteps:
                 watch.connect(self._networkpools.queue)
 
         gauges = ClaimGauges(caches, self._parts.clock, lambda: self._parts.manager.is_leading)
-        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
+        return wrap_with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
 
     def _make_claim_parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
         """Return the objects that passes over pools of all kinds use for claims."""
@@ -210,7 +210,9 @@ class ClusterApiSteps:
             ),
             recorder=self._parts.recorder,
             leftovers=Leftovers(client, caches, clock),
-            restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=list_spaces),
+            restored=RestoredRequests(
+                caches.claims, clock, is_waiting=is_waiting, spaces=list_spaces
+            ),
             clock=clock,
             settings=settings,
         )

@@ -81,7 +81,7 @@ def _parse_record(record: str, pool: PoolRef) -> ClaimRecord | None:
     return ClaimRecord(match[1], int(match[2]))
 
 
-def waits(claim: IPAddressClaim) -> bool:
+def is_waiting(claim: IPAddressClaim) -> bool:
     """Return whether a pool must serve a claim: it has our finalizer and no record of an address.
 
     This includes a claim whose IPAddress exists already: its status must still record the address.
@@ -139,7 +139,7 @@ def to_legacy_json(condition: Condition) -> dict[str, Any]:
     return body
 
 
-def shows(claim: IPAddressClaim, finding: ConditionFinding) -> bool:
+def is_finding_shown(claim: IPAddressClaim, finding: ConditionFinding) -> bool:
     """Return whether a claim's Ready condition has the status, reason and message of a finding."""
     reason_to_show = (TRUE if finding.status else "False", finding.reason, finding.message)
     return read_shown_reason(claim) == reason_to_show

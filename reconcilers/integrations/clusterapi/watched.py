@@ -28,7 +28,7 @@ from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
 from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
+from reconcilers.integrations.core.watches import has_metadata_changed, watch_by_key, watch_pools
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
 PoolInformer = Informer[api.Pool] | Informer[NetworkPool]
@@ -181,7 +181,7 @@ def needs_claim_pass(change: Change[IPAddressClaim]) -> bool:
     addition of our finalizer needs no other pass: the pass that adds the finalizer goes on.
     """
     old, new = change.old, change.new
-    if old is None or new is None or metadata_changed(change, api.CLAIM_FINALIZER):
+    if old is None or new is None or has_metadata_changed(change, api.CLAIM_FINALIZER):
         return True
     return read_record(old) is not None and read_record(new) is None
 

@@ -14,7 +14,7 @@ from controller.loggers import get_logger
 from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
 from controller.resource import Resource
 from reconcilers.integrations.core.deletions import delete_with_finalizer
-from reconcilers.integrations.core.owners import copied_owner, owner_identity
+from reconcilers.integrations.core.owners import get_owner_identity, render_owner_reference
 
 T = TypeVar("T", bound=Object)
 _log = get_logger(__name__)
@@ -116,7 +116,7 @@ def _is_never_stale(_: OwnerReference) -> bool:
     return False
 
 
-def missing_metadata(
+def build_missing_metadata_patch(
     meta: ObjectMeta,
     finalizer: str,
     owners: Sequence[OwnerReference],
@@ -147,7 +147,7 @@ def missing_metadata(
             (
                 owner
                 for owner in missing_owners
-                if owner_identity(owner) == owner_identity(reference)
+                if get_owner_identity(owner) == get_owner_identity(reference)
             ),
             None,
         )
@@ -161,7 +161,7 @@ def missing_metadata(
     references += missing_owners
     # A JSON merge patch replaces a list as a whole, so it names the owners that stay, too.
     if tuple(references) != meta.ownerReferences:
-        patch["ownerReferences"] = [copied_owner(reference) for reference in references]
+        patch["ownerReferences"] = [render_owner_reference(reference) for reference in references]
     changed_labels = {
         name: value for name, value in labels.items() if meta.labels.get(name) != value
     }

@@ -23,7 +23,7 @@ from reconcilers.integrations.core.claimreading import (
     ClaimsReading,
     PoolLayouts,
     SpaceAgnosticReader,
-    holder_of_claim,
+    make_claim_holder,
     may_lack_promises,
 )
 from reconcilers.integrations.core.claimwrites import ClaimStatuses, ClaimWrites
@@ -119,7 +119,7 @@ class ClaimKind(
     @override
     def find_request(self, reading: ClaimsReading[SpaceT], promise: Promise) -> ClaimT | None:
         """Return the claim of a promise; None if the claim has another version by now."""
-        return reading.view_of(self._source.fields).at_version(promise)
+        return reading.view_of(self._source.fields).find_promised_request(promise)
 
     @override
     def is_request_paused(self, pool: PoolT, request: ClaimT) -> bool:
@@ -156,9 +156,9 @@ class ClaimKind(
         Returns:
             Seconds until refused writes are retried; None if no write was refused.
         """
-        return await self.writes.refuse(self.refusals_of_waiting(pool, holdings, why), pool)
+        return await self.writes.refuse(self.list_refusals_of_waiting(pool, holdings, why), pool)
 
-    def refusals_of_waiting(
+    def list_refusals_of_waiting(
         self, pool: PoolT, holdings: Holdings, why: str
     ) -> list[AskerRefusal[ClaimT]]:
         """Return the refusals of claims that wait for a pool which serves no claim.
@@ -176,11 +176,11 @@ class ClaimKind(
         uninformed = holdings.find_uninformed(
             source.claim_kind,
             find_by_key(source.claim_kind, source.claims.get),
-            lambda claim: self._statuses.shows(claim, problem),
+            lambda claim: self._statuses.is_problem_shown(claim, problem),
         )
         return [
             AskerRefusal(
-                holder_of_claim(source, claim),
+                make_claim_holder(source, claim),
                 claim,
                 reason=problem.reason,
                 message=problem.message,
@@ -188,7 +188,7 @@ class ClaimKind(
             for claim in uninformed
         ]
 
-    async def blockers(self, pool: PoolT, journal: Journal) -> int:
+    async def count_blockers(self, pool: PoolT, journal: Journal) -> int:
         """Return how many holders of addresses the deletion of a pool has to wait for.
 
         A count above 0 may come from the caches. A count of 0 comes only from LISTs, after open

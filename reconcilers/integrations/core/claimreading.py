@@ -91,19 +91,19 @@ class ClaimFields(ABC, Generic[PoolNameT, ClaimT, AddressT]):
         """The full name of the kind of IPAddresses, as the revisions of journals name it."""
 
     @abstractmethod
-    def namespace_of(self, pool: PoolNameT) -> str:
+    def get_namespace(self, pool: PoolNameT) -> str:
         """Return the namespace of the claims of a pool; empty for all namespaces."""
 
     @abstractmethod
-    def pool_of_claim(self, claim: ClaimT) -> PoolNameT | None:
+    def find_pool_of_claim(self, claim: ClaimT) -> PoolNameT | None:
         """Return the pool that a claim names; None for a pool that is not served here."""
 
     @abstractmethod
-    def pool_of_address(self, address: AddressT) -> PoolNameT | None:
+    def find_pool_of_address(self, address: AddressT) -> PoolNameT | None:
         """Return the pool that an IPAddress names; None for a pool that is not served here."""
 
     @abstractmethod
-    def pool_of_outline(self, outline: Object) -> PoolNameT | None:
+    def find_pool_of_outline(self, outline: Object) -> PoolNameT | None:
         """Return the pool that the outline of a claim or an IPAddress names.
 
         Args:
@@ -114,15 +114,15 @@ class ClaimFields(ABC, Generic[PoolNameT, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def claim_of_address(self, address: AddressT) -> Key | None:
+    def find_claim_of_address(self, address: AddressT) -> Key | None:
         """Return the claim that an IPAddress is for; None if it belongs to no claim."""
 
     @abstractmethod
-    def waits(self, claim: ClaimT) -> bool:
+    def is_waiting(self, claim: ClaimT) -> bool:
         """Return whether a claim waits for an address."""
 
     @abstractmethod
-    def holds(self, claim: ClaimT) -> bool:
+    def has_address(self, claim: ClaimT) -> bool:
         """Return whether a claim holds an address by its own status."""
 
 
@@ -151,20 +151,21 @@ class ClaimSource(ABC, Generic[PoolNameT, SpaceT_contra, ClaimT, AddressT]):
 
     def list_pools_of_claim(self, claim: ClaimT) -> Sequence[PoolNameT]:
         """Return the pool that a claim names; empty for a pool that is not served here."""
-        pool = self.fields.pool_of_claim(claim)
+        pool = self.fields.find_pool_of_claim(claim)
         return () if pool is None else (pool,)
 
     @abstractmethod
-    def pools_of_address(self, address: AddressT) -> Iterable[PoolNameT]:
+    def list_pools_of_address(self, address: AddressT) -> Iterable[PoolNameT]:
         """Return the pools that an IPAddress concerns.
 
         These are the pool that the IPAddress names, and pools that would create an IPAddress of
-        the same name. `addresses_of_pool` is the inverse: what a pass over a pool reads. Both must
-        agree, so that a change of an IPAddress updates the holdings of each pool that reads it.
+        the same name. `list_addresses_of_pool` is the inverse: what a pass over a pool reads. Both
+        must agree, so that a change of an IPAddress updates the holdings of each pool that reads
+        it.
         """
 
     @abstractmethod
-    def addresses_of_pool(self, pool: PoolNameT, space: SpaceT_contra) -> Iterable[AddressT]:
+    def list_addresses_of_pool(self, pool: PoolNameT, space: SpaceT_contra) -> Iterable[AddressT]:
         """Return the IPAddresses in the cache that concern a pool, each once.
 
         Args:
@@ -172,7 +173,7 @@ class ClaimSource(ABC, Generic[PoolNameT, SpaceT_contra, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def addresses_of(self, claim: Key) -> Sequence[AddressT]:
+    def list_addresses_of_claim(self, claim: Key) -> Sequence[AddressT]:
         """Return the IPAddresses in the cache that are for a claim."""
 
     @abstractmethod
@@ -188,7 +189,7 @@ class ClaimSource(ABC, Generic[PoolNameT, SpaceT_contra, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def facts_of(
+    def compute_facts(
         self,
         pool: PoolNameT,
         space: SpaceT_contra,
@@ -232,12 +233,12 @@ def check_readable(
     if not claims and not addresses:
         return
 
-    namespace = fields.namespace_of(pool)
+    namespace = fields.get_namespace(pool)
 
     def may_concern(key: Key, outline: Object | None) -> bool:
         """Return whether an object names the pool, or may name it because it has no outline."""
         if outline is not None:
-            return fields.pool_of_outline(outline) == pool
+            return fields.find_pool_of_outline(outline) == pool
         # An empty namespace stands for all: of the pool, or of an object whose own is unknown.
         return not namespace or key.namespace in {"", namespace}
 
@@ -261,9 +262,9 @@ async def list_addresses(
         UnreadableHolders: IPAddresses that may name the pool cannot be decoded.
         ControllerError: the LIST failed.
     """
-    page = await client.list(kind, namespace=fields.namespace_of(pool))
+    page = await client.list(kind, namespace=fields.get_namespace(pool))
     check_readable(fields, pool, {}, page.unreadable)  # no claims were read
-    return [address for address in page.items if fields.pool_of_address(address) == pool]
+    return [address for address in page.items if fields.find_pool_of_address(address) == pool]
 
 
 def check_caches_readable(
@@ -278,18 +279,18 @@ def check_caches_readable(
     check_readable(source.fields, pool, *unreadable)
 
 
-def holder_of_claim(
+def make_claim_holder(
     source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], claim: ClaimT
 ) -> Holder:
     """Return the identity of a claim as a holder of addresses."""
     return Holder(source.claim_kind, claim.metadata.key)
 
 
-def holder_of_address(
+def make_address_holder(
     source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT], address: AddressT
 ) -> Holder:
     """Return the holder of an IPAddress's address: its claim, or the IPAddress without a claim."""
-    claim = source.fields.claim_of_address(address)
+    claim = source.fields.find_claim_of_address(address)
     if claim is None:
         return Holder(source.address_kind, address.metadata.key)
     return Holder(source.claim_kind, claim)
@@ -328,11 +329,11 @@ class ClaimSpaceView(SpaceView[Claim_co], Generic[Claim_co, Address_co]):
     """The claims of one kind and their IPAddresses, as a pass has read them for one pool.
 
     Args:
-        addresses_of: returns the IPAddresses that are for the claim with a key, in the state in
-            which the holdings were read.
+        list_addresses_of_claim: returns the IPAddresses that are for the claim with a key, in the
+            state in which the holdings were read.
     """
 
-    addresses_of: Callable[[Key], Sequence[Address_co]] = field(kw_only=True)
+    list_addresses_of_claim: Callable[[Key], Sequence[Address_co]] = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,7 +592,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
             for promise in journal.promises:
                 if promise.kind == kind and promise.identity not in still_open:
                     address_revisions[promise.identity] = highest_revision(
-                        listed.addresses_of(promise.key)
+                        listed.list_addresses_of_claim(promise.key)
                     )
             views[kind] = view
         return ClaimsReading(space, holdings, views)
@@ -608,11 +609,11 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
             UnreadableHolders: claims that may name the pool cannot be decoded.
             ControllerError: the LIST failed.
         """
-        kind, namespace = source.claims.resource, source.fields.namespace_of(pool)
+        kind, namespace = source.claims.resource, source.fields.get_namespace(pool)
         page = await self._client.list(kind, namespace=namespace)
         check_readable(source.fields, pool, page.unreadable, {})  # no IPAddresses were read
         return page.revision, [
-            claim for claim in page.items if source.fields.pool_of_claim(claim) == pool
+            claim for claim in page.items if source.fields.find_pool_of_claim(claim) == pool
         ]
 
     async def void_earlier(
@@ -680,7 +681,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
         claims_to_void = [
             claim
             for claim in claims
-            if source.fields.waits(claim)
+            if source.fields.is_waiting(claim)
             and (not has_all_promises or claim.metadata.uid in promised_uids)
         ]
         await fence.void_earlier(claims_to_void)
@@ -688,9 +689,11 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
         addresses = await list_addresses(
             self._client, source.fields, kind=source.addresses.resource, pool=pool
         )
-        holders = {holder_of_address(source, address) for address in addresses}
+        holders = {make_address_holder(source, address) for address in addresses}
         holders |= {
-            holder_of_claim(source, claim) for claim in claims if source.fields.holds(claim)
+            make_claim_holder(source, claim)
+            for claim in claims
+            if source.fields.has_address(claim)
         }
         return len(holders)
 
@@ -736,16 +739,16 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
 
     def list_claims(self, pool: PoolNameT) -> list[Claim_co]:
         """Return the claims that name a pool."""
-        pool_of = self.source.fields.pool_of_claim
+        pool_of = self.source.fields.find_pool_of_claim
         return [claim for claim in self.claims.values() if pool_of(claim) == pool]
 
     def list_addresses(self, pool: PoolNameT) -> list[Address_co]:
         """Return the IPAddresses that concern a pool."""
         addresses = chain(*self.by_claim.values(), self.unclaimed)
-        pools_of = self.source.pools_of_address
+        pools_of = self.source.list_pools_of_address
         return [address for address in addresses if pool in pools_of(address)]
 
-    def addresses_of(self, claim: Key) -> list[Address_co]:
+    def list_addresses_of_claim(self, claim: Key) -> list[Address_co]:
         """Return the IPAddresses that belong to a claim."""
         return self.by_claim.get(claim, [])
 
@@ -754,15 +757,17 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
         source = self.source
         # IPAddresses may name a claim that is gone: it is a holder as well.
         for key in dict.fromkeys([*self.claims, *self.by_claim]):
-            addresses = self.addresses_of(key)
-            facts = source.facts_of(pool, space, claim=self.claims.get(key), addresses=addresses)
+            addresses = self.list_addresses_of_claim(key)
+            facts = source.compute_facts(
+                pool, space, claim=self.claims.get(key), addresses=addresses
+            )
             if facts is not None:
                 yield Holder(source.claim_kind, key), facts
         # An IPAddress without a claim is a holder of its own.
         for address in self.unclaimed:
-            facts = source.facts_of(pool, space, claim=None, addresses=[address])
+            facts = source.compute_facts(pool, space, claim=None, addresses=[address])
             if facts is not None:
-                yield holder_of_address(source, address), facts
+                yield make_address_holder(source, address), facts
 
     def view(
         self, holdings: Holdings, noted_revisions: Mapping[Identity, int]
@@ -775,12 +780,14 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
                 promise.
         """
         source = self.source
-        find_address_revision = partial(_find_address_revision, source, self.addresses_of)
+        find_address_revision = partial(
+            _find_address_revision, source, self.list_addresses_of_claim
+        )
         return ClaimSpaceView(
             self.position,
             holdings,
             find=find_by_key(source.claim_kind, self.claims.get),
-            addresses_of=self.addresses_of,
+            list_addresses_of_claim=self.list_addresses_of_claim,
             unreadable=self.unreadable.keys(),
             effects=CreatedEffects(
                 source.address_kind,
@@ -800,7 +807,7 @@ async def _list_source(
         UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
         ControllerError: a LIST failed.
     """
-    namespace = source.fields.namespace_of(pool)
+    namespace = source.fields.get_namespace(pool)
     # Claims first: the IPAddress of a promise that is over in the first LIST is in the second.
     claims = await client.list(source.claims.resource, namespace=namespace)
     addresses = await client.list(source.addresses.resource, namespace=namespace)
@@ -808,7 +815,7 @@ async def _list_source(
     by_claim: dict[Key, list[AddressT]] = {}
     unclaimed: list[AddressT] = []
     for address in addresses.items:
-        claim = source.fields.claim_of_address(address)
+        claim = source.fields.find_claim_of_address(address)
         (unclaimed if claim is None else by_claim.setdefault(claim, [])).append(address)
     return _ListedSource(
         source,
@@ -853,13 +860,16 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
         """
         source = self._source
         if holder.kind == self.claim_kind:
-            claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
-            return source.facts_of(pool, space, claim=claim, addresses=addresses)
+            claim, addresses = (
+                source.claims.get(holder.key),
+                source.list_addresses_of_claim(holder.key),
+            )
+            return source.compute_facts(pool, space, claim=claim, addresses=addresses)
         address = source.addresses.get(holder.key)
         # If the IPAddress belongs to a claim by now, the claim is the holder instead of it.
-        if address is None or source.fields.claim_of_address(address) is not None:
-            return source.facts_of(pool, space, claim=None, addresses=[])
-        return source.facts_of(pool, space, claim=None, addresses=[address])
+        if address is None or source.fields.find_claim_of_address(address) is not None:
+            return source.compute_facts(pool, space, claim=None, addresses=[])
+        return source.compute_facts(pool, space, claim=None, addresses=[address])
 
     def check_readable(self, pool: PoolNameT) -> None:
         """Raise if undecodable objects in the caches may hold addresses of a pool.
@@ -902,7 +912,7 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
             source.claims.position,
             holdings,
             find=find_by_key(self.claim_kind, source.claims.get),
-            addresses_of=source.addresses_of,
+            list_addresses_of_claim=source.list_addresses_of_claim,
             unreadable=source.claims.unreadable.keys(),
             effects=CreatedEffects(
                 self.address_kind,
@@ -914,7 +924,7 @@ class ReadSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
 
     def find_address_revision(self, promise: Promise) -> int | None:
         """Return the resourceVersion of a promise's IPAddress; None if the cache has none."""
-        return _find_address_revision(self._source, self._source.addresses_of, promise)
+        return _find_address_revision(self._source, self._source.list_addresses_of_claim, promise)
 
     def count_addresses(self, pool: PoolNameT) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
@@ -955,13 +965,13 @@ def _make_holder_sources(
             source.claims,
             list_claims,
             pools=source.list_pools_of_claim,
-            holder=lambda claim, _: holder_of_claim(source, claim),
+            holder=lambda claim, _: make_claim_holder(source, claim),
         ),
         CachedSource(
             source.addresses,
-            source.addresses_of_pool,
-            pools=source.pools_of_address,
-            holder=lambda address, _: holder_of_address(source, address),
+            source.list_addresses_of_pool,
+            pools=source.list_pools_of_address,
+            holder=lambda address, _: make_address_holder(source, address),
         ),
         *source.list_pause_sources(),
     )
@@ -969,15 +979,15 @@ def _make_holder_sources(
 
 def _find_address_revision(
     source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
-    addresses_of: Callable[[Key], Iterable[AddressT]],
+    list_addresses_of_claim: Callable[[Key], Iterable[AddressT]],
     promise: Promise,
 ) -> int | None:
     """Return the resourceVersion of the IPAddress of a promise; None if it has no IPAddress.
 
     Args:
-        addresses_of: returns the IPAddresses that are for a claim.
+        list_addresses_of_claim: returns the IPAddresses that are for a claim.
     """
-    address = source.find_address(addresses_of(promise.key), promise)
+    address = source.find_address(list_addresses_of_claim(promise.key), promise)
     return None if address is None else address.metadata.revision
 
 

@@ -67,21 +67,21 @@ class ClaimStatuses(Protocol[ClaimT, AddressT_contra]):
         """The kind of claims."""
         ...
 
-    def waits(self, claim: ClaimT) -> bool:
+    def is_waiting(self, claim: ClaimT) -> bool:
         """Return whether a claim waits for an address."""
         ...
 
-    def shows(self, claim: ClaimT, problem: ClaimProblem) -> bool:
+    def is_problem_shown(self, claim: ClaimT, problem: ClaimProblem) -> bool:
         """Return whether a claim shows a problem already, so that it need not be written."""
         ...
 
-    def status_of_problem(
+    def render_problem_status(
         self, claim: ClaimT, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of the status of a claim that gets no address."""
         ...
 
-    def status_of_grant(
+    def render_grant_status(
         self, claim: ClaimT, address: AddressT_contra, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of the status of a claim that gets an IPAddress."""
@@ -139,7 +139,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         self.fence = Fence(
             client,
             statuses.claims,
-            may_have_promise=statuses.waits,
+            may_have_promise=statuses.is_waiting,
             void=void,
             width=settings.width,
         )
@@ -169,7 +169,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
                 return make_kept(WriteResult.REFUSED, str(error), retry_after=RETRY)
             except ControllerError as error:
                 return make_kept(result_beside_promise(error), str(error))
-            status = self._statuses.status_of_grant(claim, address, self._clock.now())
+            status = self._statuses.render_grant_status(claim, address, self._clock.now())
             try:
                 written = await self._client.patch_status(self._claims, claim, status)
             except ControllerError as error:
@@ -223,7 +223,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         """
         now, failure = self._clock.now(), self._statuses.failure
         problem = ClaimProblem(ALLOCATION_FAILED, failure + refused_message(entry.why, now))
-        status = self._statuses.status_of_problem(entry.request, problem, now)
+        status = self._statuses.render_problem_status(entry.request, problem, now)
         written = await self._client.patch_status(self._claims, entry.request, status)
         finding = ConditionFinding(
             READY, False, reason=ALLOCATION_FAILED, message=failure + entry.why
@@ -245,7 +245,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         async def refuse_claim(refusal: AskerRefusal[ClaimT]) -> None:
             """Write one refusal, and note the event about it."""
             claim, problem = refusal.asker, ClaimProblem(refusal.reason, refusal.message)
-            status = self._statuses.status_of_problem(claim, problem, self._clock.now())
+            status = self._statuses.render_problem_status(claim, problem, self._clock.now())
             written = await self._refused.attempt(
                 claim.metadata, partial(self._client.patch_status, self._claims, claim, status)
             )
@@ -253,12 +253,14 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             if written is not None:
                 reports.append(ClaimReport(written, problem.make_ready_finding()))
 
-        due = self.due_refusals(refusals)
+        due = self.list_due_refusals(refusals)
         await run_concurrently([partial(refuse_claim, refusal) for refusal in due], self._width)
         self._events.record(self._pools, pool, reports)
         return self.seconds_until_due(refusals)
 
-    def due_refusals(self, refusals: Iterable[AskerRefusal[ClaimT]]) -> list[AskerRefusal[ClaimT]]:
+    def list_due_refusals(
+        self, refusals: Iterable[AskerRefusal[ClaimT]]
+    ) -> list[AskerRefusal[ClaimT]]:
         """Return the refusals to write now.
 
         These are refusals that their claims do not show yet. A claim is left out for one resync

@@ -65,7 +65,7 @@ class ServedKindsLook:
         self._client = client
         self._incomplete: DiscoveryIncomplete | None = None
 
-    async def first_served(self, versions: Iterable[Resource[R]]) -> Resource[R] | None:
+    async def find_first_served(self, versions: Iterable[Resource[R]]) -> Resource[R] | None:
         """Return the first version of a kind that is served.
 
         Args:
@@ -101,7 +101,7 @@ async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resour
         ControllerError: discovery failed.
     """
     look = ServedKindsLook(client)
-    first_served = await look.first_served(versions)
+    first_served = await look.find_first_served(versions)
     if first_served is None:
         look.check_complete()
     return first_served

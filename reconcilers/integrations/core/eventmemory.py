@@ -19,7 +19,7 @@ class EventMemory(Generic[KeyT]):
     def __init__(self) -> None:
         self._recorded: dict[KeyT, tuple[str, Hashable]] = {}
 
-    def begin(self, key: KeyT, uid: str, state: Hashable) -> bool:
+    def note_state(self, key: KeyT, uid: str, state: Hashable) -> bool:
         """Remember a state; return whether it is new, so that it should be recorded.
 
         Args:
@@ -31,7 +31,7 @@ class EventMemory(Generic[KeyT]):
         self._recorded[key] = uid, state
         return is_new
 
-    def end(self, key: KeyT) -> None:
+    def forget(self, key: KeyT) -> None:
         """Forget an object that is gone, or about which nothing is to be recorded any more."""
         self._recorded.pop(key, None)
 
@@ -58,9 +58,9 @@ class StateEvents:
     def report(self, kind: Resource[Object], obj: Object, reason: str, message: str) -> None:
         """Record a warning about an object, unless the last event about it has the same words."""
         meta = obj.metadata
-        if self._recorded.begin((kind.full_name, meta.key), meta.uid, (reason, message)):
+        if self._recorded.note_state((kind.full_name, meta.key), meta.uid, (reason, message)):
             self._recorder.record(kind, obj, "Warning", reason, message, action=self._action)
 
-    def end(self, kind: Resource[Object], key: Key) -> None:
+    def forget(self, kind: Resource[Object], key: Key) -> None:
         """Forget an object that is gone, or with which nothing is wrong any more."""
-        self._recorded.end((kind.full_name, key))
+        self._recorded.forget((kind.full_name, key))

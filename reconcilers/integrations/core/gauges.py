@@ -147,13 +147,13 @@ class KeptFigures:
         self._list_figures = list_figures
         self._kept: list[PoolFigures] | None = None
 
-    def follow(self, cache: ObservedCache) -> None:
+    def drop_on_changes_of(self, cache: ObservedCache) -> None:
         """Drop the figures whenever an object of a cache changes or cannot be decoded."""
-        cache.subscribe(self.note)
+        cache.subscribe(self.drop)
         # An object that cannot be decoded stays in the cache as it was, so this is no change.
-        cache.subscribe_unreadable(self.note)
+        cache.subscribe_unreadable(self.drop)
 
-    def note(self, change: object) -> None:
+    def drop(self, change: object) -> None:
         """Drop the figures after a change of an object."""
         del change
         self._kept = None
@@ -165,7 +165,7 @@ class KeptFigures:
         return self._kept
 
 
-def with_gauges(
+def wrap_with_gauges(
     gauges: Collector, registry: CollectorRegistry, run: Callable[[], Coroutine[Any, Any, None]]
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     """Return a function that runs `run`, with `gauges` registered as long as it runs."""

@@ -24,7 +24,7 @@ AddressT_contra = TypeVar("AddressT_contra", bound=Object, contravariant=True)
 class GoneLines(Protocol[ClaimT_contra, AddressT_contra]):
     """Describes claims of one kind and their IPAddresses for the log lines."""
 
-    def recorded_address(self, claim: ClaimT_contra) -> Key | None:
+    def find_recorded_address(self, claim: ClaimT_contra) -> Key | None:
         """Return the key of the IPAddress whose address a claim records; None without a record."""
         ...
 
@@ -67,8 +67,8 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
 
         None if no address became free, or if the address is not of a pool that we serve.
         """
-        key, addresses = self._lines.recorded_address(gone), self._source.addresses
-        if key is None or not self._source.fields.holds(gone):  # the claim had no address
+        key, addresses = self._lines.find_recorded_address(gone), self._source.addresses
+        if key is None or not self._source.fields.has_address(gone):  # the claim had no address
             return None
         # The IPAddress still has the address. Its own line follows when it is gone, too.
         if key in addresses or key in addresses.unreadable:
@@ -80,7 +80,7 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
 
         None if its claim has or may get the address, or if it is not of a pool that we serve.
         """
-        key, claims = self._source.fields.claim_of_address(gone), self._source.claims
+        key, claims = self._source.fields.find_claim_of_address(gone), self._source.claims
         # A claim that cannot be decoded may record the address.
         if key is not None and key in claims.unreadable:
             return None
@@ -96,7 +96,7 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
             address: the key of the IPAddress.
         """
         # A claim that is being deleted without an address never gets one.
-        if claim.metadata.is_terminating and not self._source.fields.holds(claim):
+        if claim.metadata.is_terminating and not self._source.fields.has_address(claim):
             return False
         # A claim without a record may still get the address by a promise.
-        return self._lines.recorded_address(claim) in {None, address}
+        return self._lines.find_recorded_address(claim) in {None, address}

@@ -40,7 +40,7 @@ def list_open_promises(journal: Journal, find: Find[Object]) -> Iterator[Promise
             yield promise
 
 
-def capacity_with(space: Space, promised: Iterable[AddressRange]) -> Capacity:
+def compute_capacity_with(space: Space, promised: Iterable[AddressRange]) -> Capacity:
     """Return the capacity of a space in which promised ranges count as held."""
     with space.trial():
         for promised_range in promised:

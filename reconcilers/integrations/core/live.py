@@ -59,18 +59,18 @@ def watch_resource(
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LivePlatform:
     """The watches of one platform, and functions that make its views from their caches.
 
     Args:
         watched: the kinds whose objects change the views.
-        names: returns the names of the platform's pools in order, without NetworkPools.
-        views: returns the views of the wanted pools, given the kinds that may not be read.
+        list_pool_names: returns the names of the platform's pools in order, without NetworkPools.
+        make_views: returns the views of the wanted pools, given the kinds that may not be read.
     """
 
     watched: Sequence[WatchedResource[Object]]
-    names: Callable[[], list[PoolName]]
-    views: Callable[[Wanted, Sequence[NotRead]], Views]
+    list_pool_names: Callable[[], list[PoolName]]
+    make_views: Callable[[Wanted, Sequence[NotRead]], Views]
 
 
 class MakeInformer(Protocol):
@@ -125,7 +125,7 @@ def watch_holders(
     return watch_resource(holders, make_pool_lister(name_pool))
 
 
-def names_of(kind: str, pools: Iterable[Object]) -> list[PoolName]:
+def list_pool_names(kind: str, pools: Iterable[Object]) -> list[PoolName]:
     """Return the names of pools of a kind, sorted by namespace and name."""
     return [PoolName(kind, key) for key in sorted(pool.metadata.key for pool in pools)]
 

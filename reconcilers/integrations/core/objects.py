@@ -132,7 +132,7 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> Objects
 
 def is_of(body: Body, kinds: Iterable[Resource[Object]]) -> bool:
     """Return whether a manifest is of one of these kinds, of any version."""
-    return resource_of(body, kinds) is not None
+    return find_resource(body, kinds) is not None
 
 
 def list_implied(
@@ -168,7 +168,7 @@ def list_implied(
         yield implied, {"metadata": {"name": key.name, "namespace": key.namespace}, "spec": {}}
 
 
-def resource_of(body: Body, kinds: Iterable[Resource[Object]]) -> Resource[Object] | None:
+def find_resource(body: Body, kinds: Iterable[Resource[Object]]) -> Resource[Object] | None:
     """Return the kind of a manifest among these kinds; None if it is of another kind."""
     group_and_kind = str(body.get("apiVersion", "")).rpartition("/")[0], body.get("kind")
     return next((kind for kind in kinds if (kind.group, kind.kind) == group_and_kind), None)
@@ -219,7 +219,7 @@ def from_bodies(
     """
     objects, numbers = ObjectsByKind(), count(1)
     for body in bodies:
-        resource = resource_of(body, kinds)
+        resource = find_resource(body, kinds)
         if resource is None:
             continue
         number, metadata = next(numbers), dict(body.get("metadata") or {})

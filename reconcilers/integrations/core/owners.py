@@ -6,7 +6,7 @@ from controller.meta import Object, OwnerReference
 from controller.resource import Resource
 
 
-def owner_reference(owner: Object, kind: Resource[Object]) -> dict[str, Any]:
+def make_owner_reference(owner: Object, kind: Resource[Object]) -> dict[str, Any]:
     """Return the reference to an owner, as a body has it, without the two optional flags.
 
     Args:
@@ -21,7 +21,7 @@ def owner_reference(owner: Object, kind: Resource[Object]) -> dict[str, Any]:
     }
 
 
-def copied_owner(reference: OwnerReference) -> dict[str, Any]:
+def render_owner_reference(reference: OwnerReference) -> dict[str, Any]:
     """Return a reference that was read in the form in which it is written.
 
     The flags `controller` and `blockOwnerDeletion` are left out if they are not set.
@@ -31,6 +31,6 @@ def copied_owner(reference: OwnerReference) -> dict[str, Any]:
     return {field: value for field, value in body.items() if value is not None}
 
 
-def owner_identity(reference: OwnerReference) -> tuple[str, str, str]:
+def get_owner_identity(reference: OwnerReference) -> tuple[str, str, str]:
     """Return group, kind and name of an owner, to compare owners whatever their API version."""
     return reference.apiVersion.rpartition("/")[0], reference.kind, reference.name

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from controller.client import Client
     from controller.webhooks import Webhook
     from reconcilers.configuration.settings import Settings
-    from reconcilers.integrations.core.live import Live, PlatformSource
+    from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
     from reconcilers.networkpool.otherholders import OtherHoldings
@@ -106,7 +106,7 @@ class Platform(ABC):
     kinds: ClassVar[Sequence[Resource[Object]]]
     """All of its kinds, each in the version that is preferred."""
     live_kinds: ClassVar[Collection[Resource[Object]]]
-    """The kinds that `make_live` watches, in all known versions."""
+    """The kinds that `make_live_platform` watches, in all known versions."""
     holders: ClassVar[frozenset[str]]
     """The full names of the kinds that hold addresses of its pools, or wait for some."""
     networkpool_holders: ClassVar[frozenset[str]] = frozenset()
@@ -129,7 +129,7 @@ class Platform(ABC):
     """The kinds of objects that `plan` takes to exist because manifests name them."""
 
     @abstractmethod
-    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+    def list_offers(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         """Return the offers of a pool, the addresses that it hands out; empty if it is invalid.
 
         Args:
@@ -156,9 +156,9 @@ class Platform(ABC):
         """
 
     @abstractmethod
-    def make_live(
+    def make_live_platform(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
-    ) -> "Live | None":
+    ) -> "LivePlatform | None":
         """Return live views of its pools, kept current by watches.
 
         Returns:

@@ -54,7 +54,7 @@ class PoolSource:
         self._spaces = spaces
         self._kinds = platform.compared_as
         self._resources = resources = platform.pools
-        self._offers_of = platform.offers_of
+        self._offers_of = platform.list_offers
         groups = sorted({resource.group for resource in resources})
         self._discovery = Discovery(
             manager,
@@ -82,7 +82,7 @@ class PoolSource:
         """
         look = ServedKindsLook(self._manager.client)
         served_kinds = frozenset(
-            [kind for kind in self._resources if await look.first_served([kind]) is not None]
+            [kind for kind in self._resources if await look.find_first_served([kind]) is not None]
         )
         look.check_complete()
         return served_kinds

@@ -20,7 +20,7 @@ RESTORED_SECONDS = 30.0
 RequestT = TypeVar("RequestT", bound=Object)
 
 
-def seconds_of_restore(address: ObjectMeta, now: datetime) -> float:
+def compute_restore_wait(address: ObjectMeta, now: datetime) -> float:
     """Return how many more seconds an IPAddress without claim waits for a restored claim.
 
     0.0 if it has waited long enough, or if its age is unknown or negative.
@@ -53,7 +53,7 @@ class RestoredRequests(Generic[RequestT]):
     Args:
         requests: all requests of the kind.
         clock: measures the time since a request was created.
-        waits: returns whether a request waits for an address, and has our finalizer.
+        is_waiting: returns whether a request waits for an address, and has our finalizer.
         spaces: returns the names of the spaces of the pool that a request names.
     """
 
@@ -61,11 +61,11 @@ class RestoredRequests(Generic[RequestT]):
         self,
         requests: Cache[RequestT],
         clock: Clock,
-        waits: Callable[[RequestT], bool],
+        is_waiting: Callable[[RequestT], bool],
         spaces: Callable[[RequestT], Iterable[str]],
     ) -> None:
         self._clock = clock
-        self._waits = waits
+        self._is_waiting = is_waiting
         self._spaces = spaces
         self._arrivals: dict[str, _Arrival] = {}
         """By the uid of a request."""
@@ -104,10 +104,10 @@ class RestoredRequests(Generic[RequestT]):
     def _note(self, change: Change[RequestT]) -> None:
         """Remember a request that was created with our finalizer, until it is served or gone."""
         old, new = change.old, change.new
-        if old is not None and (new is None or not self._waits(new)):
+        if old is not None and (new is None or not self._is_waiting(new)):
             self._arrivals.pop(old.metadata.uid, None)
         is_new = old is None or new is None or old.metadata.uid != new.metadata.uid
-        # `waits` requires our finalizer: only a restore creates a request that has it already.
-        if new is not None and is_new and not change.initial and self._waits(new):
+        # `is_waiting` requires our finalizer, which only a restored request has from the start.
+        if new is not None and is_new and not change.initial and self._is_waiting(new):
             arrival = _Arrival(self._clock.monotonic(), frozenset(self._spaces(new)))
             self._arrivals[new.metadata.uid] = arrival

@@ -40,7 +40,7 @@ class SpaceView(Generic[Request_co]):
         """Return a copy of this view with other holdings."""
         return replace(self, holdings=holdings)
 
-    def at_version(self, promise: Promise) -> Request_co | None:
+    def find_promised_request(self, promise: Promise) -> Request_co | None:
         """Return the request of a promise; None if it has another version than the promise."""
         return find_promised_version(promise, self.find(promise.holder))
 

@@ -55,7 +55,7 @@ def describe_limits(not_read: Iterable[NotRead]) -> str:
     )
 
 
-def limits_in(
+def list_limits(
     namespace: str, kinds: Collection[str], not_read: Iterable[NotRead]
 ) -> list[NotRead]:
     """Return the limits that hide objects of some kinds in a namespace.
@@ -80,10 +80,10 @@ def is_left_out(resource: Resource[Object], key: Key, not_read: Iterable[NotRead
         key: the namespace and name of the object.
         not_read: all limits of the user.
     """
-    return bool(limits_in(key.namespace, {resource.full_name}, not_read))
+    return bool(list_limits(key.namespace, {resource.full_name}, not_read))
 
 
-def readable_namespace(resource: Resource[Object], not_read: Iterable[NotRead]) -> str | None:
+def find_readable_namespace(resource: Resource[Object], not_read: Iterable[NotRead]) -> str | None:
     """Return the namespace in which a kind may be read; empty for all, None for nowhere."""
     for limit in not_read:
         if limit.kind == resource.full_name:

@@ -167,7 +167,7 @@ class AllKindsSteps:
         """
         look = ServedKindsLook(self.client)
         # A look asks for all kinds, also after one that is absent (see `ServedKindsLook`).
-        served_versions = [await look.first_served([kind]) for kind in self.kinds]
+        served_versions = [await look.find_first_served([kind]) for kind in self.kinds]
         look.check_complete()
         return all(served_versions)
 

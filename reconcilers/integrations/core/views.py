@@ -31,7 +31,7 @@ Wanted = Callable[[PoolName], bool]
 """Returns whether the user wants to see a pool."""
 
 
-def every_pool(_: PoolName) -> bool:
+def want_every_pool(_: PoolName) -> bool:
     """Return True for every pool."""
     return True
 
@@ -60,7 +60,7 @@ class Trouble:
     since: datetime | None = None
 
 
-def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[Trouble]:
+def list_unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[Trouble]:
     """Yield one trouble per object that could not be decoded.
 
     Args:
@@ -72,7 +72,7 @@ def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[T
         )
 
 
-def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
+def list_overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
     """Yield a trouble for each pool whose addresses other pools hand out, too.
 
     NetworkPools are left out: their own audit reports overlaps.
@@ -82,13 +82,13 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
     """
     for pool in sorted(spaces.list_names()):
         for offer in spaces.get_offers(pool) if pool.kind != NETWORK_POOL.kind else ():
-            if sentence := overlap_sentence(spaces, [offer]):
+            if sentence := describe_overlaps(spaces, [offer]):
                 where = f"datacenter {offer.part}: " if offer.part else ""
                 # A PoolName is kind and key: the subject of the trouble.
                 yield Trouble(POOLS_OVERLAP, "warning", *pool, f"{where}{sentence}")
 
 
-def overlap_sentence(spaces: SpaceIndex, offers: Sequence[PoolOffer]) -> str:
+def describe_overlaps(spaces: SpaceIndex, offers: Sequence[PoolOffer]) -> str:
     """Return a sentence about the pools that overlap with a pool; empty if no pool does.
 
     Args:

@@ -47,7 +47,7 @@ def watch_by_key(
     return Watch(informer, lambda obj: mapping(obj.metadata.key), predicate, unreadable=mapping)
 
 
-def metadata_changed(change: Change[T], finalizer: str) -> bool:
+def has_metadata_changed(change: Change[T], finalizer: str) -> bool:
     """Return whether an object was created, deleted or recreated, or changed in its metadata.
 
     The resourceVersion does not count: it changes with every write, also of the status. Nor does

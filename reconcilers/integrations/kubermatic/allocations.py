@@ -23,7 +23,7 @@ from controller.loggers import get_logger
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.core.owners import copied_owner, owner_reference
+from reconcilers.integrations.core.owners import make_owner_reference, render_owner_reference
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
@@ -85,11 +85,11 @@ def render_owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[s
     if is_owned(allocation, pool):
         return {}
     others = [
-        copied_owner(reference)
+        render_owner_reference(reference)
         for reference in allocation.metadata.ownerReferences
         if not is_pool_reference(reference)
     ]
-    return {"ownerReferences": [*others, owner_reference(pool, POOLS)]}
+    return {"ownerReferences": [*others, make_owner_reference(pool, POOLS)]}
 
 
 def render_content(
@@ -191,7 +191,7 @@ class Allocations:
             body = {
                 "metadata": {
                     "name": pool.metadata.name,
-                    "ownerReferences": [owner_reference(pool, POOLS)],
+                    "ownerReferences": [make_owner_reference(pool, POOLS)],
                 },
                 "spec": {"type": kind, "dc": grant.datacenter},
             }

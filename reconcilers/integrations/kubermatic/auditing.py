@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, list_limits
 from reconcilers.integrations.core.views import (
     HOST_BITS,
     Severity,
@@ -105,7 +105,7 @@ def _audit_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) ->
     These are: no addresses, an unknown pool, an unknown datacenter, no cluster in the namespace.
     """
     # If the user may not read all Clusters, the cluster of an allocation may be among the others.
-    may_have_cluster = bool(limits_in("", {CLUSTERS.full_name}, not_read))
+    may_have_cluster = bool(list_limits("", {CLUSTERS.full_name}, not_read))
     for allocation in sorted(caches.allocations, key=lambda allocation: allocation.metadata.key):
         key, pool = allocation.metadata.key, caches.pools.get(allocation.pool)
         if allocation.empty:

@@ -13,7 +13,7 @@ from reconcilers.integrations.core.heldparts import HeldPart, list_open_promises
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import (
     Wanted,
-    every_pool,
+    want_every_pool,
 )
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -81,7 +81,7 @@ class DatacenterContents:
 
 
 def list_contents(
-    caches: KubermaticCaches, is_wanted: Wanted = every_pool, not_read: Sequence[NotRead] = ()
+    caches: KubermaticCaches, is_wanted: Wanted = want_every_pool, not_read: Sequence[NotRead] = ()
 ) -> Iterator[DatacenterContents]:
     """Yield the space and the holders of each datacenter of each pool, by pool and datacenter.
 

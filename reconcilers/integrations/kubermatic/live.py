@@ -7,9 +7,9 @@ from controller.cache import Change
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.core.live import (
-    Live,
+    LivePlatform,
     PlatformSource,
-    names_of,
+    list_pool_names,
     watch_holders,
     watch_pools,
     watch_resource,
@@ -34,7 +34,9 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.spaces.offers import PoolName
 
 
-def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
+def make_live_platform(
+    served_kinds: Collection[Resource[Object]], source: PlatformSource
+) -> LivePlatform | None:
     """Return the live views of IPAMPools.
 
     Returns:
@@ -55,7 +57,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
             and _list_shown_fields(change.old) == _list_shown_fields(change.new)
         )
         # Any pool may have an allocation of this Cluster and show the Cluster's name with it.
-        return () if is_shown_alike else names_of(POOLS.kind, pools.cache)
+        return () if is_shown_alike else list_pool_names(POOLS.kind, pools.cache)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         """Return the pictures of the wanted pools, one for each datacenter."""
@@ -68,7 +70,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         watch_holders(allocations, POOLS.kind, lambda allocation: allocation.pool),
         watch_resource(clusters, list_pools_of_change),
     ]
-    return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)
+    return LivePlatform(watched, partial(list_pool_names, POOLS.kind, pools.cache), make_views)
 
 
 def _list_shown_fields(cluster: KkpCluster) -> tuple[str, str, bool]:

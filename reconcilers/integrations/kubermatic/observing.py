@@ -222,7 +222,7 @@ class ConflictReconciler:
         allocation = self._observed.get(key)
         holders = sorted(self._find_conflicts(allocation)) if allocation is not None else []
         if allocation is None or not holders:
-            self._events.end(ALLOCATIONS, key)
+            self._events.forget(ALLOCATIONS, key)
             return SETTLED
         message = f"addresses of this allocation are also held by {', '.join(holders)}"
         self._events.report(ALLOCATIONS, allocation, reason=OVERLAPPING, message=message)
@@ -279,7 +279,7 @@ class SharedPoolReconciler:
         # Described again, because the other pools may have changed during the read.
         message = self._describe_sharing(key)
         if pool is None or not message:
-            self._events.end(POOLS, key)
+            self._events.forget(POOLS, key)
         else:
             self._events.report(POOLS, pool, reason=OVERLAPPING, message=message)
         return SETTLED

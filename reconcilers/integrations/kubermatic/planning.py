@@ -248,7 +248,7 @@ class ClusterTaker:
         ranges = taking.take(asker.allocation)
         return Taken(tuple(PromisedRange(part, name) for part in ranges)) if ranges else None
 
-    def shows(self, asker: ClusterAsker, refused: Refused) -> bool:
+    def is_refusal_shown(self, asker: ClusterAsker, refused: Refused) -> bool:
         """Return whether the refusal of this cluster holds for all clusters of its row.
 
         Only exhaustion does: the others ask for as many addresses. What the cluster's condition

@@ -29,7 +29,7 @@ from reconcilers.spaces.sharing import Kinds
 if TYPE_CHECKING:
     from controller.client import Client
     from controller.webhooks import Webhook
-    from reconcilers.integrations.core.live import Live, PlatformSource
+    from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
 
@@ -52,7 +52,7 @@ class KubermaticPlatform(Platform):
     content_kinds: ClassVar[Sequence[Resource[Object]]] = (ALLOCATIONS,)
 
     @override
-    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+    def list_offers(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         """Return the offers of an IPAMPool: the addresses that it hands out."""
         from reconcilers.integrations.kubermatic.offers import make_offers
 
@@ -91,13 +91,13 @@ class KubermaticPlatform(Platform):
         return list_outcomes(fill_caches(before.of(self.name)), fill_caches(after.of(self.name)))
 
     @override
-    def make_live(
+    def make_live_platform(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
-    ) -> "Live | None":
+    ) -> "LivePlatform | None":
         """Return live views of IPAMPools; None if a kind that they need is not served."""
-        from reconcilers.integrations.kubermatic.live import make_live
+        from reconcilers.integrations.kubermatic.live import make_live_platform
 
-        return make_live(served_kinds, source)
+        return make_live_platform(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":

@@ -134,8 +134,8 @@ class Reports:
         for key, problem in problems.items():
             allocation = None if problem is None else find(Holder(JOURNALS.kind, key))
             if allocation is None or problem is None:
-                recorded.end(key)
-            elif recorded.begin(key, allocation.metadata.uid, problem):
+                recorded.forget(key)
+            elif recorded.note_state(key, allocation.metadata.uid, problem):
                 self._recorder.record(
                     ALLOCATIONS,
                     allocation,

@@ -10,7 +10,7 @@ from controller.meta import Key
 from controller.triggers import Trigger, Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
-from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
+from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, wrap_with_gauges
 from reconcilers.integrations.core.serving import (
     AllKindsSteps,
     IntegrationParts,
@@ -121,19 +121,19 @@ def _make_work(parts: IntegrationParts) -> Work:
     reports.changed = condition.queue.add
 
     figures = KeptFigures(lambda: gauges.list_figures(caches))
-    figures.follow(pools.cache)
-    figures.follow(allocations.cache)
+    figures.drop_on_changes_of(pools.cache)
+    figures.drop_on_changes_of(allocations.cache)
 
     def note_cluster(change: Change[KkpCluster]) -> None:
         """Drop the figures if a change of a Cluster may affect addresses."""
         # Each note makes the figures be computed again, and KKP writes a Cluster's status
         # often.
         if may_affect_addresses(change):
-            figures.note(change)
+            figures.drop(change)
 
     clusters.cache.subscribe(note_cluster)
     # A Cluster that cannot be decoded is not served, so it does not count as waiting.
-    clusters.cache.subscribe_unreadable(figures.note)
+    clusters.cache.subscribe_unreadable(figures.drop)
     pool_gauges = PoolGauges(
         gauges.METRICS,
         "an IPAMPool",
@@ -141,7 +141,7 @@ def _make_work(parts: IntegrationParts) -> Work:
         list_figures=figures,
         clock=parts.clock,
     )
-    return with_gauges(pool_gauges, parts.manager.metrics.registry, extension.run)
+    return wrap_with_gauges(pool_gauges, parts.manager.metrics.registry, extension.run)
 
 
 def _make_watches(

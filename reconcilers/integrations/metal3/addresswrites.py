@@ -11,9 +11,12 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.errors import ControllerError
 from reconcilers.api import names
-from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
+from reconcilers.integrations.core.addressobjects import (
+    AddressObjects,
+    build_missing_metadata_patch,
+)
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
-from reconcilers.integrations.core.owners import copied_owner
+from reconcilers.integrations.core.owners import render_owner_reference
 from reconcilers.integrations.metal3.api import Metal3Pool
 from reconcilers.integrations.metal3.caches import IPPoolClaimCaches, Metal3Caches
 from reconcilers.integrations.metal3.claimformats import AddressT, ClaimFormat, ClaimT
@@ -67,8 +70,8 @@ class AddressWrites(Generic[ClaimT, AddressT]):
             ControllerError: a request failed.
         """
         claim_format, meta = self._claim_format, claim.metadata
-        for cached in self._caches.addresses_of(meta.key):
-            is_of_pool = claim_format.pool_of_address(cached) == pool.metadata.key
+        for cached in self._caches.list_addresses_of_claim(meta.key):
+            is_of_pool = claim_format.find_pool_of_address(cached) == pool.metadata.key
             if is_of_pool and parse_single(cached.spec.address) == address:
                 return await self.repair(cached, claim=claim, pool=pool)
         body = render_address(claim_format, claim, pool=pool, space=space, address=address)
@@ -85,7 +88,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         self._unnamed.discard(meta.uid)
         # An IPAddress with the name exists. It may be this claim's, although the cache is behind.
         is_same = parse_single(ip_address.spec.address) == address
-        is_of_pool = claim_format.pool_of_address(ip_address) == pool.metadata.key
+        is_of_pool = claim_format.find_pool_of_address(ip_address) == pool.metadata.key
         if is_same and is_of_pool and claim_format.is_of(ip_address, claim):
             return await self.repair(ip_address, claim=claim, pool=pool)
         why = "is not of the claim" if is_same else f"is {ip_address.spec.address!r}"
@@ -104,7 +107,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         labels = {
             name: value for name, value in claim.metadata.labels.items() if name not in meta.labels
         }
-        patch = missing_metadata(
+        patch = build_missing_metadata_patch(
             meta,
             claim_format.address_finalizer,
             owners=claim_format.make_owner_references(claim, pool),
@@ -185,7 +188,8 @@ def _build_metadata(
         "annotations": {MADE_FOR: meta.uid},
         "finalizers": [claim_format.address_finalizer],
         "ownerReferences": [
-            copied_owner(owner) for owner in claim_format.make_owner_references(claim, pool)
+            render_owner_reference(owner)
+            for owner in claim_format.make_owner_references(claim, pool)
         ],
     }
     if meta.labels:

@@ -99,7 +99,7 @@ def _audit_statuses(
     kind = claim_format.claims.kind
     for claim in claim_caches.claims.list_by_index(SPACE_INDEX, str(pool)):
         name, key = claim_format.address_name(claim), claim.metadata.key
-        if not name or not claim_format.holds(claim):
+        if not name or not claim_format.has_address(claim):
             continue  # the claim has no address
         address_key = Key(key.namespace, name)
         address = claim_caches.addresses.get(address_key)
@@ -114,7 +114,7 @@ def _audit_statuses(
                 )
                 yield _make_trouble("Dangling", claim, kind=kind, sentence=sentence)
             continue
-        owner = claim_format.claim_of_address(address)
+        owner = claim_format.find_claim_of_address(address)
         if owner is None:
             sentence = (
                 f"its status names IPAddress {name}, which names no claim; name the claim in the"
@@ -142,7 +142,7 @@ def _audit_missing_pools(
 ) -> Iterator[Trouble]:
     """Yield the claims whose pool does not exist."""
     for claim in sorted(claim_caches.claims, key=lambda claim: claim.metadata.key):
-        pool, key = claim_caches.claim_format.pool_of_claim(claim), claim.metadata.key
+        pool, key = claim_caches.claim_format.find_pool_of_claim(claim), claim.metadata.key
         if pool is None or pool in caches.pools or pool in caches.pools.unreadable:
             continue
         if not is_left_out(POOLS, pool, not_read):

@@ -30,7 +30,7 @@ from reconcilers.integrations.core.claimreading import (
     ClaimReader,
     ClaimSource,
     ReadSource,
-    holder_of_claim,
+    make_claim_holder,
 )
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import find_prefixes, parse_name
@@ -78,7 +78,7 @@ def make_claim_indexes(
     """Return the indexes of a cache of claims."""
 
     def list_spaces(claim: ClaimT) -> Iterable[str]:
-        return index_values_of(claim_format.pool_of_claim(claim))
+        return index_values_of(claim_format.find_pool_of_claim(claim))
 
     return {
         SPACE_INDEX: list_spaces,
@@ -91,8 +91,8 @@ def make_address_indexes(
 ) -> Mapping[str, IndexFunction[AddressT]]:
     """Return the indexes of a cache of IPAddresses."""
     return {
-        SPACE_INDEX: lambda address: index_values_of(claim_format.pool_of_address(address)),
-        CLAIM_INDEX: lambda address: index_values_of(claim_format.claim_of_address(address)),
+        SPACE_INDEX: lambda address: index_values_of(claim_format.find_pool_of_address(address)),
+        CLAIM_INDEX: lambda address: index_values_of(claim_format.find_claim_of_address(address)),
         PREFIX_INDEX: lambda address: map(str, list_prefix_keys(address)),
     }
 
@@ -152,12 +152,12 @@ class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         return self.claim_format
 
     @override
-    def pools_of_address(self, address: AddressT) -> Iterable[Key]:
+    def list_pools_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the pool of an IPAddress, and the pools that could need its name.
 
         While an IPAddress has a name, no pool can create another IPAddress of that name.
         """
-        pool = self.claim_format.pool_of_address(address)
+        pool = self.claim_format.find_pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
         for prefix in list_prefix_keys(address):
             for other in self.pools.list_by_index(PREFIX_INDEX, str(prefix)):
@@ -165,7 +165,7 @@ class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         return list(keys)
 
     @override
-    def addresses_of_pool(self, pool: Key, space: EntrySpace) -> Iterable[AddressT]:
+    def list_addresses_of_pool(self, pool: Key, space: EntrySpace) -> Iterable[AddressT]:
         """Return the IPAddresses that name a pool or have a name that it could need, each once."""
         prefix = Key(pool.namespace, space.name_prefix)
         addresses = [
@@ -175,7 +175,7 @@ class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         return {address.metadata.key: address for address in addresses}.values()
 
     @override
-    def addresses_of(self, claim: Key) -> Sequence[AddressT]:
+    def list_addresses_of_claim(self, claim: Key) -> Sequence[AddressT]:
         return list(self.addresses.list_by_index(CLAIM_INDEX, str(claim)))
 
     @override
@@ -184,7 +184,7 @@ class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
             self.clusters,
             self.claims,
             pools=self.list_pools_of_claim,
-            holder=partial(holder_of_claim, self),
+            holder=partial(make_claim_holder, self),
         )
 
     @override
@@ -199,7 +199,7 @@ class IPPoolClaimCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         return None
 
     @override
-    def facts_of(
+    def compute_facts(
         self, pool: Key, space: EntrySpace, claim: ClaimT | None, addresses: Sequence[AddressT]
     ) -> Facts | None:
         """Return the facts of a claim and its IPAddresses for a pool; None if there are none."""
@@ -323,14 +323,14 @@ def compute_facts(
     Returns:
         The facts; None if the claim does not name the pool and has none of its addresses or names.
     """
-    names_pool = claim is not None and claim_format.pool_of_claim(claim) == pool
+    names_pool = claim is not None and claim_format.find_pool_of_claim(claim) == pool
     pool_addresses: list[AddressT] = []
     ranges: dict[PromisedRange, None] = {}  # a set that keeps the order
     for address in addresses:
         # The name of an IPAddress contains an address. While the name is taken, no IPAddress can
         # be created for that address.
         addresses_of_name = _list_addresses_of_name(address, pool, space)
-        if addresses_of_name or claim_format.pool_of_address(address) == pool:
+        if addresses_of_name or claim_format.find_pool_of_address(address) == pool:
             pool_addresses.append(address)
             ranges.update(dict.fromkeys(make_promised_ranges(space, addresses_of_name)))
     if not names_pool and not pool_addresses:
@@ -338,7 +338,7 @@ def compute_facts(
     is_in_use, outside = False, None
     for address in pool_addresses:
         parsed = parse_single(address.spec.address)
-        if parsed is None or claim_format.pool_of_address(address) != pool:
+        if parsed is None or claim_format.find_pool_of_address(address) != pool:
             continue  # only its name is in the way
         promised_range = space.make_promised_range(parsed)
         ranges[promised_range] = None
@@ -348,7 +348,7 @@ def compute_facts(
         return Facts(tuple(ranges), is_in_use=is_in_use, outside=outside)
     name = claim_format.address_name(claim)
     has_named_address = any(address.metadata.name == name for address in pool_addresses)
-    if claim_format.holds(claim) and not has_named_address:
+    if claim_format.has_address(claim) and not has_named_address:
         # Until the IPAddress shows which address it is, each reading of the name is held.
         readings = [*make_promised_ranges(space, space.find_named_addresses(name))]
         ranges.update(dict.fromkeys(readings))
@@ -363,7 +363,7 @@ def compute_facts(
 def _find_place(claim_format: ClaimFormat[ClaimT, AddressT], claim: ClaimT) -> Place | None:
     """Return the place of a claim in the queue of its pool; None if the claim does not wait."""
     created = claim.metadata.creationTimestamp
-    if created is None or not claim_format.waits(claim):
+    if created is None or not claim_format.is_waiting(claim):
         return None
     return created, Holder(claim_format.claim_kind, claim.metadata.key)
 

@@ -20,10 +20,10 @@ from reconcilers.integrations.clusterapi.answers import make_owners
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, PoolOutline
 from reconcilers.integrations.clusterapi.contractkinds import ContractKinds
 from reconcilers.integrations.clusterapi.statuses import (
+    is_finding_shown,
     read_shown_reason,
     render_granted,
     render_ready,
-    shows,
 )
 from reconcilers.integrations.core.claimproblems import (
     POOL_NOT_READY,
@@ -73,7 +73,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
     shows_obstacles = False
 
     @override
-    def namespace_of(self, pool: Key) -> str:
+    def get_namespace(self, pool: Key) -> str:
         return pool.namespace
 
     @abstractmethod
@@ -92,14 +92,14 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         """Return the message of the error that a claim shows; empty if it shows none."""
 
     @abstractmethod
-    def shows(self, claim: ClaimT, problem: ClaimProblem) -> bool:
+    def is_problem_shown(self, claim: ClaimT, problem: ClaimProblem) -> bool:
         """Return whether a problem need not be written to a claim.
 
         The claim shows it already, or claims of this kind must not show it.
         """
 
     @abstractmethod
-    def status_of_problem(
+    def render_problem_status(
         self, claim: ClaimT, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of the status of a claim that has no address.
@@ -111,7 +111,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def status_of_grant(
+    def render_grant_status(
         self, claim: ClaimT, address: AddressT, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of the status of a claim that gets an IPAddress.
@@ -193,7 +193,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
 
         An earlier claim of the same name has another uid.
         """
-        if self.claim_of_address(address) != claim.metadata.key:
+        if self.find_claim_of_address(address) != claim.metadata.key:
             return False
         owner = self.find_owning_claim(address)
         return owner is None or owner.uid == claim.metadata.uid
@@ -204,7 +204,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         return f"Allocated {address.spec.address}"
 
     @override
-    def waits(self, claim: ClaimT) -> bool:
+    def is_waiting(self, claim: ClaimT) -> bool:
         """Return whether a claim has our finalizer, no address, and is not being deleted."""
         # Without finalizer, the claim could be deleted without releasing its address.
         meta = claim.metadata
@@ -212,7 +212,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         return has_finalizer and not meta.is_terminating and not self.address_name(claim)
 
     @override
-    def holds(self, claim: ClaimT) -> bool:
+    def has_address(self, claim: ClaimT) -> bool:
         """Return whether the status of a claim names an IPAddress that it has not released."""
         # A claim that is being deleted holds its address until our finalizer is removed.
         meta = claim.metadata
@@ -234,24 +234,24 @@ class IPClaimFormat(ClaimFormat[Metal3Claim, Metal3Address]):
         super().__init__(CLAIMS, ADDRESSES)
 
     @override
-    def pool_of_claim(self, claim: Metal3Claim) -> Key | None:
+    def find_pool_of_claim(self, claim: Metal3Claim) -> Key | None:
         return find_pool_by_object_ref(claim.spec.pool, claim.metadata.namespace)
 
     @override
-    def pool_of_address(self, address: Metal3Address) -> Key | None:
+    def find_pool_of_address(self, address: Metal3Address) -> Key | None:
         """Return the pool that an IPAddress names; None if it names none."""
         name = address.spec.pool.name
         return Key(address.metadata.namespace, name) if name else None
 
     @override
-    def pool_of_outline(self, outline: Object) -> Key | None:
+    def find_pool_of_outline(self, outline: Object) -> Key | None:
         """Return the pool that an undecodable claim or IPAddress names; None if it names none."""
         assert isinstance(outline, Metal3Outline), "both kinds have this type for outlines"
         name = outline.spec.pool.name
         return Key(outline.metadata.namespace, name) if name else None
 
     @override
-    def claim_of_address(self, address: Metal3Address) -> Key | None:
+    def find_claim_of_address(self, address: Metal3Address) -> Key | None:
         """Return the claim that an IPAddress names; None if it names none."""
         name = address.spec.claim.name
         return Key(address.metadata.namespace, name) if name else None
@@ -269,7 +269,7 @@ class IPClaimFormat(ClaimFormat[Metal3Claim, Metal3Address]):
         return claim.status.errorMessage
 
     @override
-    def shows(self, claim: Metal3Claim, problem: ClaimProblem) -> bool:
+    def is_problem_shown(self, claim: Metal3Claim, problem: ClaimProblem) -> bool:
         """Return whether an IPClaim shows a problem already, or must not show it."""
         # The reader of an errorMessage gives up for good, so a pool that is not ready yet is
         # reported by an event alone.
@@ -277,13 +277,13 @@ class IPClaimFormat(ClaimFormat[Metal3Claim, Metal3Address]):
         return is_silent or claim.status.errorMessage == problem.message
 
     @override
-    def status_of_problem(
+    def render_problem_status(
         self, claim: Metal3Claim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         return {"errorMessage": problem.message}
 
     @override
-    def status_of_grant(
+    def render_grant_status(
         self, claim: Metal3Claim, address: Metal3Address, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch that names the IPAddress and removes an earlier errorMessage."""
@@ -342,21 +342,21 @@ class IPAddressClaimFormat(ClaimFormat[IPAddressClaim, IPAddress]):
     address_finalizer = CONTRACT_ADDRESS_FINALIZER
 
     @override
-    def pool_of_claim(self, claim: IPAddressClaim) -> Key | None:
+    def find_pool_of_claim(self, claim: IPAddressClaim) -> Key | None:
         return find_pool_by_pool_ref(claim.spec.poolRef, claim.metadata.namespace)
 
     @override
-    def pool_of_address(self, address: IPAddress) -> Key | None:
+    def find_pool_of_address(self, address: IPAddress) -> Key | None:
         return find_pool_by_pool_ref(address.spec.poolRef, address.metadata.namespace)
 
     @override
-    def pool_of_outline(self, outline: Object) -> Key | None:
+    def find_pool_of_outline(self, outline: Object) -> Key | None:
         """Return the IPPool that an undecodable object names; None if it names something else."""
         assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
         return find_pool_by_pool_ref(outline.spec.poolRef, outline.metadata.namespace)
 
     @override
-    def claim_of_address(self, address: IPAddress) -> Key | None:
+    def find_claim_of_address(self, address: IPAddress) -> Key | None:
         """Return the claim that an IPAddress names; None if it names none."""
         name = address.spec.claimRef.name
         return Key(address.metadata.namespace, name) if name else None
@@ -376,12 +376,12 @@ class IPAddressClaimFormat(ClaimFormat[IPAddressClaim, IPAddress]):
         return "" if status == TRUE else message
 
     @override
-    def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
+    def is_problem_shown(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
         """Return whether condition Ready shows a problem already."""
-        return shows(claim, problem.make_ready_finding())
+        return is_finding_shown(claim, problem.make_ready_finding())
 
     @override
-    def status_of_problem(
+    def render_problem_status(
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of a claim's status that shows a problem in condition Ready."""
@@ -389,7 +389,7 @@ class IPAddressClaimFormat(ClaimFormat[IPAddressClaim, IPAddress]):
         return render_ready(claim, finding, version=self.claims.version, now=now)
 
     @override
-    def status_of_grant(
+    def render_grant_status(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of a claim's status that names its IPAddress, with Ready as True."""
@@ -401,7 +401,7 @@ class IPAddressClaimFormat(ClaimFormat[IPAddressClaim, IPAddress]):
     ) -> Mapping[str, Any]:
         """Return the patch that makes Ready True again; empty if it is True."""
         status, _, _ = read_shown_reason(claim)
-        return {} if status == TRUE else self.status_of_grant(claim, address, now)
+        return {} if status == TRUE else self.render_grant_status(claim, address, now)
 
     @override
     def make_owner_references(

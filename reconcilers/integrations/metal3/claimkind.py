@@ -140,7 +140,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
         self._restored = RestoredRequests(
             caches.claims,
             parts.clock,
-            waits=claim_format.waits,
+            is_waiting=claim_format.is_waiting,
             spaces=lambda claim: map(str, caches.list_pools_of_claim(claim)),
         )
         self._requests: Metal3Requests[ClaimT, AddressT] = ClaimKind(
@@ -184,7 +184,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
 
     @override
     async def count_blockers(self, pool: Metal3Pool, journal: Journal) -> int:
-        return await self._requests.blockers(pool, journal)
+        return await self._requests.count_blockers(pool, journal)
 
     @override
     def seconds_until_restored(self, pool: Metal3Pool) -> float | None:

@@ -34,13 +34,13 @@ from reconcilers.integrations.core.claimproblems import (
     ClaimProblem,
     describe_not_ready,
 )
-from reconcilers.integrations.core.claimreading import holder_of_claim
+from reconcilers.integrations.core.claimreading import make_claim_holder
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.eventmemory import StateEvents
 from reconcilers.integrations.core.gonelog import GoneAddresses
 from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
 from reconcilers.integrations.core.liveretries import RETRY, retry_live
-from reconcilers.integrations.core.restoredrequests import seconds_of_restore
+from reconcilers.integrations.core.restoredrequests import compute_restore_wait
 from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites
 from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Claim, Metal3Pool
 from reconcilers.integrations.metal3.caches import IPPoolClaimCaches, Metal3Caches, Metal3Reader
@@ -114,7 +114,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
 
     async def _reconcile(self, claim: ClaimT) -> Outcome:
         """Apply the first row of the module's table that fits an existing, readable claim."""
-        meta, pool_key = claim.metadata, self._claim_format.pool_of_claim(claim)
+        meta, pool_key = claim.metadata, self._claim_format.find_pool_of_claim(claim)
         pool = None if pool_key is None else self._caches.pools.get(pool_key)
         if pool_key is not None and pool_key in self._caches.pools.unreadable:
             return Blocked("Unreadable")  # the pool may be paused
@@ -135,7 +135,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             self._client, self._claim_format.claims, claim, self._claim_format.claim_finalizer
         )
         if self._claim_format.address_name(claim):
-            self._events.end(self._claim_format.claims, meta.key)
+            self._events.forget(self._claim_format.claims, meta.key)
             if pool is None or pool.metadata.is_terminating:
                 return SETTLED
             await self._keep_address(claim, pool)
@@ -146,7 +146,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     async def _reconcile_deleted(self, claim: ClaimT) -> None:
         """Release the IPAddresses of a claim that is being deleted, then remove our finalizer."""
         meta, finalizer = claim.metadata, self._claim_format.claim_finalizer
-        self._events.end(self._claim_format.claims, meta.key)
+        self._events.forget(self._claim_format.claims, meta.key)
         other_finalizers = set(meta.finalizers) - {finalizer} - COLLECTOR_FINALIZERS
         # Without our finalizer the claim is released already. With finalizers of others, its
         # machine may still use the address.
@@ -166,7 +166,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """
         addresses_by_name = {
             address.metadata.name: address
-            for address in self._claim_caches.addresses_of(claim.metadata.key)
+            for address in self._claim_caches.list_addresses_of_claim(claim.metadata.key)
         }
         name = self._claim_format.address_name(claim)
         key = Key(claim.metadata.namespace, name)
@@ -188,10 +188,10 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         API server removes the claim in spite of a finalizer that was just added. Or the IPAddress
         was still being created in the pass over the deletion.
         """
-        self._events.end(self._claim_format.claims, key)
+        self._events.forget(self._claim_format.claims, key)
         waits: list[float] = []
-        for address in self._claim_caches.addresses_of(key):
-            pool_key = self._claim_format.pool_of_address(address)
+        for address in self._claim_caches.list_addresses_of_claim(key):
+            pool_key = self._claim_format.find_pool_of_address(address)
             # The IPAddress is of no IPPool, or a person created it before its claim.
             if pool_key is None or not self._claim_format.is_made_for_claim(address):
                 continue
@@ -201,7 +201,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
                 continue
             if pool_key in self._caches.pools.unreadable:
                 continue  # the pool may be paused
-            remaining = seconds_of_restore(address.metadata, self._clock.now())
+            remaining = compute_restore_wait(address.metadata, self._clock.now())
             made_for = address.metadata.annotations.get(MADE_FOR)
             # A restore from a backup may still bring the claim of an address that was in use.
             if remaining > 0 and made_for not in self._caches.unnamed:
@@ -228,11 +228,11 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         The status stays unchanged if the IPAddress does not exist and cannot be recreated.
         """
         name, key = self._claim_format.address_name(claim), claim.metadata.key
-        addresses = self._claim_caches.addresses_of(key)
+        addresses = self._claim_caches.list_addresses_of_claim(key)
         current = next((address for address in addresses if address.metadata.name == name), None)
         if current is None or current.metadata.is_terminating:
             current = await self._recreate_address(claim, pool, current)
-        elif self._claim_format.pool_of_address(current) == pool.metadata.key:
+        elif self._claim_format.find_pool_of_address(current) == pool.metadata.key:
             await self._addresses.repair(current, claim=claim, pool=pool)
         # Otherwise the claim was edited, and the IPAddress stays with the pool that gave it.
         if current is None:
@@ -241,7 +241,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         if current.metadata.name == name:
             correction = self._claim_format.render_correction(claim, current, now)
         else:  # the status has a name from metal3, but the IPAddress has another name
-            correction = self._claim_format.status_of_grant(claim, current, now)
+            correction = self._claim_format.render_grant_status(claim, current, now)
         if correction:
             write = partial(
                 self._client.patch_status, self._claim_format.claims, claim, correction
@@ -275,7 +275,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             return None  # the name does not tell which address the claim has
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
         holder, part = (
-            holder_of_claim(self._claim_caches, claim),
+            make_claim_holder(self._claim_caches, claim),
             space.make_promised_range(address),
         )
         if holdings.other_holder(address, holder, part.space) is not None:
@@ -311,7 +311,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         name, uid = self._claim_format.address_name(claim), claim.metadata.uid
         addresses = [
             address
-            for address in self._claim_caches.addresses_of(claim.metadata.key)
+            for address in self._claim_caches.list_addresses_of_claim(claim.metadata.key)
             if address.metadata.name != name
             and (
                 address.metadata.annotations.get(MADE_FOR) == uid
@@ -320,20 +320,20 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         ]
         if name or not addresses:
             return addresses  # the claim has its IPAddress and needs none of these
-        addresses_of_pool = [
+        list_addresses_of_pool = [
             address
             for address in addresses
-            if self._claim_format.pool_of_address(address) == pool.metadata.key
+            if self._claim_format.find_pool_of_address(address) == pool.metadata.key
         ]
         addresses_of_other_pools = [
-            address for address in addresses if address not in addresses_of_pool
+            address for address in addresses if address not in list_addresses_of_pool
         ]
         space = self._spaces.get_space(pool)
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
-        holder = holder_of_claim(self._claim_caches, claim)
+        holder = make_claim_holder(self._claim_caches, claim)
         addresses_held_by_others = [
             address
-            for address in addresses_of_pool
+            for address in list_addresses_of_pool
             if (parsed := parse_single(address.spec.address)) is not None
             and holdings.other_holder(parsed, holder, space.make_promised_range(parsed).space)
             is not None
@@ -344,7 +344,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """Return whether an IPAddress was created for an earlier claim of the same name."""
         owner = self._claim_format.find_owning_claim(address)
         is_stale = owner is not None and owner.uid != claim.metadata.uid
-        is_ours = self._claim_format.pool_of_address(address) is not None
+        is_ours = self._claim_format.find_pool_of_address(address) is not None
         return is_stale and is_ours and self._claim_format.is_made_for_claim(address)
 
     async def _is_unnamed(self, address: AddressT, claim: ClaimT) -> bool:
@@ -353,13 +353,13 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         The pool and the claim are read from the server, because the IPAddress is deleted then.
         False if the pool is paused or the claim was recreated: then another pass decides.
         """
-        pool_key = self._claim_format.pool_of_address(address)
+        pool_key = self._claim_format.find_pool_of_address(address)
         assert pool_key is not None, "it is of an IPPool"
         pool = await self._client.find(POOLS, pool_key)
         if pool is not None and self._caches.is_pool_paused(pool):
             return False
         parsed = parse_single(address.spec.address)
-        holder = holder_of_claim(self._claim_caches, claim)
+        holder = make_claim_holder(self._claim_caches, claim)
         for promise in JOURNALS.read(pool).promises if pool is not None else ():
             if promise.holder == holder and any(part.range == parsed for part in promise.ranges):
                 return False
@@ -372,12 +372,12 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """Report on a claim why its pool does not serve it; end the report if the pool does."""
         why = "it does not exist" if pool is None else self._caches.why_pool_stops(pool)
         if not why:
-            self._events.end(self._claim_format.claims, claim.metadata.key)
+            self._events.forget(self._claim_format.claims, claim.metadata.key)
             return
         problem = ClaimProblem(POOL_NOT_READY, describe_not_ready(POOL, key.name, why))
-        if not self._claim_format.shows(claim, problem):
+        if not self._claim_format.is_problem_shown(claim, problem):
             now = self._clock.now()
-            status = self._claim_format.status_of_problem(claim, problem, now)
+            status = self._claim_format.render_problem_status(claim, problem, now)
             write = partial(self._client.patch_status, self._claim_format.claims, claim, status)
             await self._refused.attempt(claim.metadata, write)
         self._report(claim, problem.message)

@@ -13,7 +13,7 @@ from reconcilers.integrations.clusterapi.api import ADDRESSES, CLAIMS
 from reconcilers.integrations.core.claimreading import find_facts
 from reconcilers.integrations.core.heldparts import list_open_promises
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind
-from reconcilers.integrations.core.views import Wanted, every_pool
+from reconcilers.integrations.core.views import Wanted, want_every_pool
 from reconcilers.integrations.metal3.api import JOURNALS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
@@ -121,7 +121,7 @@ class IPPoolContents:
 
 
 def list_contents(
-    caches: Metal3Caches, is_wanted: Wanted = every_pool
+    caches: Metal3Caches, is_wanted: Wanted = want_every_pool
 ) -> Iterator[IPPoolContents]:
     """Yield every pool and what is held of it, by key.
 

@@ -16,7 +16,10 @@ def release_fields(
     claim_format: ClaimFormat[ClaimT, AddressT], address: AddressT, reason: str
 ) -> dict[str, str]:
     """Return the fields of a log line about the release of an IPAddress."""
-    claim, pool = claim_format.claim_of_address(address), claim_format.pool_of_address(address)
+    claim, pool = (
+        claim_format.find_claim_of_address(address),
+        claim_format.find_pool_of_address(address),
+    )
     holder = f"{claim_format.claims.kind} {claim or address.metadata.key}"
     return holder_fields(holder, [address.spec.address], pool=f"{POOL} {pool}", reason=reason)
 
@@ -36,7 +39,7 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
         self._claim_format = claim_format
         self._spaces = spaces
 
-    def recorded_address(self, claim: ClaimT) -> Key | None:
+    def find_recorded_address(self, claim: ClaimT) -> Key | None:
         """Return the IPAddress that the status of a claim names; None if it names none."""
         name = self._claim_format.address_name(claim)
         return Key(claim.metadata.namespace, name) if name else None
@@ -47,7 +50,7 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
         There is no line if the claim was moved to another cluster, or if its pool is missing or
         the name of its IPAddress tells no address.
         """
-        key, meta = self._claim_format.pool_of_claim(gone), gone.metadata
+        key, meta = self._claim_format.find_pool_of_claim(gone), gone.metadata
         pool = None if key is None else self._caches.pools.get(key)
         # `clusterctl move` deletes a claim here and keeps its address in the other cluster.
         if pool is None or DELETE_FOR_MOVE in meta.annotations:
@@ -64,6 +67,6 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
 
         There is no line if its pool is no existing IPPool, or if it was moved to another cluster.
         """
-        pool = self._claim_format.pool_of_address(gone)
+        pool = self._claim_format.find_pool_of_address(gone)
         is_ours = pool in self._caches.pools and DELETE_FOR_MOVE not in gone.metadata.annotations
         return release_fields(self._claim_format, gone, GONE) if is_ours else None

@@ -7,9 +7,9 @@ from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.contractkinds import pick_contract_kinds
 from reconcilers.integrations.core.live import (
-    Live,
+    LivePlatform,
     PlatformSource,
-    names_of,
+    list_pool_names,
     watch_holders,
     watch_pools,
 )
@@ -34,7 +34,9 @@ from reconcilers.integrations.metal3.contents import list_contents, make_caches
 from reconcilers.integrations.metal3.picture import make_picture
 
 
-def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
+def make_live_platform(
+    served_kinds: Collection[Resource[Object]], source: PlatformSource
+) -> LivePlatform | None:
     """Return the live views of IPPools.
 
     Returns:
@@ -54,8 +56,8 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         addresses = source.make_informer(
             claim_format.addresses, make_address_indexes(claim_format)
         )
-        watched.append(watch_holders(claims, POOLS.kind, claim_format.pool_of_claim))
-        watched.append(watch_holders(addresses, POOLS.kind, claim_format.pool_of_address))
+        watched.append(watch_holders(claims, POOLS.kind, claim_format.find_pool_of_claim))
+        watched.append(watch_holders(addresses, POOLS.kind, claim_format.find_pool_of_address))
         return IPPoolClaimCaches(
             claim_format,
             claims.cache,
@@ -76,4 +78,4 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         del not_read
         return Views([make_picture(contents) for contents in list_contents(caches, is_wanted)])
 
-    return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)
+    return LivePlatform(watched, partial(list_pool_names, POOLS.kind, pools.cache), make_views)

@@ -31,7 +31,7 @@ def _list_outcomes_of_kind(
     """Yield the outcome of each claim of one kind that had no address."""
     claim_format = before.claim_format
     for claim in sorted(before.claims, key=lambda claim: claim.metadata.key):
-        pool, key = claim_format.pool_of_claim(claim), claim.metadata.key
+        pool, key = claim_format.find_pool_of_claim(claim), claim.metadata.key
         if pool is None or claim_format.address_name(claim) or claim.metadata.is_terminating:
             continue
         caches_after = after.claim_caches_by_kind[before.claim_kind]
@@ -55,7 +55,7 @@ def _find_reason(
 
     The result is empty if nothing is known.
     """
-    pool_key = claim_format.pool_of_claim(claim)
+    pool_key = claim_format.find_pool_of_claim(claim)
     assert pool_key is not None, "it names a pool"
     pool = caches.pools.get(pool_key)
     if pool is None:

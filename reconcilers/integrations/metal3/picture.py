@@ -9,7 +9,7 @@ from functools import partial
 
 from allocator import AddressRange, Capacity, Family
 from allocator.addresses import union
-from reconcilers.integrations.clusterapi.addresses import smallest_cidr
+from reconcilers.integrations.clusterapi.addresses import compute_smallest_cidr
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, is_paused
 from reconcilers.integrations.metal3.api import POOLS, Metal3PoolSpec
 from reconcilers.integrations.metal3.claimformats import EitherClaim
@@ -133,7 +133,7 @@ def _build_family(contents: IPPoolContents, family: Family) -> PoolFamily:
     spans = [
         entry.addresses for entry in contents.space.entries if entry.addresses.family == family
     ]
-    cidr = smallest_cidr(
+    cidr = compute_smallest_cidr(
         min(span.first for span in spans), max(span.last for span in spans), family
     )
     held_addresses = [

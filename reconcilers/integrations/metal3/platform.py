@@ -37,7 +37,7 @@ from reconcilers.spaces.sharing import Kinds
 if TYPE_CHECKING:
     from controller.client import Client
     from controller.webhooks import Webhook
-    from reconcilers.integrations.core.live import Live, PlatformSource
+    from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
 
@@ -64,7 +64,7 @@ class Metal3Platform(Platform):
     fenced_pools: ClassVar[Sequence[Resource[Object]]] = (POOLS,)
 
     @override
-    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+    def list_offers(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         """Return the offers of an IPPool: the addresses that it hands out."""
         from reconcilers.integrations.metal3.offers import make_offers
 
@@ -101,13 +101,13 @@ class Metal3Platform(Platform):
         return list_outcomes(caches_before, caches_after)
 
     @override
-    def make_live(
+    def make_live_platform(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
-    ) -> "Live | None":
+    ) -> "LivePlatform | None":
         """Return live views of IPPools; None if a kind that they need is not served."""
-        from reconcilers.integrations.metal3.live import make_live
+        from reconcilers.integrations.metal3.live import make_live_platform
 
-        return make_live(served_kinds, source)
+        return make_live_platform(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":

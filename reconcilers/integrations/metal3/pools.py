@@ -34,7 +34,7 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
 from reconcilers.integrations.core.claimkind import choose_claims
 from reconcilers.integrations.core.claimreading import ClaimsReading
-from reconcilers.integrations.core.owners import copied_owner
+from reconcilers.integrations.core.owners import render_owner_reference
 from reconcilers.integrations.metal3.api import (
     JOURNALS,
     POOL_FINALIZER,
@@ -372,4 +372,4 @@ def _add_cluster_owner(
             return None
         if not is_cluster or owner.name != meta.name:
             others.append(owner)
-    return [copied_owner(owner) for owner in (*others, reference)]
+    return [render_owner_reference(owner) for owner in (*others, reference)]

@@ -137,7 +137,9 @@ class PoolIndexes:
         """Note a changed claim in its pool, and in the pool that it named before."""
         for claim in (change.old, change.new):
             if claim is not None:
-                self._note(claim_caches.claim_format.pool_of_claim(claim), claim.metadata.name)
+                self._note(
+                    claim_caches.claim_format.find_pool_of_claim(claim), claim.metadata.name
+                )
 
     def _note_address(
         self, claim_caches: IPPoolClaimCaches[ClaimT, AddressT], change: Change[AddressT]
@@ -145,9 +147,9 @@ class PoolIndexes:
         """Note the claims that a changed IPAddress names now and named before."""
         for address in (change.old, change.new):
             if address is not None:
-                claim = claim_caches.claim_format.claim_of_address(address)
+                claim = claim_caches.claim_format.find_claim_of_address(address)
                 if claim is not None:
-                    self._note(claim_caches.claim_format.pool_of_address(address), claim.name)
+                    self._note(claim_caches.claim_format.find_pool_of_address(address), claim.name)
 
     def _note(self, pool: Key | None, name: str) -> None:
         """Note that claims of a name have changed, for the next `read_indexes` of a pool.
@@ -166,7 +168,7 @@ def _list_names_of_kind(
     for claim in claim_caches.claims.list_by_index(SPACE_INDEX, str(pool)):
         yield claim.metadata.name
     for address in claim_caches.addresses.list_by_index(SPACE_INDEX, str(pool)):
-        key = claim_caches.claim_format.claim_of_address(address)
+        key = claim_caches.claim_format.find_claim_of_address(address)
         if key is not None:
             yield key.name
 
@@ -181,14 +183,14 @@ def _list_addresses_of_kind(
     """
     key = Key(pool.namespace, name)
     claim = claim_caches.claims.get(key)
-    is_of_pool = claim is not None and claim_caches.claim_format.pool_of_claim(claim) == pool
+    is_of_pool = claim is not None and claim_caches.claim_format.find_pool_of_claim(claim) == pool
     status_name = (
         claim_caches.claim_format.address_name(claim) if claim is not None and is_of_pool else ""
     )
     addresses = [
         address
-        for address in claim_caches.addresses_of(key)
-        if claim_caches.claim_format.pool_of_address(address) == pool
+        for address in claim_caches.list_addresses_of_claim(key)
+        if claim_caches.claim_format.find_pool_of_address(address) == pool
     ]
 
     def order(address: AddressT) -> tuple[bool, str]:
@@ -196,7 +198,7 @@ def _list_addresses_of_kind(
         return address.metadata.name != status_name, address.metadata.name
 
     parsed = [parse_single(address.spec.address) for address in sorted(addresses, key=order)]
-    if claim is not None and is_of_pool and claim_caches.claim_format.holds(claim):
+    if claim is not None and is_of_pool and claim_caches.claim_format.has_address(claim):
         parsed += space.find_named_addresses(status_name)[:1]
     for address_range in parsed:
         if address_range is not None and not is_never_given(address_range):

@@ -24,7 +24,7 @@ from reconcilers.integrations.clusterapi.contractkinds import (
     find_contract_kinds,
 )
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
-from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
+from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, wrap_with_gauges
 from reconcilers.integrations.core.serving import IntegrationParts, add_integration_service
 from reconcilers.integrations.metal3.api import CLAIMS, GROUP, KINDS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
@@ -96,7 +96,7 @@ class Metal3:
         """
         look = ServedKindsLook(self._parts.manager.client)
         resources: Sequence[Resource[Object]] = KINDS
-        are_served = [await look.first_served([kind]) is not None for kind in resources]
+        are_served = [await look.find_first_served([kind]) is not None for kind in resources]
         kinds_served = ServedMetal3Kinds(all(are_served), await find_contract_kinds(look))
         look.check_complete()
         return kinds_served
@@ -166,14 +166,14 @@ class Metal3:
         self._add_pool_controller(extension, parts, watches)
         self._add_claim_controllers(extension, parts, watches)
         figures = KeptFigures(partial(list_figures, caches))
-        figures.follow(pools.cache)
+        figures.drop_on_changes_of(pools.cache)
         if clusters is not None:  # claims of a paused Cluster do not count as waiting
-            figures.follow(clusters.cache)
+            figures.drop_on_changes_of(clusters.cache)
         for claim_caches in caches.claim_caches_by_kind.values():
-            figures.follow(claim_caches.claims)
-            figures.follow(claim_caches.addresses)
+            figures.drop_on_changes_of(claim_caches.claims)
+            figures.drop_on_changes_of(claim_caches.addresses)
         gauges = PoolGauges(METRICS, "an IPPool", labels=LABELS, list_figures=figures, clock=clock)
-        return with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
+        return wrap_with_gauges(gauges, self._parts.manager.metrics.registry, extension.run)
 
     def _add_pool_controller(
         self, extension: Extension, parts: Metal3Parts, watches: Metal3Watches

@@ -94,9 +94,11 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         self._restore_seconds_left = restore_seconds_left
         self._generator = generator
 
-    def shows(self, asker: ClaimT, refused: Refused) -> bool:
+    def is_refusal_shown(self, asker: ClaimT, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
-        return self._claim_format.shows(asker, ClaimProblem(refused.reason, refused.message))
+        return self._claim_format.is_problem_shown(
+            asker, ClaimProblem(refused.reason, refused.message)
+        )
 
     def take(self, asker: ClaimT) -> Taken | None:
         """Take the address to promise to a claim; None if the claim has to wait.
@@ -130,8 +132,8 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         claim_format = self._claim_format
         addresses = [
             address
-            for address in self._view.addresses_of(claim.metadata.key)
-            if claim_format.pool_of_address(address) == self._pool
+            for address in self._view.list_addresses_of_claim(claim.metadata.key)
+            if claim_format.find_pool_of_address(address) == self._pool
         ]
 
         def order(address: AddressT) -> tuple[bool, bool, str]:
@@ -228,7 +230,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         name = self._space.make_address_name(address)
         return any(
             ip_address.metadata.name == name
-            for ip_address in self._view.addresses_of(claim.metadata.key)
+            for ip_address in self._view.list_addresses_of_claim(claim.metadata.key)
         )
 
     def _is_free(self, address: AddressRange, claim: ClaimT) -> bool:

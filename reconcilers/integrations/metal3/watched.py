@@ -13,7 +13,7 @@ from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.clusterapi.clusterstates import has_changed_pause
 from reconcilers.integrations.clusterapi.watched import has_changed_serving
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
+from reconcilers.integrations.core.watches import has_metadata_changed, watch_by_key, watch_pools
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
 from reconcilers.integrations.metal3.caches import IPPoolClaimCaches
 from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT
@@ -51,7 +51,7 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
             ),
             Watch(
                 self.addresses,
-                self.caches.pools_of_address,
+                self.caches.list_pools_of_address,
                 delay=gather,
                 unreadable=list_concerned_pools,
             ),
@@ -86,7 +86,7 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
 
     def _list_claims_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the claim that an IPAddress names; empty if it names none."""
-        claim = self.caches.claim_format.claim_of_address(address)
+        claim = self.caches.claim_format.find_claim_of_address(address)
         return () if claim is None else (claim,)
 
     def _needs_pass(self, change: Change[ClaimT]) -> bool:
@@ -101,7 +101,7 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
         """
         old = change.old
         claim_format = self.caches.claim_format
-        if old is None or metadata_changed(change, claim_format.claim_finalizer):
+        if old is None or has_metadata_changed(change, claim_format.claim_finalizer):
             return True
         return bool(claim_format.address_name(old))
 
@@ -116,7 +116,7 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
         claim_format = self.caches.claim_format
         if new is None or change.old is not None or not claim_format.is_made_for_claim(new):
             return True  # deleted, changed, or created by a person
-        key = claim_format.claim_of_address(new)
+        key = claim_format.find_claim_of_address(new)
         claim = None if key is None else self.caches.claims.get(key)
         return (
             claim is None

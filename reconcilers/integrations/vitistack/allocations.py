@@ -23,7 +23,7 @@ from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api.names import label_value
-from reconcilers.integrations.core.owners import copied_owner, owner_reference
+from reconcilers.integrations.core.owners import make_owner_reference, render_owner_reference
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -183,9 +183,13 @@ class AllocationReconciler:
             owner = await self._read_configuration(allocation)
             if owner is not None and not owner.metadata.is_terminating:
                 others = [
-                    copied_owner(reference) for reference in allocation.metadata.ownerReferences
+                    render_owner_reference(reference)
+                    for reference in allocation.metadata.ownerReferences
                 ]
-                metadata["ownerReferences"] = [*others, owner_reference(owner, CONFIGURATIONS)]
+                metadata["ownerReferences"] = [
+                    *others,
+                    make_owner_reference(owner, CONFIGURATIONS),
+                ]
         if not metadata:
             return False
         await self._client.patch(

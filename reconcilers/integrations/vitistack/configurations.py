@@ -21,7 +21,7 @@ from controller.errors import AlreadyExists, Conflict, NotFound
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from reconcilers.integrations.core.owners import owner_reference
+from reconcilers.integrations.core.owners import make_owner_reference
 from reconcilers.integrations.vitistack.allocations import make_labels
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -364,7 +364,7 @@ def render_allocation(
     metadata = {
         "name": name,
         "labels": labels,
-        "ownerReferences": [owner_reference(configuration, CONFIGURATIONS)],
+        "ownerReferences": [make_owner_reference(configuration, CONFIGURATIONS)],
     }
     return {"metadata": metadata, "spec": spec}
 

@@ -14,7 +14,7 @@ from reconcilers.addressing import addresstexts
 from reconcilers.integrations.core.heldparts import HeldPart, list_open_promises
 from reconcilers.integrations.core.views import (
     Wanted,
-    every_pool,
+    want_every_pool,
 )
 from reconcilers.integrations.vitistack.api import (
     JOURNALS,
@@ -75,7 +75,7 @@ class NetworkContents:
 
 
 def list_contents(
-    caches: VitistackCaches, is_wanted: Wanted = every_pool
+    caches: VitistackCaches, is_wanted: Wanted = want_every_pool
 ) -> Iterator[NetworkContents]:
     """Yield every network with a static configuration and what is held of it, by key.
 

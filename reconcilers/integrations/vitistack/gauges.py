@@ -5,7 +5,7 @@ from functools import partial
 
 from allocator import InvalidPool
 from reconcilers.integrations.core.gauges import Labels
-from reconcilers.integrations.core.heldparts import capacity_with
+from reconcilers.integrations.core.heldparts import compute_capacity_with
 from reconcilers.integrations.vitistack.api import JOURNALS, NETWORKS, NetworkNamespace
 from reconcilers.integrations.vitistack.caches import VitistackCaches, find_static
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, parse_space
@@ -67,7 +67,7 @@ class NetworkFigures:
         holdings = view.holdings
         promises = settle(JOURNALS.read(network), JOURNALS.kind, view).promises
         promised = [part for promise in promises for part in promise.in_space()]
-        capacity = capacity_with(holdings.space(), promised)
+        capacity = compute_capacity_with(holdings.space(), promised)
         check = partial(self._caches.check_readable, key, self._caches.allocations.unreadable)
         return PoolFigures(
             name,

@@ -10,9 +10,9 @@ from controller.cache import Cache
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.core.live import (
-    Live,
+    LivePlatform,
     PlatformSource,
-    names_of,
+    list_pool_names,
     watch_holders,
     watch_pools,
 )
@@ -29,7 +29,9 @@ from reconcilers.integrations.vitistack.contents import list_contents
 from reconcilers.integrations.vitistack.picture import make_picture
 
 
-def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
+def make_live_platform(
+    served_kinds: Collection[Resource[Object]], source: PlatformSource
+) -> LivePlatform | None:
     """Return the live views of networks.
 
     Returns:
@@ -54,4 +56,6 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         watch_pools(networks),
         watch_holders(allocations, NETWORKS.kind, lambda allocation: allocation.network),
     ]
-    return Live(watched, partial(names_of, NETWORKS.kind, networks.cache), make_views)
+    return LivePlatform(
+        watched, partial(list_pool_names, NETWORKS.kind, networks.cache), make_views
+    )

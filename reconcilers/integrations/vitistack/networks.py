@@ -193,7 +193,7 @@ class Networks(
     @override
     def forget(self, pool: Key) -> None:
         """Drop what is remembered of a network that is gone."""
-        self._events.end(NETWORKS, pool)
+        self._events.forget(NETWORKS, pool)
         self._reader.forget(pool)
 
     @override
@@ -333,7 +333,7 @@ class Networks(
         self, reading: NetworkReading, promise: Promise
     ) -> VitistackAllocation | None:
         """Return the IPAllocation of a promise; None if it has another version by now."""
-        return reading.view.at_version(promise)
+        return reading.view.find_promised_request(promise)
 
     @override
     def is_request_paused(self, pool: NetworkNamespace, request: VitistackAllocation) -> bool:
@@ -429,7 +429,7 @@ class Networks(
             problem: None if the network has none any more.
         """
         if problem is None:
-            self._events.end(NETWORKS, network.metadata.key)
+            self._events.forget(NETWORKS, network.metadata.key)
         else:
             self._events.report(NETWORKS, network, reason=problem.reason, message=problem.message)
 
@@ -492,7 +492,7 @@ class NetworkTaker:
             return None
         return Taken((PromisedRange(address),))
 
-    def shows(self, asker: VitistackAllocation, refused: Refused) -> bool:
+    def is_refusal_shown(self, asker: VitistackAllocation, refused: Refused) -> bool:
         """Return whether an IPAllocation shows a refusal already."""
         problem = _build_error(refused.reason, refused.message)
         return shows_problem(asker, problem)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from allocator import Capacity
-from reconcilers.integrations.core.heldparts import capacity_with
+from reconcilers.integrations.core.heldparts import compute_capacity_with
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, NETWORKS
 from reconcilers.integrations.vitistack.caches import find_static
 from reconcilers.integrations.vitistack.contents import NetworkContents
@@ -57,7 +57,7 @@ def _build_family(contents: NetworkContents) -> PoolFamily:
 
 def _compute_capacity(contents: NetworkContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a network; promised addresses count as held."""
-    return capacity_with(holdings.space(), contents.list_promised_ranges())
+    return compute_capacity_with(holdings.space(), contents.list_promised_ranges())
 
 
 def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:

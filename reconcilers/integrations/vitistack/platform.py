@@ -19,7 +19,7 @@ from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
-    from reconcilers.integrations.core.live import Live, PlatformSource
+    from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import HoldersBeside
 
@@ -36,7 +36,7 @@ class VitistackPlatform(Platform):
     removable: ClassVar[Mapping[str, Resource[Object]]] = {kind.full_name: kind for kind in KINDS}
 
     @override
-    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
+    def list_offers(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         """Return the offers of a network: the addresses that it hands out."""
         from reconcilers.integrations.vitistack.offers import make_offers
 
@@ -80,13 +80,13 @@ class VitistackPlatform(Platform):
         return list_outcomes(fill_caches(before.of(self.name)), fill_caches(after.of(self.name)))
 
     @override
-    def make_live(
+    def make_live_platform(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
-    ) -> "Live | None":
+    ) -> "LivePlatform | None":
         """Return live views of networks; None if a kind that they need is not served."""
-        from reconcilers.integrations.vitistack.live import make_live
+        from reconcilers.integrations.vitistack.live import make_live_platform
 
-        return make_live(served_kinds, source)
+        return make_live_platform(served_kinds, source)
 
     @override
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":

@@ -10,7 +10,7 @@ from controller.meta import Key
 from controller.triggers import Trigger, Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
-from reconcilers.integrations.core.gauges import PoolGauges, with_gauges
+from reconcilers.integrations.core.gauges import PoolGauges, wrap_with_gauges
 from reconcilers.integrations.core.serving import (
     AllKindsSteps,
     IntegrationParts,
@@ -135,7 +135,7 @@ def _make_work(parts: IntegrationParts) -> Work:
         list_figures=figures,
         clock=clock,
     )
-    return with_gauges(pool_gauges, parts.manager.metrics.registry, extension.run)
+    return wrap_with_gauges(pool_gauges, parts.manager.metrics.registry, extension.run)
 
 
 def _watch_networks(

@@ -6,7 +6,7 @@ import pytest
 
 from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.integrations.core.scopedlists import NotRead
-from reconcilers.integrations.poolkinds import as_readable, holder_kinds
+from reconcilers.integrations.poolkinds import as_readable, get_holder_kinds
 from reconcilers.integrations.views import from_manifests
 from reconcilers.pictures.documents import build_map_document, build_pool_document
 from reconcilers.pictures.extents import AddressState
@@ -32,7 +32,7 @@ NAMESPACES = {"InClusterIPPool": "b", "NetworkNamespace": "dc"}
 
 def limits_of(kind: str, namespace: str) -> list[NotRead]:
     """Return that no kind that holds addresses of a pool may be read outside a namespace."""
-    return [NotRead(name, namespace) for name in sorted(holder_kinds()[kind])]
+    return [NotRead(name, namespace) for name in sorted(get_holder_kinds()[kind])]
 
 
 @pytest.mark.parametrize("kind", PICTURES)

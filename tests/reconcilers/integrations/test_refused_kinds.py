@@ -14,7 +14,7 @@ from reconcilers.addressmap.poolpictures import draw_pools
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.health.report import list_check_findings
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.poolkinds import holder_kinds, pool_kinds
+from reconcilers.integrations.poolkinds import get_holder_kinds, list_pool_kinds
 from reconcilers.pictures.documents import build_map_document
 from tests.clock import VirtualClock
 from tests.reconcilers.cli import test_claims as claims
@@ -97,12 +97,12 @@ async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refus
     kind: str,
 ) -> None:
     pictures = draw_pools(await objects_without(REFUSED[kind]))
-    hidden = REFUSED[kind].kind if REFUSED[kind] in pool_kinds() else ""
+    hidden = REFUSED[kind].kind if REFUSED[kind] in list_pool_kinds() else ""
     assert [picture.name.kind for picture in pictures] == [
         kind_name for kind_name in SHOWN if kind_name != hidden
     ]
     for picture in pictures:
-        holders_are_read = kind not in holder_kinds()[picture.name.kind]
+        holders_are_read = kind not in get_holder_kinds()[picture.name.kind]
         assert picture.figures.is_known is holders_are_read
         document = build_map_document(picture)
         assert (document["waiting"], document["requests"]) == (
@@ -110,7 +110,7 @@ async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refus
         )
 
 
-@pytest.mark.parametrize("kind", [None, *pool_kinds()], ids=str)
+@pytest.mark.parametrize("kind", [None, *list_pool_kinds()], ids=str)
 async def test_an_overlap_says_that_pools_which_were_not_read_were_not_compared(
     kind: Resource[Any] | None,
 ) -> None:

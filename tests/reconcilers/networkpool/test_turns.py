@@ -64,7 +64,7 @@ def choose_one_by_one(
         try:
             grants.append(Grant(holder, request, *taker.take(request)))
         except Refused as refused:
-            is_shown = taker.shows(request, refused)
+            is_shown = taker.is_refusal_shown(request, refused)
             refusals.append(
                 AskerRefusal(
                     holder,

@@ -66,7 +66,7 @@ class RequestTaker:
             raise Refused(*FULL) from None
         return Taken((PromisedRange(address),))
 
-    def shows(self, asker: Request, refused: Refused) -> bool:
+    def is_refusal_shown(self, asker: Request, refused: Refused) -> bool:
         return self._in_rows and asker.shown_refusal == (refused.reason, refused.message)
 
 

@@ -81,7 +81,7 @@ def make_claim_whose_ipaddress_is_of_another_claim() -> Case:
     addresses = {address.metadata.key: address}
     holdings = compute_claim_holdings(claims, addresses, space)
 
-    def addresses_of(key: Key) -> list[clusterapi.IPAddress]:
+    def list_addresses_of_claim(key: Key) -> list[clusterapi.IPAddress]:
         return [addresses[key]] if key in addresses else []
 
     caches = ClaimCaches(
@@ -96,7 +96,7 @@ def make_claim_whose_ipaddress_is_of_another_claim() -> Case:
         0,
         holdings,
         find=find_by_key(clusterapi.JOURNALS.kind, claims.get),
-        addresses_of=addresses_of,
+        list_addresses_of_claim=list_addresses_of_claim,
     )
     taker = ClaimTaker(
         caches,

@@ -91,7 +91,7 @@ def serve_without_finalizer(mp: Patch) -> None:
     def asks(claim: Any) -> bool:
         return not claim.metadata.is_terminating and statuses.read_record(claim) is None
 
-    mp.setattr(caches, "waits", asks)
+    mp.setattr(caches, "is_waiting", asks)
 
 
 def serve_while_terminating(mp: Patch) -> None:
@@ -100,7 +100,7 @@ def serve_while_terminating(mp: Patch) -> None:
     def asks(claim: Any) -> bool:
         return bool(claim.metadata.finalizers) and statuses.read_record(claim) is None
 
-    mp.setattr(caches, "waits", asks)
+    mp.setattr(caches, "is_waiting", asks)
 
 
 def believe_foreign_memory(mp: Patch) -> None:
@@ -162,7 +162,7 @@ def delete_by_cache(mp: Patch) -> None:
         del journal
         return self._reader.count_addresses(self._name_pool(pool))
 
-    mp.setattr(ClaimKind, "blockers", count_cached)
+    mp.setattr(ClaimKind, "count_blockers", count_cached)
 
 
 def list_addresses_first(mp: Patch) -> None:
@@ -181,7 +181,7 @@ def list_addresses_first(mp: Patch) -> None:
 
     mp.setattr(ClaimReader, "list_claims", claims)
     mp.setattr(claimreading, "list_addresses", addresses)
-    mp.setattr(caches.ContractFields, "holds", lambda self, claim: False)
+    mp.setattr(caches.ContractFields, "has_address", lambda self, claim: False)
 
 
 def count_own_answers_as_read(mp: Patch) -> None:

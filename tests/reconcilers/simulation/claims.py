@@ -31,7 +31,7 @@ from reconcilers.integrations.clusterapi.offers import make_offers
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
-from reconcilers.integrations.clusterapi.statuses import read_record, waits
+from reconcilers.integrations.clusterapi.statuses import is_waiting, read_record
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.promises.passes import PoolPasses
@@ -115,7 +115,9 @@ class ClaimReplica(Process):
             reader=make_reader(client, caches, clock=clock, patience=settings.cache_patience),
             recorder=recorder,
             leftovers=Leftovers(client, caches, clock),
-            restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=list_spaces),
+            restored=RestoredRequests(
+                caches.claims, clock, is_waiting=is_waiting, spaces=list_spaces
+            ),
             clock=clock,
             settings=settings,
         )

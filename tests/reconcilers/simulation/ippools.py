@@ -179,7 +179,9 @@ def _make_pass_over_address(
 
     async def reconcile(key: Key) -> Outcome:
         address = claim_caches.addresses.get(key)
-        claim = None if address is None else claim_caches.claim_format.claim_of_address(address)
+        claim = (
+            None if address is None else claim_caches.claim_format.find_claim_of_address(address)
+        )
         return SETTLED if claim is None else await reconciler.reconcile(claim)
 
     return reconcile

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller.errors import ControllerError
-from reconcilers.integrations.core.owners import owner_reference
+from reconcilers.integrations.core.owners import make_owner_reference
 from reconcilers.integrations.kubermatic import allocations, planning, pools, reading
 from reconcilers.integrations.kubermatic.allocations import Allocations
 from reconcilers.integrations.kubermatic.api import (
@@ -140,7 +140,7 @@ def create_allocations_with_addresses(mp: Patch) -> None:
                 body = {
                     "metadata": {
                         "name": pool.metadata.name,
-                        "ownerReferences": [owner_reference(pool, POOLS)],
+                        "ownerReferences": [make_owner_reference(pool, POOLS)],
                     },
                     "spec": {key: value for key, value in spec.items() if value is not None},
                 }

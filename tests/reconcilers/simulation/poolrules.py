@@ -177,7 +177,7 @@ def serve_while_terminating(mp: Patch) -> None:
         )
 
     mp.setattr(facts, "is_unserved", asks)
-    mp.setattr(AllocationsView, "at_version", _find_at_version_though_terminating)
+    mp.setattr(AllocationsView, "find_promised_request", _find_at_version_though_terminating)
 
 
 def _find_at_version_though_terminating(
@@ -286,7 +286,7 @@ def keep_promises_at_any_version(mp: Patch) -> None:
         return current_allocation
 
     _replace_settling(mp, settle)
-    mp.setattr(AllocationsView, "at_version", current)
+    mp.setattr(AllocationsView, "find_promised_request", current)
 
 
 # 6. Drop.

@@ -29,7 +29,9 @@ def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) 
     space = parse_network_pool_space(pool, 1 << 20)
     find = find_by_key(api.JOURNALS.kind, claims.get)
     holdings = compute_claim_holdings(claims, addresses, space)
-    view = ClaimSpaceView(0, holdings, find=find, addresses_of=lambda key: [addresses[key]])
+    view = ClaimSpaceView(
+        0, holdings, find=find, list_addresses_of_claim=lambda key: [addresses[key]]
+    )
     caches = ClaimCaches(Cache(kinds[0]), Cache(kinds[1]), None, {}, *kinds)
     return ClaimTaker(
         caches,

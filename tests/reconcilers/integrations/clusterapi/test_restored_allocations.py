@@ -34,7 +34,7 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
     DiscoveredClaims,
     NetworkPoolClaims,
 )
-from reconcilers.integrations.clusterapi.statuses import waits
+from reconcilers.integrations.clusterapi.statuses import is_waiting
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.networkpool.reading import PoolReader, keep_holdings
@@ -105,7 +105,7 @@ def discover_claims(client: Client, caches: ClaimCaches, clock: VirtualClock) ->
         reader=clusterapi_reading.make_reader(client, caches, clock=clock, patience=0),
         recorder=cast("Recorder", Recorded()),
         leftovers=Leftovers(client, caches, clock),
-        restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=list_spaces),
+        restored=RestoredRequests(caches.claims, clock, is_waiting=is_waiting, spaces=list_spaces),
         clock=clock,
         settings=Settings().pool,
     )

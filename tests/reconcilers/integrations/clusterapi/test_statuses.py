@@ -18,10 +18,10 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.statuses import (
     ClaimRecord,
+    is_waiting,
     read_record,
     render_message,
     render_ready,
-    waits,
 )
 from reconcilers.reporting.conditions import READY, ConditionFinding
 
@@ -39,7 +39,7 @@ def claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddre
 def test_the_record_is_what_the_ready_condition_says() -> None:
     served_claim = claim(SERVED)
     assert read_record(served_claim) == ClaimRecord("10.0.0.7", 24)
-    assert not waits(served_claim)
+    assert not is_waiting(served_claim)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_the_record_is_what_the_ready_condition_says() -> None:
 )
 def test_a_claim_without_a_record_waits(waiting_claim: IPAddressClaim) -> None:
     assert read_record(waiting_claim) is None
-    assert waits(waiting_claim)
+    assert is_waiting(waiting_claim)
 
 
 def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None:
     kept = claim(SERVED, deletionTimestamp=NOW, finalizers=(CLAIM_FINALIZER, "other"))
     assert read_record(kept) is not None
-    assert not waits(kept)
+    assert not is_waiting(kept)
     assert read_record(claim(SERVED, deletionTimestamp=NOW, finalizers=("other",))) is None
 
 
