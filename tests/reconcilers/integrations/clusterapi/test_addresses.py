@@ -231,9 +231,9 @@ def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() ->
     space = parse_ip_space(IPPoolSpec(addresses=("2001:db8::/32",), prefix=32))
     in_use = [("2001:db8::1", 32), ("2001:db8:0:0:0:0:0:2", 32), ("::5", 32), ("none", 32)]
     holdings = holdings_of(space, in_use)
-    assert compute_counts(space, holdings_of(space)) == PoolCounts(total=MAX_COUNT, free=MOST)
+    assert compute_counts(space, holdings_of(space)) == PoolCounts(total=MAX_COUNT, free=MAX_COUNT)
     assert compute_counts(space, holdings) == PoolCounts(
-        total=MAX_COUNT, used=4, free=MOST, outOfRange=2
+        total=MAX_COUNT, used=4, free=MAX_COUNT, outOfRange=2
     )
     [lowest] = holdings.space().take_lowest(1)
     assert space.get_first_address(lowest.first) == "2001:db8::3"
