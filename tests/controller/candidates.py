@@ -11,12 +11,19 @@ from controller.meta import Key
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
 
-PATH = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
 KEY = Key("system", "leader")
 
 
 class Candidate:
-    """An elector with a connection of its own, run in a task of its own."""
+    """A candidate of an election: an elector with a connection of its own.
+
+    Attributes:
+        terms: when each time as leader began and ended, in seconds of the clock; an end of None
+            means that the candidate leads now.
+        lost_error: the error with which the last term ended; None if none was lost.
+        scope: ends the candidate when it is cancelled.
+    """
 
     def __init__(self, name: str, store: Store, clock: VirtualClock) -> None:
         self.clock = clock
@@ -24,30 +31,31 @@ class Candidate:
         self.elector = Elector(
             Client(self.transport), clock, LeaseSettings(KEY, name), jitter=lambda: 0.5
         )
-        self.led: list[tuple[float, float | None]] = []
-        self.lost: LeaderLost | None = None
+        self.terms: list[tuple[float, float | None]] = []
+        self.lost_error: LeaderLost | None = None
         self.scope = anyio.CancelScope()
 
     @property
-    def leads(self) -> bool:
-        return bool(self.led) and self.led[-1][1] is None
+    def is_leading(self) -> bool:
+        """Whether the candidate leads now."""
+        return bool(self.terms) and self.terms[-1][1] is None
 
     async def run(self) -> None:
-        """Lead once; note from when to when the work ran."""
+        """Acquire the Lease once, and hold it until it is lost; record the term."""
         with self.scope:
             await self.elector.acquire()
-            begun = self.clock.monotonic()
-            self.led.append((begun, None))
+            start = self.clock.monotonic()
+            self.terms.append((start, None))
             try:
                 await self.elector.hold()
             except LeaderLost as error:
-                self.lost = error
+                self.lost_error = error
             finally:
-                self.led[-1] = (begun, self.clock.monotonic())
+                self.terms[-1] = (start, self.clock.monotonic())
 
 
 class Election:
-    """A store, a clock and two candidates, `a` of which leads."""
+    """Two candidates, `a` and `b`, for a Lease in a store."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -55,18 +63,19 @@ class Election:
         self.a, self.b = (Candidate(name, self.store, self.clock) for name in "ab")
 
     @property
-    def record(self) -> dict[str, Any]:
-        spec: dict[str, Any] = self.store.objects[PATH]["spec"]
+    def lease_spec(self) -> dict[str, Any]:
+        """The stored spec of the Lease."""
+        spec: dict[str, Any] = self.store.objects[LEASE_PATH]["spec"]
         return spec
 
 
 async def play_election(play: Callable[[Election], Any]) -> Election:
-    """Return an election in which `a` leads and `b` is a candidate, after `play` has run on it."""
+    """Call `play` while `a` leads and `b` waits; return the election afterwards."""
     election = Election()
     async with anyio.create_task_group() as group:
         group.start_soon(election.a.run)
         await election.clock.advance(0)
-        assert election.a.leads
+        assert election.a.is_leading
         group.start_soon(election.b.run)
         await election.clock.advance(0)
         await play(election)
@@ -74,8 +83,8 @@ async def play_election(play: Callable[[Election], Any]) -> Election:
     return election
 
 
-def build_old_record() -> dict[str, Any]:
-    """Return a record of a holder whose clock is a year behind ours."""
+def build_old_lease_spec() -> dict[str, Any]:
+    """Return the spec of a Lease of holder `a`, whose clock is a year behind the virtual clock."""
     return {
         "holderIdentity": "a",
         "leaseDurationSeconds": 15,

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, both PEM."""
+    """A certificate and its private key, both PEM."""
 
     certificate: bytes
     key: bytes
@@ -21,11 +21,13 @@ class Pair:
 
 @lru_cache
 def create_authority_and_pair(*, complete: bool = True) -> tuple[bytes, Pair]:
-    """Return an authority and a certificate by it, for 127.0.0.1 and as a client.
+    """Return an authority's certificate (PEM), and a pair that it signed.
+
+    The pair serves 127.0.0.1 and api.example.com, and is the client certificate of `admin`.
 
     Args:
-        complete: with all that RFC 5280 asks for; many an authority in use is older and has
-            neither key identifiers nor usages.
+        complete: add the key identifiers and key usages that RFC 5280 requires; certificates of
+            many older authorities have neither.
     """
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
@@ -61,7 +63,7 @@ def create_authority_and_pair(*, complete: bool = True) -> tuple[bytes, Pair]:
 
 @lru_cache
 def create_encrypted_key() -> bytes:
-    """Return a key that asks for a password."""
+    """Return a private key (PEM) that is encrypted with the password `secret`."""
     key = ec.generate_private_key(ec.SECP256R1())
     encryption = serialization.BestAvailableEncryption(b"secret")
     return key.private_bytes(
@@ -70,6 +72,7 @@ def create_encrypted_key() -> bytes:
 
 
 def _create_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return the key usage of a server and client, and on request of an authority, too."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -86,6 +89,7 @@ def _create_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def _create_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
+    """Return the builder of a certificate that is valid from an hour ago for a day from now."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

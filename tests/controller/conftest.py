@@ -19,13 +19,13 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def tokens_seen() -> list[str]:
-    """Return the Authorization headers that the server got."""
+    """Return the list to which `server` adds the Authorization header of each request."""
     return []
 
 
 @pytest.fixture
 async def server(tokens_seen: list[str]) -> AsyncIterator[str]:
-    """Run a server that accepts the tokens `good` and `newer`; return its URL."""
+    """Yield the URL of a server that answers 401 unless the token is `good` or `newer`."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         token = request.headers.get("Authorization", "")

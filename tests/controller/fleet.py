@@ -17,7 +17,7 @@ from tests.controller.widgets import WIDGETS, Widget
 
 
 class ClusterTransport(StoreTransport):
-    """A connection that is cut when it is closed."""
+    """A connection to a store; closing it also breaks its open watches."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -30,18 +30,19 @@ class ClusterTransport(StoreTransport):
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         async with super().stream(path, query=query, accept=accept) as chunks:
-            yield self._until_cut(chunks)
+            yield self._yield_until_cut(chunks)
 
-    async def _until_cut(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _yield_until_cut(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the chunks of a watch; raise NoAnswer when the connection is closed."""
         while True:
             chunk = b""
             async with anyio.create_task_group() as race:
 
-                async def cut_short() -> None:
+                async def stop_reading_when_cut() -> None:
                     await self._cut.wait()
                     race.cancel_scope.cancel()
 
-                race.start_soon(cut_short)
+                race.start_soon(stop_reading_when_cut)
                 chunk = await anext(chunks)
                 race.cancel_scope.cancel()
             if not chunk:
@@ -55,37 +56,44 @@ class ClusterTransport(StoreTransport):
 
 
 class Fleet:
-    """Clusters, each a store of its own, and the framework's view of them."""
+    """Clusters, each a store of its own, and the framework's Clusters with caches of them.
+
+    Attributes:
+        transports: all connections to each cluster so far, the newest last.
+        open_errors: the errors with which opening a cluster fails.
+        open_attempts: the second and the cluster's name of each attempt to open a cluster.
+        widgets: the caches of the clusters' widgets, which have an index `color`.
+    """
 
     def __init__(self, settings: ClusterSettings | None = None) -> None:
         self.clock = VirtualClock()
         self.stores: dict[Key, Store] = {}
         self.transports: dict[Key, list[ClusterTransport]] = {}
-        self.down: dict[Key, ControllerError] = {}
-        self.opened: list[tuple[float, str]] = []
-        self.clusters = Clusters(self.open, self.clock, settings)
+        self.open_errors: dict[Key, ControllerError] = {}
+        self.open_attempts: list[tuple[float, str]] = []
+        self.clusters = Clusters(self.connect, self.clock, settings)
         self.widgets = self.clusters.watch_kind(
             WIDGETS, indexes={"color": lambda cached: (cached.spec.color,)}
         )
 
     def add_cluster(self, name: str, *widgets: str) -> Key:
-        """Return the key of a new cluster with some widgets in it."""
+        """Add a cluster with widgets of these names, or replace it; return its key."""
         key = Key("tenants", name)
         self.stores[key] = Store()
         for widget in widgets:
-            self.put(key, widget)
+            self.put_widget(key, widget)
         return key
 
-    def put(self, key: Key, name: str, color: str = "red") -> None:
-        """Create or change a widget in a cluster."""
+    def put_widget(self, key: Key, name: str, color: str = "red") -> None:
+        """Create or overwrite a widget in a cluster."""
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"color": color}}
         self.stores[key].put(f"/apis/example.com/v1/namespaces/default/widgets/{name}", body)
 
-    async def open(self, key: Key) -> Connection:
-        """Connect to a cluster, as its Secret and its network are now."""
-        self.opened.append((self.clock.monotonic(), key.name))
-        if key in self.down:
-            raise self.down[key]
+    async def connect(self, key: Key) -> Connection:
+        """Connect to a cluster, or fail with its entry in `open_errors`."""
+        self.open_attempts.append((self.clock.monotonic(), key.name))
+        if key in self.open_errors:
+            raise self.open_errors[key]
         transport = ClusterTransport(self.stores[key])
         self.transports.setdefault(key, []).append(transport)
         return Connection(transport, identity=str(id(self.stores[key])))
@@ -94,19 +102,19 @@ class Fleet:
         """Return the newest transport to a cluster."""
         return self.transports[key][-1]
 
-    def list_names(self, key: Key) -> list[str] | None:
+    def list_cached_names(self, key: Key) -> list[str] | None:
         """Return the names of the cached widgets of a cluster; None if it has no synced cache."""
         cache = self.widgets.get_cache(key)
         return None if cache is None else sorted(cached.metadata.name for cached in cache)
 
-    def get(self, key: Key, name: str) -> Widget | None:
-        """Return a cached widget of a cluster."""
+    def get_cached_widget(self, key: Key, name: str) -> Widget | None:
+        """Return a cached widget of a cluster; None if it, or the cache, does not exist."""
         cache = self.widgets.get_cache(key)
         return cache.get(Key("default", name)) if cache else None
 
     @property
-    def open_connections(self) -> int:
-        """How many connections are open, to any cluster."""
+    def open_connection_count(self) -> int:
+        """The number of connections to all clusters that are not closed."""
         return sum(
             not transport.closed
             for transports in self.transports.values()
@@ -116,7 +124,7 @@ class Fleet:
 
 @asynccontextmanager
 async def run_fleet(fleet: Fleet) -> AsyncIterator[None]:
-    """Run the view of a fleet."""
+    """Run the Clusters of a fleet while the context lasts."""
     async with anyio.create_task_group() as group:
         group.start_soon(fleet.clusters.run)
         await fleet.clock.advance(0)

@@ -7,7 +7,14 @@ import yaml
 
 
 def write_kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> Path:
-    """Write a kubeconfig with the contexts `one` (this user) and `two` (a user with `as`)."""
+    """Write a kubeconfig whose current context is `one`; return its path.
+
+    Args:
+        path: where the kubeconfig is written.
+        server: the URL of the cluster of both contexts.
+        user: the user of the context `one`; that of `two` impersonates `system:admin`.
+        cluster: further fields of the cluster.
+    """
     document = {
         "apiVersion": "v1",
         "kind": "Config",

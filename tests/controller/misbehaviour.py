@@ -1,4 +1,4 @@
-"""The ways in which called code can end that is neither an answer nor an Exception of ours."""
+"""Functions that end in unexpected ways, as code of users or libraries can."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,10 +7,10 @@ from anyio.lowlevel import checkpoint
 
 
 class Odd(BaseException):
-    """Not an Exception, as asyncio.CancelledError and GeneratorExit are not."""
+    """An error that is not an Exception, like asyncio.CancelledError and GeneratorExit."""
 
 
-async def await_what_was_cancelled() -> None:
+async def await_cancelled_future() -> None:
     """Await a future that was cancelled."""
     future = asyncio.get_running_loop().create_future()
     future.cancel()
@@ -18,7 +18,7 @@ async def await_what_was_cancelled() -> None:
 
 
 async def cancel_own_task() -> None:
-    """Cancel the task that this runs in, as a library with a bug would."""
+    """Cancel the current task, as a library with a bug would."""
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
@@ -31,13 +31,14 @@ async def raise_exception() -> None:
 
 
 async def raise_base_exception() -> None:
-    """Raise what `except Exception` does not catch."""
+    """Raise an error that `except Exception` does not catch."""
     raise Odd("raised by the test")
 
 
-WAYS: dict[str, Callable[[], Awaitable[None]]] = {
-    "awaits what was cancelled": await_what_was_cancelled,
+MISBEHAVIOURS: dict[str, Callable[[], Awaitable[None]]] = {
+    "awaits a cancelled future": await_cancelled_future,
     "cancels its task": cancel_own_task,
     "raises": raise_exception,
     "raises a BaseException": raise_base_exception,
 }
+"""The functions, by a description of what each does."""

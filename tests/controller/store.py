@@ -1,7 +1,7 @@
 """A server in memory that several connections share, each of which can be made to fail.
 
-It knows what the work side of the framework needs: read, list, watch, create, replace and patch
-with a resourceVersion as precondition. Whatever is about HTTP is tested on a real server.
+It reads, lists, watches, creates, and replaces or patches with a resourceVersion as precondition.
+Tests of HTTP use a real server instead.
 """
 
 import re
@@ -37,11 +37,11 @@ class Store:
         """Store `body` at `path` with a new resourceVersion, as created or as changed."""
         old = self.objects.get(path)
         self.revision += 1
-        pins = {
+        server_fields = {
             "resourceVersion": str(self.revision),
             "uid": old["metadata"]["uid"] if old else f"uid-{self.revision}",
         }
-        stored = {**body, "metadata": {**body["metadata"], **pins}}
+        stored = {**body, "metadata": {**body["metadata"], **server_fields}}
         self.objects[path] = stored
         self._log_event("MODIFIED" if old else "ADDED", path, stored)
         return stored
@@ -51,12 +51,12 @@ class Store:
         deleted = self.objects.pop(path)
         self.revision += 1
         self._log_event(
-            "DELETED", path, {**deleted, "metadata": deleted["metadata"] | self.version}
+            "DELETED", path, {**deleted, "metadata": deleted["metadata"] | self.newest_version}
         )
 
     @property
-    def version(self) -> dict[str, str]:
-        """The newest resourceVersion."""
+    def newest_version(self) -> dict[str, str]:
+        """The newest resourceVersion, as metadata."""
         return {"resourceVersion": str(self.revision)}
 
     def _log_event(self, kind: str, path: str, stored: dict[str, Any]) -> None:
@@ -68,11 +68,15 @@ class Store:
 class StoreTransport(Transport):
     """One client's transport to the store.
 
-    With `hangs` its requests wait for ever and do not reach the store; with `loses_answers` they
-    reach the store but no response comes. `refused` maps a method (LIST and WATCH are methods
-    here) to the error that it raises, `forbidden` does the same for a kind's plural.
-    `before_answer` is awaited between the write and its response. While `watches_stalled` is set
-    its watches deliver nothing.
+    Attributes:
+        hangs: requests wait for ever and do not reach the store.
+        loses_answers: requests reach the store, but no response comes.
+        watches_stalled: watches deliver no events.
+        errors_by_method: the errors with which requests of a method fail; LIST and WATCH count as
+            methods of their own.
+        errors_by_plural: the errors with which requests for a kind's collection fail.
+        sent: the method and the path of each request so far.
+        before_answer: is awaited between a request's effect on the store and its response.
     """
 
     def __init__(self, store: Store) -> None:
@@ -80,8 +84,8 @@ class StoreTransport(Transport):
         self.hangs = False
         self.loses_answers = False
         self.watches_stalled = False
-        self.refused: dict[str, Exception] = {}
-        self.forbidden: dict[str, Exception] = {}
+        self.errors_by_method: dict[str, Exception] = {}
+        self.errors_by_plural: dict[str, Exception] = {}
         self.sent: list[tuple[str, str]] = []
         self.before_answer: Callable[[], Awaitable[None]] = checkpoint
 
@@ -101,7 +105,7 @@ class StoreTransport(Transport):
         if self.hangs:
             await anyio.sleep_forever()
         listing = method == "GET" and bool(query)
-        self._refuse("LIST" if listing else method, path)
+        self._raise_error_for("LIST" if listing else method, path)
         if listing:
             answer = self._list(path)
         else:
@@ -111,15 +115,17 @@ class StoreTransport(Transport):
             await anyio.sleep_forever()
         return msgspec.json.encode(answer)
 
-    def _refuse(self, method: str, path: str) -> None:
-        error = self.refused.get(method) or self.forbidden.get(path.rpartition("/")[2])
+    def _raise_error_for(self, method: str, path: str) -> None:
+        error = self.errors_by_method.get(method) or self.errors_by_plural.get(
+            path.rpartition("/")[2]
+        )
         if error is not None:
             raise error
 
     def _list(self, path: str) -> dict[str, Any]:
         objects = self.store.objects.items()
         items = [obj for key, obj in objects if _is_within(key, path)]
-        return {"kind": "List", "metadata": self.store.version, "items": items}
+        return {"kind": "List", "metadata": self.store.newest_version, "items": items}
 
     def _answer(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         store = self.store
@@ -129,31 +135,34 @@ class StoreTransport(Transport):
             if path in store.objects:
                 raise AlreadyExists(409, "AlreadyExists", path)
             return store.put(path, body)
-        known = store.objects.get(path)
-        if known is None:
+        stored = store.objects.get(path)
+        if stored is None:
             raise NotFound(404, "NotFound", path)
         if method == "GET":
-            return known
-        if body["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"]:
+            return stored
+        if body["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", path)
-        return store.put(path, body if method == "PUT" else apply_merge_patch(known, body))
+        return store.put(path, body if method == "PUT" else apply_merge_patch(stored, body))
 
     @override
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        self._refuse("WATCH", path)
+        self._raise_error_for("WATCH", path)
         refuse_initial_events(query)
-        yield self._events(path, int(query["resourceVersion"]))
+        yield self._yield_events(path, int(query["resourceVersion"]))
 
-    async def _events(self, path: str, since: int) -> AsyncIterator[bytes]:
+    async def _yield_events(self, path: str, since: int) -> AsyncIterator[bytes]:
         position = 0
         while True:
             while position < len(self.store.log) and not self.watches_stalled:
-                kind, at, obj = self.store.log[position]
+                kind, object_path, obj = self.store.log[position]
                 position += 1
-                if _is_within(at, path) and int(obj["metadata"]["resourceVersion"]) > since:
+                if (
+                    _is_within(object_path, path)
+                    and int(obj["metadata"]["resourceVersion"]) > since
+                ):
                     yield msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
             await self.store.next_change.wait()
 
@@ -163,7 +172,7 @@ class StoreTransport(Transport):
 
 
 def refuse_initial_events(query: Mapping[str, str]) -> None:
-    """Refuse a list as the beginning of a watch, as servers without that feature do."""
+    """Reject a watch that is to begin with a list, as servers without WatchList do."""
     if "sendInitialEvents" in query:
         message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
         raise Invalid(422, "Invalid", message)
@@ -171,5 +180,5 @@ def refuse_initial_events(query: Mapping[str, str]) -> None:
 
 def _is_within(path: str, collection: str) -> bool:
     """Return whether an object's path lies in a collection, which may span all namespaces."""
-    own = path.rpartition("/")[0]
-    return collection in (own, re.sub("/namespaces/[^/]+", "", own))
+    own_collection = path.rpartition("/")[0]
+    return collection in (own_collection, re.sub("/namespaces/[^/]+", "", own_collection))

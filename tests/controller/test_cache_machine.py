@@ -1,7 +1,7 @@
 """The cache against a model of the API server: own writes, late events, lists, in any order.
 
-The model keeps all versions of all objects. It states what the cache must show for each name: the
-object that was delivered at the position, unless there is an own write ahead of the position.
+The model keeps all versions of all objects. By it the cache must have, for each name, the own
+write above the position, and without such a write the object as it was at the position.
 """
 
 from collections.abc import Iterator
@@ -26,34 +26,42 @@ Event = Added[Widget] | Modified[Widget] | Deleted[Widget]
 
 @dataclass
 class ServerModel:
-    """What happened, in order, and the responses to our writes and deletions not yet received."""
+    """The API server: all events, and the responses that this process has not received yet.
+
+    Attributes:
+        created_count: the number of objects created so far, which makes their uids unique.
+        live: the present objects, by name.
+        write_responses: objects in responses to our writes.
+        own_deletions: the last versions of objects that we deleted.
+    """
 
     revision: int = 10
-    births: int = 0
+    created_count: int = 0
     live: dict[str, Widget] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    answers: list[Widget] = field(default_factory=list)
-    ends: list[Widget] = field(default_factory=list)
+    write_responses: list[Widget] = field(default_factory=list)
+    own_deletions: list[Widget] = field(default_factory=list)
 
     def put(self, name: str, color: str) -> Widget:
+        """Create or change a widget; return its new version."""
         self.revision += 1
         old = self.live.get(name)
-        self.births += old is None
-        uid = old.metadata.uid if old else f"{name}-{self.births}"
+        self.created_count += old is None
+        uid = old.metadata.uid if old else f"{name}-{self.created_count}"
         new = build_widget(name, self.revision, uid=uid, color=color)
         self.live[name] = new
         self.events.append(Modified(new) if old else Added(new))
         return new
 
-    def drop(self, name: str) -> Widget:
-        """Delete; returns the last version as it was, the answer to removing the finalizer."""
+    def delete(self, name: str) -> Widget:
+        """Delete a widget; return its last version, the response to removing its finalizer."""
         self.revision += 1
         old = self.live.pop(name)
         last = build_widget(name, self.revision, uid=old.metadata.uid, color=old.spec.color)
         self.events.append(Deleted(last))
         return old
 
-    def at(self, revision: int) -> dict[str, Widget]:
+    def list_objects_at(self, revision: int) -> dict[str, Widget]:
         """Return the objects as they were at `revision`."""
         state: dict[str, Widget] = {}
         for event in self.events:
@@ -67,22 +75,31 @@ class ServerModel:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """One server, one cache that lags behind it, and a mirror built from changes alone."""
+    """One server and one cache that lags behind it.
+
+    Attributes:
+        mirror: the objects according to the changes that the cache reported.
+        writes_ahead: the own writes that are above the position, by name.
+        known_deletions: the highest revision that is known to be deleted, by name.
+        expected_position: the position that the cache should have.
+        list_revision: the revision of the list that is being put into the cache.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.server = ServerModel()
-        self.cache = Cache(WIDGETS, indexes={"color": lambda w: [w.spec.color]})
-        self.cache.subscribe(self.saw)
+        self.cache = Cache(WIDGETS, indexes={"color": lambda widget: [widget.spec.color]})
+        self.cache.subscribe(self.apply_to_mirror)
         self.mirror: dict[Key, Widget] = {}
-        self.ahead: dict[str, Widget] = {}
-        self.known_gone: dict[str, int] = {}
-        self.floor = 0
-        self.steps: Iterator[None] | None = None
+        self.writes_ahead: dict[str, Widget] = {}
+        self.known_deletions: dict[str, int] = {}
+        self.expected_position = 0
+        self.list_steps: Iterator[None] | None = None
         """The list that is being put into the cache, one object at each step."""
-        self.listed = 0
+        self.list_revision = 0
 
-    def saw(self, change: Change[Widget]) -> None:
+    def apply_to_mirror(self, change: Change[Widget]) -> None:
+        """Apply a reported change to the mirror; check that it begins with the mirror's object."""
         state = change.new or change.old
         assert state is not None
         key = state.metadata.key
@@ -94,7 +111,7 @@ class CacheMachine(RuleBasedStateMachine):
             self.mirror[key] = change.new
 
     @initialize(names=st.lists(NAMES, unique=True))
-    def begin(self, names: list[str]) -> None:
+    def create_objects(self, names: list[str]) -> None:
         for name in names:
             self.server.put(name, "red")
 
@@ -104,185 +121,206 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, color=COLORS)
     def we_write(self, name: str, color: str) -> None:
-        self.server.answers.append(self.server.put(name, color))
+        self.server.write_responses.append(self.server.put(name, color))
 
     @precondition(lambda self: self.server.live)
-    @rule(data=st.data(), ours=st.booleans())
-    def an_object_ends(self, data: st.DataObject, ours: bool) -> None:
-        last = self.server.drop(data.draw(st.sampled_from(sorted(self.server.live))))
-        if ours:
-            self.server.answers.append(last)
+    @rule(data=st.data(), is_own_write=st.booleans())
+    def a_last_finalizer_is_removed(self, data: st.DataObject, is_own_write: bool) -> None:
+        last = self.server.delete(data.draw(st.sampled_from(sorted(self.server.live))))
+        if is_own_write:
+            self.server.write_responses.append(last)
 
     @precondition(lambda self: self.server.live)
     @rule(data=st.data())
     def we_delete(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.server.live)))
-        self.server.ends.append(self.server.drop(name))
+        self.server.own_deletions.append(self.server.delete(name))
 
-    @precondition(lambda self: self.server.ends)
+    @precondition(lambda self: self.server.own_deletions)
     @rule(data=st.data())
-    def we_hear_of_an_end_however_late(self, data: st.DataObject) -> None:
-        ended = self.server.ends.pop(
-            data.draw(st.integers(0, len(self.server.ends) - 1), label="which")
+    def the_response_to_our_deletion_arrives(self, data: st.DataObject) -> None:
+        deleted = self.server.own_deletions.pop(
+            data.draw(st.integers(0, len(self.server.own_deletions) - 1), label="which")
         )
-        name, revision = ended.metadata.name, ended.metadata.revision
-        self.known_gone[name] = max(revision, self.known_gone.get(name, 0))
-        self.ahead = {n: o for n, o in self.ahead.items() if not self.is_gone(o)}
-        self.cache.mark_deleted(Version.from_object(ended))
+        name, revision = deleted.metadata.name, deleted.metadata.revision
+        self.known_deletions[name] = max(revision, self.known_deletions.get(name, 0))
+        self.writes_ahead = {
+            name: obj for name, obj in self.writes_ahead.items() if not self.is_known_deleted(obj)
+        }
+        self.cache.mark_deleted(Version.from_object(deleted))
 
-    def is_gone(self, obj: Widget) -> bool:
-        """Whether we know that this object, or a later one of its name, was deleted."""
-        return obj.metadata.revision <= self.known_gone.get(obj.metadata.name, 0)
+    def is_known_deleted(self, obj: Widget) -> bool:
+        """Return whether this object, or a later one of its name, is known to be deleted."""
+        return obj.metadata.revision <= self.known_deletions.get(obj.metadata.name, 0)
 
-    @precondition(lambda self: self.server.answers)
+    @precondition(lambda self: self.server.write_responses)
     @rule(data=st.data())
-    def an_answer_arrives_however_late(self, data: st.DataObject) -> None:
-        answer = self.server.answers.pop(
-            data.draw(st.integers(0, len(self.server.answers) - 1), label="which")
+    def the_response_to_our_write_arrives(self, data: st.DataObject) -> None:
+        response = self.server.write_responses.pop(
+            data.draw(st.integers(0, len(self.server.write_responses) - 1), label="which")
         )
-        name, revision = answer.metadata.name, answer.metadata.revision
-        known = self.ahead.get(name)
+        name, revision = response.metadata.name, response.metadata.revision
+        present = self.writes_ahead.get(name)
         if (
-            not self.is_gone(answer)
+            not self.is_known_deleted(response)
             and revision > self.cache.position
-            and (known is None or known.metadata.revision < revision)
+            and (present is None or present.metadata.revision < revision)
         ):
-            self.ahead[name] = answer
-        self.cache.apply_own_write(answer)
+            self.writes_ahead[name] = response
+        self.cache.apply_own_write(response)
 
     def pass_position(self, position: int) -> None:
-        """Forget the answers that the position has reached."""
-        self.floor = position
-        self.ahead = {n: o for n, o in self.ahead.items() if o.metadata.revision > position}
+        """Move the expected position, and forget the own writes that it has reached."""
+        self.expected_position = position
+        self.writes_ahead = {
+            name: obj
+            for name, obj in self.writes_ahead.items()
+            if obj.metadata.revision > position
+        }
 
-    @precondition(lambda self: self.cache.is_synced and self.steps is None)
-    @rule(count=st.integers(1, 5), again=st.booleans())
-    def the_watch_delivers(self, count: int, again: bool) -> None:
-        coming = [e for e in self.server.events if e.revision > self.cache.position][:count]
-        for event in coming:
+    @precondition(lambda self: self.cache.is_synced and self.list_steps is None)
+    @rule(count=st.integers(1, 5), repeats_events=st.booleans())
+    def the_watch_delivers(self, count: int, repeats_events: bool) -> None:
+        undelivered = [
+            event for event in self.server.events if event.revision > self.cache.position
+        ][:count]
+        for event in undelivered:
             self.cache.apply(event)
             self.pass_position(event.revision)
-        if again:
+        if repeats_events:
             for event in self.server.events[-count:]:
                 if event.revision <= self.cache.position:
                     self.cache.apply(event)
 
-    @precondition(lambda self: self.cache.is_synced and self.steps is None)
+    @precondition(lambda self: self.cache.is_synced and self.list_steps is None)
     @rule()
-    def a_bookmark_comes_after_all_events(self) -> None:
-        self.the_watch_delivers(10**6, again=False)
+    def a_bookmark_arrives_after_all_events(self) -> None:
+        self.the_watch_delivers(10**6, repeats_events=False)
         self.cache.apply_bookmark(self.server.revision)
         self.pass_position(self.server.revision)
 
-    @precondition(lambda self: self.steps is None)
+    @precondition(lambda self: self.list_steps is None)
     @rule(data=st.data())
-    def a_long_list_comes(self, data: st.DataObject) -> None:
-        """It is put into the cache between the steps of other rules."""
-        self.listed = data.draw(
+    def a_long_list_begins(self, data: st.DataObject) -> None:
+        """Begin to put a list into the cache: other rules run between the steps."""
+        self.list_revision = data.draw(
             st.integers(max(self.cache.position, 1), self.server.revision), label="revision"
         )
-        items = list(self.server.at(self.listed).values())
+        items = list(self.server.list_objects_at(self.list_revision).values())
         with patch("controller.cache.SLICE", 1):
-            self.steps = self.cache.replace_in_slices(items, self.listed)
+            self.list_steps = self.cache.replace_in_slices(items, self.list_revision)
 
-    @precondition(lambda self: self.steps is not None)
+    @precondition(lambda self: self.list_steps is not None)
     @rule(count=st.integers(1, 4))
-    def a_long_list_goes_on(self, count: int) -> None:
-        assert self.steps is not None
+    def a_long_list_continues(self, count: int) -> None:
+        assert self.list_steps is not None
         for _ in range(count):
-            if next(self.steps, "end") == "end":
-                self.steps = None
-                self.pass_position(self.listed)
+            if next(self.list_steps, "end") == "end":
+                self.list_steps = None
+                self.pass_position(self.list_revision)
                 return
 
     def end_long_list(self) -> None:
         """Put the rest of a list into the cache."""
-        while self.steps is not None:
-            self.a_long_list_goes_on(1)
+        while self.list_steps is not None:
+            self.a_long_list_continues(1)
 
-    @precondition(lambda self: self.steps is None)
+    @precondition(lambda self: self.list_steps is None)
     @rule(data=st.data())
-    def a_list_comes_not_older_than_the_position(self, data: st.DataObject) -> None:
+    def a_list_at_or_above_the_position_arrives(self, data: st.DataObject) -> None:
         revision = data.draw(
             st.integers(max(self.cache.position, 1), self.server.revision), label="revision"
         )
-        self.cache.replace(self.server.at(revision).values(), revision)
+        self.cache.replace(self.server.list_objects_at(revision).values(), revision)
         self.pass_position(revision)
 
-    @precondition(lambda self: self.cache.is_synced and self.steps is None)
+    @precondition(lambda self: self.cache.is_synced and self.list_steps is None)
     @rule()
-    def a_list_repeats_what_is_known(self) -> None:
+    def a_list_at_the_position_arrives(self) -> None:
         before = dict(self.mirror)
         position = self.cache.position
-        self.cache.replace(self.server.at(position).values(), position)
+        self.cache.replace(self.server.list_objects_at(position).values(), position)
         assert self.mirror == before
 
-    @precondition(lambda self: self.cache.position > 1 and self.steps is None)
-    @rule(back=st.integers(1, 10), names=st.lists(NAMES, max_size=4), color=COLORS)
-    def the_server_comes_back_from_a_backup(self, back: int, names: list[str], color: str) -> None:
+    @precondition(lambda self: self.cache.position > 1 and self.list_steps is None)
+    @rule(lost_revisions=st.integers(1, 10), names=st.lists(NAMES, max_size=4), color=COLORS)
+    def the_server_is_restored_from_a_backup(
+        self, lost_revisions: int, names: list[str], color: str
+    ) -> None:
         position = self.cache.position
-        revision = max(1, position - back)
-        self.server.events = [e for e in self.server.events if e.revision <= revision]
-        self.server.live = self.server.at(revision)
+        revision = max(1, position - lost_revisions)
+        self.server.events = [event for event in self.server.events if event.revision <= revision]
+        self.server.live = self.server.list_objects_at(revision)
         self.server.revision = revision
-        self.server.answers.clear()
-        self.server.ends.clear()
-        self.known_gone.clear()
+        self.server.write_responses.clear()
+        self.server.own_deletions.clear()
+        self.known_deletions.clear()
         for name in names[: position - 1 - revision]:
             self.server.put(name, color)
         revision = self.server.revision
         self.cache.replace(self.server.live.values(), revision)
-        self.ahead.clear()
-        self.floor = revision
+        self.writes_ahead.clear()
+        self.expected_position = revision
 
     @invariant()
-    def it_shows_what_was_delivered_and_the_own_answers_ahead_of_it(self) -> None:
-        expected = self.server.at(self.cache.position) if self.cache.is_synced else {}
-        expected = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
-        cached = {o.metadata.name: o for o in self.cache}
-        if self.steps is None:
+    def the_cache_has_the_delivered_objects_and_the_own_writes_ahead_of_them(self) -> None:
+        expected = self.server.list_objects_at(self.cache.position) if self.cache.is_synced else {}
+        expected = {
+            name: obj for name, obj in expected.items() if not self.is_known_deleted(obj)
+        } | self.writes_ahead
+        cached = {obj.metadata.name: obj for obj in self.cache}
+        if self.list_steps is None:
             assert cached == expected
             return
-        listed = self.server.at(self.listed)
+        listed_objects = self.server.list_objects_at(self.list_revision)
         for name in ("a", "b", "c"):
-            assert cached.get(name) in (expected.get(name), self.visible(listed.get(name)))
+            assert cached.get(name) in (
+                expected.get(name),
+                self.hide_deleted(listed_objects.get(name)),
+            )
 
-    def visible(self, obj: Widget | None) -> Widget | None:
-        return None if obj is None or self.is_gone(obj) else obj
-
-    @invariant()
-    def a_cache_that_shows_a_part_of_a_list_confirms_nothing(self) -> None:
-        if self.steps is not None and self.cache.history_confirmed:
-            expected = self.server.at(self.cache.position) if self.cache.is_synced else {}
-            known = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
-            assert {o.metadata.name: o for o in self.cache} == known
+    def hide_deleted(self, obj: Widget | None) -> Widget | None:
+        """Return the object unless it is known to be deleted."""
+        return None if obj is None or self.is_known_deleted(obj) else obj
 
     @invariant()
-    def the_position_never_falls_without_another_history(self) -> None:
-        assert self.cache.position == self.floor
+    def the_history_is_not_confirmed_while_a_list_is_only_partly_in_the_cache(self) -> None:
+        if self.list_steps is not None and self.cache.history_confirmed:
+            expected = (
+                self.server.list_objects_at(self.cache.position) if self.cache.is_synced else {}
+            )
+            complete = {
+                name: obj for name, obj in expected.items() if not self.is_known_deleted(obj)
+            } | self.writes_ahead
+            assert {obj.metadata.name: obj for obj in self.cache} == complete
 
     @invariant()
-    def the_indexes_are_what_they_would_be_if_computed_now(self) -> None:
+    def the_position_is_that_of_the_last_delivery(self) -> None:
+        assert self.cache.position == self.expected_position
+
+    @invariant()
+    def the_index_agrees_with_the_cached_objects(self) -> None:
         for color in ("red", "green"):
             expected = sorted(
-                (o for o in self.cache if o.spec.color == color), key=lambda o: o.metadata.key
+                (obj for obj in self.cache if obj.spec.color == color),
+                key=lambda obj: obj.metadata.key,
             )
             assert self.cache.list_by_index("color", color) == tuple(expected)
 
     @invariant()
-    def changes_alone_lead_to_what_is_shown(self) -> None:
-        assert {o.metadata.key: o for o in self.cache} == self.mirror
+    def the_reported_changes_add_up_to_the_cached_objects(self) -> None:
+        assert {obj.metadata.key: obj for obj in self.cache} == self.mirror
 
     @override
     def teardown(self) -> None:
-        """Once everything has been delivered, only the objects of the server are in the cache."""
+        """Deliver everything; then the cache has exactly the objects of the server."""
         self.end_long_list()
-        for answer in self.server.answers:
-            self.cache.apply_own_write(answer)
-        for ended in self.server.ends:
-            self.cache.mark_deleted(Version.from_object(ended))
+        for response in self.server.write_responses:
+            self.cache.apply_own_write(response)
+        for deleted in self.server.own_deletions:
+            self.cache.mark_deleted(Version.from_object(deleted))
         self.cache.replace(self.server.live.values(), self.server.revision)
-        assert {o.metadata.name: o for o in self.cache} == self.server.live
+        assert {obj.metadata.name: obj for obj in self.cache} == self.server.live
         assert self.cache.tombstones == 0
 
 

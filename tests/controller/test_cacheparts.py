@@ -1,4 +1,4 @@
-"""A part of a cache is what going through all of it would find."""
+"""A CachePart always has the objects of its cache that match its predicate."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,12 +9,15 @@ from controller.codec import Deleted, Modified
 from tests.controller.widgets import WIDGETS, build_widget
 
 CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["in", "out", "gone"])))
+"""Names of widgets and their new colors: `in` matches the predicate, `gone` deletes the widget."""
 
 
-@given(early=CHANGES, late=CHANGES, listed=st.sets(st.sampled_from("abc")))
+@given(changes_before=CHANGES, changes_after=CHANGES, listed_names=st.sets(st.sampled_from("abc")))
 @settings(max_examples=60, deadline=None)
-def test_a_partial_view_follows_its_cache(
-    early: list[tuple[str, str]], late: list[tuple[str, str]], listed: set[str]
+def test_a_part_has_the_matching_objects_after_events_and_lists(
+    changes_before: list[tuple[str, str]],
+    changes_after: list[tuple[str, str]],
+    listed_names: set[str],
 ) -> None:
     cache, revision = Cache(WIDGETS), 1
 
@@ -31,10 +34,12 @@ def test_a_partial_view_follows_its_cache(
     def list_expected_names() -> list[str]:
         return sorted(cached.metadata.name for cached in cache if cached.spec.color == "in")
 
-    apply_changes(early)
+    apply_changes(changes_before)
     part = CachePart(cache, lambda cached: cached.spec.color == "in")
     assert list_part_names() == list_expected_names()
-    apply_changes(late)
+    apply_changes(changes_after)
     assert list_part_names() == list_expected_names()
-    cache.replace([build_widget(name, revision, color="in") for name in listed], revision + 1)
+    cache.replace(
+        [build_widget(name, revision, color="in") for name in listed_names], revision + 1
+    )
     assert list_part_names() == list_expected_names()

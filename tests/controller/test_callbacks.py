@@ -33,7 +33,7 @@ from controller.webhooks.answers import Allowed
 from controller.webhooks.webhook import Webhook
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock, settle
-from tests.controller.scripted import Scripted
+from tests.controller.scripted import ScriptedTransport
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 
@@ -43,10 +43,12 @@ A, B = Key("default", "a"), Key("default", "b")
 
 
 async def answer_later(*_: object) -> Any:
+    """Stand for an async function where a plain one is needed."""
     return True
 
 
 async def yield_later(*_: object) -> AsyncIterator[Key]:
+    """Stand for an async generator where a plain function is needed."""
     yield A
 
 
@@ -73,10 +75,10 @@ async def reconcile(_: Key) -> Outcome:
 
 
 def create_informer() -> Informer[Widget]:
-    return Informer(WIDGETS, Scripted([]), VirtualClock())
+    return Informer(WIDGETS, ScriptedTransport([]), VirtualClock())
 
 
-def create_controller_with(**functions: Any) -> Controller:
+def create_controller(**functions: Any) -> Controller:
     manager = Manager(StoreTransport(Store()), clock=VirtualClock())
     watch = Watch(manager.get_informer(WIDGETS), to_self)
     return manager.add_controller("widget", reconcile, watches=[watch], **functions)
@@ -93,11 +95,12 @@ REGISTRATIONS: dict[str, Callable[[Any], object]] = {
     "index": lambda function: Cache(WIDGETS, indexes={"color": function}),
     "handler": lambda function: create_informer().add_handler(function),
     "handler of clusters": lambda function: create_cluster_kind().add_handler(function),
-    "group": lambda function: create_controller_with(group=function),
-    "shard_by": lambda function: create_controller_with(shard_by=function),
-    "forget": lambda function: create_controller_with(forget=function),
+    "group": lambda function: create_controller(group=function),
+    "shard_by": lambda function: create_controller(shard_by=function),
+    "forget": lambda function: create_controller(forget=function),
     "health check": lambda function: Check("ours", function),
 }
+"""Each place that takes a plain function of a user, as a call that registers the function."""
 
 
 def take_two_arguments(_: Key, obj: Widget) -> list[Key]:
@@ -134,7 +137,7 @@ def test_a_value_that_cannot_be_called_is_refused_when_it_is_registered(
     ],
     ids=["service", "reconciler", "webhook"],
 )
-def test_a_value_that_cannot_be_called_is_refused_in_place_of_an_async_function(
+def test_a_value_that_cannot_be_called_is_refused_where_an_async_function_is_needed(
     register: Callable[[Any], object],
 ) -> None:
     with pytest.raises(TypeError, match=r"ours must be an `async def`, not 'metadata\.name'"):
@@ -149,15 +152,15 @@ def test_plain_functions_methods_classes_and_partials_are_accepted() -> None:
 
 
 def test_a_function_is_named_with_its_module() -> None:
-    here = __name__
+    module = __name__
     assert name_function(to_self) == "controller.triggers.to_self"
-    assert name_function(partial(partial(reconcile), A)) == f"{here}.reconcile"
-    assert name_function(AnswerLater()) == f"{here}.AnswerLater"
-    assert name_function(AnswerLater().__call__) == f"{here}.AnswerLater.__call__"
+    assert name_function(partial(partial(reconcile), A)) == f"{module}.reconcile"
+    assert name_function(AnswerLater()) == f"{module}.AnswerLater"
+    assert name_function(AnswerLater().__call__) == f"{module}.AnswerLater.__call__"
 
 
 class Harness:
-    """A manager with one controller whose functions a test replaces while it runs."""
+    """A manager with one controller, whose mapping, predicate and delay a test replaces."""
 
     def __init__(self, shards: int = 0) -> None:
         self.clock, self.store = VirtualClock(), Store()
@@ -222,14 +225,15 @@ WRONG_RESULTS: list[tuple[str, Callable[..., Any], str]] = [
     ("delay", lambda _: -1, "returned -1: return seconds from 0 on"),
     ("delay", return_coroutine, "which nothing awaits"),
 ]
+"""A function of Harness, a replacement that returns a wrong value, and a part of its error."""
 
 
 @pytest.mark.parametrize(("role", "function", "message"), WRONG_RESULTS)
-async def test_a_wrong_result_ends_nothing_and_the_change_is_delivered_again(
+async def test_a_change_for_which_a_function_returns_a_wrong_result_is_delivered_again(
     role: str, function: Callable[..., Any], message: str
 ) -> None:
     harness = Harness()
-    right = getattr(harness, role)
+    working_function = getattr(harness, role)
     with capture_logs() as lines, warnings.catch_warnings():
         warnings.simplefilter("error")
         async with anyio.create_task_group() as group:
@@ -240,10 +244,10 @@ async def test_a_wrong_result_ends_nothing_and_the_change_is_delivered_again(
             await harness.clock.advance(0)
             assert harness.reconciled == []
             assert harness.count_undelivered() == 1
-            setattr(harness, role, right)
+            setattr(harness, role, working_function)
             harness.put("b")
             await harness.clock.advance(0)
-            assert harness.reconciled == ["b"], "the rest goes on"
+            assert harness.reconciled == ["b"], "other objects are reconciled meanwhile"
             await harness.clock.advance(30)
             assert harness.reconciled == ["b", "a"]
             harness.manager.stop()
@@ -254,7 +258,7 @@ async def test_a_wrong_result_ends_nothing_and_the_change_is_delivered_again(
     assert message in str(line["exc_info"])
 
 
-class Unshowable:
+class ObjectWithoutRepr:
     """An object that has no representation."""
 
     @override
@@ -262,7 +266,7 @@ class Unshowable:
         raise RuntimeError("no representation")
 
 
-class UnshowableError(Unshowable, Exception):
+class ErrorWithoutRepr(ObjectWithoutRepr, Exception):
     """An error that has no representation."""
 
 
@@ -278,23 +282,24 @@ def yield_key_and_cancel(*_: object) -> Iterator[Any]:
     raise asyncio.CancelledError
 
 
-BROKEN: dict[str, Callable[..., Any]] = {
+BROKEN_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cancellation": create_raising_function(asyncio.CancelledError()),
     "end of a generator": create_raising_function(GeneratorExit()),
     "group of errors": create_raising_function(BaseExceptionGroup("two", [GeneratorExit()])),
-    "error that cannot be shown": create_raising_function(UnshowableError()),
-    "value that cannot be shown": lambda *_: Unshowable(),
+    "error that cannot be shown": create_raising_function(ErrorWithoutRepr()),
+    "value that cannot be shown": lambda *_: ObjectWithoutRepr(),
     "generator that is cancelled midway": yield_key_and_cancel,
 }
+"""Functions that raise errors of unusual kinds, or return a value that cannot be logged."""
 
 
 @pytest.mark.parametrize("role", ["mapping", "predicate", "delay"])
-@pytest.mark.parametrize("function", BROKEN.values(), ids=BROKEN)
-async def test_whatever_a_function_raises_the_rest_goes_on(
+@pytest.mark.parametrize("function", BROKEN_FUNCTIONS.values(), ids=BROKEN_FUNCTIONS)
+async def test_a_change_for_which_a_function_is_broken_is_delivered_again(
     role: str, function: Callable[..., Any]
 ) -> None:
     harness = Harness()
-    right = getattr(harness, role)
+    working_function = getattr(harness, role)
     with capture_logs() as lines:
         async with anyio.create_task_group() as group:
             group.start_soon(harness.manager.run)
@@ -302,7 +307,7 @@ async def test_whatever_a_function_raises_the_rest_goes_on(
             setattr(harness, role, function)
             harness.put("a")
             await harness.clock.advance(0)
-            setattr(harness, role, right)
+            setattr(harness, role, working_function)
             harness.put("b")
             await harness.clock.advance(30)
             assert harness.reconciled == ["b", "a"]
@@ -312,8 +317,8 @@ async def test_whatever_a_function_raises_the_rest_goes_on(
     ]
 
 
-@pytest.mark.parametrize("function", BROKEN.values(), ids=BROKEN)
-async def test_whatever_other_functions_raise_ends_no_caller(
+@pytest.mark.parametrize("function", BROKEN_FUNCTIONS.values(), ids=BROKEN_FUNCTIONS)
+async def test_broken_index_group_and_check_functions_end_no_caller(
     function: Callable[..., Any],
 ) -> None:
     cache = Cache(WIDGETS, indexes={"color": function})
@@ -323,9 +328,9 @@ async def test_whatever_other_functions_raise_ends_no_caller(
         levels.push(A, 0, 0.0)
     assert "index 'color' raised" in cache.unreadable[A]
     assert levels.pop(1.0) is not None
-    checked = run_checks("readyz", [Check("ours", function)], verbose=True)
-    assert not checked.is_healthy
-    assert checked.body.startswith("[-]ours failed: the check ")
+    page = run_checks("readyz", [Check("ours", function)], verbose=True)
+    assert not page.is_healthy
+    assert page.body.startswith("[-]ours failed: the check ")
 
 
 @pytest.mark.parametrize("result", [True, False, "broken", 0])
@@ -333,16 +338,16 @@ def test_a_check_with_a_wrong_result_fails_by_itself(result: Any) -> None:
     def check() -> Any:
         return result
 
-    why = f"{name_function(check)} returned {result!r}: return None or a Failing"
+    reason = f"{name_function(check)} returned {result!r}: return None or a Failing"
     checks = [Check("ours", check), Check("other", lambda: Failing("it", "broke"))]
     assert run_checks("readyz", checks, verbose=True).body.splitlines() == [
-        f"[-]ours failed: the check returned a wrong result: {why}",
+        f"[-]ours failed: the check returned a wrong result: {reason}",
         "[-]other failed: it: broke",
         "readyz check failed",
     ]
 
 
-class Unhashable:
+class UnhashableHandler:
     """A handler that cannot be the key of a dict, and raises until it is repaired."""
 
     __hash__ = None  # type: ignore[assignment]
@@ -365,24 +370,24 @@ class Unhashable:
 async def test_a_handler_that_cannot_be_hashed_gets_the_object_again() -> None:
     store, clock = Store(), VirtualClock()
     store.put("/apis/example.com/v1/namespaces/default/widgets/a", {"metadata": {"name": "a"}})
-    watched = Informer(WIDGETS, StoreTransport(store), clock)
-    handler = Unhashable()
-    closed = watched.add_handler(handler)
-    watched.add_handler(handler)
+    informer = Informer(WIDGETS, StoreTransport(store), clock)
+    handler = UnhashableHandler()
+    first_registration = informer.add_handler(handler)
+    informer.add_handler(handler)
     async with anyio.create_task_group() as group:
-        group.start_soon(watched.run)
+        group.start_soon(informer.run)
         with capture_logs() as lines:
             await clock.advance(0)
         assert [line["event"] for line in lines] == ["event handler raised"] * 2
         handler.broken = False
-        closed.close()
+        first_registration.close()
         await clock.advance(30)
         group.cancel_scope.cancel()
-    assert len(handler.keys) == 1, "the other registration of the same handler goes on"
+    assert len(handler.keys) == 1, "the open registration of the handler gets the object again"
 
 
 @pytest.mark.parametrize("values", [[1], [None], {"red": 1}, b"red", [["red"]], [{}]])
-def test_an_index_function_with_values_that_are_no_texts_is_named(values: Any) -> None:
+def test_an_object_is_unreadable_if_its_index_values_are_no_strings(values: Any) -> None:
     def colors(_: Widget) -> Any:
         return values
 
@@ -392,44 +397,49 @@ def test_an_index_function_with_values_that_are_no_texts_is_named(values: Any) -
     assert "colors returned" in cache.unreadable[A]
 
 
-def test_keys_whose_group_function_returns_a_coroutine_share_a_turn() -> None:
+def test_keys_are_queued_though_the_group_function_returns_a_coroutine() -> None:
     levels = ReadyLevels[Key](group=return_coroutine)
     with capture_logs() as lines:
         levels.push(A, 0, 0.0)
         levels.push(B, 0, 0.0)
-    popped = [levels.pop(1.0) for _ in range(2)]
-    assert [ready.key for ready in popped if ready is not None] == [A, B]
+    taken_out = [levels.pop(1.0) for _ in range(2)]
+    assert [ready.key for ready in taken_out if ready is not None] == [A, B]
     assert {line["event"] for line in lines} == {"group function raised"}
 
 
-async def test_a_handler_that_returns_a_coroutine_gets_the_object_again() -> None:
-    watched = create_informer()
+async def test_a_handler_that_returns_a_coroutine_is_logged_as_raising() -> None:
+    informer = create_informer()
     with capture_logs() as lines:
-        watched.add_handler(return_coroutine)
-        watched.cache.replace([build_widget("a", 1)], 1)
+        informer.add_handler(return_coroutine)
+        informer.cache.replace([build_widget("a", 1)], 1)
     assert [line["event"] for line in lines] == ["event handler raised"]
     assert "return_coroutine returned" in str(lines[0]["exc_info"])
 
 
-async def return_a_coroutine(_: Key) -> Any:
+async def reconcile_to_coroutine(_: Key) -> Any:
     return answer_later()
 
 
-async def return_a_long_delay(_: Key) -> Outcome:
+async def reconcile_to_long_delay(_: Key) -> Outcome:
     return Again(1e300)
 
 
 @pytest.mark.parametrize(
-    ("reconcile_oddly", "event"),
-    [(return_a_coroutine, "Reconciler panic"), (return_a_long_delay, "Reconciled, requeued")],
+    ("reconcile_with_odd_outcome", "event"),
+    [
+        (reconcile_to_coroutine, "Reconciler panic"),
+        (reconcile_to_long_delay, "Reconciled, requeued"),
+    ],
 )
 @pytest.mark.parametrize("timeout", [None, 5.0])
-async def test_an_odd_outcome_ends_nothing_and_leaves_no_coroutine(
-    reconcile_oddly: Callable[[Key], Any], event: str, timeout: float | None
+async def test_a_controller_survives_an_odd_outcome_and_leaves_no_coroutine(
+    reconcile_with_odd_outcome: Callable[[Key], Any], event: str, timeout: float | None
 ) -> None:
     clock = VirtualClock()
     queue = WorkQueue[Key](clock)
-    controller = Controller("odd", reconcile_oddly, queue=queue, timeout_seconds=timeout)
+    controller = Controller(
+        "odd", reconcile_with_odd_outcome, queue=queue, timeout_seconds=timeout
+    )
     with capture_logs() as lines, warnings.catch_warnings():
         warnings.simplefilter("error")
         async with anyio.create_task_group() as group:
@@ -442,8 +452,8 @@ async def test_an_odd_outcome_ends_nothing_and_leaves_no_coroutine(
     assert event in {line["event"] for line in lines}
 
 
-class Sharded:
-    """A controller whose shard_by fails for a key until a test repairs it."""
+class ShardByHarness:
+    """A controller whose shard_by returns or raises `result` for the key A."""
 
     def __init__(self, result: object) -> None:
         self.clock = VirtualClock()
@@ -469,7 +479,7 @@ class Sharded:
 async def test_a_shard_by_that_fails_is_an_error_of_its_key_which_is_retried(
     result: object,
 ) -> None:
-    harness = Sharded(result)
+    harness = ShardByHarness(result)
     async with anyio.create_task_group() as group:
         group.start_soon(harness.controller.run)
         harness.queue.add(A)
@@ -487,20 +497,20 @@ async def test_a_shard_by_that_fails_is_an_error_of_its_key_which_is_retried(
 
 
 async def test_a_value_in_the_queue_that_is_no_key_is_dropped_and_others_are_reconciled() -> None:
-    harness = Sharded(A)
+    harness = ShardByHarness(A)
     async with anyio.create_task_group() as group:
         group.start_soon(harness.controller.run)
-        wrong: Any = "default/a"
-        harness.queue.add(wrong)
+        no_key: Any = "default/a"
+        harness.queue.add(no_key)
         harness.queue.add(B)
         with capture_logs() as lines:
             await settle()
         assert harness.reconciled == [B]
-        assert [line["value"] for line in lines if line["log_level"] == "error"] == [repr(wrong)]
+        assert [line["value"] for line in lines if line["log_level"] == "error"] == [repr(no_key)]
         harness.controller.stop()
 
 
-async def test_a_service_that_is_a_plain_function_is_named() -> None:
+async def test_a_guarded_call_of_a_plain_function_raises_an_error_with_its_name() -> None:
     def serve() -> Any:
         return None
 
@@ -508,7 +518,7 @@ async def test_a_service_that_is_a_plain_function_is_named() -> None:
         await call_guarded(serve)
 
 
-async def test_an_exception_of_guarded_code_keeps_its_own_cause_and_is_none_itself() -> None:
+async def test_an_exception_of_a_guarded_call_is_raised_with_its_own_cause() -> None:
     async def fail() -> None:
         raise OSError("no address")
 
@@ -539,7 +549,8 @@ async def test_a_webhook_with_a_wrong_answer_refuses_the_write_and_is_named(answ
         b' {"uid": "u", "operation": "CREATE", "object": {"metadata": {"name": "a"}}}}'
     )
     with capture_logs() as lines:
-        review, failed = await Webhook("/judge", judge, Widget).answer(body, VirtualClock(), 9)
-    assert failed
+        webhook = Webhook("/judge", judge, Widget)
+        review, has_bug = await webhook.answer(body, VirtualClock(), seconds=9)
+    assert has_bug
     assert b'"code":500' in review
     assert [line["event"] for line in lines] == ["Webhook panic", "Admission request answered"]

@@ -1,4 +1,4 @@
-"""Until when a certificate is valid, held to what cryptography reads from the same bytes."""
+"""The expiry of certificates, compared with the one that the package cryptography reads."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,30 +14,32 @@ from structlog.testing import capture_logs
 from controller.certificates import CertificateMetrics, ServingCertificate, parse_expiry
 
 KEY = ec.generate_private_key(ec.SECP256R1())
-FIRST = datetime(1951, 1, 1, tzinfo=UTC)
-DATES = st.integers(0, 8000 * 365 * 86400).map(lambda seconds: FIRST + timedelta(seconds=seconds))
+EARLIEST_EXPIRY = datetime(1951, 1, 1, tzinfo=UTC)
+EXPIRIES = st.integers(0, 8000 * 365 * 86400).map(
+    lambda seconds: EARLIEST_EXPIRY + timedelta(seconds=seconds)
+)
 
 
-def create_certificate(until: datetime, name: str = "x", serial: int = 1) -> bytes:
-    """Return a certificate, PEM."""
+def create_certificate(expiry: datetime, name: str = "x", serial: int = 1) -> bytes:
+    """Return a self-signed certificate (PEM) that is valid for the day before `expiry`."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     builder = x509.CertificateBuilder(subject, subject, KEY.public_key(), serial)
-    built = builder.not_valid_before(until - timedelta(days=1)).not_valid_after(until)
+    built = builder.not_valid_before(expiry - timedelta(days=1)).not_valid_after(expiry)
     return built.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 @settings(deadline=None)
-@given(DATES, st.text("ab", min_size=1, max_size=64), st.integers(1, 2**159 - 1))
-def test_the_date_is_found_whatever_fields_precede_it(
-    until: datetime, name: str, serial: int
+@given(EXPIRIES, st.text("ab", min_size=1, max_size=64), st.integers(1, 2**159 - 1))
+def test_the_expiry_is_parsed_whatever_the_subject_and_serial_number(
+    expiry: datetime, name: str, serial: int
 ) -> None:
-    pem = create_certificate(until, name, serial)
-    read = x509.load_pem_x509_certificate(pem).not_valid_after_utc
-    assert parse_expiry(b"words before\n" + pem + pem) == read == until
+    pem = create_certificate(expiry, name, serial)
+    expected = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    assert parse_expiry(b"words before\n" + pem + pem) == expected == expiry
 
 
 @pytest.mark.parametrize(
-    ("pem", "why"),
+    ("pem", "message_part"),
     [
         (b"", "there is no certificate"),
         (b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", "cut short"),
@@ -45,32 +47,34 @@ def test_the_date_is_found_whatever_fields_precede_it(
         (b"-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n", "padding"),
     ],
 )
-def test_bytes_that_are_no_certificate_are_refused(pem: bytes, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_bytes_that_are_no_certificate_are_refused(pem: bytes, message_part: str) -> None:
+    with pytest.raises(ValueError, match=message_part):
         parse_expiry(pem)
 
 
 PRIVATE_KEY = KEY.private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 )
-UNTIL = datetime(2030, 5, 1, tzinfo=UTC)
+EXPIRY = datetime(2030, 5, 1, tzinfo=UTC)
 
 
 def test_a_pair_that_cannot_be_used_is_logged_again_after_a_good_one() -> None:
-    holder = ServingCertificate("webhook", CertificateMetrics(CollectorRegistry()))
-    good, bad = create_certificate(UNTIL), create_certificate(UNTIL)[:99]
+    serving_certificate = ServingCertificate("webhook", CertificateMetrics(CollectorRegistry()))
+    good, bad = create_certificate(EXPIRY), create_certificate(EXPIRY)[:99]
     with capture_logs() as lines:
-        for pair in (good, bad, bad, good, bad):
-            holder.replace(pair, PRIVATE_KEY)
+        for certificate in (good, bad, bad, good, bad):
+            serving_certificate.replace(certificate, PRIVATE_KEY)
     errors = [line for line in lines if line["log_level"] == "error"]
     assert len(errors) == 2
 
 
 def test_the_expiry_of_the_present_certificate_is_a_metric() -> None:
     registry = CollectorRegistry()
-    holder = ServingCertificate("webhook", CertificateMetrics(registry))
-    assert holder.replace(create_certificate(UNTIL), PRIVATE_KEY)
-    assert not holder.replace(create_certificate(UNTIL + timedelta(days=1))[:99], PRIVATE_KEY)
+    serving_certificate = ServingCertificate("webhook", CertificateMetrics(registry))
+    assert serving_certificate.replace(create_certificate(EXPIRY), PRIVATE_KEY)
+    assert not serving_certificate.replace(
+        create_certificate(EXPIRY + timedelta(days=1))[:99], PRIVATE_KEY
+    )
     name = "controller_certificate_expiry_timestamp_seconds"
-    expiry = registry.get_sample_value(name, {"server": "webhook"})
-    assert expiry == UNTIL.timestamp()
+    metric = registry.get_sample_value(name, {"server": "webhook"})
+    assert metric == EXPIRY.timestamp()

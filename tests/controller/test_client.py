@@ -1,8 +1,8 @@
-"""What the client sends, and what it makes of the answers."""
+"""The requests of the client, and the objects and errors that it makes of the answers."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from typing_extensions import override
@@ -22,20 +22,30 @@ from controller.meta import Key, MetadataOnly, Object, Version
 from controller.resource import Resource
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
-from tests.controller.scripted import Scripted
+from tests.controller.scripted import ScriptedTransport
 from tests.controller.widgets import WIDGETS, Widget, build_list, build_widget, encode_widget
 
 A = Key("default", "a")
 COLLECTION = "/apis/example.com/v1/namespaces/default/widgets"
-AT = Version("default", "a", uid="uid-a", resourceVersion="7")
+VERSION_OF_A = Version("default", "a", uid="uid-a", resourceVersion="7")
 
 
-class Recording(Scripted):
-    """Keeps what was sent."""
+class SentRequest(NamedTuple):
+    """A request as the transport got it, with its body decoded."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Any
+    content_type: str
+
+
+class RecordingTransport(ScriptedTransport):
+    """Answers from a script, and keeps the requests in `sent`."""
 
     def __init__(self, answers: Sequence[bytes | Exception]) -> None:
         super().__init__(answers)
-        self.sent: list[tuple[str, str, dict[str, str], Any, str]] = []
+        self.sent: list[SentRequest] = []
 
     @override
     async def request(
@@ -50,16 +60,22 @@ class Recording(Scripted):
         timeout: float | None = 30.0,
     ) -> bytes:
         decoded = json.loads(body) if body is not None else None
-        self.sent.append((method, path, dict(query), decoded, content_type))
+        self.sent.append(
+            SentRequest(method, path, query=dict(query), body=decoded, content_type=content_type)
+        )
         return await super().request(method, path, query=query)
 
 
-def create_answering_client(*answers: object) -> tuple[Client, Recording]:
-    server = Recording([a if isinstance(a, bytes | Exception) else encode(a) for a in answers])
+def create_answering_client(*answers: object) -> tuple[Client, RecordingTransport]:
+    """Return a client whose requests get these answers in order, and its transport."""
+    server = RecordingTransport(
+        [answer if isinstance(answer, bytes | Exception) else encode(answer) for answer in answers]
+    )
     return Client(server), server
 
 
 def encode(answer: object) -> bytes:
+    """Return the JSON of a widget or of plain data."""
     return json.dumps(encode_widget(answer) if isinstance(answer, Widget) else answer).encode()
 
 
@@ -77,8 +93,8 @@ async def test_a_list_reads_the_newest_state_in_pages_with_its_selectors() -> No
     page = await client.list(WIDGETS, namespace="default", labels="x=y", fields="metadata.name=a")
     assert (page.items, page.revision) == ((build_widget("a", 1), build_widget("b", 2)), 9)
     first = {"limit": "500", "labelSelector": "x=y", "fieldSelector": "metadata.name=a"}
-    assert [query for _, _, query, _, _ in server.sent] == [first, first | {"continue": "more"}]
-    assert {path for _, path, _, _, _ in server.sent} == {COLLECTION}
+    assert [request.query for request in server.sent] == [first, first | {"continue": "more"}]
+    assert {request.path for request in server.sent} == {COLLECTION}
 
 
 async def test_a_list_whose_continue_token_expires_is_still_complete() -> None:
@@ -90,7 +106,7 @@ async def test_a_list_whose_continue_token_expires_is_still_complete() -> None:
     page = await client.list(WIDGETS)
     assert [item.metadata.name for item in page.items] == ["a", "b"]
     assert page.revision == 12
-    assert server.sent[2][2] == {}
+    assert server.sent[2].query == {}
 
 
 async def test_a_list_whose_first_page_is_expired_raises() -> None:
@@ -123,9 +139,9 @@ async def test_create_adds_api_version_kind_and_namespace() -> None:
 async def test_a_patch_carries_version_and_uid_and_does_not_change_the_argument() -> None:
     client, server = create_answering_client(build_widget("a", 8), build_widget("a", 9))
     patch = {"metadata": {"labels": {"x": "y"}}}
-    await client.patch(WIDGETS, AT, patch)
-    await client.patch(WIDGETS, AT, {"status": {"phase": "On"}}, subresource="status")
-    assert [sent[1:] for sent in server.sent] == [
+    await client.patch(WIDGETS, VERSION_OF_A, patch)
+    await client.patch(WIDGETS, VERSION_OF_A, {"status": {"phase": "On"}}, subresource="status")
+    assert [request[1:] for request in server.sent] == [
         (
             f"{COLLECTION}/a",
             {},
@@ -144,10 +160,10 @@ async def test_a_patch_carries_version_and_uid_and_does_not_change_the_argument(
 
 async def test_a_replacement_carries_version_and_uid() -> None:
     client, server = create_answering_client(build_widget("a", 8))
-    await client.replace(WIDGETS, AT, {"spec": {"size": 3}})
-    method, path, _, body, _ = server.sent[0]
-    assert (method, path) == ("PUT", f"{COLLECTION}/a")
-    assert body["metadata"] == {
+    await client.replace(WIDGETS, VERSION_OF_A, {"spec": {"size": 3}})
+    request = server.sent[0]
+    assert (request.method, request.path) == ("PUT", f"{COLLECTION}/a")
+    assert request.body["metadata"] == {
         "name": "a",
         "namespace": "default",
         "resourceVersion": "7",
@@ -174,13 +190,14 @@ async def test_no_write_is_sent_without_a_version_as_precondition(blank: Version
 
 
 def build_terminating_widget(**meta: object) -> dict[str, Any]:
+    """Return a widget that is being deleted, with further metadata."""
     obj = encode_widget(build_widget("a", 8))
     obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} | meta
     return obj
 
 
 @pytest.mark.parametrize(
-    ("answer", "there"),
+    ("answer", "still_exists"),
     [
         ({"kind": "Status", "status": "Success", "metadata": {}}, False),
         (build_terminating_widget(), False),
@@ -188,17 +205,17 @@ def build_terminating_widget(**meta: object) -> dict[str, Any]:
         (build_terminating_widget(finalizers=["x/y"]), True),
         (build_terminating_widget(deletionGracePeriodSeconds=30), True),
     ],
-    ids=["status", "last state", "last state of old", "held", "grace"],
+    ids=["status", "last state", "last state of old servers", "finalizer", "grace period"],
 )
 async def test_a_deletion_returns_the_object_if_it_still_exists(
-    answer: dict[str, Any], there: bool
+    answer: dict[str, Any], still_exists: bool
 ) -> None:
     seen: list[Object] = []
-    server = Recording([encode(answer)])
+    server = RecordingTransport([encode(answer)])
     client = Client(server, on_object=lambda _, obj: seen.append(obj))
-    result = await client.delete(WIDGETS, AT, propagation="Background")
-    assert (result is not None, len(seen)) == (there, int(there))
-    assert server.sent[0][3] == {
+    result = await client.delete(WIDGETS, VERSION_OF_A, propagation="Background")
+    assert (result is not None, len(seen)) == (still_exists, int(still_exists))
+    assert server.sent[0].body == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": {"uid": "uid-a", "resourceVersion": "7"},
@@ -206,7 +223,7 @@ async def test_a_deletion_returns_the_object_if_it_still_exists(
     }
 
 
-async def test_apply_sends_its_manager_and_version() -> None:
+async def test_apply_sends_its_field_manager_and_version() -> None:
     client, server = create_answering_client(build_widget("a", 8))
     await client.apply(WIDGETS, A, {"spec": {"size": 3}}, manager="me", force=True, version="7")
     assert server.sent == [
@@ -225,9 +242,9 @@ async def test_apply_sends_its_manager_and_version() -> None:
     ]
 
 
-async def test_every_object_in_a_response_is_passed_to_on_object_and_no_error() -> None:
+async def test_on_object_gets_the_object_of_each_response_but_no_error() -> None:
     seen: list[tuple[str, Object]] = []
-    server = Recording(
+    server = RecordingTransport(
         [
             encode(build_widget("a", 7)),
             Conflict(409, "Conflict", "no"),
@@ -237,8 +254,8 @@ async def test_every_object_in_a_response_is_passed_to_on_object_and_no_error() 
     client = Client(server, on_object=lambda resource, obj: seen.append((resource.kind, obj)))
     await client.get(WIDGETS, A)
     with pytest.raises(Conflict):
-        await client.patch(WIDGETS, AT, {})
-    await client.patch(WIDGETS, AT, {})
+        await client.patch(WIDGETS, VERSION_OF_A, {})
+    await client.patch(WIDGETS, VERSION_OF_A, {})
     assert seen == [("Widget", build_widget("a", 7)), ("Widget", build_widget("a", 8))]
 
 
@@ -252,11 +269,11 @@ async def test_a_response_that_is_no_object_of_the_kind_is_malformed(answer: byt
 
 
 async def test_writes_have_the_client_s_field_manager() -> None:
-    server = Recording([encode(build_widget("a", 8))] * 2)
+    server = RecordingTransport([encode(build_widget("a", 8))] * 2)
     client = Client(server, field_manager="us")
-    await client.patch(WIDGETS, AT, {})
+    await client.patch(WIDGETS, VERSION_OF_A, {})
     await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
-    assert [query for _, _, query, _, _ in server.sent] == [{"fieldManager": "us"}] * 2
+    assert [request.query for request in server.sent] == [{"fieldManager": "us"}] * 2
 
 
 GROUPS = {
@@ -271,7 +288,7 @@ async def test_a_kind_is_served_when_discovery_lists_it() -> None:
     assert await client.is_served(WIDGETS)
 
 
-NOT_LISTED = pytest.mark.parametrize(
+LACKS_WIDGETS = pytest.mark.parametrize(
     "answers",
     [
         [{"kind": "APIGroupList", "groups": []}],
@@ -300,7 +317,7 @@ def build_definition_list(
     }
 
 
-@NOT_LISTED
+@LACKS_WIDGETS
 async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves_it(
     answers: list[object],
 ) -> None:
@@ -312,13 +329,13 @@ async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves
     ):
         client, server = create_answering_client(*answers, listed)
         assert not await client.is_served(WIDGETS)
-        _, path, query, *_ = server.sent[-1]
-        assert path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        assert query == {"fieldSelector": f"metadata.name={WIDGETS.full_name}"}
+        last = server.sent[-1]
+        assert last.path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        assert last.query == {"fieldSelector": f"metadata.name={WIDGETS.full_name}"}
 
 
-@NOT_LISTED
-async def test_a_kind_that_discovery_lacks_and_a_definition_serves_is_not_known_to_be_absent(
+@LACKS_WIDGETS
+async def test_discovery_is_incomplete_if_it_lacks_a_kind_that_a_definition_serves(
     answers: list[object],
 ) -> None:
     client, _ = create_answering_client(*answers, build_definition_list())
@@ -326,22 +343,24 @@ async def test_a_kind_that_discovery_lacks_and_a_definition_serves_is_not_known_
         await client.is_served(WIDGETS)
 
 
-@NOT_LISTED
-async def test_who_may_not_read_definitions_believes_discovery(answers: list[object]) -> None:
+@LACKS_WIDGETS
+async def test_without_access_to_definitions_discovery_decides_whether_a_kind_is_served(
+    answers: list[object],
+) -> None:
     client, _ = create_answering_client(*answers, Forbidden(403, "Forbidden", "no role"))
     assert not await client.is_served(WIDGETS)
 
 
-@NOT_LISTED
-async def test_who_may_not_read_definitions_believes_an_absence_after_several_answers(
+@LACKS_WIDGETS
+async def test_without_access_to_definitions_a_kind_is_absent_only_after_repeated_answers(
     answers: list[object],
 ) -> None:
     clock = VirtualClock()
     forbidden = Forbidden(403, "Forbidden", "no role")
     counter = AbsenceCounter(clock)
 
-    async def look(*told: object) -> bool:
-        _, server = create_answering_client(*told)
+    async def is_served(*answers_now: object) -> bool:
+        _, server = create_answering_client(*answers_now)
         return (
             await Client(server, absence_counter=counter)
             .with_field_manager("x")
@@ -352,15 +371,15 @@ async def test_who_may_not_read_definitions_believes_an_absence_after_several_an
         for _ in range(2):
             for _ in range(3):  # answers in a row count once
                 with pytest.raises(DiscoveryIncomplete, match="grant list and watch of custom"):
-                    await look(*answers, forbidden)
+                    await is_served(*answers, forbidden)
             await clock.advance(ABSENCE_SECONDS)
-        assert not await look(*answers, forbidden)
-        assert not await look(*answers, forbidden)
-        with pytest.raises(NoAnswer):  # it may start again now
-            await look(NoAnswer("away"))
-    assert await look(GROUPS, KINDS)
+        assert not await is_served(*answers, forbidden)
+        assert not await is_served(*answers, forbidden)
+        with pytest.raises(NoAnswer):  # the server may restart, so the count begins anew
+            await is_served(NoAnswer("away"))
+    assert await is_served(GROUPS, KINDS)
     with pytest.raises(DiscoveryIncomplete):
-        await look(*answers, forbidden)
+        await is_served(*answers, forbidden)
 
 
 async def test_kinds_are_looked_up_together_and_only_versions_that_are_served_are_asked() -> None:
@@ -368,7 +387,7 @@ async def test_kinds_are_looked_up_together_and_only_versions_that_are_served_ar
     other = Resource("other.example", "v1", "Other", "others", MetadataOnly)
     client, server = create_answering_client(GROUPS, KINDS)
     assert await client.list_served([WIDGETS, gadgets, other]) == {WIDGETS}
-    assert [path for _, path, *_ in server.sent] == ["/apis", "/apis/example.com/v1"]
+    assert [request.path for request in server.sent] == ["/apis", "/apis/example.com/v1"]
 
 
 async def test_an_object_that_does_not_exist_is_not_found_and_another_404_raises() -> None:
@@ -415,7 +434,7 @@ async def test_failed_discovery_raises_instead_of_returning_false(
     ],
     ids=str,
 )
-async def test_groups_of_another_form_say_nothing_about_what_is_served(group: object) -> None:
+async def test_discovery_raises_if_a_group_is_malformed(group: object) -> None:
     """The server of a group may be a tenant's own aggregated API."""
     client, _ = create_answering_client({"kind": "APIGroupList", "groups": [group]}, KINDS)
     with pytest.raises(MalformedAnswer):
@@ -423,7 +442,7 @@ async def test_groups_of_another_form_say_nothing_about_what_is_served(group: ob
 
 
 @pytest.mark.parametrize("kind", [5, {"name": ["widgets"]}, {"name": "widgets", "kind": {}}, None])
-async def test_kinds_of_another_form_say_nothing_about_what_is_served(kind: object) -> None:
+async def test_discovery_raises_if_a_kind_is_malformed(kind: object) -> None:
     client, _ = create_answering_client(GROUPS, {"kind": "APIResourceList", "resources": [kind]})
     with pytest.raises(MalformedAnswer):
         await client.is_served(WIDGETS)
@@ -433,7 +452,7 @@ async def test_the_core_group_is_discovered_under_api() -> None:
     core = Resource("", "v1", "Widget", "widgets", Widget)
     client, server = create_answering_client(KINDS)
     assert await client.is_served(core)
-    assert server.sent[0][1] == "/api/v1"
+    assert server.sent[0].path == "/api/v1"
 
 
 @pytest.mark.parametrize(
@@ -475,7 +494,7 @@ async def test_an_error_says_which_request_failed(
     send: Callable[[Client], Awaitable[object]], request_name: str
 ) -> None:
     for failure in (Forbidden(403, "Forbidden", "no"), NoAnswer("cut"), NotFound(404)):
-        client = Client(Scripted([failure]))
+        client = Client(ScriptedTransport([failure]))
         with pytest.raises(type(failure)) as raised:
             await send(client)
         assert raised.value.request == request_name

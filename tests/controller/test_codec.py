@@ -29,25 +29,25 @@ from controller.meta import Key, ObjectMeta
 from controller.watch import LineSplitter
 from tests.controller.widgets import (
     WIDGETS,
-    bookmark,
+    build_bookmark_line,
     build_error_line,
+    build_event_line,
     build_widget,
     encode_widget,
-    line,
 )
 
 
 @pytest.mark.parametrize("kind", [Added, Modified, Deleted])
-def test_an_event_about_an_object_carries_it(kind: type) -> None:
-    event = decode_event(WIDGETS, line(kind.__name__.upper(), build_widget("a", 7)))
+def test_an_event_about_an_object_has_the_object(kind: type) -> None:
+    event = decode_event(WIDGETS, build_event_line(kind.__name__.upper(), build_widget("a", 7)))
     assert event == kind(build_widget("a", 7))
     assert isinstance(event, kind)
 
 
-def test_a_bookmark_carries_its_position() -> None:
-    assert decode_event(WIDGETS, bookmark(7)) == Bookmark(7)
+def test_a_bookmark_has_its_revision_and_says_whether_it_ends_the_initial_events() -> None:
+    assert decode_event(WIDGETS, build_bookmark_line(7)) == Bookmark(7)
     meta = {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}
-    ended = decode_event(WIDGETS, line("BOOKMARK", {"metadata": meta}))
+    ended = decode_event(WIDGETS, build_event_line("BOOKMARK", {"metadata": meta}))
     assert ended == Bookmark(7, initial_end=True)
 
 
@@ -55,14 +55,14 @@ def test_an_error_event_is_the_error_that_it_stands_for() -> None:
     event = decode_event(WIDGETS, build_error_line(410, "Expired"))
     assert isinstance(event, ErrorEvent)
     assert isinstance(event.error, Expired)
-    odd = decode_event(WIDGETS, line("ERROR", {"oops": 1}))
+    odd = decode_event(WIDGETS, build_event_line("ERROR", {"oops": 1}))
     assert isinstance(odd, ErrorEvent)
     assert isinstance(odd.error, ServerFailure)
 
 
 def test_an_object_that_cannot_be_decoded_is_reported_with_its_key_and_field() -> None:
     obj = encode_widget(build_widget("a", 7)) | {"spec": {"size": "large"}}
-    event = decode_event(WIDGETS, line("DELETED", obj))
+    event = decode_event(WIDGETS, build_event_line("DELETED", obj))
     assert event == Unreadable(
         Key("default", "a"), 7, "Expected `int`, got `str` - at `$.spec.size`", deleted=True
     )
@@ -71,13 +71,13 @@ def test_an_object_that_cannot_be_decoded_is_reported_with_its_key_and_field() -
 @pytest.mark.parametrize(
     "event",
     [
-        line("RENAMED", build_widget("a", 7)),
-        line("ADDED", {"metadata": {"resourceVersion": "7"}}),
-        line("ADDED", {"metadata": {"name": "a"}}),
-        line("ADDED", {"metadata": {"name": "a", "resourceVersion": "seven"}}),
-        line("ADDED", {"metadata": 7}),
-        line("BOOKMARK", {"metadata": {}}),
-        line("BOOKMARK", {}),
+        build_event_line("RENAMED", build_widget("a", 7)),
+        build_event_line("ADDED", {"metadata": {"resourceVersion": "7"}}),
+        build_event_line("ADDED", {"metadata": {"name": "a"}}),
+        build_event_line("ADDED", {"metadata": {"name": "a", "resourceVersion": "seven"}}),
+        build_event_line("ADDED", {"metadata": 7}),
+        build_event_line("BOOKMARK", {"metadata": {}}),
+        build_event_line("BOOKMARK", {}),
     ],
 )
 def test_an_event_that_cannot_be_used_is_unknown(event: bytes) -> None:
@@ -106,11 +106,15 @@ def test_one_unreadable_item_does_not_make_the_others_fail() -> None:
 
 @dataclass(frozen=True)
 class _OutlineSpec:
+    """The field that is decoded even if the widget's own spec cannot be."""
+
     colour: str
 
 
 @dataclass(frozen=True)
 class _Outline:
+    """The type as which a widget is decoded if it cannot be decoded as a Widget."""
+
     metadata: ObjectMeta
     spec: _OutlineSpec
 
@@ -118,10 +122,10 @@ class _Outline:
 OUTLINED = replace(WIDGETS, outline=_Outline)
 
 
-def _decode_outlines(spec: object) -> list[_Outline | None]:
-    """Return the outlines that an event and a list make of a widget with this spec."""
+def _decode_to_outlines(spec: object) -> list[_Outline | None]:
+    """Return the outlines of a widget with this spec: of an event, and of a list."""
     odd = encode_widget(build_widget("a", 7)) | {"spec": spec}
-    event = decode_event(OUTLINED, line("MODIFIED", odd))
+    event = decode_event(OUTLINED, build_event_line("MODIFIED", odd))
     data = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [odd]}).encode()
     page = decode_page(OUTLINED, data)
     assert isinstance(event, Unreadable)
@@ -130,13 +134,13 @@ def _decode_outlines(spec: object) -> list[_Outline | None]:
 
 
 def test_an_object_that_cannot_be_decoded_has_an_outline() -> None:
-    for outline in _decode_outlines({"size": "large", "colour": "red"}):
+    for outline in _decode_to_outlines({"size": "large", "colour": "red"}):
         assert outline is not None
         assert (outline.metadata.name, outline.spec.colour) == ("a", "red")
 
 
 def test_an_object_that_does_not_fit_the_outline_has_only_a_reason() -> None:
-    assert _decode_outlines({"size": "large"}) == [None, None]
+    assert _decode_to_outlines({"size": "large"}) == [None, None]
 
 
 def test_an_empty_list_may_be_null() -> None:
@@ -161,13 +165,17 @@ def test_a_response_that_is_no_list_is_malformed(data: bytes) -> None:
         b"",
     ],
 )
-def test_only_a_valid_status_is_decoded_as_one(data: bytes) -> None:
+def test_json_that_is_no_valid_status_is_not_decoded_as_a_status(data: bytes) -> None:
     assert decode_status(data) is None
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [(7, 7), (86_400, 1000), (10**400, 1000), (-7, 0)])
-def test_a_server_cannot_ask_for_an_endless_pause(asked: int, seconds: float) -> None:
-    status = {"kind": "Status", "code": 429, "details": {"retryAfterSeconds": asked}}
+@pytest.mark.parametrize(
+    ("retry_after_seconds", "seconds"), [(7, 7), (86_400, 1000), (10**400, 1000), (-7, 0)]
+)
+def test_a_server_cannot_ask_for_an_endless_pause(
+    retry_after_seconds: int, seconds: float
+) -> None:
+    status = {"kind": "Status", "code": 429, "details": {"retryAfterSeconds": retry_after_seconds}}
     data = json.dumps({"type": "ERROR", "object": status}).encode()
     event = decode_event(WIDGETS, data)
     assert isinstance(event, ErrorEvent)
@@ -179,7 +187,7 @@ def test_deeply_nested_json_is_malformed() -> None:
         decode_json(b"[" * 1_000_000)
 
 
-def test_bodies_may_contain_any_mapping() -> None:
+def test_bodies_may_contain_mappings_tuples_and_times_but_no_other_objects() -> None:
     body = {"a": MappingProxyType({"b": (1, 2)}), "t": datetime(2026, 1, 1, tzinfo=UTC)}
     assert json.loads(encode(body)) == {"a": {"b": [1, 2]}, "t": "2026-01-01T00:00:00Z"}
     with pytest.raises(TypeError, match="a object cannot be sent"):
@@ -187,9 +195,10 @@ def test_bodies_may_contain_any_mapping() -> None:
 
 
 @given(
-    st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b"")), max_size=10), st.data()
+    st.lists(st.binary(max_size=20).map(lambda chunk: chunk.replace(b"\n", b"")), max_size=10),
+    st.data(),
 )
-def test_lines_do_not_depend_on_how_the_stream_is_cut(
+def test_the_lines_of_a_stream_do_not_depend_on_its_chunks(
     lines: list[bytes], data: st.DataObject
 ) -> None:
     stream = b"".join(line + b"\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Conditions: when they change, in which order they stand, how they are written."""
+"""Conditions: their transition times, their order, and their JSON."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -75,7 +75,7 @@ def test_times_are_written_in_utc_whatever_their_zone() -> None:
 
 @dataclass(frozen=True)
 class Status:
-    """A status as the kinds have it."""
+    """A status with conditions, as the API kinds have."""
 
     conditions: tuple[Condition, ...] = ()
 

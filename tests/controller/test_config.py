@@ -1,4 +1,4 @@
-"""Finding the cluster to control."""
+"""Finding the cluster to control: kubeconfigs, service accounts, and refusals of broken ones."""
 
 import base64
 import os
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_cluster")
 
 
 async def connect_and_read(*arguments: Any) -> bytes:
-    """Connect with the arguments of `connect`; return the answer to a GET."""
+    """Connect with the arguments of `connect`; return the body of the answer to a GET."""
     transport = await connect(*arguments)
     try:
         return await transport.request("GET", "/version")
@@ -30,7 +30,7 @@ async def connect_and_read(*arguments: Any) -> bytes:
         await transport.aclose()
 
 
-async def test_a_given_kubeconfig_is_used(tmp_path: Path, server: str) -> None:
+async def test_the_kubeconfig_of_the_argument_is_used(tmp_path: Path, server: str) -> None:
     assert (
         await connect_and_read(write_kubeconfig(tmp_path / "k", server, {"token": "good"}))
         == b"{}"
@@ -48,14 +48,14 @@ async def test_the_kubeconfigs_of_the_environment_and_of_the_home_directory_are_
         await connect_and_read()
 
 
-async def test_of_several_kubeconfigs_the_first_current_context_counts_as_in_kubectl(
+async def test_of_several_kubeconfigs_the_first_current_context_is_used_as_in_kubectl(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = write_kubeconfig(tmp_path / "first", server, {"token": "good"})
     second = tmp_path / "second"
     monkeypatch.setenv("KUBECONFIG", f"{first}{os.pathsep}{second}")
-    for current in ("two", ""):
-        document = yaml.safe_load(first.read_text()) | {"current-context": current}
+    for current_context in ("two", ""):
+        document = yaml.safe_load(first.read_text()) | {"current-context": current_context}
         second.write_text(yaml.safe_dump(document))
         assert await connect_and_read() == b"{}"
 
@@ -63,7 +63,7 @@ async def test_of_several_kubeconfigs_the_first_current_context_counts_as_in_kub
 async def test_clusters_users_and_contexts_may_each_be_in_a_kubeconfig_of_their_own(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complete_file = write_kubeconfig(tmp_path / "complete_file", server, {"token": "good"})
+    complete_file = write_kubeconfig(tmp_path / "complete", server, {"token": "good"})
     document = yaml.safe_load(complete_file.read_text())
     for name in ("clusters", "users", "contexts", "current-context"):
         (tmp_path / name).write_text(yaml.safe_dump({name: document[name]}))
@@ -137,7 +137,9 @@ def test_a_service_account_that_is_not_complete_is_refused(
         read_pod_configuration(tmp_path / "token", service)
 
 
-async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path: Path) -> None:
+async def test_private_keys_of_a_kubeconfig_are_written_to_a_folder_that_only_its_owner_can_read(
+    tmp_path: Path,
+) -> None:
     authority, pair = create_authority_and_pair()
     user = {
         "client-certificate-data": base64.b64encode(pair.certificate).decode(),
@@ -174,7 +176,7 @@ async def test_a_file_that_is_no_kubeconfig_is_refused_by_name(
     assert message_part in str(caught.value)
 
 
-async def test_a_missing_kubeconfig_or_context_is_named(
+async def test_the_error_names_the_missing_kubeconfig_or_context(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigurationError, match="there is no cluster to talk to"):
@@ -191,14 +193,14 @@ async def test_a_missing_kubeconfig_or_context_is_named(
         await connect()
 
 
-def change_kubeconfig(path: Path, change: dict[str, Any]) -> Path:
-    """Change entries of a kubeconfig."""
+def overwrite_fields(path: Path, change: dict[str, Any]) -> Path:
+    """Overwrite top-level fields of a kubeconfig; return its path."""
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
     return path
 
 
 async def read_refusal(path: Path) -> str:
-    """Return why a kubeconfig is refused; it names the file."""
+    """Connect by a refused kubeconfig; return the error's message, which names the file."""
     with pytest.raises(ConfigurationError) as caught:
         await connect(path)
     assert str(path) in str(caught.value)
@@ -216,9 +218,9 @@ async def test_a_server_that_is_no_url_is_refused_before_anything_is_sent(
     tmp_path: Path, server: Any
 ) -> None:
     path = write_kubeconfig(tmp_path / "k", server, {"token": "t"})
-    why = await read_refusal(path)
-    assert "cluster 'c'" in why
-    assert "is not a URL of a host: write https://HOST:PORT" in why
+    message = await read_refusal(path)
+    assert "cluster 'c'" in message
+    assert "is not a URL of a host: write https://HOST:PORT" in message
 
 
 @pytest.mark.parametrize("proxy", ["http://[::1", "http://127.0.0.1:99999", 5, "socks5://h"])
@@ -255,7 +257,7 @@ async def test_a_kubeconfig_with_a_missing_context_cluster_or_user_is_refused(
     tmp_path: Path, change: dict[str, Any], message_part: str
 ) -> None:
     path = write_kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
-    assert message_part in await read_refusal(change_kubeconfig(path, change))
+    assert message_part in await read_refusal(overwrite_fields(path, change))
 
 
 async def test_malformed_users_that_the_context_does_not_name_are_ignored(
@@ -271,7 +273,7 @@ async def test_malformed_users_that_the_context_does_not_name_are_ignored(
 async def test_a_server_of_plain_http_needs_no_user(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "k", "http://127.0.0.1:8001", {})
     contexts = [{"name": "one", "context": {"cluster": "c"}}]
-    transport = await connect(change_kubeconfig(path, {"contexts": contexts}))
+    transport = await connect(overwrite_fields(path, {"contexts": contexts}))
     await transport.aclose()
 
 
@@ -290,7 +292,7 @@ async def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
         await connect(path)
 
 
-async def test_an_empty_file_among_several_is_passed_over_as_in_kubectl(
+async def test_an_empty_file_among_several_kubeconfigs_is_skipped_as_in_kubectl(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty, comment = tmp_path / "empty", tmp_path / "comment"
@@ -302,7 +304,7 @@ async def test_an_empty_file_among_several_is_passed_over_as_in_kubectl(
         assert await connect_and_read()
 
 
-async def test_empty_files_alone_are_refused(
+async def test_an_empty_kubeconfig_alone_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = tmp_path / "empty"
@@ -312,17 +314,17 @@ async def test_empty_files_alone_are_refused(
         await connect()
 
 
-async def test_the_token_file_of_a_user_counts_before_the_token_as_in_kubectl(
+async def test_the_token_file_of_a_user_is_used_rather_than_the_token_as_in_kubectl(
     tmp_path: Path, server: str
 ) -> None:
-    """client-go, transport.NewBearerAuthWithRefreshRoundTripper: the file as last read, if any."""
+    """As transport.NewBearerAuthWithRefreshRoundTripper of client-go does."""
     (tmp_path / "token").write_text("good\n")
     user = {"token": "bad", "tokenFile": "token"}
     assert await connect_and_read(write_kubeconfig(tmp_path / "config", server, user))
 
 
 @pytest.mark.parametrize("content", [None, "", "  \n"])
-async def test_the_token_of_a_user_counts_while_the_token_file_cannot_be_read(
+async def test_the_token_of_a_user_is_used_while_the_token_file_cannot_be_read(
     tmp_path: Path, server: str, content: str | None
 ) -> None:
     if content is not None:

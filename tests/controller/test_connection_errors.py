@@ -17,7 +17,7 @@ from tests.controller.certs import create_authority_and_pair
 
 
 async def read_connection_error(url: str) -> str:
-    """Return the error of a request to a server that cannot be connected to."""
+    """Return the message of the error of a request to a server that cannot be connected to."""
     transport = HttpTransport(Endpoint(url, tls=create_tls_context()))
     try:
         with pytest.raises(NoAnswer) as caught:
@@ -28,9 +28,9 @@ async def read_connection_error(url: str) -> str:
 
 
 async def test_the_error_of_a_refused_connection_shows_no_python_objects() -> None:
-    said = await read_connection_error("https://127.0.0.1:1")
-    assert said.startswith("GET https://127.0.0.1:1/x: cannot connect to 127.0.0.1:1: Connect")
-    assert "object at" not in said
+    message = await read_connection_error("https://127.0.0.1:1")
+    assert message.startswith("GET https://127.0.0.1:1/x: cannot connect to 127.0.0.1:1: Connect")
+    assert "object at" not in message
 
 
 async def test_the_error_of_an_unknown_authority_has_the_reason(
@@ -42,12 +42,12 @@ async def test_the_error_of_an_unknown_authority_has_the_reason(
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(file)
     async with serve_app(web.Application(), Bind("127.0.0.1", 0), "test", tls=tls) as port:
-        said = await read_connection_error(f"https://127.0.0.1:{port}")
-    assert "certificate verify failed" in said
-    assert "object at" not in said
+        message = await read_connection_error(f"https://127.0.0.1:{port}")
+    assert "certificate verify failed" in message
+    assert "object at" not in message
 
 
-async def test_the_error_of_plain_http_to_a_server_of_https_says_so() -> None:
+async def test_the_error_of_plain_http_to_an_https_server_says_to_write_https() -> None:
     async def answer(stream: SocketStream) -> None:
         async with stream:
             await stream.receive()

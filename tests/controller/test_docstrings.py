@@ -21,7 +21,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 def list_members() -> Iterator[tuple[str, Any]]:
-    """Yield every public function, class, method and property of the public names."""
+    """Yield the name and the value of each public function, class, method and property."""
     for package in PACKAGES:
         for name in package.__all__:
             value = getattr(package, name)
@@ -32,18 +32,19 @@ def list_members() -> Iterator[tuple[str, Any]]:
                 for attribute, member in vars(value).items():
                     if attribute.startswith("_"):
                         continue
-                    plain = _find_function(member)
-                    if plain is not None:
-                        yield f"{name}.{attribute}", plain
+                    function = _find_function(member)
+                    if function is not None:
+                        yield f"{name}.{attribute}", function
 
 
 def _find_function(member: Any) -> Callable[..., Any] | None:
+    """Return the function behind a property or a method; None for other attributes."""
     if isinstance(member, property):
         return member.fget
     if isinstance(member, classmethod | staticmethod):
         member = member.__func__
-    plain = inspect.unwrap(member) if callable(member) else None
-    return plain if inspect.isfunction(plain) else None
+    function = inspect.unwrap(member) if callable(member) else None
+    return function if inspect.isfunction(function) else None
 
 
 MEMBERS = dict(list_members())
@@ -60,7 +61,7 @@ def test_every_parameter_is_explained(name: str) -> None:
     missing = [
         parameter
         for parameter in _list_parameters(MEMBERS[name])
-        if not _explains(documentation, parameter)
+        if not _is_explained(documentation, parameter)
     ]
     assert not missing, f"{name} does not say what {missing} are: add them to Args"
 
@@ -69,15 +70,17 @@ def test_every_parameter_is_explained(name: str) -> None:
 def test_every_error_raised_in_the_body_is_documented(name: str) -> None:
     documentation = _find_docstring(name) + _find_docstring(name.partition(".")[0])
     assert {
-        error_name for error_name in _list_raised(MEMBERS[name]) if error_name not in documentation
+        error_name
+        for error_name in _list_raised_errors(MEMBERS[name])
+        if error_name not in documentation
     } == set()
 
 
 def _find_docstring(name: str) -> str:
-    """Return the docstring; one that overrides a documented method may do without its own."""
-    own = MEMBERS[name].__doc__
-    if own:
-        return str(own)
+    """Return the docstring of a public name, or that of the method that it overrides."""
+    own_docstring = MEMBERS[name].__doc__
+    if own_docstring:
+        return str(own_docstring)
     kind, _, method = name.partition(".")
     for base in getattr(_find_package(kind), kind).__mro__[1:]:
         inherited = vars(base).get(method)
@@ -87,11 +90,12 @@ def _find_docstring(name: str) -> str:
 
 
 def _find_package(name: str) -> Any:
+    """Return the package that exports a name."""
     return next(package for package in PACKAGES if name in package.__all__)
 
 
 def _list_parameters(value: Any) -> list[str]:
-    """Return the parameters that a caller gives; a class' are those of its constructor."""
+    """Return the names of the parameters of a function, or of a class's constructor."""
     if inspect.isclass(value):
         if issubclass(value, Exception) or getattr(value, "_is_protocol", False):
             return []
@@ -103,14 +107,14 @@ def _list_parameters(value: Any) -> list[str]:
     return [name for name in parameters if name not in ("self", "cls")]
 
 
-def _explains(content: str, parameter: str) -> bool:
-    """Return whether a text explains a parameter: in its Args, or as a word in backticks."""
-    quoted = re.search(rf"`{parameter}`|`{parameter.upper()}`", content)
-    listed = re.search(rf"^\s+\*{{0,2}}{parameter}: ", content, re.MULTILINE)
+def _is_explained(documentation: str, parameter: str) -> bool:
+    """Return whether a docstring has a parameter among its Args or in backticks."""
+    quoted = re.search(rf"`{parameter}`|`{parameter.upper()}`", documentation)
+    listed = re.search(rf"^\s+\*{{0,2}}{parameter}: ", documentation, re.MULTILINE)
     return bool(quoted or listed)
 
 
-def _list_raised(value: Any) -> set[str]:
+def _list_raised_errors(value: Any) -> set[str]:
     """Return the names of exceptions in the `raise` statements of a function."""
     if inspect.isclass(value):
         return set()

@@ -1,4 +1,4 @@
-"""Events: what the server is sent, how repetition becomes a series, and what is given up."""
+"""Events: their JSON, repetitions that become a series, and events that are dropped."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +12,7 @@ from controller.client import Client
 from controller.errors import AlreadyExists, Forbidden, NoAnswer
 from controller.eventkind import shorten
 from controller.events import (
+    FLUSH_SECONDS,
     MAX_BUCKETS,
     QUEUE_LENGTH,
     REFRESH_SECONDS,
@@ -26,8 +27,8 @@ from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 
 
-class Harness:
-    """A recorder over a store."""
+class RecorderHarness:
+    """A recorder that writes to a store; each retry waits for half of its longest pause, 5 s."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -43,6 +44,7 @@ class Harness:
         )
 
     def record(self, name: str = "a", reason: str = "Grown", message: str = "It grew") -> None:
+        """Record an event about a widget."""
         self.recorder.record(
             WIDGETS, build_widget(name, 7), "Normal", reason, message, action="Grow"
         )
@@ -62,7 +64,8 @@ class Harness:
 
 
 @asynccontextmanager
-async def run_recorder(harness: Harness) -> AsyncIterator[None]:
+async def run_recorder(harness: RecorderHarness) -> AsyncIterator[None]:
+    """Run the recorder, and cancel it when the context ends."""
     async with anyio.create_task_group() as group:
         group.start_soon(harness.recorder.run)
         await harness.clock.advance(0)
@@ -71,7 +74,7 @@ async def run_recorder(harness: Harness) -> AsyncIterator[None]:
 
 
 async def test_an_event_has_the_object_the_reason_and_the_reporter() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         harness.record()
         await harness.clock.advance(0)
@@ -100,7 +103,7 @@ async def test_an_event_has_the_object_the_reason_and_the_reporter() -> None:
 
 
 async def test_an_event_that_happens_again_becomes_a_series_whatever_its_note() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         harness.record(message="It grew by 1")
         await harness.clock.advance(5)
@@ -111,8 +114,8 @@ async def test_an_event_that_happens_again_becomes_a_series_whatever_its_note() 
         assert harness.events[0]["series"]["lastObservedTime"] == "2026-01-01T00:00:05.000000Z"
 
 
-async def test_another_object_or_reason_is_another_event() -> None:
-    harness = Harness()
+async def test_different_objects_or_reasons_are_different_events() -> None:
+    harness = RecorderHarness()
     async with run_recorder(harness):
         harness.record("a")
         harness.record("b")
@@ -121,8 +124,8 @@ async def test_another_object_or_reason_is_another_event() -> None:
     assert harness.list_counts() == [1, 1, 1]
 
 
-async def test_another_related_object_is_another_event_with_its_own_note() -> None:
-    harness = Harness()
+async def test_different_related_objects_are_different_events() -> None:
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for name in ("b", "c", "c"):
             harness.recorder.record(
@@ -148,7 +151,7 @@ async def test_another_related_object_is_another_event_with_its_own_note() -> No
 
 
 async def test_an_event_without_related_object_has_no_such_field() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         harness.record()
         await harness.clock.advance(0)
@@ -156,7 +159,7 @@ async def test_an_event_without_related_object_has_no_such_field() -> None:
 
 
 async def test_further_occurrences_are_counted_and_written_when_the_series_ends() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for _ in range(50):
             harness.record()
@@ -171,17 +174,17 @@ async def test_further_occurrences_are_counted_and_written_when_the_series_ends(
 
 
 async def test_a_count_whose_writing_raised_is_written_once_the_recorder_runs_again() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for _ in range(3):
             harness.record()
             await harness.clock.advance(0)
     harness.record()
-    harness.transport.refused["PATCH"] = RuntimeError("a defect")
+    harness.transport.errors_by_method["PATCH"] = RuntimeError("a defect")
     with pytest.raises(BaseExceptionGroup):
         async with run_recorder(harness):
             await harness.clock.advance(400)
-    harness.transport.refused.clear()
+    harness.transport.errors_by_method.clear()
     async with run_recorder(harness):
         await harness.clock.advance(0)
         assert harness.list_counts() == [4]
@@ -192,7 +195,7 @@ async def test_the_count_of_a_series_that_never_ends_is_written_once_per_refresh
 ):
     """The interval begins with the second occurrence, which makes the event a series."""
     occurrences = int(REFRESH_SECONDS / 60) + 1
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for _ in range(occurrences):
             harness.record()
@@ -202,8 +205,8 @@ async def test_the_count_of_a_series_that_never_ends_is_written_once_per_refresh
         assert [method for method, *_ in harness.transport.sent] == ["POST", "PATCH", "PATCH"]
 
 
-async def test_nothing_is_sent_while_nothing_happens() -> None:
-    harness = Harness()
+async def test_the_recorder_is_idle_once_all_series_have_ended() -> None:
+    harness = RecorderHarness()
     async with run_recorder(harness):
         harness.record()
         await harness.clock.advance(400)
@@ -213,9 +216,9 @@ async def test_nothing_is_sent_while_nothing_happens() -> None:
         assert harness.clock.waiting == 0
 
 
-async def test_events_are_retried_after_an_outage_in_their_order() -> None:
-    harness = Harness()
-    harness.transport.refused["POST"] = NoAnswer("reset")
+async def test_events_are_retried_in_their_order_until_an_outage_ends() -> None:
+    harness = RecorderHarness()
+    harness.transport.errors_by_method["POST"] = NoAnswer("reset")
     async with run_recorder(harness):
         harness.record("a")
         harness.record("b")
@@ -225,18 +228,18 @@ async def test_events_are_retried_after_an_outage_in_their_order() -> None:
         assert len(harness.transport.sent) == 2
         await harness.clock.advance(25)
         assert harness.events == []
-        harness.transport.refused.clear()
+        harness.transport.errors_by_method.clear()
         await harness.clock.advance(15)
     assert [event["regarding"]["name"] for event in harness.events] == ["a", "b"]
 
 
 async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() -> None:
-    harness = Harness()
-    harness.transport.refused["POST"] = Forbidden(403)
+    harness = RecorderHarness()
+    harness.transport.errors_by_method["POST"] = Forbidden(403)
     async with run_recorder(harness):
         harness.record("a")
         await harness.clock.advance(0)
-        harness.transport.refused.clear()
+        harness.transport.errors_by_method.clear()
         harness.record("b")
         await harness.clock.advance(0)
     assert [event["regarding"]["name"] for event in harness.events] == ["b"]
@@ -245,7 +248,7 @@ async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() 
 
 @pytest.mark.survives_bugs
 async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         harness.record(reason="\udcff")
         harness.record(message="cannot read \udcff")
@@ -254,9 +257,9 @@ async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> 
         assert harness.count_dropped("refused") == 1
 
 
-async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost() -> None:
-    harness = Harness()
-    harness.transport.refused["POST"] = AlreadyExists(409)
+async def test_an_event_that_exists_already_is_not_counted_as_dropped() -> None:
+    harness = RecorderHarness()
+    harness.transport.errors_by_method["POST"] = AlreadyExists(409)
     async with run_recorder(harness):
         harness.record("a")
         await harness.clock.advance(0)
@@ -264,8 +267,8 @@ async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost(
 
 
 async def test_an_event_is_dropped_after_twelve_attempts() -> None:
-    harness = Harness()
-    harness.transport.refused["POST"] = NoAnswer("reset")
+    harness = RecorderHarness()
+    harness.transport.errors_by_method["POST"] = NoAnswer("reset")
     async with run_recorder(harness):
         harness.record("a")
         await harness.clock.advance(3600)
@@ -274,7 +277,7 @@ async def test_an_event_is_dropped_after_twelve_attempts() -> None:
 
 
 async def test_a_full_queue_drops_events_and_never_blocks() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     for number in range(QUEUE_LENGTH + 3):
         harness.record(str(number))
     assert harness.count_dropped("full") == 3
@@ -283,15 +286,15 @@ async def test_a_full_queue_drops_events_and_never_blocks() -> None:
     assert len(harness.events) == QUEUE_LENGTH
 
 
-async def test_the_last_recorded_event_is_written_before_the_end() -> None:
-    harness = Harness()
+async def test_an_event_is_written_though_the_recorder_is_cancelled_at_once() -> None:
+    harness = RecorderHarness()
     async with run_recorder(harness):
         harness.record()
     assert len(harness.events) == 1
 
 
-async def test_unwritten_counts_are_written_at_the_end() -> None:
-    harness = Harness()
+async def test_unwritten_counts_are_written_when_the_recorder_is_cancelled() -> None:
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for _ in range(9):
             harness.record()
@@ -300,8 +303,8 @@ async def test_unwritten_counts_are_written_at_the_end() -> None:
     assert harness.list_counts() == [9]
 
 
-async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
-    harness = Harness()
+async def test_a_cancelled_recorder_waits_at_most_two_seconds_for_a_server_that_hangs() -> None:
+    harness = RecorderHarness()
     harness.transport.hangs = True
     ended: list[float] = []
 
@@ -317,11 +320,11 @@ async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
         await harness.clock.advance(1)
         inner.cancel_scope.cancel()
         group.start_soon(harness.clock.advance, 10)
-    assert ended == [3]
+    assert ended == [1 + FLUSH_SECONDS]
 
 
 async def test_a_series_whose_event_has_expired_becomes_a_new_event() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         # The event is created, and then expires on the server.
         harness.record()
@@ -336,11 +339,11 @@ async def test_a_series_whose_event_has_expired_becomes_a_new_event() -> None:
     assert harness.list_counts() == [1]
 
 
-async def test_an_event_about_an_object_without_namespace_is_in_namespace_default() -> None:
-    harness = Harness()
+async def test_the_event_of_a_cluster_scoped_object_is_in_namespace_default() -> None:
+    harness = RecorderHarness()
     async with run_recorder(harness):
-        thing = Widget(ObjectMeta(name="x" * 253, uid="u"))
-        harness.recorder.record(WIDGETS, thing, "Warning", "Odd", "…", action="Look")
+        clusterwide = Widget(ObjectMeta(name="x" * 253, uid="u"))
+        harness.recorder.record(WIDGETS, clusterwide, "Warning", "Odd", "…", action="Look")
         await harness.clock.advance(0)
     ((path, event),) = harness.store.objects.items()
     assert "/namespaces/default/" in path
@@ -349,14 +352,14 @@ async def test_an_event_about_an_object_without_namespace_is_in_namespace_defaul
 
 
 @pytest.mark.parametrize("note", ["x" * 2000, "ü" * 1000, "x" + "€" * 500])
-def test_a_long_note_is_cut_to_what_the_server_accepts(note: str) -> None:
-    cut = shorten(note)
-    assert 1020 <= len(cut.encode()) <= 1024
-    assert note.startswith(cut.removesuffix("…"))
+def test_a_long_note_is_shortened_to_the_1024_bytes_that_the_server_accepts(note: str) -> None:
+    shortened = shorten(note)
+    assert 1020 <= len(shortened.encode()) <= 1024
+    assert note.startswith(shortened.removesuffix("…"))
 
 
 async def test_an_object_that_flaps_gets_25_events_and_then_one_every_five_minutes() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for number in range(30):
             harness.record(reason=f"Reason{number}")
@@ -375,7 +378,7 @@ async def test_an_object_that_flaps_gets_25_events_and_then_one_every_five_minut
 
 
 async def test_repetitions_do_not_count_against_the_limit() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for _ in range(100):
             harness.record()
@@ -392,12 +395,12 @@ def test_buckets_of_objects_without_events_are_removed() -> None:
     assert len(limits) == MAX_BUCKETS
 
 
-async def test_an_event_calls_as_much_with_many_series_as_with_few() -> None:
-    calls = {}
+async def test_recording_an_event_costs_as_many_calls_with_500_series_as_with_20() -> None:
+    calls_by_series = {}
     for count in (20, 500):
-        harness = Harness()
+        harness = RecorderHarness()
 
-        async def record_new(harness: Harness = harness) -> None:
+        async def record_new(harness: RecorderHarness = harness) -> None:
             harness.record("new")
             await harness.clock.advance(0)
 
@@ -405,13 +408,13 @@ async def test_an_event_calls_as_much_with_many_series_as_with_few() -> None:
             for number in range(count):
                 harness.record(f"widget-{number:03}")
                 await harness.clock.advance(0)
-            calls[count] = await calls_of(record_new)
+            calls_by_series[count] = await calls_of(record_new)
         assert len(harness.events) == count + 1
-    assert calls[500] <= 1.1 * calls[20], calls
+    assert calls_by_series[500] <= 1.1 * calls_by_series[20], calls_by_series
 
 
 async def test_many_series_are_each_written_when_they_are_due() -> None:
-    harness = Harness()
+    harness = RecorderHarness()
     async with run_recorder(harness):
         for number in range(30):
             for _ in range(4):

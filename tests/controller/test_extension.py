@@ -15,7 +15,7 @@ from controller.triggers import KeyWatch, Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.sharing import Link
 from tests.controller.store import Store
-from tests.controller.test_returning_namespaces import Stale
+from tests.controller.test_returning_namespaces import StaleListTransport
 from tests.controller.widgets import WIDGETS
 
 WIDGETS_PATH = "/apis/example.com/v1/widgets"
@@ -32,31 +32,31 @@ def read_gauges(manager: Manager) -> dict[str, float]:
     return values
 
 
-async def test_the_gauges_of_an_extension_end_with_it() -> None:
+async def test_the_gauges_of_an_extension_vanish_when_it_ends() -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
     api.serve(WIDGETS)
     manager = Manager(api, clock=clock)
 
-    async def hang(_key: Key) -> Outcome:
+    async def reconcile_for_ever(_key: Key) -> Outcome:
         await anyio.sleep_forever()
         return SETTLED
 
-    for _ in range(2):  # it is made anew when its kinds are served again
+    for _ in range(2):  # an extension is created again when its kinds are served again
         extension = manager.create_extension()
         watches = [Watch(extension.get_informer(WIDGETS), to_self)]
-        extension.add_controller("widgets", hang, watches=watches)
+        extension.add_controller("widgets", reconcile_for_ever, watches=watches)
         async with anyio.create_task_group() as group:
             group.start_soon(extension.run)
             for _ in range(2):
                 body = {"metadata": {"generateName": "w-"}}
                 await Client(api).create(WIDGETS, "default", body)
             await clock.advance(7)
-            before = read_gauges(manager)
+            gauges_while_running = read_gauges(manager)
             group.cancel_scope.cancel()
-        assert before["controller_cache_objects"] > 0
-        assert before["controller_watch_last_event_age_seconds"] == 7
-        assert before["workqueue_depth"] > 0
+        assert gauges_while_running["controller_cache_objects"] > 0
+        assert gauges_while_running["controller_watch_last_event_age_seconds"] == 7
+        assert gauges_while_running["workqueue_depth"] > 0
         assert set(read_gauges(manager)) == {
             "controller_runtime_active_workers",
             "controller_runtime_max_concurrent_reconciles",
@@ -82,8 +82,8 @@ async def test_an_extension_that_is_not_measured_leaves_the_gauges_to_others() -
         group.cancel_scope.cancel()
 
 
-class Announcer:
-    """Announces keys to one handler."""
+class KeyAnnouncer:
+    """A source of keys that its handlers are called with."""
 
     def __init__(self) -> None:
         self.handlers: list[Callable[[Key], None]] = []
@@ -94,7 +94,7 @@ class Announcer:
 
 
 async def test_a_controller_reconciles_keys_that_another_part_of_the_process_announces() -> None:
-    clock, source = VirtualClock(), Announcer()
+    clock, source = VirtualClock(), KeyAnnouncer()
     manager = Manager(FakeApi(clock), clock=clock)
     reconciled: list[Key] = []
 
@@ -112,17 +112,15 @@ async def test_a_controller_reconciles_keys_that_another_part_of_the_process_ann
         await clock.advance(1)
         group.cancel_scope.cancel()
     assert reconciled == [Key("default", "a")]
-    assert source.handlers == [], "none is announced after the controller has ended"
+    assert source.handlers == [], "the controller has removed its handler"
 
 
-async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_while_it_runs() -> (
-    None
-):
+async def test_readiness_fails_while_a_running_extension_cannot_list_a_kind() -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
     api.serve(WIDGETS)
     link = Link(api)
-    link.forbidden.add("widgets")
+    link.forbidden_plurals.add("widgets")
     manager = Manager(link, clock=clock)
     extension = manager.create_extension()
     extension.get_informer(WIDGETS)
@@ -136,17 +134,19 @@ async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_whil
         await clock.advance(1)
         assert "cannot list widgets.example.com" in read_readiness()
         assert "not allowed, a role has to grant it" in read_readiness()
-        link.forbidden.clear()
+        link.forbidden_plurals.clear()
         await clock.advance(60)
         assert read_readiness().endswith("readyz check passed\n")
-        link.forbidden.add("widgets")
+        link.forbidden_plurals.add("widgets")
         group.cancel_scope.cancel()
     assert "widgets" not in read_readiness()
 
 
-async def test_an_extension_begins_with_what_others_wrote_while_it_did_not_run() -> None:
+async def test_an_extension_sees_objects_that_were_written_before_it_ran_though_lists_lag() -> (
+    None
+):
     clock, store = VirtualClock(), Store()
-    transport = Stale(store)
+    transport = StaleListTransport(store)
     manager = Manager(transport, clock=clock)
     transport.freeze(WIDGETS_PATH)
     path = "/apis/example.com/v1/namespaces/a/widgets/one"

@@ -8,86 +8,87 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.meta import Key
-from controller.queueorder import OLDEST_EVERY, ReadyLevels
+from controller.queueorder import AGEING_SECONDS, OLDEST_EVERY, ReadyLevels
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
 
 WORK_SECONDS = 0.01
-INITIAL = 2000
+INITIAL_COUNT = 2000
 
 
-async def simulate(live_per_second: float, seconds: float) -> tuple[list[float], list[float]]:
+async def simulate_load(live_per_second: float, seconds: float) -> tuple[list[float], list[float]]:
     """Play one worker that needs 10 ms per key, a backlog, and a steady stream of live keys.
 
     Returns:
-        How long each live key waited, and when each key of the backlog was taken.
+        How many seconds each live key waited, and the second at which each key of the backlog
+        was taken.
     """
     clock = VirtualClock()
     queue = WorkQueue[str](clock)
-    added: dict[str, float] = {}
-    live: list[float] = []
-    initial: list[float] = []
+    added_at: dict[str, float] = {}
+    live_waits: list[float] = []
+    initial_times: list[float] = []
 
-    async def worker() -> None:
+    async def reconcile_keys() -> None:
         while True:
             key = await queue.get()
-            if key in added:
-                live.append(clock.monotonic() - added.pop(key))
+            if key in added_at:
+                live_waits.append(clock.monotonic() - added_at.pop(key))
             else:
-                initial.append(clock.monotonic())
+                initial_times.append(clock.monotonic())
             await clock.sleep(WORK_SECONDS)
             queue.done(key)
 
-    async def source() -> None:
+    async def add_live_keys() -> None:
         number = 0
         while True:
             await clock.sleep(1 / live_per_second)
             number += 1
-            added[f"live-{number}"] = clock.monotonic()
+            added_at[f"live-{number}"] = clock.monotonic()
             queue.add(f"live-{number}")
 
-    for number in range(INITIAL):
+    for number in range(INITIAL_COUNT):
         queue.add(f"initial-{number}", priority=LOW_PRIORITY)
     async with anyio.create_task_group() as group:
-        group.start_soon(worker)
-        group.start_soon(source)
+        group.start_soon(reconcile_keys)
+        group.start_soon(add_live_keys)
         await clock.advance(seconds)
         group.cancel_scope.cancel()
-    return live, initial
+    return live_waits, initial_times
 
 
 @pytest.mark.slow
 async def test_initial_objects_are_reconciled_under_load_and_hardly_delay_live_changes() -> None:
-    live, initial = await simulate(live_per_second=90, seconds=250)
-    assert len(initial) == INITIAL
-    assert max(live) < 5 * WORK_SECONDS
+    live_waits, initial_times = await simulate_load(live_per_second=90, seconds=250)
+    assert len(initial_times) == INITIAL_COUNT
+    assert max(live_waits) < 5 * WORK_SECONDS
 
 
 @pytest.mark.slow
 async def test_initial_objects_do_not_starve_even_when_live_keys_exceed_the_capacity() -> None:
-    _, initial = await simulate(live_per_second=150, seconds=60)
-    share = (60 - 10) / WORK_SECONDS / OLDEST_EVERY
-    assert len(initial) == pytest.approx(share, rel=0.1)
+    _, initial_times = await simulate_load(live_per_second=150, seconds=60)
+    expected_count = (60 - AGEING_SECONDS) / WORK_SECONDS / OLDEST_EVERY
+    assert len(initial_times) == pytest.approx(expected_count, rel=0.1)
 
 
-def tenant(key: Key) -> str:
-    """Return the tenant of a key."""
+def get_tenant(key: Key) -> str:
+    """Return the namespace of a key, which is its tenant here."""
     return key.namespace
 
 
 async def test_a_thousand_keys_of_one_tenant_delay_the_others_by_one_each() -> None:
-    queue = WorkQueue[Key](VirtualClock(), group=tenant)
+    queue = WorkQueue[Key](VirtualClock(), group=get_tenant)
     for number in range(1000):
         queue.add(Key("greedy", str(number)))
     modest = [Key(f"modest-{number}", "only") for number in range(9)]
     for key in modest:
         queue.add(key)
-    first = [await queue.get() for _ in range(10)]
-    assert set(modest) < set(first)
+    first_ten = [await queue.get() for _ in range(10)]
+    assert set(modest) < set(first_ten)
 
 
 async def test_a_tenant_that_never_stops_gets_no_more_than_its_turn() -> None:
-    queue = WorkQueue[Key](VirtualClock(), group=tenant)
+    queue = WorkQueue[Key](VirtualClock(), group=get_tenant)
     counts: Counter[str] = Counter()
     for number in range(200):
         queue.add(Key("steady", str(number)))
@@ -114,7 +115,7 @@ async def test_a_key_whose_group_changes_while_it_waits_is_still_taken() -> None
 
 async def test_without_groups_keys_come_in_the_order_in_which_they_were_added() -> None:
     queue = WorkQueue[Key](VirtualClock())
-    keys = [Key(space, str(number)) for number in range(5) for space in ("a", "a", "b")]
+    keys = [Key(namespace, str(number)) for number in range(5) for namespace in ("a", "a", "b")]
     for key in keys:
         queue.add(key)
     assert [await queue.get() for _ in range(10)] == list(dict.fromkeys(keys))
@@ -129,14 +130,15 @@ PUSHES = st.tuples(
 def test_no_group_waits_for_two_turns_of_another(
     steps: list[tuple[str, int, int] | None],
 ) -> None:
-    """None takes a key out; a tuple queues one of a tenant with a priority."""
-    ready = ReadyLevels[Key](group=tenant)
+    """A step of None takes a key out; others queue a key of a tenant, number and priority."""
+    ready = ReadyLevels[Key](group=get_tenant)
     waiting: dict[Key, tuple[int, int]] = {}
+    # The tenants that had a turn since a tenant at a priority began to wait.
     turns: dict[tuple[int, str], list[str]] = {}
     for number, step in enumerate(steps):
         if step is not None:
-            space, name, priority = step
-            key = Key(space, str(name))
+            namespace, name, priority = step
+            key = Key(namespace, str(name))
             ready.push(key, priority, 0.0)
             old = waiting.get(key)
             if old is None or old[0] < priority:
@@ -165,6 +167,6 @@ def test_no_group_waits_for_two_turns_of_another(
                 passed = turns.setdefault((priority, key.namespace), [])
                 if popped.key.namespace not in passed[-1:]:
                     passed.append(popped.key.namespace)
-        for (_, space), passed in turns.items():
-            assert len(passed) == len(set(passed)), f"{space} was passed over by {passed}"
+        for (_, namespace), passed in turns.items():
+            assert len(passed) == len(set(passed)), f"{namespace} was passed over by {passed}"
     assert sum(ready.count_by_priority().values()) == len(waiting)

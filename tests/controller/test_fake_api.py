@@ -1,4 +1,4 @@
-"""What only the fake API server has: failures, admission, users, held requests, withdrawn kinds.
+"""Features of the fake API server alone: failures, admission, held requests, withdrawn kinds.
 
 That it answers as a real server does is tested in tests/contract/fake_api.
 """
@@ -24,19 +24,20 @@ KEY = Key("default", "a")
 
 
 def create_api(**options: Any) -> FakeApi:
+    """Return a fake API server that serves gauges."""
     api = FakeApi(VirtualClock(), **options)
     api.serve(GAUGES)
     return api
 
 
-async def create(client: Client) -> Gauge:
+async def create_gauge(client: Client) -> Gauge:
     return await client.create(GAUGES, "default", make_gauge_body())
 
 
-async def test_ordered_failures_hit_the_requests_that_fit_and_no_further_ones() -> None:
+async def test_failures_hit_matching_requests_as_many_times_as_ordered() -> None:
     api = create_api()
     client = Client(api)
-    await create(client)
+    await create_gauge(client)
     api.fail(Forbidden(403, "Forbidden", "no"), times=2, method="GET", name="a")
     for _ in range(2):
         with pytest.raises(Forbidden):
@@ -48,11 +49,11 @@ async def test_ordered_failures_hit_the_requests_that_fit_and_no_further_ones() 
     assert api.count(method="GET", plural="gauges") == 4
 
 
-async def test_a_request_whose_answer_is_lost_has_run() -> None:
+async def test_a_request_whose_answer_is_lost_changes_the_stored_object() -> None:
     api = create_api()
     api.lose_answers(method="POST")
     with pytest.raises(NoAnswer):
-        await create(Client(api))
+        await create_gauge(Client(api))
     assert api.get_stored(GAUGES, KEY) is not None
 
 
@@ -68,7 +69,7 @@ async def test_admission_changes_or_refuses_the_object_to_store() -> None:
         return {**new, "spec": {**new["spec"], "place": "cellar"}}
 
     api.admit = admit
-    gauge = await create(client)
+    gauge = await create_gauge(client)
     assert gauge.spec["place"] == "cellar"
     with pytest.raises(Forbidden, match="too many"):
         await client.patch(GAUGES, Version.from_object(gauge), {"spec": {"count": 6}})
@@ -76,7 +77,7 @@ async def test_admission_changes_or_refuses_the_object_to_store() -> None:
     assert await client.get(GAUGES, KEY) == gauge
 
 
-async def test_a_user_writes_whole_objects_without_requests() -> None:
+async def test_objects_can_be_written_whole_without_requests() -> None:
     api = create_api()
     finalized = {"name": "a", "namespace": "default", "finalizers": [HOLD]}
     api.put_object(GAUGES, {"metadata": finalized, "spec": {"count": 1}, "status": {"count": 2}})
@@ -98,7 +99,7 @@ async def test_a_user_writes_whole_objects_without_requests() -> None:
 async def test_a_withdrawn_kind_is_not_found_and_its_objects_come_back_with_it() -> None:
     api = create_api()
     client = Client(api)
-    gauge = await create(client)
+    gauge = await create_gauge(client)
     api.withdraw(GAUGES)
     assert not await client.is_served(GAUGES)
     with pytest.raises(NotFound) as missing:
@@ -111,7 +112,7 @@ async def test_a_withdrawn_kind_is_not_found_and_its_objects_come_back_with_it()
 async def test_objects_have_no_managed_fields_before_an_apply_if_owners_are_not_tracked() -> None:
     api = create_api(track_owners=False)
     client = Client(api)
-    await create(client)
+    await create_gauge(client)
     stored = api.find_object(GAUGES, KEY)
     assert stored is not None
     assert "managedFields" not in stored["metadata"]
@@ -122,34 +123,45 @@ async def test_objects_have_no_managed_fields_before_an_apply_if_owners_are_not_
     assert managers == {"one", "before-first-apply"}
 
 
-async def test_a_held_request_runs_when_the_test_says_so_even_if_nobody_waits_any_more() -> None:
+async def test_a_held_request_runs_and_is_answered_when_the_test_says_so() -> None:
     api = create_api()
-    waiting: list[HeldRequest] = []
-    client = Client(HeldRequests(api, waiting))
+    held_requests: list[HeldRequest] = []
+    client = Client(HeldRequests(api, held_requests))
     created: list[Gauge] = []
 
-    async def ask() -> None:
-        created.append(await create(client))
+    async def create_and_note() -> None:
+        created.append(await create_gauge(client))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(ask)
+        group.start_soon(create_and_note)
         await settle()
-        assert (waiting[0].method, waiting[0].body["metadata"]["name"]) == ("POST", "a")
-        waiting[0].run()
+        assert (held_requests[0].method, held_requests[0].body["metadata"]["name"]) == (
+            "POST",
+            "a",
+        )
+        held_requests[0].run()
         assert api.find_object(GAUGES, KEY) is not None
         await settle()
         assert created == []
-        waiting.pop().land()
+        held_requests.pop().land()
         await settle()
-        assert [change.metadata.name for change in created] == ["a"]
+        assert [gauge.metadata.name for gauge in created] == ["a"]
 
-        async def give_up() -> None:
-            with pytest.raises(NoAnswer):
-                await client.patch(GAUGES, Version.from_object(created[0]), {"spec": {"count": 2}})
 
-        group.start_soon(give_up)
+async def test_a_held_request_can_run_after_its_caller_got_no_answer() -> None:
+    api = create_api()
+    held_requests: list[HeldRequest] = []
+    client = Client(HeldRequests(api, held_requests))
+    gauge = await create_gauge(Client(api))
+
+    async def patch_and_get_no_answer() -> None:
+        with pytest.raises(NoAnswer):
+            await client.patch(GAUGES, Version.from_object(gauge), {"spec": {"count": 2}})
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(patch_and_get_no_answer)
         await settle()
-        late = waiting.pop()
+        late = held_requests.pop()
         late.land()
         await settle()
         assert not late.is_awaited
@@ -161,20 +173,20 @@ async def test_a_held_request_runs_when_the_test_says_so_even_if_nobody_waits_an
 
 async def test_the_answer_of_a_held_request_can_be_a_failure() -> None:
     api = create_api()
-    waiting: list[HeldRequest] = []
-    client = Client(HeldRequests(api, waiting))
-    stale = await create(Client(api))
+    held_requests: list[HeldRequest] = []
+    client = Client(HeldRequests(api, held_requests))
+    stale = await create_gauge(Client(api))
     await Client(api).patch(GAUGES, Version.from_object(stale), {"spec": {"count": 2}})
     async with anyio.create_task_group() as group:
 
-        async def write() -> None:
+        async def patch_stale_gauge() -> None:
             with pytest.raises(Conflict):
                 await client.patch(GAUGES, Version.from_object(stale), {"spec": {"count": 3}})
 
-        group.start_soon(write)
+        group.start_soon(patch_stale_gauge)
         await settle()
-        waiting[0].run()
-        waiting[0].land()
+        held_requests[0].run()
+        held_requests[0].land()
 
 
 async def test_a_restored_object_keeps_its_version_and_later_writes_are_above_it() -> None:
@@ -194,20 +206,20 @@ async def test_an_object_without_a_version_cannot_be_restored() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
-async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: str) -> None:
+async def test_an_unknown_dry_run_is_refused_and_changes_nothing(method: str) -> None:
     api = create_api()
-    await create(Client(api))
+    await create_gauge(Client(api))
     path, query = GAUGES.build_collection_path("default"), {"dryRun": "Some"}
-    sent: dict[str, Any] = make_gauge_body() if method == "POST" else {"spec": {"count": 3}}
+    body: dict[str, Any] = make_gauge_body() if method == "POST" else {"spec": {"count": 3}}
     if method == "DELETE":
-        query, sent = {}, {"dryRun": ["Some"]}
+        query, body = {}, {"dryRun": ["Some"]}
     before = api.get_stored(GAUGES, KEY)
     with pytest.raises(Invalid, match='dryRun: Unsupported value: "Some"'):
         await api.request(
             method,
             path if method == "POST" else f"{path}/a",
             query=query,
-            body=encode(sent),
+            body=encode(body),
             content_type="application/merge-patch+json",
         )
     assert api.get_stored(GAUGES, KEY) == before
@@ -223,21 +235,21 @@ async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: 
     ],
     ids=["parameter", "options", "empty", "options-win"],
 )
-async def test_the_dry_run_of_a_deletion_is_in_its_options_or_without_them_a_parameter(
+async def test_a_deletion_is_a_dry_run_by_its_options_or_without_options_by_a_parameter(
     query: dict[str, str], options: dict[str, Any] | None, is_deleted: bool
 ) -> None:
     api = create_api()
-    await create(Client(api))
-    sent = None if options is None else encode(options)
+    await create_gauge(Client(api))
+    body = None if options is None else encode(options)
     await api.request(
-        "DELETE", f"{GAUGES.build_collection_path('default')}/a", query=query, body=sent
+        "DELETE", f"{GAUGES.build_collection_path('default')}/a", query=query, body=body
     )
     assert (api.get_stored(GAUGES, KEY) is None) is is_deleted
 
 
-async def test_options_of_a_deletion_with_their_kind_are_checked_for_dry_runs() -> None:
+async def test_an_unknown_dry_run_in_the_options_of_a_deletion_is_refused() -> None:
     api = create_api()
-    await create(Client(api))
+    await create_gauge(Client(api))
     options = encode({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["Some"]})
     with pytest.raises(Invalid, match="dryRun"):
         await api.request("DELETE", f"{GAUGES.build_collection_path('default')}/a", body=options)

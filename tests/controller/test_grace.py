@@ -1,4 +1,4 @@
-"""A process ends after its grace period whatever still runs, and says what blocks its loop."""
+"""A process ends after its grace period whatever runs, and logs what blocks its event loop."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS
 
 signals.ENDING_SECONDS = 0.5
-how = sys.argv[1]
+hang = sys.argv[1]
 
 async def swallow():
     while True:
@@ -35,13 +35,13 @@ def block():
 
 async def reconcile(key):
     print("begun", flush=True)
-    if how == "swallows its cancellation":
+    if hang == "swallows its cancellation":
         await swallow()
-    elif how == "waits for a thread of anyio":
+    elif hang == "waits for a thread of anyio":
         await anyio.to_thread.run_sync(threading.Event().wait)
-    elif how == "leaves a thread of asyncio":
+    elif hang == "leaves a thread of asyncio":
         await asyncio.to_thread(threading.Event().wait)
-    elif how == "blocks the event loop":
+    elif hang == "blocks the event loop":
         block()
     return SETTLED
 
@@ -56,18 +56,19 @@ async def main():
 
 anyio.run(main)
 """
-WAYS = [
+HANGS = [
     "swallows its cancellation",
     "waits for a thread of anyio",
     "leaves a thread of asyncio",
     "blocks the event loop",
 ]
+"""Ways in which the reconciler of PROGRAM does not end."""
 
 
-def start_manager(how: str) -> subprocess.Popen[str]:
+def start_manager(hang: str) -> subprocess.Popen[str]:
     """Start a manager whose reconciler does not end, and wait until it has begun."""
     process = subprocess.Popen(
-        script(PROGRAM, how),
+        script(PROGRAM, hang),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -79,9 +80,9 @@ def start_manager(how: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_a_process_ends_after_its_grace_period_whatever_still_runs(how: str) -> None:
-    with start_manager(how) as process:
+@pytest.mark.parametrize("hang", HANGS)
+def test_a_process_ends_after_its_grace_period_whatever_still_runs(hang: str) -> None:
+    with start_manager(hang) as process:
         try:
             process.send_signal(signal.SIGTERM)
             rest, _ = process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""What importing the framework loads."""
+"""Libraries that importing the framework does not load."""
 
 import subprocess
 import sys

@@ -29,11 +29,11 @@ class WidgetMetadata:
     metadata: ObjectMeta
 
 
-OUTLINES = Resource("example.com", "v1", "Widget", "widgets", WidgetMetadata)
+METADATA_ONLY = Resource("example.com", "v1", "Widget", "widgets", WidgetMetadata)
 
 
-class Asked(StoreTransport):
-    """Notes the path and the selectors of each list."""
+class ListRecordingTransport(StoreTransport):
+    """A transport that records the path, label selector and field selector of each list."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -49,26 +49,27 @@ class Asked(StoreTransport):
         return await super().request(method, path, query=query, **options)
 
 
-class Harness:
-    """A manager over a store."""
+class InformersHarness:
+    """A manager over a store; `reconcile` records its keys in `reconciled`."""
 
     def __init__(self) -> None:
         self.clock, self.store = VirtualClock(), Store()
-        self.transport = Asked(self.store)
+        self.transport = ListRecordingTransport(self.store)
         self.manager = Manager(self.transport, clock=self.clock)
-        self.seen: list[Key] = []
+        self.reconciled: list[Key] = []
 
-    def widget(self, key: Key) -> None:
+    def put_widget(self, key: Key) -> None:
         path = f"/apis/example.com/v1/namespaces/{key.namespace}/widgets/{key.name}"
         self.store.put(path, {"metadata": {"name": key.name, "namespace": key.namespace}})
 
     async def reconcile(self, key: Key) -> Outcome:
-        self.seen.append(key)
+        self.reconciled.append(key)
         return SETTLED
 
 
 @asynccontextmanager
-async def run_manager(harness: Harness) -> AsyncIterator[None]:
+async def run_manager(harness: InformersHarness) -> AsyncIterator[None]:
+    """Run the manager while the context lasts."""
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(0)
@@ -77,50 +78,52 @@ async def run_manager(harness: Harness) -> AsyncIterator[None]:
 
 
 def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() -> None:
-    manager = Harness().manager
-    everywhere = manager.get_informer(WIDGETS)
+    manager = InformersHarness().manager
+    unscoped = manager.get_informer(WIDGETS)
     scopes: list[dict[str, str]] = [
         {"namespace": "one"},
         {"labels": "app=web"},
         {"fields": "metadata.name=a"},
         {"namespace": "one", "labels": "app=web"},
     ]
-    informers = [manager.get_informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # no scope names the indexes
-    assert manager.get_informer(WIDGETS) is everywhere
+    informers = [manager.get_informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # mypy takes a scope for the indexes
+    assert manager.get_informer(WIDGETS) is unscoped
     assert [manager.get_informer(WIDGETS, **scope) for scope in scopes] == informers  # type: ignore[call-overload] # as above
-    assert len({id(informer) for informer in [everywhere, *informers]}) == 5
-    checks = {informer.create_check().name for informer in [everywhere, *informers]}
+    assert len({id(informer) for informer in [unscoped, *informers]}) == 5
+    checks = {informer.create_check().name for informer in [unscoped, *informers]}
     assert len(checks) == 5
     assert "informer/widgets.example.com" in checks
 
 
 def test_an_informer_has_the_indexes_that_it_was_made_with() -> None:
-    manager = Harness().manager
+    manager = InformersHarness().manager
     manager.get_informer(WIDGETS, labels="app=web")
     with pytest.raises(ValueError, match="exists with other indexes"):
         manager.get_informer(WIDGETS, labels="app=web", indexes={"color": lambda _: ()})
 
 
-@pytest.mark.parametrize("other", [OUTLINES, replace(WIDGETS, version="v2")])
+@pytest.mark.parametrize("other", [METADATA_ONLY, replace(WIDGETS, version="v2")])
 def test_a_kind_is_watched_as_one_type_only(other: Resource[Any]) -> None:
-    manager = Harness().manager
+    manager = InformersHarness().manager
     manager.get_informer(WIDGETS)
     with pytest.raises(ValueError, match=r"is watched as Widget of example\.com/v1 already"):
         manager.get_informer(other, namespace="one")
 
 
-async def test_a_response_of_another_type_never_enters_a_cache() -> None:
-    harness = Harness()
+async def test_a_response_of_another_type_is_not_cached() -> None:
+    harness = InformersHarness()
     widgets = harness.manager.get_informer(WIDGETS)
-    harness.widget(A)
+    harness.put_widget(A)
     async with run_manager(harness):
         harness.transport.watches_stalled = True
-        outline = await harness.manager.client.get(OUTLINES, A)
+        metadata_object = await harness.manager.client.get(METADATA_ONLY, A)
         patch = {"metadata": {"labels": {"a": "b"}}}
-        await harness.manager.client.patch(OUTLINES, Version.from_object(outline), patch)
+        await harness.manager.client.patch(
+            METADATA_ONLY, Version.from_object(metadata_object), patch
+        )
         assert all(isinstance(cached, Widget) for cached in widgets.cache)
         harness.transport.watches_stalled = False
-        harness.widget(Key("one", "b"))
+        harness.put_widget(Key("one", "b"))
         await harness.clock.advance(0)
         cached = widgets.cache.get(A)
         assert cached is not None
@@ -128,15 +131,15 @@ async def test_a_response_of_another_type_never_enters_a_cache() -> None:
 
 
 async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None:
-    harness = Harness()
+    harness = InformersHarness()
     scopes: list[dict[str, str]] = [{"namespace": "one"}, {"namespace": "two", "labels": "x=y"}]
     informers = [harness.manager.get_informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # as above
     watches = [Watch(informer, to_self) for informer in informers]
     harness.manager.add_controller("widget", harness.reconcile, watches=watches)
     for namespace in ("one", "two", "three"):
-        harness.widget(Key(namespace, "a"))
+        harness.put_widget(Key(namespace, "a"))
     async with run_manager(harness):
-        assert sorted(harness.seen) == [A, Key("two", "a")]
+        assert sorted(harness.reconciled) == [A, Key("two", "a")]
         name, labels = "controller_cache_objects", {"resource": "widgets.example.com"}
         assert harness.manager.metrics.registry.get_sample_value(name, labels) == 2
         body = {"metadata": {"name": "b", "namespace": "one"}}
@@ -149,10 +152,10 @@ async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None
     ]
 
 
-async def test_a_type_that_names_only_metadata_keeps_only_that() -> None:
-    harness = Harness()
-    outlines = harness.manager.get_informer(OUTLINES)
-    harness.widget(A)
+async def test_an_informer_keeps_only_the_fields_of_its_type() -> None:
+    harness = InformersHarness()
+    metadata_informer = harness.manager.get_informer(METADATA_ONLY)
+    harness.put_widget(A)
     async with run_manager(harness):
-        (kept,) = outlines.cache
+        (kept,) = metadata_informer.cache
         assert kept == WidgetMetadata(kept.metadata)

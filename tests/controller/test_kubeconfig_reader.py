@@ -1,4 +1,4 @@
-"""kubernetes_asyncio reads kubeconfigs for us, and what we do not use of it is not loaded."""
+"""Kubeconfigs are read by a part of kubernetes_asyncio; the rest of it is not loaded."""
 
 import json
 import logging
@@ -28,12 +28,12 @@ async def main():
     return server
 
 server = anyio.run(main)
-heavy = [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
+modules = [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
 import kubernetes_asyncio
 pod = kubernetes_asyncio.client.V1Pod(kind="Pod")
 api = kubernetes_asyncio.client.ApiClient.__name__
 from kubernetes_asyncio import config
-print(json.dumps({"server": server, "loaded": len(heavy), "kind": pod.kind, "api": api,
+print(json.dumps({"server": server, "loaded": len(modules), "kind": pod.kind, "api": api,
                   "configuration": config.kube_config.Configuration.__module__}))
 """
 
@@ -61,16 +61,16 @@ def run_script(file: Path, when: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["after", "before"])
-def test_a_program_that_imports_kubernetes_asyncio_itself_gets_all_of_it(
+def test_a_program_that_imports_kubernetes_asyncio_itself_can_use_all_of_it(
     tmp_path: Path, when: str
 ) -> None:
     file = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "good"})
-    connection = run_script(file, when)
-    assert connection["server"] == "http://127.0.0.1:1"
-    assert (connection["kind"], connection["api"]) == ("Pod", "ApiClient")
-    assert connection["configuration"] == "kubernetes_asyncio.client.configuration"
+    printed = run_script(file, when)
+    assert printed["server"] == "http://127.0.0.1:1"
+    assert (printed["kind"], printed["api"]) == ("Pod", "ApiClient")
+    assert printed["configuration"] == "kubernetes_asyncio.client.configuration"
     if when == "after":
-        assert connection["loaded"] == 0
+        assert printed["loaded"] == 0
 
 
 @pytest.mark.parametrize(

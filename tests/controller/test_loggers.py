@@ -1,4 +1,4 @@
-"""Loggers: structlog comes with the first line; fields and silence hold for what runs inside."""
+"""Loggers: structlog is imported with the first line; blocks add fields to lines, or mute them."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_structlog_is_imported_with_the_first_line_and_not_before() -> None:
     assert (printed[0], printed[-1]) == ("False", "True")
 
 
-def test_lines_have_the_fields_of_all_blocks_around_them_and_their_own_win() -> None:
+def test_lines_have_the_fields_of_all_blocks_around_them_unless_they_set_them_themselves() -> None:
     with capture_logs(processors=[add_fields]) as lines:
         with bind_fields(a=1, b=1), bind_fields(b=2, c=2):
             log.info("inside", c=3)
@@ -39,13 +39,13 @@ def test_lines_have_the_fields_of_all_blocks_around_them_and_their_own_win() -> 
     ]
 
 
-async def test_tasks_that_are_started_inside_have_the_fields_too() -> None:
-    async def work() -> None:
+async def test_lines_of_tasks_that_a_block_starts_have_its_fields() -> None:
+    async def log_line() -> None:
         log.info("in a task")
 
     with capture_logs(processors=[add_fields]) as lines, bind_fields(key="lab"):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(work)
+            tasks.start_soon(log_line)
     assert lines == [{"event": "in a task", "log_level": "info", "key": "lab"}]
 
 

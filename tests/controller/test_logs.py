@@ -1,4 +1,4 @@
-"""Log lines: their keys, their order, and those of other libraries."""
+"""Log lines: their keys and formats, also for lines of other libraries."""
 
 import io
 import logging
@@ -21,22 +21,23 @@ from tests.controller.widgets import WIDGETS
 
 @pytest.fixture(autouse=True)
 def restore_loggers() -> Iterator[None]:
-    """Give the process its loggers back."""
+    """Restore the configuration of the process's loggers after each test."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    before = structlog.get_config()
+    structlog_config = structlog.get_config()
     yield
-    structlog.configure(**before)
+    structlog.configure(**structlog_config)
     root.handlers[:] = handlers
     root.setLevel(level)
 
 
 def read_lines(stream: io.StringIO) -> list[dict[str, str]]:
+    """Return the fields of each JSON line."""
     return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
 
 
 async def reconcile_and_log(error: Exception) -> dict[str, str]:
-    """Return the log line of a reconciler that raised `error`."""
+    """Return the line that the controller logs when its reconciler raises `error`."""
     stream, clock = io.StringIO(), VirtualClock()
     logs.configure_logs("json", "info", stream=stream)
 
@@ -49,12 +50,12 @@ async def reconcile_and_log(error: Exception) -> dict[str, str]:
     queue.add(Key("default", "a"))
     queue.shut_down()
     await controller.run()
-    own, runner = read_lines(stream)
-    assert own["reconcileID"] == runner["reconcileID"]
-    return runner
+    reconciler_line, runner_line = read_lines(stream)
+    assert reconciler_line["reconcileID"] == runner_line["reconcileID"]
+    return runner_line
 
 
-async def test_a_line_has_the_controller_the_object_and_the_reconcile_id() -> None:
+async def test_the_line_of_an_error_has_the_controller_the_object_and_the_message() -> None:
     line = await reconcile_and_log(Forbidden(403, "Forbidden", "no"))
     assert list(line)[:10] == list(logs.KEY_ORDER)
     assert line["level"] == "error"
@@ -77,7 +78,7 @@ async def test_a_bug_is_logged_with_its_traceback() -> None:
     assert "ZeroDivisionError: oops" in line["exception"]
 
 
-async def test_a_conflict_is_no_error_and_a_terminal_error_is() -> None:
+async def test_a_conflict_is_logged_as_info_and_a_terminal_error_as_error() -> None:
     assert (await reconcile_and_log(Conflict(409, "Conflict", "x")))["level"] == "info"
     assert (await reconcile_and_log(TerminalError("x")))["level"] == "error"
 
@@ -94,7 +95,7 @@ def test_lines_of_other_libraries_have_the_same_format() -> None:
     )
 
 
-def test_a_level_hides_what_is_below_it() -> None:
+def test_lines_below_the_level_are_dropped() -> None:
     stream = io.StringIO()
     logs.configure_logs("json", "warning", stream=stream)
     get_logger("x").info("hidden")
@@ -103,7 +104,7 @@ def test_a_level_hides_what_is_below_it() -> None:
     assert [line["msg"] for line in read_lines(stream)] == ["shown"]
 
 
-def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
+def test_json_lines_have_no_spaces_so_that_runbooks_can_search_for_a_level() -> None:
     stream = io.StringIO()
     logs.configure_logs("json", "info", stream=stream)
     get_logger("mine").error("Broken", ranges=["a", "b"])
@@ -111,7 +112,7 @@ def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
     assert '"ranges":["a","b"]' in stream.getvalue()
 
 
-def test_the_console_format_is_not_json() -> None:
+def test_a_console_line_has_the_message_and_its_fields() -> None:
     stream = io.StringIO()
     logs.configure_logs("console", stream=stream)
     get_logger("x").info("Allocated", range="10.0.0.1-10.0.0.4")
@@ -126,7 +127,7 @@ def test_a_traceback_shows_no_values_of_variables(output: logs.Format) -> None:
     stream, secret = io.StringIO(), "hunter" + "2"
     logs.configure_logs(output, stream=stream)
     try:
-        _ = 1 // (len(secret) - 7)
+        _ = 1 // (len(secret) - 7)  # divides by zero without the secret in the line
     except ZeroDivisionError:
         get_logger("x").exception("failed")
     assert "ZeroDivisionError" in stream.getvalue()

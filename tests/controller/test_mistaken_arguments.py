@@ -1,4 +1,4 @@
-"""Arguments of the wrong type are named at the call or at the registration, not in the middle."""
+"""A wrong argument raises an error that names it, at the call or the registration."""
 
 from functools import partial
 from typing import Any
@@ -82,7 +82,7 @@ async def test_a_kubeconfig_that_is_text_is_named() -> None:
         await connect(mistaken)
 
 
-def test_a_client_or_anything_else_in_place_of_the_transport_is_named(api: FakeApi) -> None:
+def test_a_client_or_a_manager_in_place_of_the_transport_is_named(api: FakeApi) -> None:
     mistaken: Any = Client(api)
     with pytest.raises(TypeError, match=r"Manager needs a transport, as `await connect\(\)` .*Cl"):
         Manager(mistaken)
@@ -159,7 +159,7 @@ def test_an_unknown_format_of_logs_is_named() -> None:
         configure_logs(mistaken)
 
 
-def test_a_mapping_to_the_owner_that_was_not_made_is_named(manager: Manager) -> None:
+def test_to_owner_itself_in_place_of_its_mapping_is_named(manager: Manager) -> None:
     mistaken: Any = to_owner
     with pytest.raises(TypeError, match=r"to_owner itself, .*: write to_owner\(KIND\)"):
         Watch(manager.get_informer(WIDGETS), mistaken)
@@ -186,41 +186,41 @@ def test_a_reconciler_that_takes_other_arguments_is_named(
     manager.add_controller("c", partial(reconcile_object, obj=WIDGET), watches=watches)
 
 
-def test_other_functions_that_take_other_arguments_are_named(manager: Manager) -> None:
+def test_callbacks_that_take_other_arguments_are_named_with_their_role(manager: Manager) -> None:
     informer = manager.get_informer(WIDGETS)
-    pair: Any = map_pair
-    nothing: Any = map_nothing
-    kind: Any = None  # is not used before a controller watches it
+    takes_pair: Any = map_pair
+    takes_nothing: Any = map_nothing
+    kind: Any = None  # a ClusterWatch uses its kind only when it is connected
     watches = [Watch(informer, to_self)]
     with pytest.raises(TypeError, match=r"mapping of a Watch, .* called with \(object\)"):
-        Watch(informer, pair)
+        Watch(informer, takes_pair)
     with pytest.raises(TypeError, match=r"mapping of a Watch, .* called with \(cluster, object\)"):
-        ClusterWatch(kind, nothing)
+        ClusterWatch(kind, takes_nothing)
     with pytest.raises(TypeError, match=r"predicate of a Watch, .* called with \(change\)"):
-        Watch(informer, to_self, predicate=pair)
+        Watch(informer, to_self, predicate=takes_pair)
     with pytest.raises(TypeError, match=r"delay of a Watch, .* called with \(change\)"):
-        Watch(informer, to_self, delay=nothing)
+        Watch(informer, to_self, delay=takes_nothing)
     with pytest.raises(TypeError, match=r"unreadable objects of a Watch, .* called with \(key\)"):
-        Watch(informer, to_self, unreadable=nothing)
+        Watch(informer, to_self, unreadable=takes_nothing)
     with pytest.raises(TypeError, match=r"handler of an informer, .* called with \(change\)"):
-        informer.add_handler(pair)
+        informer.add_handler(takes_pair)
     with pytest.raises(TypeError, match=r"index 'pair', .* called with \(object\)"):
-        manager.get_informer(WIDGETS, namespace="other", indexes={"pair": pair})
+        manager.get_informer(WIDGETS, namespace="other", indexes={"pair": takes_pair})
     with pytest.raises(TypeError, match=r"service s, .* called with \(\) and takes \(_\)"):
         manager.add_service("s", reconcile)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"webhook /a, .* called with \(request\)"):
-        Webhook("/a", nothing, Widget)
+        Webhook("/a", takes_nothing, Widget)
     with pytest.raises(TypeError, match=r"the check c, .* called with \(\)"):
-        Check("c", pair)
+        Check("c", takes_pair)
     for setting in ("group", "shard_by", "forget"):
         for owner in (manager, manager.create_extension()):
-            functions: Any = {setting: pair}
+            functions: Any = {setting: takes_pair}
             with pytest.raises(TypeError, match=rf"{setting} of controller a, .* with \(key\)"):
                 owner.add_controller("a", reconcile, watches=watches, **functions)
 
 
 @pytest.mark.parametrize(
-    ("parts", "error", "message"),
+    ("arguments", "error", "message"),
     [
         (
             ("example.com/v1", "Widget", "Widget", "widgets", Widget),
@@ -241,18 +241,18 @@ def test_other_functions_that_take_other_arguments_are_named(manager: Manager) -
     ],
 )
 def test_a_resource_with_misplaced_arguments_is_named(
-    parts: tuple[Any, ...], error: type[Exception], message: str
+    arguments: tuple[Any, ...], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        Resource(*parts)
+        Resource(*arguments)
 
 
-@pytest.mark.parametrize("asked", ["default/a", WIDGET, None])
-def test_a_cache_refuses_a_lookup_by_a_value_that_is_no_key(manager: Manager, asked: Any) -> None:
-    everywhere = manager.get_informer(WIDGETS).cache
-    in_set = manager.get_informer(WIDGETS, namespaces=NamespaceSet(["default"])).cache
-    caches: Any = (everywhere, in_set)
+@pytest.mark.parametrize("no_key", ["default/a", WIDGET, None])
+def test_a_cache_refuses_a_lookup_by_a_value_that_is_no_key(manager: Manager, no_key: Any) -> None:
+    cluster_cache = manager.get_informer(WIDGETS).cache
+    namespaced_cache = manager.get_informer(WIDGETS, namespaces=NamespaceSet(["default"])).cache
+    caches: Any = (cluster_cache, namespaced_cache)
     for cache in caches:
         with pytest.raises(TypeError, match=r"Cache\.get of widgets.* must be a controller\.Key"):
-            cache.get(asked)
+            cache.get(no_key)
         assert cache.get(Key("default", "a")) is None

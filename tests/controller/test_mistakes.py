@@ -62,7 +62,7 @@ async def test_an_object_in_place_of_its_version_is_named(api: FakeApi) -> None:
         await client.patch_status(WIDGETS, Version.from_object(widget), {})
 
 
-async def test_other_arguments_of_the_wrong_kind_are_named(api: FakeApi) -> None:
+async def test_arguments_of_client_methods_of_the_wrong_type_are_named(api: FakeApi) -> None:
     client: Any = Client(api)
     with pytest.raises(TypeError, match=r"get widgets.* needs controller\.Key\(.*not 'a'"):
         await client.get(WIDGETS, "a")
@@ -101,22 +101,22 @@ def test_a_resource_in_place_of_its_informer_is_named() -> None:
 
 
 def test_an_informer_of_no_resource_is_named(manager: Manager) -> None:
-    asked: Any = Widget
+    no_resource: Any = Widget
     with pytest.raises(TypeError, match=r"Manager\.get_informer needs .* Widget is the type"):
-        manager.get_informer(asked)
-    asked = manager.get_informer(WIDGETS)
+        manager.get_informer(no_resource)
+    no_resource = manager.get_informer(WIDGETS)
     with pytest.raises(TypeError, match="pass the Resource of this Informer"):
-        manager.get_informer(asked)
+        manager.get_informer(no_resource)
 
 
 def test_a_forgotten_await_before_the_transport_is_named() -> None:
     async def open_transport() -> FakeApi:
         return FakeApi(VirtualClock())
 
-    pending: Any = open_transport()
+    coroutine: Any = open_transport()
     with pytest.raises(TypeError, match=r"write Manager\(await connect\(\)\)"):
-        Manager(pending)
-    pending.close()
+        Manager(coroutine)
+    coroutine.close()
 
 
 def test_a_reconciler_that_yields_is_named(manager: Manager) -> None:
@@ -138,12 +138,12 @@ async def test_the_traceback_of_a_failed_request_names_the_request(api: FakeApi)
     with pytest.raises(NotFound) as raised:
         await Client(api).get(WIDGETS, Key("default", "a"))
     assert raised.value.request == "get widgets.example.com default/a"
-    trace = "".join(traceback.format_exception(raised.value))
-    assert "request: get widgets.example.com default/a" in trace
+    formatted = "".join(traceback.format_exception(raised.value))
+    assert "request: get widgets.example.com default/a" in formatted
     assert raised.value.hint == ""
 
 
-async def test_a_missing_status_subresource_is_suspected(api: FakeApi) -> None:
+async def test_a_404_of_a_status_patch_hints_at_a_missing_status_subresource(api: FakeApi) -> None:
     client = Client(api)
     plain = await client.create(NO_STATUS, "default", {"metadata": {"name": "a"}})
     with pytest.raises(NotFound) as raised:
@@ -153,7 +153,7 @@ async def test_a_missing_status_subresource_is_suspected(api: FakeApi) -> None:
     assert f"hint: {raised.value.hint}" in raised.value.__notes__
 
 
-async def test_the_status_of_a_missing_object_brings_the_same_hint(api: FakeApi) -> None:
+async def test_a_404_of_the_status_patch_of_a_deleted_object_has_a_hint_too(api: FakeApi) -> None:
     client = Client(api)
     widget = await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
     await client.delete(WIDGETS, Version.from_object(widget))
@@ -162,19 +162,19 @@ async def test_the_status_of_a_missing_object_brings_the_same_hint(api: FakeApi)
     assert raised.value.hint.startswith("the object is gone, or widgets.example.com has no")
 
 
-def test_a_404_of_another_request_brings_no_hint() -> None:
+def test_a_404_of_another_request_has_no_hint() -> None:
     error = create_api_error(404, {"reason": "NotFound", "message": 'widgets "a" not found'})
     assert error.hint == ""
 
 
 def test_a_set_of_namespaces_in_the_wrong_place_is_named(manager: Manager) -> None:
-    spaces = NamespaceSet(["a"])
+    namespaces = NamespaceSet(["a"])
     with pytest.raises(TypeError, match=r"a Watch needs an informer, as Manager\.get_informer"):
-        Watch(spaces, to_self)  # type: ignore[arg-type]
+        Watch(namespaces, to_self)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"namespace must be text.* pass a NamespaceSet as names"):
-        manager.get_informer(WIDGETS, namespace=spaces)  # type: ignore[call-overload]
+        manager.get_informer(WIDGETS, namespace=namespaces)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"NamespaceSet\.follow needs an informer of namespaces"):
-        spaces.follow(WIDGETS)  # type: ignore[arg-type]
+        namespaces.follow(WIDGETS)  # type: ignore[arg-type]
 
 
 def test_a_selector_in_object_form_is_named(manager: Manager) -> None:
@@ -242,7 +242,7 @@ def test_an_owner_with_its_arguments_swapped_is_named() -> None:
 
 
 @pytest.mark.parametrize("component", ["", "not qualified!", "a/b/c", "Example.com/x", "x/"])
-def test_a_component_whose_events_the_server_would_refuse_is_named(
+def test_a_recorder_whose_component_is_no_qualified_name_is_refused(
     manager: Manager, component: str
 ) -> None:
     with pytest.raises(ValueError, match="a recorder needs a qualified name as component"):

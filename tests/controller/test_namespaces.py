@@ -1,4 +1,4 @@
-"""Informers over a set of namespaces, which changes, and of which some cannot be listed."""
+"""Informers over a set of namespaces that changes, and in which some cannot be listed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,8 +30,8 @@ GADGETS = Resource("example.com", "v1", "Gadget", "gadgets", Widget)
 FORBIDDEN = Forbidden(403, "Forbidden", "widgets is forbidden in the namespace")
 
 
-class Refusing(StoreTransport):
-    """Refuses lists in certain namespaces."""
+class NamespaceRefusingTransport(StoreTransport):
+    """Fails lists in `refused_namespaces` and of paths that contain one of `refused_paths`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -50,17 +50,23 @@ class Refusing(StoreTransport):
         return await super().request(method, path, query=query, **options)
 
 
-class Harness:
-    """A manager with one controller for the widgets of the namespaces a and b."""
+class NamespacesHarness:
+    """A manager with one controller for the widgets of the namespaces a and b.
+
+    Args:
+        refused: the errors with which lists fail, by namespace.
+    """
 
     def __init__(self, **refused: ControllerError) -> None:
         self.clock, self.store = VirtualClock(), Store()
-        self.transport = Refusing(self.store)
+        self.transport = NamespaceRefusingTransport(self.store)
         self.transport.refused_namespaces = refused
         self.manager = Manager(self.transport, clock=self.clock)
         self.namespaces = NamespaceSet(["a", "b"])
         self.widgets = self.manager.get_informer(
-            WIDGETS, namespaces=self.namespaces, indexes={"name": lambda w: [w.metadata.name]}
+            WIDGETS,
+            namespaces=self.namespaces,
+            indexes={"name": lambda widget: [widget.metadata.name]},
         )
         self.reconciled: list[str] = []
         self.manager.add_controller(
@@ -75,7 +81,7 @@ class Harness:
         path = f"/apis/example.com/v1/namespaces/{namespace}/{plural}/{name}"
         self.store.put(path, {"metadata": {"name": name, "namespace": namespace}})
 
-    def failing(self) -> Failing | None:
+    def find_failure(self) -> Failing | None:
         return self.widgets.create_check().run()
 
     def count_unlisted(self) -> float | None:
@@ -85,10 +91,10 @@ class Harness:
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, ServerFailure(500, "InternalError", "no")])
-async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
+async def test_a_namespace_that_cannot_be_listed_does_not_delay_the_others(
     error: ControllerError,
 ) -> None:
-    harness = Harness(b=error)
+    harness = NamespacesHarness(b=error)
     harness.put("a", "one")
     harness.put("b", "two")
     async with anyio.create_task_group() as group:
@@ -114,14 +120,16 @@ async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
         harness.manager.stop()
 
 
-async def test_a_namespace_is_served_once_all_kinds_are_listed_in_it() -> None:
-    harness = Harness()
+async def test_keys_of_a_namespace_are_reconciled_once_all_watched_kinds_are_listed_in_it() -> (
+    None
+):
+    harness = NamespacesHarness()
     gadgets = harness.manager.get_informer(GADGETS, namespaces=harness.namespaces)
-    seen: list[tuple[str, int]] = []
+    passes: list[tuple[str, int]] = []
 
     async def reconcile(key: Key) -> Outcome:
         of_namespace = [obj for obj in gadgets.cache if obj.metadata.namespace == key.namespace]
-        seen.append((str(key), len(of_namespace)))
+        passes.append((str(key), len(of_namespace)))
         return SETTLED
 
     watches: list[Watch[Any]] = [Watch(harness.widgets, to_self), Watch(gadgets, to_self)]
@@ -134,17 +142,19 @@ async def test_a_namespace_is_served_once_all_kinds_are_listed_in_it() -> None:
         group.start_soon(harness.manager.run)
         with capture_logs() as lines:
             await harness.clock.advance(10)
-        assert seen == [("a/one", 1)], "the gadgets of b are not known, so nothing looks at b"
+        assert passes == [("a/one", 1)], (
+            "the gadgets of b are not listed, so no key of b is reconciled"
+        )
         [line] = [line for line in lines if "A namespace cannot be listed" in line["event"]]
         assert line["resource"] == "gadgets.example.com"
         harness.transport.refused_paths = ()
         await harness.clock.advance(120)
-        assert set(seen) == {("a/one", 1), ("b/one", 1)}
+        assert set(passes) == {("a/one", 1), ("b/one", 1)}
         harness.manager.stop()
 
 
 async def test_a_controller_does_not_start_while_none_of_its_namespaces_can_be_listed() -> None:
-    harness = Harness(a=FORBIDDEN, b=FORBIDDEN)
+    harness = NamespacesHarness(a=FORBIDDEN, b=FORBIDDEN)
     harness.put("b", "two")
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
@@ -157,8 +167,8 @@ async def test_a_controller_does_not_start_while_none_of_its_namespaces_can_be_l
         harness.manager.stop()
 
 
-async def test_a_controller_stops_while_a_namespace_cannot_be_listed() -> None:
-    harness = Harness(b=FORBIDDEN)
+async def test_a_manager_can_be_stopped_while_a_namespace_cannot_be_listed() -> None:
+    harness = NamespacesHarness(b=FORBIDDEN)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             group.start_soon(harness.manager.run)
@@ -167,7 +177,7 @@ async def test_a_controller_stops_while_a_namespace_cannot_be_listed() -> None:
 
 
 async def test_namespaces_that_can_be_listed_are_all_listed_before_the_first_pass() -> None:
-    harness = Harness()
+    harness = NamespacesHarness()
     harness.put("a", "one")
     harness.put("b", "two")
     async with anyio.create_task_group() as group:
@@ -180,7 +190,7 @@ async def test_namespaces_that_can_be_listed_are_all_listed_before_the_first_pas
 
 
 async def test_unreadable_objects_are_counted_by_kind() -> None:
-    harness = Harness()
+    harness = NamespacesHarness()
     path = "/apis/example.com/v1/namespaces/a/widgets/odd"
     body: dict[str, Any] = {"metadata": {"name": "odd", "namespace": "a"}}
     async with anyio.create_task_group() as group:
@@ -189,28 +199,28 @@ async def test_unreadable_objects_are_counted_by_kind() -> None:
         harness.store.put(path, {**body, "spec": {"size": "no number"}})
         await harness.clock.advance(1)
 
-        def count() -> float | None:
+        def count_unreadable() -> float | None:
             return harness.manager.metrics.registry.get_sample_value(
                 "controller_cache_unreadable_objects", {"resource": "widgets.example.com"}
             )
 
-        assert count() == 1
+        assert count_unreadable() == 1
         harness.store.put(path, {**body, "spec": {"size": 3}})
         await harness.clock.advance(1)
-        assert count() == 0
+        assert count_unreadable() == 0
         harness.manager.stop()
 
 
-async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
-    harness = Harness()
+async def test_namespaces_are_added_and_removed_while_the_manager_runs() -> None:
+    harness = NamespacesHarness()
     deleted: list[str] = []
 
-    def note(change: Change[Widget]) -> None:
+    def note_deletion(change: Change[Widget]) -> None:
         if change.new is None and change.old is not None:
             assert change.final_state_unknown, "the object may exist, and is not watched any more"
             deleted.append(str(change.old.metadata.key))
 
-    harness.widgets.add_handler(note)
+    harness.widgets.add_handler(note_deletion)
     for namespace in "abc":
         harness.put(namespace, "one")
     async with anyio.create_task_group() as group:
@@ -221,7 +231,8 @@ async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
         await harness.clock.advance(1)
         assert harness.reconciled[2:] == ["c/one"]
         assert [
-            str(w.metadata.key) for w in harness.widgets.cache.list_by_index("name", "one")
+            str(widget.metadata.key)
+            for widget in harness.widgets.cache.list_by_index("name", "one")
         ] == [
             "a/one",
             "b/one",
@@ -229,14 +240,14 @@ async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
         ]
         harness.namespaces.remove("a")
         await harness.clock.advance(1)
-        assert harness.reconciled[3:] == ["a/one"], "the pass finds that the object has gone"
+        assert harness.reconciled[3:] == ["a/one"], "the pass finds no object in the cache"
         assert deleted == ["a/one"]
         assert harness.widgets.cache.get(Key("a", "one")) is None
         assert Key("a", "one") not in harness.widgets.cache
         assert len(harness.widgets.cache) == 2
         harness.put("a", "two")
         await harness.clock.advance(1)
-        assert harness.reconciled[4:] == [], "nothing watches it any more"
+        assert harness.reconciled[4:] == [], "the namespace is not watched any more"
         harness.namespaces.add("a")
         await harness.clock.advance(1)
         assert sorted(harness.reconciled[4:]) == ["a/one", "a/two"]
@@ -247,8 +258,8 @@ async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
         harness.manager.stop()
 
 
-async def test_a_namespace_that_comes_back_at_once_is_listed_again() -> None:
-    harness = Harness()
+async def test_a_namespace_that_is_removed_and_added_at_once_is_listed_again() -> None:
+    harness = NamespacesHarness()
     harness.put("a", "one")
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
@@ -264,39 +275,41 @@ async def test_a_namespace_that_comes_back_at_once_is_listed_again() -> None:
         harness.manager.stop()
 
 
-async def test_a_refused_namespace_does_not_keep_the_process_from_being_ready() -> None:
-    harness = Harness(b=FORBIDDEN)
-    assert harness.failing() == Failing("widgets.example.com not listed yet", "in namespace a")
+async def test_a_process_that_may_not_list_in_a_single_namespace_is_ready() -> None:
+    harness = NamespacesHarness(b=FORBIDDEN)
+    assert harness.find_failure() == Failing(
+        "widgets.example.com not listed yet", "in namespace a"
+    )
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(10)
-        assert harness.failing() is None
+        assert harness.find_failure() is None
         assert str(FORBIDDEN) in str(harness.widgets.failures["b"])
         harness.manager.stop()
 
 
 async def test_a_process_whose_namespaces_are_all_refused_is_not_ready_and_names_them() -> None:
-    harness = Harness(a=FORBIDDEN, b=FORBIDDEN)
+    harness = NamespacesHarness(a=FORBIDDEN, b=FORBIDDEN)
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(10)
-        failing = harness.failing()
+        failing = harness.find_failure()
         assert failing is not None
         assert failing.problem == "cannot list widgets.example.com in any namespace"
         assert "in namespace a:" in failing.why
         assert "in namespace b:" in failing.why
         harness.namespaces.replace([])
         await harness.clock.advance(1)
-        assert harness.failing() is None, "nothing is to be listed"
+        assert harness.find_failure() is None, "nothing is to be listed"
         harness.manager.stop()
 
 
-async def test_a_namespace_that_fails_otherwise_keeps_the_process_from_being_ready() -> None:
-    harness = Harness(b=ServerFailure(500, "InternalError", "etcd is away"))
+async def test_a_namespace_with_another_failure_than_forbidden_makes_the_process_unready() -> None:
+    harness = NamespacesHarness(b=ServerFailure(500, "InternalError", "etcd is away"))
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(10)
-        failing = harness.failing()
+        failing = harness.find_failure()
         assert failing is not None
         assert (failing.problem, failing.why.partition(":")[0]) == (
             "cannot list widgets.example.com",
@@ -305,25 +318,27 @@ async def test_a_namespace_that_fails_otherwise_keeps_the_process_from_being_rea
         harness.manager.stop()
 
 
-async def test_an_empty_set_is_ready_and_its_controller_serves_what_comes() -> None:
-    harness = Harness()
+async def test_an_empty_set_is_ready_and_can_get_namespaces_later() -> None:
+    harness = NamespacesHarness()
     harness.namespaces.replace([])
     harness.put("a", "one")
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
-        assert harness.failing() is None
+        assert harness.find_failure() is None
         harness.namespaces.replace(["a"])
-        assert harness.failing() is not None, "the first namespaces are waited for"
+        assert harness.find_failure() is not None, "the first namespaces are waited for"
         await harness.clock.advance(1)
-        assert (harness.failing(), harness.reconciled) == (None, ["a/one"])
+        assert (harness.find_failure(), harness.reconciled) == (None, ["a/one"])
         harness.namespaces.add("b")
-        assert harness.failing() is None, "a further one does not make the process unready"
+        assert harness.find_failure() is None, (
+            "a namespace that is added later does not make the process unready"
+        )
         harness.manager.stop()
 
 
 async def test_the_set_follows_an_informer_of_namespaces() -> None:
-    harness = Harness()
+    harness = NamespacesHarness()
     harness.namespaces.replace([])
     harness.namespaces.follow(harness.manager.get_informer(NAMESPACES))
     harness.put("a", "one")
@@ -342,7 +357,7 @@ async def test_the_set_follows_an_informer_of_namespaces() -> None:
         harness.namespaces.follow(Manager(harness.transport).get_informer(WIDGETS))
 
 
-async def test_shards_get_the_keys_of_namespaces_that_come() -> None:
+async def test_shards_get_the_keys_of_namespaces_that_are_added() -> None:
     clock, reconciled = VirtualClock(), list[str]()
     api = FakeApi(clock)
     api.serve(WIDGETS)
@@ -371,7 +386,7 @@ async def test_shards_get_the_keys_of_namespaces_that_come() -> None:
 
 
 async def test_own_writes_are_shown_at_once_in_the_cache_of_all_namespaces() -> None:
-    harness = Harness()
+    harness = NamespacesHarness()
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
@@ -384,12 +399,12 @@ async def test_own_writes_are_shown_at_once_in_the_cache_of_all_namespaces() -> 
 
 @pytest.mark.survives_bugs
 async def test_a_handler_that_raises_gets_the_deletions_of_a_namespace_again() -> None:
-    harness = Harness()
+    harness = NamespacesHarness()
     harness.put("a", "one")
     deleted: list[str] = []
     failures = 1
 
-    def note(change: Change[Widget]) -> None:
+    def note_deletion(change: Change[Widget]) -> None:
         nonlocal failures
         if change.new is None and change.old is not None:
             failures -= 1
@@ -397,7 +412,7 @@ async def test_a_handler_that_raises_gets_the_deletions_of_a_namespace_again() -
                 raise LookupError("not yet")
             deleted.append(str(change.old.metadata.key))
 
-    harness.widgets.add_handler(note)
+    harness.widgets.add_handler(note_deletion)
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
@@ -419,7 +434,7 @@ def test_a_set_refuses_a_value_that_is_no_namespace_and_names_it() -> None:
 
 
 def test_a_kind_that_cannot_be_watched_in_a_set_is_refused_and_named() -> None:
-    manager = Harness().manager
+    manager = NamespacesHarness().manager
     with pytest.raises(TypeError, match="namespaces must be a NamespaceSet, not"):
         manager.get_informer(WIDGETS, namespaces=["a"])  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="namespaces are cluster-scoped"):
@@ -427,10 +442,10 @@ def test_a_kind_that_cannot_be_watched_in_a_set_is_refused_and_named() -> None:
     with pytest.raises(ValueError, match="pass one of them"):
         manager.get_informer(WIDGETS, namespace="a", namespaces=NamespaceSet())  # type: ignore[call-overload]
 
-    async def index(_: Widget) -> list[str]:
+    async def index_async(_: Widget) -> list[str]:
         return []
 
     with pytest.raises(TypeError, match="the function of index 'odd'"):
-        manager.get_informer(GADGETS, namespaces=NamespaceSet(), indexes={"odd": index})  # type: ignore[dict-item]
+        manager.get_informer(GADGETS, namespaces=NamespaceSet(), indexes={"odd": index_async})  # type: ignore[dict-item]
     with pytest.raises(KeyError):
-        Harness().widgets.cache.list_by_index("other", "a")
+        NamespacesHarness().widgets.cache.list_by_index("other", "a")

@@ -12,31 +12,31 @@ from controller import Client, Key, MalformedAnswer, Manager, ObjectMeta, Resour
 from controller.codec import Added, Unreadable, decode_event, decode_object, decode_page
 from controller.testing import FakeApi, VirtualClock
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
-from tests.controller.widgets import build_list, build_widget, encode_widget, line
+from tests.controller.widgets import build_event_line, build_list, build_widget, encode_widget
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class WidgetDataclass:
     metadata: ObjectMeta
     spec: dict[str, Any] = field(default_factory=dict)
 
 
-class Struct(msgspec.Struct, frozen=True):
+class WidgetStruct(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
 
 
-class Spec(pydantic.BaseModel, frozen=True):
+class WidgetModelSpec(pydantic.BaseModel, frozen=True):
     color: str = ""
     size: pydantic.NonNegativeInt = 0
 
 
-class Model(pydantic.BaseModel, frozen=True):
+class WidgetModel(pydantic.BaseModel, frozen=True):
     metadata: ObjectMeta
-    spec: Spec = Spec()
+    spec: WidgetModelSpec = WidgetModelSpec()
 
 
-TYPES: list[type[Any]] = [Plain, Struct, Model, Untyped]
+TYPES: list[type[Any]] = [WidgetDataclass, WidgetStruct, WidgetModel, Untyped]
 
 
 def create_resource(kind: type[Any]) -> Resource[Any]:
@@ -44,14 +44,16 @@ def create_resource(kind: type[Any]) -> Resource[Any]:
 
 
 def get_color(obj: Any) -> str:
-    if isinstance(obj, Model):
+    if isinstance(obj, WidgetModel):
         return obj.spec.color
     spec = obj.body["spec"] if isinstance(obj, Untyped) else obj.spec
     return str(spec["color"])
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_an_object_is_decoded_to_every_sort_of_type(kind: type[Any]) -> None:
+def test_an_object_is_decoded_to_dataclasses_structs_models_and_untyped_objects(
+    kind: type[Any],
+) -> None:
     body = encode_widget(build_widget("a", 5, color="blue"))
     reference = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
     body["metadata"] |= {
@@ -60,34 +62,36 @@ def test_an_object_is_decoded_to_every_sort_of_type(kind: type[Any]) -> None:
         "ownerReferences": [reference],
         "creationTimestamp": "2026-01-01T00:00:00Z",
     }
-    plain = decode_object(create_resource(Plain), msgspec.json.encode(body))
+    as_dataclass = decode_object(create_resource(WidgetDataclass), msgspec.json.encode(body))
     decoded = decode_object(create_resource(kind), msgspec.json.encode(body))
     assert type(decoded) is kind
     assert get_color(decoded) == "blue"
-    assert decoded.metadata == plain.metadata
+    assert decoded.metadata == as_dataclass.metadata
     assert isinstance(decoded.metadata.labels, MappingProxyType)
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_lists_and_events_hold_every_sort_of_type(kind: type[Any]) -> None:
+def test_lists_and_events_are_decoded_to_all_sorts_of_types(kind: type[Any]) -> None:
     page = decode_page(
         create_resource(kind), build_list(9, build_widget("a", 5), build_widget("b", 6))
     )
     assert [get_color(obj) for obj in page.items] == ["red", "red"]
-    event = decode_event(create_resource(kind), line("ADDED", build_widget("a", 5, color="blue")))
+    event = decode_event(
+        create_resource(kind), build_event_line("ADDED", build_widget("a", 5, color="blue"))
+    )
     assert isinstance(event, Added)
     assert get_color(event.object) == "blue"
 
 
 def test_an_object_that_a_model_rejects_is_named_and_harms_no_other_object() -> None:
-    bad = build_widget("bad", 5)
-    body = encode_widget(bad)
+    rejected = build_widget("bad", 5)
+    body = encode_widget(rejected)
     body["spec"]["size"] = -1
     with pytest.raises(MalformedAnswer, match="greater than or equal to 0"):
-        decode_object(create_resource(Model), msgspec.json.encode(body))
-    event = decode_event(create_resource(Model), line("MODIFIED", body))
+        decode_object(create_resource(WidgetModel), msgspec.json.encode(body))
+    event = decode_event(create_resource(WidgetModel), build_event_line("MODIFIED", body))
     assert isinstance(event, Unreadable)
-    assert event.key == bad.metadata.key
+    assert event.key == rejected.metadata.key
     assert "spec.size" in event.reason
 
 
@@ -99,8 +103,8 @@ def test_the_first_level_of_an_untyped_object_cannot_be_changed() -> None:
         decoded.body["spec"] = {}
 
 
-@pytest.mark.parametrize("kind", [Model, Untyped])
-async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
+@pytest.mark.parametrize("kind", [WidgetModel, Untyped])
+async def test_a_cache_indexes_models_and_untyped_objects(kind: type[Any]) -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
     api.serve(create_resource(kind))
@@ -127,14 +131,14 @@ async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
 async def test_a_webhook_gets_a_pydantic_model_and_refuses_objects_that_the_model_rejects() -> (
     None
 ):
-    seen: list[Model] = []
+    judged: list[WidgetModel] = []
 
-    async def judge(request: AdmissionRequest[Model]) -> Answer:
+    async def judge(request: AdmissionRequest[WidgetModel]) -> Answer:
         assert request.object is not None
-        seen.append(request.object)
+        judged.append(request.object)
         return Allowed()
 
-    def review(size: int) -> bytes:
+    def build_review_of_size(size: int) -> bytes:
         body = encode_widget(build_widget("a", 5, color="blue"))
         body["spec"]["size"] = size
         return msgspec.json.encode(
@@ -151,10 +155,10 @@ async def test_a_webhook_gets_a_pydantic_model_and_refuses_objects_that_the_mode
             }
         )
 
-    webhook = Webhook("/judge", judge, Model)
-    allowed, _ = await webhook.answer(review(1), VirtualClock(), 10)
-    refused, _ = await webhook.answer(review(-1), VirtualClock(), 10)
-    assert [obj.spec.size for obj in seen] == [1]
+    webhook = Webhook("/judge", judge, WidgetModel)
+    allowed, _ = await webhook.answer(build_review_of_size(1), VirtualClock(), 10)
+    refused, _ = await webhook.answer(build_review_of_size(-1), VirtualClock(), 10)
+    assert [obj.spec.size for obj in judged] == [1]
     assert msgspec.json.decode(allowed)["response"]["allowed"]
     response = msgspec.json.decode(refused)["response"]
     assert not response["allowed"]

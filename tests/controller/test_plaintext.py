@@ -6,7 +6,7 @@ import pytest
 
 from controller.plaintext import escape_json, escape_lines, escape_text, escape_values
 
-SHOWN = {
+ESCAPED_BY_CASE = {
     "a newline": ("one\ntwo", r"one\ntwo"),
     "a tabulator and a carriage return": ("a\tb\rc", r"a\tb\rc"),
     "an escape sequence": ("\x1b[2JALL GOOD", r"\x1b[2JALL GOOD"),
@@ -26,21 +26,23 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize(("content", "plain"), SHOWN.values(), ids=SHOWN)
-def test_a_text_is_shown_in_one_line_without_controls(content: str, plain: str) -> None:
-    assert escape_text(content) == plain
-    assert escape_text(plain) == plain, "twice is the same"
+@pytest.mark.parametrize(("content", "escaped"), ESCAPED_BY_CASE.values(), ids=ESCAPED_BY_CASE)
+def test_control_characters_of_a_text_are_escaped(content: str, escaped: str) -> None:
+    assert escape_text(content) == escaped
+    assert escape_text(escaped) == escaped, "an escaped text stays as it is"
 
 
-@pytest.mark.parametrize("content", [raw_text for raw_text, _ in SHOWN.values()], ids=list(SHOWN))
-def test_json_keeps_its_values(content: str) -> None:
+@pytest.mark.parametrize(
+    "content", [raw_text for raw_text, _ in ESCAPED_BY_CASE.values()], ids=list(ESCAPED_BY_CASE)
+)
+def test_escaped_json_has_the_same_values(content: str) -> None:
     document = json.dumps({"text": content}, indent=2, ensure_ascii=False)
     escaped = escape_json(document)
     assert json.loads(escaped) == {"text": content}
     assert escape_lines(escaped) == escaped
 
 
-def test_a_text_is_cut_after_it_is_escaped() -> None:
+def test_a_text_is_shortened_after_it_is_escaped() -> None:
     assert escape_text("\n" * 10, 7) == r"\n\n\n…"
     assert escape_text("\n\n", 4) == r"\n\n"
 

@@ -1,4 +1,4 @@
-"""A process that its manager ends: its exit status, and the lease that it gives back."""
+"""A process that ends without a signal: its exit status, and its released lease."""
 
 import os
 import subprocess
@@ -11,7 +11,6 @@ from tests.program import script
 PROGRAM = """
 import sys, anyio
 from controller import Manager, ManagerOptions, SETTLED, Watch, run_until_signal, to_self
-from tests.controller.misbehaviour import WAYS
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS
 
@@ -45,12 +44,12 @@ anyio.run(main)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "code"), [("exit", 3), ("return", 1)])
-def test_a_process_ends_with_the_status_that_says_so_and_releases_its_lease(
-    how: str, code: int
+@pytest.mark.parametrize(("ending", "code"), [("exit", 3), ("return", 1)])
+def test_a_process_that_a_task_ends_has_an_exit_status_and_releases_its_lease(
+    ending: str, code: int
 ) -> None:
-    ended = subprocess.run(
-        script(PROGRAM, how),
+    result = subprocess.run(
+        script(PROGRAM, ending),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -58,6 +57,6 @@ def test_a_process_ends_with_the_status_that_says_so_and_releases_its_lease(
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert "holder ''" in ended.stdout
-    assert ended.returncode == code, ended.stdout
-    assert ("SystemExit or" if how == "exit" else "A task returned") in ended.stdout
+    assert "holder ''" in result.stdout
+    assert result.returncode == code, result.stdout
+    assert ("SystemExit or" if ending == "exit" else "A task returned") in result.stdout

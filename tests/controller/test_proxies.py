@@ -1,4 +1,4 @@
-"""Proxies: which one the environment names for a server, and which can be used."""
+"""Proxies: the proxy that the environment names for a server, and errors of proxies."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.controller.kubeconfigs import write_kubeconfig
 
 
 @pytest.mark.parametrize(
-    ("server", "exceptions", "proxied"),
+    ("server", "exceptions", "uses_proxy"),
     [
         ("https://api.example.com", "", True),
         ("https://api.example.com", "example.com", False),
@@ -61,10 +61,10 @@ from tests.controller.kubeconfigs import write_kubeconfig
     ],
 )
 def test_the_proxy_of_the_environment_is_used_except_for_hosts_in_no_proxy(
-    server: str, exceptions: str, proxied: bool
+    server: str, exceptions: str, uses_proxy: bool
 ) -> None:
     environ = {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": exceptions}
-    expected = "http://proxy:3128" if proxied else ""
+    expected = "http://proxy:3128" if uses_proxy else ""
     assert find_environment_proxy(server, environ) == expected
     assert find_environment_proxy(server, {}) == ""
 
@@ -90,7 +90,7 @@ def test_the_scheme_of_the_server_selects_the_variable(
     assert find_environment_proxy(server, environ) == proxy
 
 
-def test_a_proxy_of_another_kind_is_refused() -> None:
+def test_a_proxy_of_an_unsupported_scheme_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="the flag names the proxy 'socks5://x'"):
         check_proxy("socks5://x", "the flag")
 
@@ -123,8 +123,8 @@ async def test_a_server_on_loopback_is_reached_past_the_proxy_of_the_environment
             await transport.aclose()
 
 
-async def read_refusal(proxy: str) -> str:
-    """Return the error of a request through a proxy that lets nothing through."""
+async def read_proxy_error(proxy: str) -> str:
+    """Return the message of a request that fails because of its proxy."""
     transport = HttpTransport(Endpoint("https://api.example:6443", proxy=proxy))
     try:
         with pytest.raises(NoAnswer) as caught:
@@ -135,7 +135,7 @@ async def read_refusal(proxy: str) -> str:
 
 
 async def test_the_error_of_a_proxy_that_cannot_be_reached_names_the_proxy() -> None:
-    message = await read_refusal("http://user:secret@127.0.0.1:1")
+    message = await read_proxy_error("http://user:secret@127.0.0.1:1")
     assert message.startswith(
         "GET https://api.example:6443/x: cannot connect to the proxy http://127.0.0.1:1: Connect"
     )
@@ -152,7 +152,7 @@ async def test_the_error_of_a_proxy_that_refuses_names_the_proxy_and_the_server(
         port = listener.extra(SocketAttribute.local_port)
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, refuse)
-            message = await read_refusal(f"http://user:secret@127.0.0.1:{port}")
+            message = await read_proxy_error(f"http://user:secret@127.0.0.1:{port}")
             group.cancel_scope.cancel()
     assert message == (
         f"GET https://api.example:6443/x: no connection through the proxy http://127.0.0.1:{port}:"

@@ -1,4 +1,4 @@
-"""Index functions, mappings, predicates and groups that raise: nothing gets lost by it."""
+"""Index functions, mappings, predicates and groups that raise lose no object and no key."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -39,20 +39,20 @@ def create_cache() -> Cache[Widget]:
     )
 
 
-def is_consistent(widget: Cache[Widget]) -> bool:
+def is_consistent(widgets: Cache[Widget]) -> bool:
     """Return whether both indexes name exactly the objects in the cache."""
     return all(
         sorted(
             cached.metadata.key
-            for value in widget._indexes._keys[index]
-            for cached in widget.list_by_index(index, value)
+            for value in widgets._indexes._keys[index]
+            for cached in widgets.list_by_index(index, value)
         )
-        == sorted(cached.metadata.key for cached in widget)
+        == sorted(cached.metadata.key for cached in widgets)
         for index in ("size", "color")
     )
 
 
-def test_a_list_shows_the_objects_that_can_be_indexed_and_names_the_others() -> None:
+def test_objects_of_a_list_that_cannot_be_indexed_are_unreadable_and_the_others_cached() -> None:
     widgets = create_cache()
     with capture_logs() as lines:
         widgets.replace([build_widget("a", 1, color="odd"), build_widget("b", 2)], 5)
@@ -65,7 +65,7 @@ def test_a_list_shows_the_objects_that_can_be_indexed_and_names_the_others() -> 
     assert (line["resource"], line["object"]) == ("widgets.example.com", "default/a")
 
 
-def test_the_last_state_that_could_be_indexed_stays_until_a_later_one_can() -> None:
+def test_the_last_version_that_could_be_indexed_is_cached_until_a_later_version_can() -> None:
     widgets, changes = create_cache(), list[Change[Widget]]()
     widgets.subscribe(changes.append)
     widgets.replace([build_widget("a", 1)], 1)
@@ -110,23 +110,23 @@ def test_an_index_function_has_to_return_a_collection_of_texts(values: object) -
     assert A in widgets.unreadable
 
 
-def test_an_index_function_that_raises_when_an_object_goes_leaves_no_entry() -> None:
-    broken: list[bool] = []
+def test_an_index_function_that_raises_for_a_deleted_object_leaves_no_index_entry() -> None:
+    is_broken: list[bool] = []
 
-    def color(obj: Widget) -> Iterable[str]:
-        if broken:
+    def index_or_raise(obj: Widget) -> Iterable[str]:
+        if is_broken:
             raise ZeroDivisionError
         return (obj.spec.color,)
 
-    widgets = Cache(WIDGETS, indexes={"color": color})
+    widgets = Cache(WIDGETS, indexes={"color": index_or_raise})
     widgets.replace([build_widget("a", 1), build_widget("b", 1)], 1)
-    broken.append(True)
+    is_broken.append(True)
     widgets.replace([], 2)
     assert len(widgets) == 0
     assert not widgets._indexes._keys["color"]
 
 
-async def test_a_request_that_succeeded_does_not_raise_because_a_listener_does() -> None:
+async def test_a_successful_request_does_not_raise_if_on_object_does() -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -135,39 +135,43 @@ async def test_a_request_that_succeeded_does_not_raise_because_a_listener_does()
     assert created.metadata.key == A
 
 
-class Harness:
-    """A manager with one controller whose mapping or index function may raise."""
+class RaisingHarness:
+    """A manager with one controller; its mapping raises while `is_broken`, its index for `odd`."""
 
     def __init__(self) -> None:
         self.clock, self.store = VirtualClock(), Store()
         self.manager = Manager(StoreTransport(self.store), clock=self.clock)
         self.widgets = self.manager.get_informer(WIDGETS, indexes={"color": index_by_color})
-        self.broken = False
-        self.seen: list[str] = []
+        self.is_broken = False
+        self.reconciled: list[str] = []
         self.manager.add_controller(
-            "widget", self.reconcile, watches=[Watch(self.widgets, self.mapping)]
+            "widget", self.reconcile, watches=[Watch(self.widgets, self.map_or_raise)]
         )
 
-    def mapping(self, obj: Widget) -> Iterable[Key]:
-        if self.broken:
+    def map_or_raise(self, obj: Widget) -> Iterable[Key]:
+        if self.is_broken:
             raise ZeroDivisionError
         return to_self(obj)
 
     async def reconcile(self, key: Key) -> Outcome:
-        self.seen.append(key.name)
+        self.reconciled.append(key.name)
         return SETTLED
 
-    def widget(self, name: str, color: str = "red") -> None:
+    def put_widget(self, name: str, color: str = "red") -> None:
         path = f"/apis/example.com/v1/namespaces/default/widgets/{name}"
-        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"color": color}}
+        body = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"color": color},
+        }
         self.store.put(path, body)
 
-    def ready(self) -> Failing | None:
+    def find_failure(self) -> Failing | None:
+        """Return why the check of the informer fails; None if it succeeds."""
         return self.widgets.create_check().run()
 
 
 @asynccontextmanager
-async def run_manager(harness: Harness) -> AsyncIterator[None]:
+async def run_manager(harness: RaisingHarness) -> AsyncIterator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(0)
@@ -176,55 +180,55 @@ async def run_manager(harness: Harness) -> AsyncIterator[None]:
 
 
 async def test_a_key_whose_mapping_raised_is_delivered_again_until_the_mapping_returns() -> None:
-    harness = Harness()
-    harness.widget("a")
+    harness = RaisingHarness()
+    harness.put_widget("a")
     async with run_manager(harness):
-        assert harness.seen == ["a"]
-        harness.broken = True
-        harness.widget("b")
+        assert harness.reconciled == ["a"]
+        harness.is_broken = True
+        harness.put_widget("b")
         path = "/apis/example.com/v1/namespaces/default/widgets/a"
         harness.store.remove(path)
         await harness.clock.advance(65)
-        assert harness.seen == ["a"]
+        assert harness.reconciled == ["a"]
         name = "controller_undelivered_changes_total"
         count = harness.manager.metrics.registry.get_sample_value(
             name, {"resource": "widgets.example.com"}
         )
         assert count == 6
-        harness.broken = False
+        harness.is_broken = False
         await harness.clock.advance(30)
-        assert sorted(harness.seen) == ["a", "a", "b"]
+        assert sorted(harness.reconciled) == ["a", "a", "b"]
         await harness.clock.advance(300)
-        assert len(harness.seen) == 3
+        assert len(harness.reconciled) == 3
 
 
 async def test_readiness_fails_when_a_mapping_or_an_index_has_raised_for_a_minute() -> None:
-    harness = Harness()
+    harness = RaisingHarness()
     async with run_manager(harness):
-        harness.widget("a", color="odd")
+        harness.put_widget("a", color="odd")
         await harness.clock.advance(0)
-        assert harness.ready() is None
+        assert harness.find_failure() is None
         await harness.clock.advance(59)
-        assert harness.ready() is None
+        assert harness.find_failure() is None
         await harness.clock.advance(1)
-        failing = harness.ready()
+        failing = harness.find_failure()
         assert failing is not None
         assert failing.problem == "an index function raises for 1 widgets.example.com"
-        harness.widget("a")
+        harness.put_widget("a")
         await harness.clock.advance(0)
-        assert harness.ready() is None
-        harness.broken = True
-        harness.widget("b")
+        assert harness.find_failure() is None
+        harness.is_broken = True
+        harness.put_widget("b")
         await harness.clock.advance(0)
-        assert harness.ready() is None
+        assert harness.find_failure() is None
         await harness.clock.advance(60)
-        failing = harness.ready()
+        failing = harness.find_failure()
         assert failing is not None
         assert failing.problem == "a handler or mapping raises for 1 widgets.example.com"
 
 
-async def test_creating_an_object_that_cannot_be_indexed_returns_it() -> None:
-    harness = Harness()
+async def test_a_created_object_that_cannot_be_indexed_is_returned_by_the_request() -> None:
+    harness = RaisingHarness()
     async with run_manager(harness):
         body = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"color": "odd"}}
         created = await harness.manager.client.create(WIDGETS, "default", body)
@@ -234,12 +238,12 @@ async def test_creating_an_object_that_cannot_be_indexed_returns_it() -> None:
 
 
 def test_keys_whose_group_function_raises_share_a_turn() -> None:
-    def group(_: str) -> str:
+    def raise_error(_: str) -> str:
         raise ZeroDivisionError
 
-    levels = ReadyLevels[str](group=group)
+    levels = ReadyLevels[str](group=raise_error)
     for key in ("a", "b", "c"):
         levels.push(key, 0, 0.0)
-    popped = [levels.pop(1.0) for _ in range(3)]
-    assert [ready.key for ready in popped if ready is not None] == ["a", "b", "c"]
+    taken_out = [levels.pop(1.0) for _ in range(3)]
+    assert [ready.key for ready in taken_out if ready is not None] == ["a", "b", "c"]
     assert len(levels) == 0

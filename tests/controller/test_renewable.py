@@ -17,23 +17,23 @@ pytestmark = pytest.mark.asyncio
 
 
 class RejectingTransport(Transport):
-    """Answers a request with 401, once that is allowed."""
+    """Answers requests with 401 once `may_answer` is set."""
 
     def __init__(self) -> None:
         self.may_answer = anyio.Event()
-        self.is_asked = anyio.Event()
+        self.has_request = anyio.Event()
         self.is_closed = False
 
     @override
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] = NO_QUERY, **more: Any
+        self, method: str, path: str, *, query: Mapping[str, str] = NO_QUERY, **options: Any
     ) -> bytes:
-        self.is_asked.set()
+        self.has_request.set()
         await self.may_answer.wait()
         raise Unauthorized(401, "Unauthorized", "the token has expired")
 
     @override
-    def stream(self, path: str, **more: Any) -> AbstractAsyncContextManager[Any]:
+    def stream(self, path: str, **options: Any) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
     @override
@@ -60,7 +60,7 @@ async def test_a_connection_renewed_during_a_request_is_closed_though_the_reques
 
     async with anyio.create_task_group() as group:
         group.start_soon(send)
-        await first.is_asked.wait()
+        await first.has_request.wait()
         await transport.renew()
         first.may_answer.set()
     assert first.is_closed

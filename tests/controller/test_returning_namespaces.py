@@ -1,4 +1,4 @@
-"""Namespaces that leave a set, and come back."""
+"""Namespaces that are removed from a set and added again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,18 +20,19 @@ from controller.transport import NO_QUERY
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
-from tests.controller.test_namespaces import GADGETS, Harness
+from tests.controller.test_namespaces import GADGETS, NamespacesHarness
 from tests.controller.widgets import WIDGETS, Widget
 
 
-class Stale(StoreTransport):
-    """Answers lists at 0 from a watch cache that stands still."""
+class StaleListTransport(StoreTransport):
+    """Answers lists at resourceVersion 0 with the state at the last `freeze`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.old: dict[str, Any] | None = None
 
     def freeze(self, path: str) -> None:
+        """Keep the present list of a collection as the answer to later lists at 0."""
         self.old = self._list(path)
 
     @override
@@ -44,11 +45,11 @@ class Stale(StoreTransport):
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_namespace_that_comes_back_shows_no_state_before_own_writes(
+async def test_a_namespace_that_is_added_again_shows_own_writes_though_lists_are_stale(
     streams: bool,
 ) -> None:
     clock, store = VirtualClock(), Store()
-    transport = Stale(store)
+    transport = StaleListTransport(store)
     manager = Manager(transport, clock=clock, options=ManagerOptions(stream_lists=streams))
     namespaces = NamespaceSet(["a"])
     widgets = manager.get_informer(WIDGETS, namespaces=namespaces)
@@ -78,8 +79,8 @@ async def test_a_namespace_that_comes_back_shows_no_state_before_own_writes(
         manager.stop()
 
 
-async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_only() -> None:
-    harness = Harness()
+async def test_a_namespace_added_while_an_informer_removes_it_is_watched_by_all() -> None:
+    harness = NamespacesHarness()
     gadgets = harness.manager.get_informer(GADGETS, namespaces=harness.namespaces)
     seen: list[str] = []
 
@@ -95,9 +96,10 @@ async def test_a_controller_gets_both_kinds_after_a_namespace_left_one_informer_
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(10)
-        # The state that two informers see if a third task adds the name between their turns.
+        # A third task adds the namespace between the turns of the two informers.
         harness.namespaces.remove("a")
         member = harness.widgets._members["a"]
+
         scope = _ScopeThatAddsNamespace(member.watch_scope, harness.namespaces)
         object.__setattr__(member, "watch_scope", scope)
         await harness.clock.advance(10)
@@ -125,10 +127,8 @@ class _ScopeThatAddsNamespace:
 
 
 @pytest.mark.survives_bugs
-async def test_a_deletion_on_which_a_handler_raised_comes_again_after_its_namespace_returned() -> (
-    None
-):
-    harness = Harness()
+async def test_a_deletion_for_which_a_handler_raised_is_delivered_again() -> None:
+    harness = NamespacesHarness()
     harness.put("a", "one")
     deleted: list[str] = []
     has_raised = False
@@ -157,7 +157,7 @@ async def test_a_deletion_on_which_a_handler_raised_comes_again_after_its_namesp
 
 @pytest.mark.survives_bugs
 async def test_a_handler_that_always_raises_does_not_keep_a_namespace_that_has_left() -> None:
-    harness = Harness()
+    harness = NamespacesHarness()
     harness.put("a", "one")
 
     def fail_at_deletions(change: Change[Widget]) -> None:
@@ -169,10 +169,10 @@ async def test_a_handler_that_always_raises_does_not_keep_a_namespace_that_has_l
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
         harness.namespaces.remove("a")
-        with capture_logs() as logs:
+        with capture_logs() as lines:
             await harness.clock.advance(600)
         assert "a" not in harness.widgets._members
-        missed = [entry for entry in logs if entry["event"] == "event handlers missed deletions"]
+        missed = [entry for entry in lines if entry["event"] == "event handlers missed deletions"]
         assert [entry["deliveries"] for entry in missed] == [1]
         harness.namespaces.add("a")
         await harness.clock.advance(1)

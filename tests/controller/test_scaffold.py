@@ -122,7 +122,7 @@ def get_spec(definition: Json) -> Json:
     return spec
 
 
-def test_a_definition_says_what_the_type_says() -> None:
+def test_a_definition_has_the_schema_and_columns_of_its_type() -> None:
     definition = define(KIND)
     spec = get_spec(definition)
     assert spec["required"] == ["limits"]
@@ -282,7 +282,7 @@ class ForeignKind:
     spec: ForeignSpec
 
 
-def test_a_part_of_other_controllers_has_the_schema_of_its_type_and_is_kept_as_it_came() -> None:
+def test_a_field_with_the_schema_of_another_type_is_decoded_unchanged() -> None:
     resource = Resource("example.com", "v1", "ForeignKind", "foreignkinds", ForeignKind)
     fields = get_spec(define(CustomKind(resource)))["properties"]
     assert fields["other"] == create_structural_schema(OtherKind)["properties"]["spec"]
@@ -357,12 +357,12 @@ def test_a_missing_pydantic_is_named_with_the_extra_that_brings_it(
 def test_the_limits_of_a_number_or_a_text_are_in_the_schema() -> None:
     definition = define(CustomKind(Resource("example.com", "v1", "Part", "parts", LimitedKind)))
     fields = get_spec(definition)["properties"]
-    either = {"x-kubernetes-int-or-string": True}
+    int_or_string = {"x-kubernetes-int-or-string": True}
     pattern = {"pattern": "^[a-z]+$"}
-    assert fields["port"] == {**either, **pattern, "maxLength": 15, "default": 80}
-    assert fields["ports"]["additionalProperties"] == {**either, **pattern}
-    assert fields["share"] == {**either, "pattern": "%$", "minimum": 1, "default": 1}
-    assert fields["other"] == {**either, **pattern}
+    assert fields["port"] == {**int_or_string, **pattern, "maxLength": 15, "default": 80}
+    assert fields["ports"]["additionalProperties"] == {**int_or_string, **pattern}
+    assert fields["share"] == {**int_or_string, "pattern": "%$", "minimum": 1, "default": 1}
+    assert fields["other"] == {**int_or_string, **pattern}
     assert find_problems(definition) == []
 
 
@@ -384,7 +384,7 @@ def test_a_limit_that_does_not_apply_to_the_type_names_the_field(kind: Any, mess
         create_structural_schema(model)
 
 
-def test_conditions_are_told_apart_by_their_type_and_described_for_users() -> None:
+def test_conditions_are_a_map_by_type_and_have_a_description() -> None:
     conditions = create_structural_schema(Gadget)["properties"]["status"]["properties"][
         "conditions"
     ]
@@ -419,7 +419,8 @@ async def handle(_: AdmissionRequest[Any]) -> Answer:
 def create_manager(options: ManagerOptions, *namespaces: str) -> Manager:
     manager = Manager(FakeApi(VirtualClock()), clock=VirtualClock(), options=options)
     watches: list[Watch[Any]] = [
-        Watch(manager.get_informer(GADGETS, namespace=space), to_self) for space in namespaces
+        Watch(manager.get_informer(GADGETS, namespace=namespace), to_self)
+        for namespace in namespaces
     ]
     watches.append(Watch(manager.get_informer(WIDGETS), to_self))
     manager.add_controller("gadgets", reconcile, watches=watches)
@@ -431,9 +432,9 @@ def list_allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str
     for role in objects:
         for rule in role.get("rules", ()):
             (resource,) = rule["resources"]
-            space = role["metadata"].get("namespace", "")
+            namespace = role["metadata"].get("namespace", "")
             verbs = " ".join(rule["verbs"])
-            yield space, resource, verbs, tuple(rule.get("resourceNames", ()))
+            yield namespace, resource, verbs, tuple(rule.get("resourceNames", ()))
 
 
 def test_roles_allow_to_read_watched_kinds_and_to_make_declared_writes() -> None:
@@ -477,14 +478,14 @@ def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None
 
 def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there() -> None:
     manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions())
-    spaces = NamespaceSet(["a"])
-    manager.get_informer(GADGETS, namespaces=spaces)
+    namespaces = NamespaceSet(["a"])
+    manager.get_informer(GADGETS, namespaces=namespaces)
     manager.add_recorder("example.com/gadgets")
     writes = [Writes(GADGETS, ("patch",)), Writes.children(WIDGETS)]
     objects = grant(manager, "op", namespace="home", writes=writes, watched=["b"])
     assert set(list_allowed(objects)) == {
-        (space, *rule)
-        for space in ("a", "b")
+        (namespace, *rule)
+        for namespace in ("a", "b")
         for rule in (
             ("gadgets", "get list watch patch", ()),
             ("widgets", "get create patch delete", ()),
@@ -492,7 +493,7 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
         )
     }
     assert {manifest["kind"] for manifest in objects} == {"ServiceAccount", "Role", "RoleBinding"}
-    spaces.remove("a")
+    namespaces.remove("a")
     assert [
         manifest["kind"] for manifest in grant(manager, "op", namespace="home", writes=writes)
     ] == ["ServiceAccount"]
@@ -508,9 +509,13 @@ def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster()
     assert ("", "nodes", "patch", ()) in set(list_allowed(objects))
 
 
-def test_leases_secure_metrics_and_certificates_are_allowed_where_they_are_used() -> None:
-    signed = SelfSigned("home", "svc", "certs", validating=("v",), converting=("c.example.com",))
-    options = ManagerOptions(leader_elect=True, metrics_secure=True, webhook_self_signed=signed)
+def test_roles_allow_leases_token_reviews_and_certificates_if_the_options_need_them() -> None:
+    self_signed = SelfSigned(
+        "home", "svc", "certs", validating=("v",), converting=("c.example.com",)
+    )
+    options = ManagerOptions(
+        leader_elect=True, metrics_secure=True, webhook_self_signed=self_signed
+    )
     rules = set(list_allowed(grant(create_manager(options, ""), "op", "home")))
     assert ("home", "leases", "get create update", ()) in rules
     assert ("home", "secrets", "create", ()) in rules
@@ -546,7 +551,7 @@ def test_a_deployment_has_the_ports_and_probes_of_its_manager() -> None:
         (ManagerOptions(health_bind=":8081"), 2, "2 replicas need leader_elect"),
     ],
 )
-def test_options_that_no_pod_can_have_are_refused(
+def test_options_that_do_not_work_in_a_deployment_are_refused(
     options: ManagerOptions, replicas: int, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
@@ -670,11 +675,11 @@ def test_the_command_prints_webhooks_and_one_namespace_for_all_parts(
     assert "webhook /validate-other is in no configuration" in output.err
 
 
-def test_namespaces_that_differ_are_refused(
+def test_a_namespace_flag_that_differs_from_the_options_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fixed = WEBHOOKS.replace('os.environ.get("POD_NAMESPACE", "gadgets-system")', '"fixed"')
-    (tmp_path / "fixed_namespace.py").write_text(fixed)
+    source = WEBHOOKS.replace('os.environ.get("POD_NAMESPACE", "gadgets-system")', '"fixed"')
+    (tmp_path / "fixed_namespace.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(SystemExit):
@@ -685,8 +690,10 @@ def test_namespaces_that_differ_are_refused(
 
 
 def test_a_configuration_whose_ca_bundle_nobody_writes_is_refused() -> None:
-    signed = SelfSigned("home", "svc", "certs")
-    manager = create_manager(ManagerOptions(webhook_bind=":9443", webhook_self_signed=signed), "")
+    self_signed = SelfSigned("home", "svc", "certs")
+    manager = create_manager(
+        ManagerOptions(webhook_bind=":9443", webhook_self_signed=self_signed), ""
+    )
     manager.add_webhook(Webhook("/set-defaults", handle, Gadget, mutating=True))
     with pytest.raises(ConfigurationError, match=r"SelfSigned\.mutating is empty"):
         register_webhooks(manager, "op", "home")
@@ -720,12 +727,12 @@ def test_the_command_names_kinds_whose_set_of_namespaces_is_empty(
     main(["spaces_operator", "--only", "roles", "--watched", "blue", "--watched", "red"])
     output = capsys.readouterr()
     roles = [manifest for manifest in read_all_yaml(output.out) if isinstance(manifest, dict)]
-    spaces = [
+    namespaces = [
         manifest["metadata"]["namespace"]
         for manifest in roles
         if manifest["kind"] == "RoleBinding"
     ]
-    assert (spaces, output.err) == (["blue", "red"], "")
+    assert (namespaces, output.err) == (["blue", "red"], "")
 
 
 def test_a_type_of_all_kinds_gives_no_rules_and_hides_no_other_type() -> None:

@@ -16,12 +16,12 @@ EXPRESSIONS: list[dict[str, Any]] = [
 
 
 def test_the_text_of_a_selector_selects_what_its_object_form_says() -> None:
-    written = write_selector({"matchLabels": {"app": "web"}, "matchExpressions": EXPRESSIONS})
-    assert written == "app=web,tier in (a,b),zone notin (x),app,!old"
-    selects = parse_label_selector(written)
-    assert selects({"app": "web", "tier": "b"})
-    assert not selects({"app": "web", "tier": "b", "zone": "x"})
-    assert not selects({"app": "web", "tier": "b", "old": ""})
+    selector = write_selector({"matchLabels": {"app": "web"}, "matchExpressions": EXPRESSIONS})
+    assert selector == "app=web,tier in (a,b),zone notin (x),app,!old"
+    matches = parse_label_selector(selector)
+    assert matches({"app": "web", "tier": "b"})
+    assert not matches({"app": "web", "tier": "b", "zone": "x"})
+    assert not matches({"app": "web", "tier": "b", "old": ""})
     assert write_selector({}) == ""
 
 
@@ -33,6 +33,6 @@ def test_the_text_of_a_selector_selects_what_its_object_form_says() -> None:
         {"key": "tier", "operator": "Gt", "values": ["1"]},
     ],
 )
-def test_requirements_that_no_server_takes_are_refused(expression: dict[str, Any]) -> None:
+def test_invalid_match_expressions_are_refused(expression: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="matchExpressions: tier"):
         write_selector({"matchExpressions": [expression]})

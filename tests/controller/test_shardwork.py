@@ -12,7 +12,7 @@ from controller.shards import Partition, Shards
 from controller.triggers import to_self
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
-from tests.controller.sharing import SHARDS, open_room
+from tests.controller.sharing import SHARDS, run_replica_group
 from tests.controller.widgets import Widget
 
 
@@ -62,37 +62,39 @@ async def test_services_that_end_before_they_had_their_turn_begin_later() -> Non
 
 @pytest.mark.survives_bugs
 async def test_a_key_on_which_a_mapping_raised_as_its_shard_came_is_reconciled_later() -> None:
-    async with open_room(shards=1) as room:
-        first = room.start("b")
-        await room.let_time_pass(5)
-        second = room.start("a")
-        await room.create_widget("widget-1")
-        await room.let_time_pass(5)
-        assert (first.held, second.held) == ({0}, set())
+    async with run_replica_group(shards=1) as replicas:
+        first = replicas.start("b")
+        await replicas.advance_clocks(5)
+        second = replicas.start("a")
+        await replicas.create_widget("widget-1")
+        await replicas.advance_clocks(5)
+        assert (first.held_shards, second.held_shards) == ({0}, set())
         second.mapping = _raise
         first.manager.stop()
-        await room.let_time_pass(10)
-        assert second.held == {0}
+        await replicas.advance_clocks(10)
+        assert second.held_shards == {0}
         second.mapping = to_self
-        assert second.done == []
-        await room.let_time_pass(2 * REDELIVER_SECONDS)
-        assert second.done == ["widget-1"]
+        assert second.reconciled_names == []
+        await replicas.advance_clocks(2 * REDELIVER_SECONDS)
+        assert second.reconciled_names == ["widget-1"]
 
 
 async def test_a_shard_that_comes_queues_its_own_keys_and_no_others() -> None:
-    async with open_room() as room:
+    async with run_replica_group() as replicas:
         names = [f"widget-{number}" for number in range(20)]
-        shards = {name: await room.create_widget(name) for name in names}
-        a = room.start("a")
-        await room.let_time_pass(10)
-        room.start("b")
-        await room.let_time_pass(10)
-        kept = set(a.held)
-        a.done.clear()
-        room.workers[1].manager.stop()
-        await room.let_time_pass(10)
-        assert a.held == set(range(SHARDS)) > kept
-        assert sorted(a.done) == sorted(name for name in names if shards[name] not in kept)
+        shards = {name: await replicas.create_widget(name) for name in names}
+        a = replicas.start("a")
+        await replicas.advance_clocks(10)
+        replicas.start("b")
+        await replicas.advance_clocks(10)
+        kept = set(a.held_shards)
+        a.reconciled_names.clear()
+        replicas.members[1].manager.stop()
+        await replicas.advance_clocks(10)
+        assert a.held_shards == set(range(SHARDS)) > kept
+        assert sorted(a.reconciled_names) == sorted(
+            name for name in names if shards[name] not in kept
+        )
 
 
 async def test_a_key_that_was_queued_before_its_shard_went_is_not_reconciled() -> None:

@@ -23,7 +23,7 @@ from controller.transport import NO_QUERY
 from controller.triggers import Watch, to_self
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from tests.clock import VirtualClock, settle
-from tests.controller.misbehaviour import WAYS
+from tests.controller.misbehaviour import MISBEHAVIOURS
 from tests.controller.store import Store, StoreTransport
 from tests.controller.webhooks.reviews import build_review
 from tests.controller.widgets import WIDGETS, Widget
@@ -36,7 +36,7 @@ ELECTING = ManagerOptions(
 )
 Way = Callable[[], Awaitable[None]]
 
-every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+every_way = pytest.mark.parametrize("way", MISBEHAVIOURS.values(), ids=MISBEHAVIOURS)
 
 
 class FailingTransport(StoreTransport):
@@ -339,7 +339,9 @@ async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(way: Way
     assert reported[-1] == 0
 
 
-@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if "its task" not in name])
+@pytest.mark.parametrize(
+    "way", [way for name, way in MISBEHAVIOURS.items() if "its task" not in name]
+)
 async def test_a_webhook_refuses_the_request_and_answers_the_next(way: Way) -> None:
     ways = [way]
 
@@ -359,7 +361,7 @@ async def test_a_webhook_refuses_the_request_and_answers_the_next(way: Way) -> N
 
 async def test_the_caller_that_started_the_task_of_a_webhook_may_cancel_it() -> None:
     async def judge(request: AdmissionRequest[Widget]) -> Answer:
-        await WAYS["cancels its task"]()
+        await MISBEHAVIOURS["cancels its task"]()
         return Allowed()
 
     with pytest.raises(asyncio.CancelledError):

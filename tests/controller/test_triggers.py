@@ -19,7 +19,7 @@ from controller.triggers import (
 )
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
-from tests.controller.scripted import Scripted
+from tests.controller.scripted import ScriptedTransport
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 
 META = ObjectMeta(
@@ -88,7 +88,7 @@ def connect_queue(clock: Clock, watch: Watch[Widget]) -> WorkQueue[Key]:
 
 async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_changes() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
     informer.cache.replace([build_widget("a", 1)], 5)
     queue = connect_queue(clock, Watch(informer, to_self))
     informer.cache.apply_own_write(build_widget("b", 6))
@@ -98,7 +98,7 @@ async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_change
 
 async def test_a_watch_may_enqueue_with_lower_priority_than_others() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
     queue = connect_queue(clock, Watch(informer, to_self, priority=LOW_PRIORITY))
     Watch(informer, lambda _: [Key("default", "asked")]).connect(queue)
     informer.cache.apply_own_write(build_widget("a", 1))
@@ -108,7 +108,7 @@ async def test_a_watch_may_enqueue_with_lower_priority_than_others() -> None:
 
 async def test_a_predicate_keeps_changes_from_the_queue() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
     informer.cache.replace([build_widget("a", 1)], 5)
     queue = connect_queue(clock, Watch(informer, to_self, lambda _: False))
     assert queue.get_statistics().ready == {}
@@ -116,7 +116,7 @@ async def test_a_predicate_keeps_changes_from_the_queue() -> None:
 
 async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_once() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
     delay = {"red": 5.0, "blue": 0.0}
 
     def due(change: Change[Widget]) -> float:
@@ -139,7 +139,7 @@ async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_on
 
 async def test_a_delay_may_be_a_number() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
     queue = connect_queue(clock, Watch(informer, to_self, delay=5))
     informer.cache.apply_own_write(build_widget("a", 1))
     await clock.advance(4)
@@ -150,7 +150,7 @@ async def test_a_delay_may_be_a_number() -> None:
 
 async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
 
     def at(revision: int, generation: int) -> Widget:
         changed = build_widget("a", revision)
@@ -172,7 +172,7 @@ async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
 
 async def test_a_closed_watch_enqueues_nothing() -> None:
     clock = VirtualClock()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
     queue = WorkQueue[Key](clock)
     Watch(informer, to_self).connect(queue).close()
     informer.cache.replace([build_widget("a", 1)], 5)

@@ -54,25 +54,27 @@ def encode_widget(obj: Widget) -> dict[str, Any]:
     }
 
 
-def line(kind: str, obj: Mapping[str, Any] | Widget) -> bytes:
-    """Return one event of a watch, with its line end."""
+def build_event_line(kind: str, obj: Mapping[str, Any] | Widget) -> bytes:
+    """Return the line of a watch event of the type `kind` about an object."""
     body = encode_widget(obj) if isinstance(obj, Widget) else obj
     return msgspec.json.encode({"type": kind, "object": body}) + b"\n"
 
 
-def bookmark(revision: int) -> bytes:
-    """Return a bookmark, with its line end."""
-    return line("BOOKMARK", {"kind": "Widget", "metadata": {"resourceVersion": str(revision)}})
+def build_bookmark_line(revision: int) -> bytes:
+    """Return the line of a bookmark at a revision."""
+    return build_event_line(
+        "BOOKMARK", {"kind": "Widget", "metadata": {"resourceVersion": str(revision)}}
+    )
 
 
 def build_error_line(code: int, reason: str = "") -> bytes:
-    """Return an ERROR event, with its line end."""
+    """Return the line of an ERROR event with a Status of this HTTP code."""
     status = {"kind": "Status", "status": "Failure", "code": code, "message": "as sent"}
-    return line("ERROR", status | ({"reason": reason} if reason else {}))
+    return build_event_line("ERROR", status | ({"reason": reason} if reason else {}))
 
 
 def build_list(revision: int, *items: Widget, continuation: str = "") -> bytes:
-    """Return the JSON of a WidgetList."""
+    """Return the JSON of a WidgetList; `continuation` is its continue token."""
     meta = {"resourceVersion": str(revision), "continue": continuation}
     return msgspec.json.encode(
         {"kind": "WidgetList", "metadata": meta, "items": [encode_widget(item) for item in items]}

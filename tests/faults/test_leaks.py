@@ -18,7 +18,7 @@ from controller.runner import Controller
 from controller.workqueue import WorkQueue
 from envtest.faults import End, StopAfter
 from tests.clock import VirtualClock
-from tests.controller.scripted import Scripted
+from tests.controller.scripted import ScriptedTransport
 from tests.controller.widgets import WIDGETS, Widget, build_widget
 from tests.envtest.samples import build_gauge
 from tests.faults.proxied import GAUGES, WATCH, Gauge, open_transport, run_proxied_plane
@@ -90,7 +90,7 @@ def count_series(metrics: Metrics) -> int:
 @pytest.mark.slow
 async def test_controllers_that_come_and_go_leave_nothing_on_what_they_shared() -> None:
     clock, metrics = VirtualClock(), Metrics()
-    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer = Informer(WIDGETS, ScriptedTransport([]), clock)
     informer.cache.replace([build_widget("a", 1), build_widget("b", 2)], 5)
     counted = RepeatedController(informer, clock, metrics)
     await counted.run_once()

@@ -76,7 +76,7 @@ async def test_a_kind_that_was_forbidden_is_served_without_a_restart(plural: str
         await home.ask("a", "pool-0")
         await home.pass_by(60)
         assert await home.ranges() == {}
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await home.pass_by(LONGEST_PAUSE + 30)
         assert set(await home.ranges()) == {"a"}
         group.cancel_scope.cancel()

@@ -202,12 +202,12 @@ async def test_a_crd_that_may_not_be_written_is_named_by_readiness() -> None:
     ours = {"service": {"namespace": "system", "name": "hook"}}
     harness.put_definition("gizmos", {"strategy": "Webhook", "webhook": {"clientConfig": ours}})
     leader = harness.replicas[0]
-    leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
+    leader.transport.errors_by_method["PATCH"] = Forbidden(403, "Forbidden", "no")
     async with run_harness(harness):
         await harness.clock.advance(10)
         problem = "cannot patch customresourcedefinitions gizmos.example.com"
         assert leader.injector.create_check().run() == Failing(problem, "403 Forbidden: no")
-        leader.transport.refused.clear()
+        leader.transport.errors_by_method.clear()
         await harness.clock.advance(5)
         assert leader.injector.create_check().run() is None
 
@@ -228,12 +228,14 @@ async def test_a_missing_role_fails_readiness_until_it_is_granted() -> None:
     harness = Harness()
     leader = harness.replicas[0]
     harness.replicas = [leader]
-    leader.transport.forbidden["secrets"] = Forbidden(403, "Forbidden", "secrets is forbidden")
+    leader.transport.errors_by_plural["secrets"] = Forbidden(
+        403, "Forbidden", "secrets is forbidden"
+    )
     async with run_harness(harness):
         await harness.clock.advance(10)
         assert leader.problem is not None
         assert "secrets is forbidden" in leader.problem.why
-        leader.transport.forbidden.clear()
+        leader.transport.errors_by_plural.clear()
         await harness.clock.advance(120)
         assert leader.problem is None
 
@@ -242,12 +244,14 @@ async def test_a_refused_write_of_the_secret_is_retried() -> None:
     harness = Harness()
     leader = harness.replicas[0]
     harness.replicas = [leader]
-    leader.transport.refused["POST"] = Forbidden(403, "Forbidden", "cannot create secrets")
+    leader.transport.errors_by_method["POST"] = Forbidden(
+        403, "Forbidden", "cannot create secrets"
+    )
     async with run_harness(harness):
         await harness.clock.advance(10)
         assert leader.problem is not None
         assert "cannot create secrets" in leader.problem.why
-        leader.transport.refused.clear()
+        leader.transport.errors_by_method.clear()
         await harness.clock.advance(10)
         assert leader.problem is None
 
@@ -256,14 +260,14 @@ async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
     harness = Harness()
     harness.put_configuration()
     leader, standby = harness.replicas
-    leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
+    leader.transport.errors_by_method["PATCH"] = Forbidden(403, "Forbidden", "no")
     async with run_harness(harness):
         await harness.clock.advance(10)
         assert harness.bundle() == b""
         problem = "cannot patch validatingwebhookconfigurations rules"
         assert leader.injector.create_check().run() == Failing(problem, "403 Forbidden: no")
         assert standby.injector.create_check().run() is None
-        leader.transport.refused.clear()
+        leader.transport.errors_by_method.clear()
         await harness.clock.advance(5)
         assert harness.bundle() == harness.secret("ca.crt")
         assert leader.injector.create_check().run() is None
@@ -274,14 +278,14 @@ async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> N
     harness.put_configuration()
     leader = harness.replicas[0]
     plural = "validatingwebhookconfigurations"
-    leader.transport.forbidden[plural] = Forbidden(403, "Forbidden", "not yours")
+    leader.transport.errors_by_plural[plural] = Forbidden(403, "Forbidden", "not yours")
     async with run_harness(harness):
         await harness.clock.advance(10)
         problem = leader.injector.create_check().run()
         assert problem is not None
         assert problem.problem == f"cannot watch {plural} rules"
         assert "not yours" in problem.why
-        leader.transport.forbidden.clear()
+        leader.transport.errors_by_plural.clear()
         await harness.clock.advance(120)
         assert leader.injector.create_check().run() is None
         assert harness.bundle() == harness.secret("ca.crt")

@@ -298,7 +298,7 @@ async def test_a_kind_that_is_converted_here_does_not_keep_a_manager_from_being_
     )
     transport = StoreTransport(Store())
     # A Service leads to replicas that are ready: before one is, nothing can be converted.
-    transport.forbidden["gizmos"] = ServerFailure(500, "", "conversion webhook failed")
+    transport.errors_by_plural["gizmos"] = ServerFailure(500, "", "conversion webhook failed")
     manager = Manager(transport, clock=VirtualClock(), options=options)
     manager.add_webhook(create_gizmo_conversion())
     gizmo_informer, _ = manager.get_informer(GIZMOS), manager.get_informer(WIDGETS)

@@ -57,9 +57,9 @@ def probe(replica: Replica) -> str:
 async def start(home: Cluster, *, hidden: str = "") -> Replica:
     """Start a replica that may not read definitions, and whose discovery lacks a group."""
     [replica] = home.start("a")
-    replica.link.forbidden.add(DEFINED)
+    replica.link.forbidden_plurals.add(DEFINED)
     if hidden:
-        replica.link.hidden.add(hidden)
+        replica.link.hidden_groups.add(hidden)
     return replica
 
 
@@ -72,7 +72,7 @@ async def test_nothing_of_a_hidden_kind_is_handed_out_where_definitions_may_not_
         assert await home.ranges() == {}
         assert (await ready(home)).reason == "HoldersUnknown"
         assert "grant list and watch of customresourcedefinitions" in probe(replica)
-        replica.link.hidden.clear()
+        replica.link.hidden_groups.clear()
         await home.pass_by(10)
         [(_, first, last)] = (await home.ranges()).values()
         assert first % 256 == 128
@@ -96,13 +96,13 @@ async def test_an_absent_kind_is_believed_after_looks_where_definitions_may_not_
 async def test_a_kind_that_is_served_and_may_not_be_listed_fails_the_probe(kind: Any) -> None:
     async with cluster(WITH_CLAIMS, CLAIMS, ADDRESSES) as home:
         [replica] = home.start("a")
-        replica.link.forbidden.add(kind.plural)
+        replica.link.forbidden_plurals.add(kind.plural)
         await home.pass_by(20)
         await home.ask("first", "lab")
         await home.pass_by(PATIENCE_SECONDS + 5)
         assert await home.ranges() == {}
         assert f"cannot list {kind.full_name}" in probe(replica)
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await home.pass_by(60)
         assert set(await home.ranges()) == {"first"}
         assert probe(replica).endswith("readyz check passed\n")
@@ -125,7 +125,7 @@ async def test_observed_allocations_that_may_no_longer_be_read_are_unknown() -> 
         assert unknown.reason == "HoldersUnknown"
         assert "not allowed, a role has to grant it" in unknown.message
         assert "ipamallocations.kubermatic.k8c.io" in probe(replica)
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await home.pass_by(60)
         _, first, _ = (await home.ranges())["second"]
         assert first % 256 >= 128
@@ -137,7 +137,7 @@ async def test_a_leader_that_does_not_know_the_holders_rewrites_no_status_of_one
     async with cluster(WITH_OBSERVED, ALLOCATIONS) as home:
         home.shards = 0
         knowing, unknowing = home.start("a", "b", leader_elect=False)
-        unknowing.link.forbidden.add(ALLOCATIONS.plural)
+        unknowing.link.forbidden_plurals.add(ALLOCATIONS.plural)
         await home.pass_by(PATIENCE_SECONDS + 5)
         for number in range(3):
             await home.ask(f"ask-{number}", "lab")

@@ -129,14 +129,14 @@ async def test_a_condition_stays_as_it_is_until_the_pools_of_all_kinds_have_been
         assert said.status == "True"
         first.link.cut = True
         [second] = home.start("b")
-        second.link.failing = failing("ipampools", NoAnswer("away"))
+        second.link.find_error = failing("ipampools", NoAnswer("away"))
         await home.pass_by(60)
         assert len(second.held_shards) == 8
         await home.ask("more", POOLS[0])
         await home.pass_by(10)
         assert len(await home.ranges()) == 1, "the pool is served meanwhile"
         assert await overlapping(home, POOLS[0]) == said
-        second.link.failing = lambda _: None
+        second.link.find_error = lambda _: None
         await home.pass_by(60)
         assert await overlapping(home, POOLS[0]) == said
 
@@ -165,11 +165,11 @@ async def test_pools_that_may_not_be_read_are_compared_with_none_until_they_may(
     async with cluster(OBSERVED, IPAM_POOLS, ALLOCATIONS) as home:
         await create_ipam_pool(home, "kkp", "10.0.0.0/28")
         [replica] = home.start("a")
-        replica.link.failing = failing("ipampools", Forbidden(403, "Forbidden", "no"))
+        replica.link.find_error = failing("ipampools", Forbidden(403, "Forbidden", "no"))
         await home.pass_by(20)
         alone = "no other NetworkPool hands out these addresses"
         assert await message(home, POOLS[0]) == alone
-        replica.link.failing = lambda _: None
+        replica.link.find_error = lambda _: None
         await home.pass_by(120)
         assert "IPAMPool kkp" in await message(home, POOLS[0])
 

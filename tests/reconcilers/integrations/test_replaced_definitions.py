@@ -48,11 +48,11 @@ async def test_a_claim_is_served_soon_after_the_definition_of_its_pool_was_repla
         assert await _list_served(home) == {"one"}
 
         away = ServerFailure(503, "ServiceUnavailable", "storage is (re)initializing")
-        replica.link.failing = lambda path: away if path.endswith(f"/{POOL.plural}") else None
+        replica.link.find_error = lambda path: away if path.endswith(f"/{POOL.plural}") else None
         replica.link.forbid(POOL.plural)  # ends the watches
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await home.pass_by(120)
-        replica.link.failing = lambda _: None
+        replica.link.find_error = lambda _: None
         await _edit_definition(home, POOL)
         await _claim(home, "two")
         await home.pass_by(3)
