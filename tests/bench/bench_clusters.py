@@ -5,8 +5,8 @@ with credentials, TLS settings, connections and an informer of its own. For a wh
 but the bookmarks that come every minute; then memory and the share of a core are read.
 """
 
+import os
 import resource
-from pathlib import Path
 from time import perf_counter, process_time
 
 import anyio
@@ -21,6 +21,7 @@ from controller.tenantconfig import TenantCredentials, create_tenant_transport
 from reconcilers.api.services import SERVICE
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
+from tests.bench.processes import read_resident_mib
 
 TENANTS = 1000
 IDLE_SECONDS = 70.0
@@ -28,12 +29,6 @@ FILES = 8192
 """How many files the process may open: each tenant needs several."""
 PATIENCE = 180.0
 """Seconds until all tenants have to be synced."""
-
-
-def read_resident_memory() -> float:
-    """Return the resident memory of this process in MiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
 
 
 async def measure(server: Server) -> None:
@@ -47,7 +42,7 @@ async def measure(server: Server) -> None:
 
     clusters = Clusters(open_cluster, SystemClock(), ClusterSettings(limit=TENANTS))
     clusters.watch_kind(SERVICE)
-    before = read_resident_memory()
+    before = read_resident_mib(os.getpid())
     keys = [Key("tenants", f"tenant-{number}") for number in range(TENANTS)]
     async with anyio.create_task_group() as group:
         group.start_soon(clusters.run)
@@ -65,7 +60,7 @@ async def measure(server: Server) -> None:
         begun, cpu = perf_counter(), process_time()
         await anyio.sleep(IDLE_SECONDS)
         share = (process_time() - cpu) / (perf_counter() - begun)
-        after = read_resident_memory()
+        after = read_resident_mib(os.getpid())
         click.echo(
             f"idle: {after:.0f} MiB resident ({1024 * (after - before) / TENANTS:.0f} KiB for each"
             f" cluster, {before:.0f} MiB without any), {100 * share:.1f} % of a core"

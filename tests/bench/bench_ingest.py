@@ -5,8 +5,7 @@ watches; an event counts when the cache shows its object, decoded and indexed. T
 depends on the server and on what else the machine does; the CPU time of this process is its own.
 """
 
-import resource
-from pathlib import Path
+import os
 from time import perf_counter, process_time
 
 import anyio
@@ -19,14 +18,9 @@ from controller.tenantconfig import TenantCredentials, create_tenant_transport
 from reconcilers.api.resources import IP_ALLOCATION
 from tests.bench.bench_envtest import Server, serve_allocations
 from tests.bench.bench_envtest import server as serving
+from tests.bench.processes import read_resident_mib
 
 OBJECTS = 20_000
-
-
-def read_resident_memory() -> float:
-    """Return the resident memory of this process in MiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
 
 
 async def measure(server: Server) -> None:
@@ -46,7 +40,7 @@ async def measure(server: Server) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(informer.run)
         await informer.wait_synced()
-        before, begun, cpu = read_resident_memory(), perf_counter(), process_time()
+        before, begun, cpu = read_resident_mib(os.getpid()), perf_counter(), process_time()
         await anyio.to_thread.run_sync(server.send_command, f"fill {OBJECTS}")
         await full.wait()
         wall, cpu = perf_counter() - begun, process_time() - cpu
@@ -54,7 +48,7 @@ async def measure(server: Server) -> None:
             f"{OBJECTS:,} events: {OBJECTS / cpu:,.0f}/s of CPU ({1e6 * cpu / OBJECTS:.0f} µs"
             f" each), {OBJECTS / wall:,.0f}/s wall with the server's part"
         )
-        after = read_resident_memory()
+        after = read_resident_mib(os.getpid())
         click.echo(
             f"memory: {after:.0f} MiB, {1024 * (after - before) / OBJECTS:.1f} KiB for"
             f" each object, {before:.0f} MiB without any"

@@ -12,6 +12,7 @@ than an hour and less than a day. What a watch of a real tenant over TLS takes i
 
 import logging
 import math
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from controller.manager import Manager
 from controller.transport import NO_QUERY, Transport
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.wiring import assemble
-from tests.bench.bench_clusters import read_resident_memory
+from tests.bench.processes import read_resident_mib
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, add_service, find_address
 from tests.reconcilers.platform import Platform
@@ -50,16 +51,16 @@ class TenantCosts:
     """The costs of tenants.
 
     Attributes:
-        began: MiB of the process before there were tenants.
-        holds: MiB of the process with all tenants at rest, their fake servers included.
+        mib_before: resident memory of the process before there were tenants, in MiB.
+        mib_at_rest: resident memory with all tenants at rest, in MiB, their fake servers included.
         grown: virtual seconds from THRESHOLD until all tenants that answer had grown.
         cpu: CPU seconds from the creation of the second Services until then.
         rest: the share of a core at rest.
         requests: the number of requests to the management cluster at rest.
     """
 
-    began: float
-    holds: float
+    mib_before: float
+    mib_at_rest: float
     grown: float
     cpu: float
     rest: float
@@ -137,7 +138,7 @@ async def measure(tenants: int, unreachable: int) -> TenantCosts:
     Args:
         unreachable: how many of them do not answer while the others grow.
     """
-    began = read_resident_memory()
+    mib_before = read_resident_mib(os.getpid())
     pool = make.pool(cidr="10.0.0.0/12")
     platform, _ = make_elastic_platform(
         pool,
@@ -165,16 +166,19 @@ async def measure(tenants: int, unreachable: int) -> TenantCosts:
         waited = await _wait_until_grown(platform, answering)
         cpu = process_time() - cpu
         await platform.clock.advance(SETTLING)
-        holds, asked, before = (
-            read_resident_memory(),
-            len(platform.server.requests),
-            process_time(),
-        )
+        mib_at_rest = read_resident_mib(os.getpid())
+        earlier_requests = len(platform.server.requests)
+        cpu_at_rest = process_time()
         await platform.clock.advance(REST)
-        rest = (process_time() - before) / REST
-        requests = len(platform.server.requests) - asked
+        rest = (process_time() - cpu_at_rest) / REST
+        requests = len(platform.server.requests) - earlier_requests
     return TenantCosts(
-        began, holds, grown=waited - THRESHOLD, cpu=cpu, rest=rest, requests=requests
+        mib_before=mib_before,
+        mib_at_rest=mib_at_rest,
+        grown=waited - THRESHOLD,
+        cpu=cpu,
+        rest=rest,
+        requests=requests,
     )
 
 
@@ -206,7 +210,8 @@ def run() -> None:
             click.echo(
                 f"  at rest {100 * cost.rest:.2f} % of a core ({cost.requests} requests to the"
                 f" management cluster in {REST:.0f} virtual seconds)  goal: <= 2 %;"
-                f" {1024 * (cost.holds - cost.began) / TENANTS:.0f} KiB each, the fakes included"
+                f" {1024 * (cost.mib_at_rest - cost.mib_before) / TENANTS:.0f} KiB each,"
+                " the fakes included"
             )
     finally:
         structlog.configure(**before)

@@ -48,12 +48,13 @@ Command = tuple[list[str], dict[str, str]]
 
 
 def read_resident_mib(process: int) -> float:
-    """Return the MiB that a process holds now."""
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / 2**20
+    """Return the resident memory of the process with this ID, in MiB."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * _PAGE / 2**20
 
 
 def read_peak_mib(process: int) -> float:
-    """Return the most MiB that a process ever held."""
+    """Return the largest resident memory that the process with this ID ever had, in MiB."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "VmHWM":
