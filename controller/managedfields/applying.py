@@ -10,20 +10,20 @@ import json
 from typing import Any, NamedTuple
 
 from controller.managedfields import entries, fieldset, gotext
-from controller.managedfields.compare import equal, list_claims
+from controller.managedfields.compare import are_equal, list_claims
 from controller.managedfields.entries import APPLY, UNOWNED, UPDATE, EntryManager, Managed, Owned
 from controller.managedfields.errors import (
     ApplyConflict,
     FieldCause,
     ModelError,
-    bad_request,
-    internal,
+    create_bad_request,
+    create_unclassified_error,
 )
 from controller.managedfields.fieldmodel import FieldModel, Versions
 from controller.managedfields.fieldset import Fields
-from controller.managedfields.merging import check, merge
+from controller.managedfields.merging import check_object, merge_objects
 from controller.managedfields.pruning import prune
-from controller.managedfields.tracking import TrackedWrite, subtract, update
+from controller.managedfields.tracking import TrackedWrite, subtract_losses, update_entries
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
@@ -51,8 +51,8 @@ def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
             or last_applied.get("apiVersion") != write.api_version
         ):
             return None  # fields of another version may have other names
-        check(root, live)
-        check(root, last_applied)
+        check_object(root, live)
+        check_object(root, last_applied)
     except (ValueError, ModelError):
         return None
     # From the annotation to the live object: fields that were written or removed differ.
@@ -101,7 +101,7 @@ class Conflicts(Exception):
         owners = sorted(self.lost, key=EntryManager.format_identifier)
         fields_by_manager = {
             manager: [
-                fieldset.display_path(path) for path in fieldset.list_paths(self.lost[manager])
+                fieldset.format_path(path) for path in fieldset.list_paths(self.lost[manager])
             ]
             for manager in owners
         }
@@ -179,7 +179,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
     try:
         managed = entries.decode_entries((base.get("metadata") or {}).get("managedFields"))
     except ValueError as error:
-        raise internal(f"failed to decode managed fields: {error}") from None
+        raise create_unclassified_error(f"failed to decode managed fields: {error}") from None
     request = _ApplyRequest(
         TrackedWrite(fields, api_version, subresource=subresource, versions=versions),
         base,
@@ -201,7 +201,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
     except Conflicts as conflicts:
         request.require_forcible(conflicts, manager)
         result = request.run(managed, owner, now, force=True)  # all conflicts may be forced
-    return _finish(result, applied, manager)
+    return _complete_object(result, applied, manager)
 
 
 def _check_version_and_kind(
@@ -216,12 +216,12 @@ def _check_version_and_kind(
     version_and_kind = _read_version_and_kind(applied)
     is_other_kind = expected is not None and version_and_kind != expected
     if is_other_kind or not all(version_and_kind):
-        raise bad_request(f"invalid object type: {_format_kind(*version_and_kind)}")
+        raise create_bad_request(f"invalid object type: {_format_kind(*version_and_kind)}")
     metadata = applied.get("metadata")
     managed = metadata.get("managedFields") if isinstance(metadata, dict) else None
     # A value of another type is left to the check of the object against the model.
     if isinstance(managed, list) and all(isinstance(entry, dict) for entry in managed):
-        raise bad_request("metadata.managedFields must be nil")
+        raise create_bad_request("metadata.managedFields must be nil")
     return version_and_kind
 
 
@@ -241,7 +241,7 @@ def _get_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _finish(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
+def _complete_object(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
     """Return the object to store: with its managedFields, and kubectl's annotation renewed."""
     obj = renew_annotation(result.obj, applied, manager)
     metadata = dict(obj.get("metadata") or {})
@@ -272,7 +272,7 @@ class _ApplyRequest:
         model = self._write.model
         blank = {"apiVersion": self._live.get("apiVersion"), "kind": self._live.get("kind")}
         try:
-            return update(
+            return update_entries(
                 self._write,
                 {**blank, **model.zero},
                 new=self._live,
@@ -281,7 +281,9 @@ class _ApplyRequest:
                 now=now,
             )
         except ModelError as error:
-            raise internal(f"failed to create manager for existing fields: {error}") from None
+            raise create_unclassified_error(
+                f"failed to create manager for existing fields: {error}"
+            ) from None
 
     def require_forcible(self, conflicts: Conflicts, manager: str) -> None:
         """Raise unless kubectl's own client-side apply set all fields in conflict.
@@ -329,17 +331,17 @@ class _ApplyRequest:
         try:
             managed = write.reconcile(before)
         except ModelError as error:
-            raise internal(str(error)) from None
-        merged = merge(write.model.root, live, self._applied)
+            raise create_unclassified_error(str(error)) from None
+        merged = merge_objects(write.model.root, live, self._applied)
         previous_entry = managed.get(manager)
         previous_time = previous_entry.time if previous_entry else None
         claims = list_claims(write.model.root, self._applied)
-        claims = fieldset.without_trees(claims, write.ignored)
+        claims = fieldset.subtract_trees(claims, write.ignored)
         # `prune` and `subtract` read the new claims, so they are entered before those calls. The
         # end of this method replaces the entry by the fields that the manager really owns.
         managed[manager] = Owned(claims, write.api_version, previous_time)
         new = (
-            prune(write, merged, managed=managed, last=previous_entry)
+            prune(write, merged, managed=managed, previous=previous_entry)
             if previous_entry and previous_entry.fields
             else merged
         )
@@ -348,8 +350,8 @@ class _ApplyRequest:
         lost, removed = write.find_losses(others, live, new=new, change=comparison)
         if lost and not force:
             raise Conflicts(lost)
-        subtract(managed, lost, removed)
-        changed = not equal(live, new)
+        subtract_losses(managed, lost, removed)
+        changed = not are_equal(live, new)
         owned_fields = fieldset.difference(claims, UNOWNED)
         managed.pop(manager, None)
         if owned_fields:
@@ -367,7 +369,7 @@ class _ApplyRequest:
             PatchError: 500 with all misfits; the real server calls them an internal error.
         """
         try:
-            check(self._write.model.root, self._applied)
+            check_object(self._write.model.root, self._applied)
         except ModelError as error:
             metadata = self._applied.get("metadata")
             metadata_map = metadata if isinstance(metadata, dict) else {}
@@ -375,7 +377,7 @@ class _ApplyRequest:
             name = (
                 f"{_get_text(metadata_map.get('namespace'))}/{_get_text(metadata_map.get('name'))}"
             )
-            raise internal(
+            raise create_unclassified_error(
                 f"failed to create typed patch object ({name}; {kind}): {error}"
             ) from None
 
@@ -389,7 +391,7 @@ def are_equal_except_times(first: dict[str, Any], second: dict[str, Any]) -> boo
     for name, value in first.items():
         if name != "metadata" and second.get(name) != value:
             return False  # most writes differ outside metadata, and this comparison is cheap
-    return equal(_drop_times(first), _drop_times(second))
+    return are_equal(_drop_times(first), _drop_times(second))
 
 
 def _drop_times(obj: dict[str, Any]) -> dict[str, Any]:

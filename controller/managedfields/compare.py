@@ -41,9 +41,9 @@ class Comparison:
     def drop_ignored(self, ignored: Fields) -> None:
         """Drop the differences at or below the ignored fields, in place."""
         if ignored:
-            self.removed = fieldset.without_trees(self.removed, ignored)
-            self.modified = fieldset.without_trees(self.modified, ignored)
-            self.added = fieldset.without_trees(self.added, ignored)
+            self.removed = fieldset.subtract_trees(self.removed, ignored)
+            self.modified = fieldset.subtract_trees(self.modified, ignored)
+            self.added = fieldset.subtract_trees(self.added, ignored)
 
     def list_written(self) -> Fields:
         """Return the fields that have a new value: modified and added ones."""
@@ -116,7 +116,7 @@ def _compare(atom: object, old: Any, new: Any) -> Comparison:
         if old_items or new_items:
             return _compare_items(atom, old_items, new_items)
     # A scalar, an atomic container, or two containers without content (null against {}).
-    return _UNCHANGED_LEAF if equal(old, new) else _CHANGED_LEAF
+    return _UNCHANGED_LEAF if are_equal(old, new) else _CHANGED_LEAF
 
 
 def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
@@ -159,7 +159,7 @@ def _compare_items(atom: ListNode, old: list[Any], new: list[Any]) -> Comparison
         if len(old_items) == 1 and len(new_items) == 1:
             _add_differences(result, element, node=atom.item, old=old_items[0], new=new_items[0])
         elif len(old_items) > 1 and len(new_items) > 1:
-            if not equal(old_items, new_items):
+            if not are_equal(old_items, new_items):
                 result.modified[element] = {}
         elif len(old_items) > 1:
             result.removed[element] = {}
@@ -266,7 +266,7 @@ def _list_claimed_items(atom: ListNode, value: Any) -> Fields | None:
     return out or None
 
 
-def equal(first: Any, second: Any) -> bool:
+def are_equal(first: Any, second: Any) -> bool:
     """Return whether two JSON values are the same: 1 equals 1.0, but true does not equal 1.
 
     Python's `==` treats True as 1. So a second step compares at which places the booleans are.

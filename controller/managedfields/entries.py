@@ -108,7 +108,7 @@ def _get_cached_manager(
     )
 
 
-def read_trusted(entries: list[dict[str, Any]]) -> Managed:
+def read_trusted_entries(entries: list[dict[str, Any]]) -> Managed:
     """Return the owned fields by manager, from entries that `encode_entries` wrote.
 
     Such entries need no validation.
@@ -141,7 +141,7 @@ def decode_entries(entries: Any) -> Managed:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError("managedFields must be a list of objects")
     normalised = [_normalise_entry(index, entry) for index, entry in enumerate(entries)]
-    return read_trusted(normalised)
+    return read_trusted_entries(normalised)
 
 
 def _normalise_entry(index: int, entry: dict[str, Any]) -> dict[str, Any]:

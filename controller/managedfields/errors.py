@@ -70,12 +70,12 @@ class ModelError(Exception):
         self.problems = problems
 
 
-def bad_request(message: str) -> PatchError:
+def create_bad_request(message: str) -> PatchError:
     """Return the error for a body that cannot be parsed: code 400."""
     return PatchError(400, "BadRequest", message)
 
 
-def unprocessable() -> PatchError:
+def create_unprocessable_error() -> PatchError:
     """Return the error for a patch that does not apply: code 422.
 
     Like the real server's, its message does not name the failed operation, and its details are
@@ -86,6 +86,6 @@ def unprocessable() -> PatchError:
     return error
 
 
-def internal(message: str) -> PatchError:
+def create_unclassified_error(message: str) -> PatchError:
     """Return an error that the real server did not classify: code 500 and no reason."""
     return PatchError(500, "", message)

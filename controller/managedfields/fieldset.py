@@ -48,7 +48,7 @@ def encode_value(value: Any) -> str:
     return "v:" + gotext.encode_json(value)
 
 
-def normalise(element: str) -> str | None:
+def normalise_element(element: str) -> str | None:
     """Return a path element in its canonical spelling; None for an unknown element type.
 
     Clients may write the JSON in an element with spaces or with keys in another order.
@@ -98,7 +98,7 @@ def _make_value_sort_key(value: Any) -> tuple[int, Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def display_element(element: str) -> str:
+def format_element(element: str) -> str:
     """Return a path element as conflict messages print it."""
     kind, rest = element[0], element[2:]
     if kind == "f":
@@ -107,20 +107,20 @@ def display_element(element: str) -> str:
         return f"[{rest}]"
     value = json.loads(rest)
     if kind == "v":
-        return f"[={_display_value(value)}]"
-    return "[" + ",".join(f"{name}={_display_value(value[name])}" for name in sorted(value)) + "]"
+        return f"[={_format_value(value)}]"
+    return "[" + ",".join(f"{name}={_format_value(value[name])}" for name in sorted(value)) + "]"
 
 
-def _display_value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value of a key field or set member as conflict messages print it."""
     if value is None:
         return "null"
     if isinstance(value, str):
         return gotext.quote(value)
     if isinstance(value, list):
-        return "[" + ",".join(map(_display_value, value)) + "]"
+        return "[" + ",".join(map(_format_value, value)) + "]"
     if isinstance(value, dict):
-        return "".join(f"{name}={_display_value(value[name])}" for name in sorted(value))
+        return "".join(f"{name}={_format_value(value[name])}" for name in sorted(value))
     return gotext.encode_json(value)
 
 
@@ -178,7 +178,9 @@ def _difference(first: Fields, second: Fields) -> Fields | None:
     if not second:  # only the path itself is subtracted
         if SELF not in first:
             return first
-        return _tidy({element: node for element, node in first.items() if element != SELF})
+        return _make_canonical(
+            {element: node for element, node in first.items() if element != SELF}
+        )
     out = first
     fewer = first if len(first) < len(second) else second  # only common elements lose paths
     for element in fewer:
@@ -194,7 +196,7 @@ def _difference(first: Fields, second: Fields) -> Fields | None:
             del out[element]
         else:
             out[element] = rest
-    return first if out is first else _tidy(out)
+    return first if out is first else _make_canonical(out)
 
 
 def covers(whole: Fields, part: Fields) -> bool:
@@ -211,14 +213,14 @@ def covers(whole: Fields, part: Fields) -> bool:
     return True
 
 
-def _tidy(node: Fields) -> Fields | None:
+def _make_canonical(node: Fields) -> Fields | None:
     """Return a node in canonical form: {} if it has only its own path, None if it has no path."""
     if not node:
         return None
     return {} if len(node) == 1 and SELF in node else node
 
 
-def without_trees(first: Fields, second: Fields) -> Fields:
+def subtract_trees(first: Fields, second: Fields) -> Fields:
     """Return the paths of `first` that are neither in `second` nor below a path in `second`."""
     out = {}
     for element, node in first.items():
@@ -229,7 +231,7 @@ def without_trees(first: Fields, second: Fields) -> Fields:
             continue  # the path is removed with all paths below it
         elif not node:
             out[element] = node  # the path itself, while `second` has only paths below it
-        elif rest := without_trees(node, removed):
+        elif rest := subtract_trees(node, removed):
             # {} and {".": {}} mean the same; {} is the canonical form.
             out[element] = {} if len(rest) == 1 and SELF in rest else rest
     return out
@@ -254,7 +256,7 @@ def _intersection(first: Fields, second: Fields) -> Fields | None:
             common = _intersection(node, other_node)
             if common is not None:
                 out[element] = common
-    return _tidy(out)
+    return _make_canonical(out)
 
 
 def order_elements(node: Fields) -> Fields:
@@ -282,9 +284,9 @@ def list_paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[s
         yield from list_paths(fields[element], (*prefix, element))
 
 
-def display_path(path: tuple[str, ...]) -> str:
+def format_path(path: tuple[str, ...]) -> str:
     """Return a path as messages print it: `.spec.ports[port=80,protocol="TCP"].name`."""
-    return "".join(map(display_element, path))
+    return "".join(map(format_element, path))
 
 
 def contains_path(fields: Fields, path: tuple[str, ...]) -> bool:
@@ -318,7 +320,7 @@ def read_fields(raw: Any, *, depth: int = 0) -> Fields:
             if depth:  # the root has no owner
                 out[SELF] = {}
             continue
-        spelled = normalise(element)
+        spelled = normalise_element(element)
         if spelled is not None:
             out[spelled] = read_fields(node, depth=depth + 1)
     # {} and {".": {}} mean the same; {} is the canonical form.

@@ -13,7 +13,7 @@ from controller.managedfields.errors import ModelError, TypeMismatchError
 from controller.managedfields.model import ListNode, MapNode, Node, Scalar, compute_item_element
 
 
-def check(node: Node, value: dict[str, Any]) -> None:
+def check_object(node: Node, value: dict[str, Any]) -> None:
     """Check that an object fits the model of its type.
 
     Args:
@@ -94,7 +94,7 @@ def _find_item_problems(atom: ListNode, value: list[Any]) -> list[_Problem]:
             except TypeMismatchError as error:
                 problems.append(("", f"element {index}: {error}"))
                 break
-            place = fieldset.display_element(element)
+            place = fieldset.format_element(element)
             if element in earlier_elements:
                 problems.append(("", f"duplicate entries for key {place}"))
             earlier_elements.add(element)
@@ -107,7 +107,7 @@ def _find_item_problems(atom: ListNode, value: list[Any]) -> list[_Problem]:
 _ABSENT: Any = object()
 
 
-def merge(node: Node, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+def merge_objects(node: Node, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
     """Return the live object with the applied one merged in; parts of both are shared, not copied.
 
     Raises:

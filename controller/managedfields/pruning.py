@@ -109,7 +109,7 @@ def _find_child(node: Node, element: str) -> tuple[Node | None, bool]:
 
 
 def prune(
-    write: TrackedWrite, merged: dict[str, Any], managed: Managed, last: Owned
+    write: TrackedWrite, merged: dict[str, Any], managed: Managed, previous: Owned
 ) -> dict[str, Any]:
     """Return the merged object without the fields that the applier no longer applies.
 
@@ -121,21 +121,23 @@ def prune(
         write: the request and the versions of the type.
         merged: the live object with the applied one merged in.
         managed: the owned fields by manager; for the applier, its new claims.
-        last: the fields that the applier owned before this request.
+        previous: the fields that the applier owned before this request.
     """
-    model = write.get_model(last.api_version)
+    model = write.get_model(previous.api_version)
     if model is None:
         return merged  # the version no longer exists, so its fields cannot be found
     root = model.root
-    whole = write.convert(merged, last.api_version)
-    pruned = remove(root, whole, add_named_fields(root, last.fields))
-    pruned = _put_back_owned(write, whole, pruned=pruned, managed=managed, first=last.api_version)
-    pruned = write.convert(pruned, last.api_version)
+    whole = write.convert(merged, previous.api_version)
+    pruned = remove(root, whole, add_named_fields(root, previous.fields))
+    pruned = _put_back_owned(
+        write, whole, pruned=pruned, managed=managed, first_version=previous.api_version
+    )
+    pruned = write.convert(pruned, previous.api_version)
     removed = fieldset.difference(
         _list_claims_and_named(root, whole), _list_claims_and_named(root, pruned)
     )
     # Only fields that this applier owned may go, whatever other managers' versions lack.
-    dropped = fieldset.intersection(removed, add_named_fields(root, last.fields))
+    dropped = fieldset.intersection(removed, add_named_fields(root, previous.fields))
     return write.convert(remove(root, whole, dropped), write.api_version)
 
 
@@ -144,16 +146,16 @@ def _put_back_owned(
     whole: dict[str, Any],
     pruned: dict[str, Any],
     managed: Managed,
-    first: str,
+    first_version: str,
 ) -> dict[str, Any]:
     """Return the pruned object with the fields of all managers put back, version by version.
 
     Args:
         whole: the object before pruning.
-        first: the version of `pruned`; its fields are put back first, because the conversion to
-            other versions may need them.
+        first_version: the version of `pruned`; its fields are put back first, because the
+            conversion to other versions may need them.
     """
-    owned_by_version: dict[str, Fields] = {first: {}}
+    owned_by_version: dict[str, Fields] = {first_version: {}}
     for entry in managed.values():
         fields = fieldset.union(owned_by_version.get(entry.api_version, {}), entry.fields)
         owned_by_version[entry.api_version] = fields

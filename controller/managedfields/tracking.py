@@ -133,7 +133,7 @@ class TrackedWrite:
         return lost, removed
 
 
-def subtract(managed: Managed, *losses: dict[EntryManager, Fields]) -> None:
+def subtract_losses(managed: Managed, *losses: dict[EntryManager, Fields]) -> None:
     """Subtract lost fields from entries in place, and delete the entries that own nothing."""
     for loss in losses:
         for manager, fields in loss.items():
@@ -183,7 +183,7 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     write = TrackedWrite(fields, api_version, subresource=subresource, versions=versions)
     old = live if live is not None else dict(fields.zero)
     try:
-        managed = update(write, old, new=new, managed=managed, manager=writer, now=now)
+        managed = update_entries(write, old, new=new, managed=managed, manager=writer, now=now)
     except ModelError:
         return  # no ownership at all rather than a wrong one
     if managed:
@@ -211,7 +211,7 @@ def _choose_entries(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
             managed = {}  # malformed entries never fail an update: the live ones replace them
         if managed:
             return managed
-    return entries.read_trusted(live or [])
+    return entries.read_trusted_entries(live or [])
 
 
 def _add_fields(previous: Owned | None, written: Fields) -> Fields:
@@ -243,7 +243,7 @@ def _list_hashable_values(entry: dict[str, Any]) -> list[Any]:
     return [True if isinstance(value, dict | list) else value for value in entry.values()]
 
 
-def update(
+def update_entries(
     write: TrackedWrite,
     old: dict[str, Any],
     new: dict[str, Any],
@@ -270,7 +270,7 @@ def update(
     change = write.compare(old, new)
     lost, removed = write.find_losses(managed, old, new=new, change=change, writer=manager)
     written = fieldset.difference(change.list_written(), UNOWNED)
-    subtract(managed, lost, removed)
+    subtract_losses(managed, lost, removed)
     if written:
         fields = _add_fields(managed.get(manager), written)
         managed[manager] = Owned(fields, write.api_version, now)

@@ -121,7 +121,7 @@ class FakeApi(Transport):
         self._track_owners = track_owners
         self._initial_events = initial_events
         self._kinds: dict[tuple[str, str], FakeKind] = {}
-        self._withdrawn: set[tuple[str, str]] = set()
+        self._withdrawn_places: set[tuple[str, str]] = set()
         self._owners: dict[str, FieldOwners] = {}
         self._history = History(clock, first_revision)
         self._faults = Faults()
@@ -154,12 +154,12 @@ class FakeApi(Transport):
         """
         kind = FakeKind(resource, status, generation=generation, fields=fields)
         self._kinds[_get_place(resource)] = kind
-        self._withdrawn.discard(_get_place(resource))
+        self._withdrawn_places.discard(_get_place(resource))
         self._owners[resource.full_name] = FieldOwners(kind, schema)
 
     def withdraw(self, resource: Resource[Any]) -> None:
         """Serve a kind no longer, as after its CRD is deleted; its objects stay stored."""
-        self._withdrawn.add(_get_place(resource))
+        self._withdrawn_places.add(_get_place(resource))
 
     @property
     def revision(self) -> int:
@@ -215,7 +215,7 @@ class FakeApi(Transport):
 
     def count(self, **conditions: str) -> int:
         """Return the number of requests so far that fit `conditions`, as in `fail`."""
-        return sum(request.fits(**conditions) for request in self.requests)
+        return sum(request.matches(**conditions) for request in self.requests)
 
     # What a test does as a user: no requests, no preconditions.
 
@@ -228,7 +228,7 @@ class FakeApi(Transport):
         kind = self._kinds[_get_place(resource)]
         document: Json = _drop_nulls(decode_json(encode(body)))
         metadata = {name: value for name, value in document["metadata"].items() if value}
-        key, obj = self._stamp(kind, document, metadata)
+        key, obj = self._add_server_metadata(kind, document, metadata)
         return self._history.put(kind, key, self._add_user_as_owner(kind, None, obj))
 
     def restore_object(self, resource: Resource[Any], body: Mapping[str, Any]) -> Json:
@@ -244,7 +244,7 @@ class FakeApi(Transport):
             ValueError: its resourceVersion is no decimal number.
         """
         kind, document = self._kinds[_get_place(resource)], decode_json(encode(body))
-        key, obj = self._stamp(kind, document, document["metadata"])
+        key, obj = self._add_server_metadata(kind, document, document["metadata"])
         return self._history.restore(kind, key, obj)
 
     def edit_object(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any]) -> Json:
@@ -263,7 +263,7 @@ class FakeApi(Transport):
 
     def delete_object(self, resource: Resource[Any], key: Key) -> None:
         """Delete an object as `kubectl delete` does: with finalizers it becomes terminating."""
-        self._delete(_Target(self._kinds[_get_place(resource)], key, ""), {}, dry=False)
+        self._delete(_Target(self._kinds[_get_place(resource)], key, ""), {}, is_dry_run=False)
 
     def remove_object(self, resource: Resource[Any], key: Key) -> None:
         """Remove an object at once, even if it has finalizers."""
@@ -313,22 +313,22 @@ class FakeApi(Transport):
         """
         # A lost answer is raised at the end: the request has its effect all the same.
         if (document := self._create_discovery_document(path)) is not None:
-            lost = self._record(Request("DISCOVER", "", Key("", path)))
+            is_answer_lost = self._record_request(Request("DISCOVER", "", Key("", path)))
             answer = document
         else:
             target = self._parse_target(path)
             sent = decode_json(body) if body else {}
-            listing = method == "GET" and not target.key.name
-            request = _create_request("LIST" if listing else method, target, sent)
-            lost = self._record(request)
+            is_list = method == "GET" and not target.key.name
+            request = _create_request("LIST" if is_list else method, target, sent)
+            is_answer_lost = self._record_request(request)
             self._check_served(target)
-            if listing:
+            if is_list:
                 answer = self._list_collection(target, query)
             else:
                 answer = self._carry_out(
                     request, target, sent=sent, content_type=content_type, query=query
                 )
-        if lost:
+        if is_answer_lost:
             raise NoAnswer(f"{method} {path}: the answer was lost")
         return encode(answer)
 
@@ -348,7 +348,7 @@ class FakeApi(Transport):
             message = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
             raise Invalid(422, "Invalid", message)
         # A watch has no single answer, so `lose_answers` has no effect on it.
-        self._record(_create_request("WATCH", target, body=None))
+        self._record_request(_create_request("WATCH", target, body=None))
         self._check_served(target)
         yield self._history.watch(target.kind, _make_predicate(target, query), query)
 
@@ -357,7 +357,7 @@ class FakeApi(Transport):
         """Count the call; the server goes on."""
         self.closed += 1
 
-    def _record(self, request: Request) -> bool:
+    def _record_request(self, request: Request) -> bool:
         """Record a request, and raise the error that a test ordered for it.
 
         Returns:
@@ -377,13 +377,17 @@ class FakeApi(Transport):
         Raises:
             NotFound: the kind was withdrawn.
         """
-        if _get_place(target.kind.resource) in self._withdrawn:
+        if _get_place(target.kind.resource) in self._withdrawn_places:
             raise NotFound(404, "", "404 page not found")
 
     @property
-    def _served(self) -> Mapping[tuple[str, str], FakeKind]:
+    def _served_kinds(self) -> Mapping[tuple[str, str], FakeKind]:
         """The kinds that are served now, by place."""
-        return {place: kind for place, kind in self._kinds.items() if place not in self._withdrawn}
+        return {
+            place: kind
+            for place, kind in self._kinds.items()
+            if place not in self._withdrawn_places
+        }
 
     def _parse_target(self, path: str) -> _Target:
         """Return the target of a path: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
@@ -445,7 +449,7 @@ class FakeApi(Transport):
             case "GET":
                 return self._get_existing(target)
             case "DELETE" if target.key.name and not target.subresource:
-                return self._delete(target, sent, dry=is_dry_run)
+                return self._delete(target, sent, is_dry_run=is_dry_run)
             case "PUT" if target.key.name:
                 check_body(target.kind, sent, target.key.namespace)
                 check_uid(self._get_existing(target), sent)
@@ -518,7 +522,9 @@ class FakeApi(Transport):
             obj = self.admit(request, None, obj)
         return obj if "dryRun" in query else self._history.put(kind, key, obj)
 
-    def _stamp(self, kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> tuple[Key, Json]:
+    def _add_server_metadata(
+        self, kind: FakeKind, body: Json, metadata: Mapping[str, Any]
+    ) -> tuple[Key, Json]:
         """Return the key of an object, and the object with the metadata that a server adds.
 
         Metadata that is given stays as it is.
@@ -644,7 +650,7 @@ class FakeApi(Transport):
             )
         return self._store_changed(request, target, old=old, new=new, query=query)
 
-    def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
+    def _delete(self, target: _Target, options: Mapping[str, Any], *, is_dry_run: bool) -> Json:
         """Delete an object, or mark it as terminating if it has finalizers.
 
         Returns:
@@ -662,8 +668,8 @@ class FakeApi(Transport):
         propagation = options.get("propagationPolicy", "")
         new = request_deletion(target.kind, old, propagation=propagation, now=self._format_now())
         if new["metadata"].get("finalizers"):
-            return new if dry else self._put_or_remove(target.kind, target.key, new)
-        if not dry:
+            return new if is_dry_run else self._put_or_remove(target.kind, target.key, new)
+        if not is_dry_run:
             self._history.remove(target.kind, target.key, old)
         details = {"name": target.key.name, "uid": old["metadata"]["uid"]}
         return {"apiVersion": "v1", "kind": "Status", "status": "Success", "details": details}
@@ -698,12 +704,12 @@ class FakeApi(Transport):
     def _create_discovery_document(self, path: str) -> Json | None:
         """Return the discovery document at a path; None if the path leads to no such document."""
         if path == "/apis":
-            groups = {kind.resource.group for kind in self._served.values()} - {""}
+            groups = {kind.resource.group for kind in self._served_kinds.values()} - {""}
             return {
                 "kind": "APIGroupList",
                 "groups": [self._create_group(group) for group in sorted(groups)],
             }
-        kinds = [kind for (root, _), kind in self._served.items() if root == path]
+        kinds = [kind for (root, _), kind in self._served_kinds.items() if root == path]
         if not kinds:
             return None
         resources = [
@@ -718,7 +724,7 @@ class FakeApi(Transport):
 
     def _create_group(self, name: str) -> Json:
         """Return a group with its served versions, as an entry of the APIGroupList."""
-        api_versions = {kind.resource.api_version for kind in self._served.values()}
+        api_versions = {kind.resource.api_version for kind in self._served_kinds.values()}
         versions = sorted(version for version in api_versions if version.startswith(f"{name}/"))
         return {"name": name, "versions": [{"groupVersion": version} for version in versions]}
 

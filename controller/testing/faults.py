@@ -47,7 +47,7 @@ class Request:
         """The name; empty for a collection."""
         return self.key.name
 
-    def fits(self, **conditions: str) -> bool:
+    def matches(self, **conditions: str) -> bool:
         """Return whether each named part, such as `method` or `plural`, has the wanted value."""
         return all(getattr(self, part) == value for part, value in conditions.items())
 
@@ -103,7 +103,7 @@ class Faults:
             if request.method == "WATCH" and not names_method:
                 # A fault for requests in general must not be used up by a watch that begins.
                 continue
-            if fault.times > 0 and request.fits(**fault.conditions):
+            if fault.times > 0 and request.matches(**fault.conditions):
                 fault.times -= 1
                 if fault.error is not None:
                     raise fault.error

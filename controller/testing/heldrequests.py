@@ -31,16 +31,16 @@ class HeldRequest:
         path: the path of the URL.
         body: the body, decoded; an empty dictionary if there is none.
         answer: carries the request out, and returns the body of the response.
-        to: the name of the server that it is for.
+        server: the name of the server that it is for.
     """
 
     def __init__(
-        self, method: str, path: str, body: Any, answer: Callable[[], bytes], *, to: str = ""
+        self, method: str, path: str, body: Any, answer: Callable[[], bytes], *, server: str = ""
     ) -> None:
         self.method = method
         self.path = path
         self.body = body
-        self.to = to
+        self.server = server
         self._carry_out = answer
         self._answer: bytes | ControllerError = NoAnswer(f"{method} {path}: timed out")
         self._landed = anyio.Event()
@@ -88,13 +88,13 @@ class HeldRequests(Transport):
     Args:
         api: the server.
         waiting: the list to which each request is added; the test takes it out.
-        to: the name of the server, for tests in which several servers share `waiting`.
+        server: the name of the server, for tests in which several servers share `waiting`.
     """
 
-    def __init__(self, api: FakeApi, waiting: list[HeldRequest], to: str = "") -> None:
+    def __init__(self, api: FakeApi, waiting: list[HeldRequest], server: str = "") -> None:
         self._api = api
         self._waiting = waiting
-        self._to = to
+        self._server = server
 
     @override
     async def request(
@@ -123,7 +123,7 @@ class HeldRequests(Transport):
             )
 
         sent = decode_json(body) if body else {}
-        held_request = HeldRequest(method, path, body=sent, answer=answer, to=self._to)
+        held_request = HeldRequest(method, path, body=sent, answer=answer, server=self._server)
         self._waiting.append(held_request)
         return await held_request.wait()
 

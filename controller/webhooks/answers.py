@@ -98,14 +98,14 @@ class Patched:
             after: decoded JSON, the wanted result.
             warnings: as for Allowed.
         """
-        return cls(tuple(difference(before, after)), warnings)
+        return cls(tuple(create_patch_operations(before, after)), warnings)
 
 
 Answer = Allowed | Denied | Patched
 """What a handler returns."""
 
 
-def difference(before: Any, after: Any, path: str = "") -> Iterator[dict[str, Any]]:
+def create_patch_operations(before: Any, after: Any, path: str = "") -> Iterator[dict[str, Any]]:
     """Yield the operations of a JSON patch (RFC 6902) that changes `before` to `after`.
 
     Objects are compared by field, and lists of equal length by entry. A list whose length changes
@@ -117,16 +117,16 @@ def difference(before: Any, after: Any, path: str = "") -> Iterator[dict[str, An
         path: the JSON pointer (RFC 6901) of both values in the whole document.
     """
     if isinstance(before, dict) and isinstance(after, dict):
-        yield from _compare_fields(before, after, path)
+        yield from _create_field_operations(before, after, path)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from difference(old, new, f"{path}/{index}")
+            yield from create_patch_operations(old, new, f"{path}/{index}")
     elif type(before) is not type(after) or before != after:
         # The types are compared because True equals 1 in Python, and does not in JSON.
         yield {"op": "replace", "path": path, "value": after}
 
 
-def _compare_fields(
+def _create_field_operations(
     before: dict[str, Any], after: dict[str, Any], path: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the operations that change an object at `path`, field by field.
@@ -143,6 +143,6 @@ def _compare_fields(
             yield {"op": "remove", "path": pointers[name]}
     for name, new in after.items():
         if name in before:
-            yield from difference(before[name], new, pointers[name])
+            yield from create_patch_operations(before[name], new, pointers[name])
         else:
             yield {"op": "add", "path": pointers[name], "value": new}

@@ -58,14 +58,14 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
         newer = _create_authority(names, now)
         authorities = (*newer.authorities, *parts.authorities)
         bundle = _encode_certificates(*authorities)
-        if parts.serves(names, now):
+        if parts.is_usable(names, now):
             # Keep the serving certificate: API servers do not trust the new authority yet.
             return KeyMaterial(
                 bundle, _encode_key(newer.key), certificate=material.certificate, key=material.key
             )
         # No API server accepts the serving certificate, so nothing is lost by signing at once.
         return _sign_serving_certificate(_ParsedMaterial(authorities, newer.key, None), names, now)
-    if parts.serves(names, now) and not parts.is_serving_due(now):
+    if parts.is_usable(names, now) and not parts.must_renew_serving(now):
         return material
     return _sign_serving_certificate(parts, names, now)
 
@@ -101,8 +101,8 @@ class _ParsedMaterial:
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate | None
 
-    def serves(self, names: Sequence[str], now: datetime) -> bool:
-        """Return whether the serving certificate has these names, is valid, and is trusted."""
+    def is_usable(self, names: Sequence[str], now: datetime) -> bool:
+        """Return whether there is a serving certificate with these names, valid and trusted."""
         return (
             self.certificate is not None
             and _read_names(self.certificate) == sorted(set(names))
@@ -110,7 +110,7 @@ class _ParsedMaterial:
             and any(_is_signed_by(self.certificate, authority) for authority in self.authorities)
         )
 
-    def is_serving_due(self, now: datetime) -> bool:
+    def must_renew_serving(self, now: datetime) -> bool:
         """Return whether the newest authority has to sign a new serving certificate now.
 
         There must be a serving certificate.
@@ -149,8 +149,8 @@ def _parse_material(material: KeyMaterial, now: datetime) -> _ParsedMaterial:
         raise ValueError("the authority has expired")
     valid = tuple(authority for authority in authorities if authority.not_valid_after_utc > now)
     # No TLS server can use a certificate with another key than its own.
-    fits = certificate.public_key() == serving.public_key()
-    return _ParsedMaterial(valid, key, certificate if fits else None)
+    has_key = certificate.public_key() == serving.public_key()
+    return _ParsedMaterial(valid, key, certificate if has_key else None)
 
 
 def _create_authority(names: Sequence[str], now: datetime) -> _ParsedMaterial:

@@ -95,7 +95,7 @@ def _carry_fields(
             # The function dropped or changed the value. Fields in it that it did not see have no
             # place in the new value.
             if name in source:
-                _refuse_unnamed(source[name], passed, field_path)
+                _refuse_lost_fields(source[name], passed, field_path)
             if returned is not None:
                 yield name, _drop_nulls(returned)
 
@@ -113,13 +113,13 @@ def _refuse_other_value(value: Json, returned: Json, path: str) -> None:
         )
 
 
-def _refuse_unnamed(value: Json, named_fields: Json, path: str) -> None:
+def _refuse_lost_fields(value: Json, named_fields: Json, path: str) -> None:
     """Refuse to lose a field in a value that the function dropped or changed.
 
     Raises:
         UnfitResult: the value has a field that its type does not name.
     """
-    field = next(_list_unnamed(value, named_fields, path), "")
+    field = next(_list_unnamed_fields(value, named_fields, path), "")
     if field:
         raise UnfitResult(
             f"{field}: the type of this version does not name the field, and {path} is not the"
@@ -128,17 +128,17 @@ def _refuse_unnamed(value: Json, named_fields: Json, path: str) -> None:
         )
 
 
-def _list_unnamed(value: Json, named_fields: Json, path: str) -> Iterator[str]:
+def _list_unnamed_fields(value: Json, named_fields: Json, path: str) -> Iterator[str]:
     """Yield the paths of the fields in `value` that are not in `named_fields`."""
     if isinstance(value, Mapping) and isinstance(named_fields, Mapping):
         for name, member in value.items():
             if name in named_fields:
-                yield from _list_unnamed(member, named_fields[name], f"{path}.{name}")
+                yield from _list_unnamed_fields(member, named_fields[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name}"
     elif isinstance(value, list) and isinstance(named_fields, list):
-        for index, (member, known_member) in enumerate(zip(value, named_fields, strict=False)):
-            yield from _list_unnamed(member, known_member, f"{path}[{index}]")
+        for index, (member, named_member) in enumerate(zip(value, named_fields, strict=False)):
+            yield from _list_unnamed_fields(member, named_member, f"{path}[{index}]")
 
 
 def _drop_nulls(value: Json) -> Json:

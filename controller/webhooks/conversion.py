@@ -84,14 +84,14 @@ class _Step(NamedTuple):
 
     Args:
         function: a spoke's `to_hub` or `from_hub`.
-        takes: the type of its argument.
-        returns: the type of its result.
+        source_type: the type of its argument.
+        result_type: the type of its result.
         api_version: group and version of the result.
     """
 
     function: Callable[[Any], Any]
-    takes: type[Any]
-    returns: type[Any]
+    source_type: type[Any]
+    result_type: type[Any]
     api_version: str
 
 
@@ -100,12 +100,12 @@ class _Unconvertible(Exception):
 
     Args:
         message: which object, and why.
-        bug: whether the error is a mistake in code, as `is_bug` has it.
+        has_bug: whether the error is a mistake in code, as `is_bug` has it.
     """
 
-    def __init__(self, message: str, *, bug: bool) -> None:
+    def __init__(self, message: str, *, has_bug: bool) -> None:
         super().__init__(message)
-        self.bug = bug
+        self.has_bug = has_bug
 
 
 class Conversion(Generic[H]):
@@ -176,7 +176,7 @@ class Conversion(Generic[H]):
                     converted.append(self._convert(data, review))
                     await checkpoint()  # the functions never wait: only here the time can end
         except _Unconvertible as error:
-            return encode_failure(str(error), review.uid, review.api_version), error.bug
+            return encode_failure(str(error), review.uid, review.api_version), error.has_bug
         if scope.cancelled_caught:
             subject = f"webhook {self.path} did not convert {len(review.objects)} objects"
             log.error("Conversion request not answered in time", webhook=self.path)
@@ -212,10 +212,10 @@ class Conversion(Generic[H]):
                 converted = _run_step(step, converted)
             check_converted(source, converted)
         except Exception as error:
-            bug = is_bug(error)
+            has_bug = is_bug(error)
             key = _read_key(source)
             log.exception(
-                "Conversion panic" if bug else "Conversion error",
+                "Conversion panic" if has_bug else "Conversion error",
                 webhook=self.path,
                 requestID=review.uid,
                 kind=self.resource.kind,
@@ -227,7 +227,7 @@ class Conversion(Generic[H]):
             raise _Unconvertible(
                 f"{self.resource.kind} {key} cannot be converted from {source.get('apiVersion')}"
                 f" to {review.desired}: {_describe_error(error)}",
-                bug=bug,
+                has_bug=has_bug,
             ) from error
         return converted
 
@@ -248,10 +248,10 @@ class Conversion(Generic[H]):
             )
         if version not in (hub, desired):
             spoke = self._spokes[version]
-            yield _Step(spoke.to_hub, spoke.type, returns=self._type, api_version=hub)
+            yield _Step(spoke.to_hub, spoke.type, result_type=self._type, api_version=hub)
         if desired not in (hub, version):
             spoke = self._spokes[desired]
-            yield _Step(spoke.from_hub, self._type, returns=spoke.type, api_version=desired)
+            yield _Step(spoke.from_hub, self._type, result_type=spoke.type, api_version=desired)
 
     def _format_api_version(self, version: str) -> str:
         """Return group and version, as in an object's apiVersion, of a version of the kind."""
@@ -271,18 +271,18 @@ def _run_step(step: _Step, source: Json) -> Json:
         Exception: what the function raised.
     """
     data = encode(source)
-    parsed = _decode(data, step.takes)
+    parsed = _decode(data, step.source_type)
     # The fields of `source` that its type names. The function may change its argument, so they are
     # read before the call.
     named_fields = _encode_named_fields(parsed, data)
     returned = call_plain(step.function, parsed)
-    if not isinstance(returned, get_origin(step.returns) or step.returns):
+    if not isinstance(returned, get_origin(step.result_type) or step.result_type):
         raise UnfitResult(
             f"{name_function(step.function)} returned {safe_repr(returned)}, which is not of type"
-            f" {_get_type_name(step.returns)}"
+            f" {_get_type_name(step.result_type)}"
         )
     # Plain JSON has all fields. A typed result lacks the fields that no type names.
-    if _is_plain_json(step.takes):
+    if _is_plain_json(step.source_type):
         converted = _encode_plain(returned)
     else:
         result = _add_omitted(returned, _encode_plain(returned))
@@ -291,22 +291,24 @@ def _run_step(step: _Step, source: Json) -> Json:
     return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
 
 
-def _decode(data: bytes, of: type[T]) -> T:
+def _decode(data: bytes, object_type: type[T]) -> T:
     """Return an object decoded to a type.
 
     Raises:
         _UnusableObject: the object does not fit the type.
     """
     try:
-        parsed: T = get_decoder(of)(data)
+        parsed: T = get_decoder(object_type)(data)
     except DECODE_ERRORS as error:
-        raise _UnusableObject(f"it cannot be read as {_get_type_name(of)}: {error}") from error
+        raise _UnusableObject(
+            f"it cannot be read as {_get_type_name(object_type)}: {error}"
+        ) from error
     return parsed
 
 
-def _is_plain_json(of: type[Any]) -> bool:
+def _is_plain_json(version_type: type[Any]) -> bool:
     """Return whether a type is `dict` or `dict[...]`, which means plain JSON."""
-    return (get_origin(of) or of) is dict
+    return (get_origin(version_type) or version_type) is dict
 
 
 def _encode_plain(obj: Any) -> Json:
@@ -413,6 +415,6 @@ def _describe_error(error: Exception) -> str:
     return f"{name}: {error}"
 
 
-def _get_type_name(of: Any) -> str:
+def _get_type_name(version_type: Any) -> str:
     """Return the name of a type for messages; a type such as `dict[str, Any]` as it is written."""
-    return str(getattr(of, "__qualname__", of))
+    return str(getattr(version_type, "__qualname__", version_type))

@@ -55,7 +55,7 @@ def decode_review(data: bytes) -> ConversionReview:
     Raises:
         BadReview: the body is not a ConversionReview.
     """
-    version, request = decode_request(data, KIND, versions=VERSIONS, of=_Request)
+    version, request = decode_request(data, KIND, versions=VERSIONS, request_type=_Request)
     objects = [bytes(document) for document in request.objects]
     return ConversionReview(
         version, request.uid, desired=request.desiredAPIVersion, objects=objects

@@ -39,14 +39,16 @@ class _Uid(msgspec.Struct):
     uid: str = ""
 
 
-def decode_request(data: bytes, kind: str, versions: Sequence[str], of: type[T]) -> tuple[str, T]:
+def decode_request(
+    data: bytes, kind: str, versions: Sequence[str], request_type: type[T]
+) -> tuple[str, T]:
     """Return the apiVersion and the request of the review in the body of an HTTP request.
 
     Args:
         data: the body.
         kind: the kind of review that is expected.
         versions: its versions; the refusal of a review of another version is in the first one.
-        of: the type of the request; its fields of type Raw are views of `data`.
+        request_type: the type of the request; its fields of type Raw are views of `data`.
 
     Raises:
         BadReview: the body is no such review, or its request is missing or cannot be decoded.
@@ -65,7 +67,7 @@ def decode_request(data: bytes, kind: str, versions: Sequence[str], of: type[T])
     if bytes(envelope.request) in (b"", b"null"):
         raise BadReview(f"the {kind} has no request", version)
     try:
-        return version, msgspec.json.decode(envelope.request, type=of)
+        return version, msgspec.json.decode(envelope.request, type=request_type)
     except DECODE_ERRORS as error:
         message = f"the request of the {kind} cannot be read: {error}"
         raise BadReview(message, version, _read_uid(envelope.request)) from error

@@ -174,16 +174,16 @@ class Review:
         """The uid of the request."""
         return str(self.fields["uid"])
 
-    def create_request(self, of: type[T]) -> AdmissionRequest[T]:
-        """Return the request with its objects decoded to the type `of`; bytes stay as they are.
+    def create_request(self, object_type: type[T]) -> AdmissionRequest[T]:
+        """Return the request with its objects decoded to `object_type`; bytes stay as they are.
 
         Raises:
             BadReview: the new object cannot be decoded.
         """
-        new, error = _decode(of, self.object)
+        new, error = _decode(object_type, self.object)
         if error:
             raise BadReview(error, self.api_version, self.uid)
-        old, old_error = _decode(of, self.old_object)
+        old, old_error = _decode(object_type, self.old_object)
         return AdmissionRequest(
             **self.fields,
             object=new,
@@ -200,7 +200,7 @@ def decode_review(data: bytes) -> Review:
     Raises:
         BadReview: the body is not an AdmissionReview, or its request cannot be decoded.
     """
-    version, request = decode_request(data, KIND, versions=VERSIONS, of=_Request)
+    version, request = decode_request(data, KIND, versions=VERSIONS, request_type=_Request)
     fields = {name: getattr(request, name) for name in _Request.__struct_fields__}
     # Review has the objects as bytes of their own, and not among its `fields`.
     new, old = _copy_json(fields.pop("object")), _copy_json(fields.pop("oldObject"))
@@ -208,14 +208,14 @@ def decode_review(data: bytes) -> Review:
     return Review(version, fields, object=new, old_object=old)
 
 
-def encode_review(answer: Answer, uid: str, about: Review | None, api_version: str = V1) -> bytes:
+def encode_review(answer: Answer, uid: str, review: Review | None, api_version: str = V1) -> bytes:
     """Return the AdmissionReview with `answer` as JSON.
 
     Args:
         answer: the webhook's answer.
         uid: the uid of the request.
-        about: the review that is answered; it names the object in a refusal's details. None if the
-            review could not be decoded.
+        review: the review that is answered; it names the object in a refusal's details. None if
+            it could not be decoded.
         api_version: the version of the review.
     """
     response: dict[str, Any] = {"uid": uid, "allowed": not isinstance(answer, Denied)}
@@ -223,7 +223,7 @@ def encode_review(answer: Answer, uid: str, about: Review | None, api_version: s
         case Allowed():
             response["status"] = {"metadata": {}, "code": 200}
         case Denied():
-            response["status"] = _create_status(answer, about)
+            response["status"] = _create_status(answer, review)
         case Patched():
             response["status"] = {"metadata": {}, "code": 200}
             if answer.patch:
@@ -251,7 +251,7 @@ def limit_warnings(warnings: Iterable[str]) -> list[str]:
     return lines
 
 
-def _create_status(answer: Denied, about: Review | None) -> dict[str, Any]:
+def _create_status(answer: Denied, review: Review | None) -> dict[str, Any]:
     """Return the status that an AdmissionReview's response carries for a refusal.
 
     Its details name the object of the request and the causes, as far as they are known.
@@ -260,10 +260,10 @@ def _create_status(answer: Denied, about: Review | None) -> dict[str, Any]:
     # If a Status is Invalid and names an object, kubectl prints its causes and not its message.
     # So without causes the object is not named.
     hides_message = answer.reason == "Invalid" and not answer.causes
-    if about is not None and not hides_message:
-        kind: GroupVersionKind = about.fields["kind"]
-        about_object = {"name": about.fields["name"], "group": kind.group, "kind": kind.kind}
-        details = {name: value for name, value in about_object.items() if value}
+    if review is not None and not hides_message:
+        kind: GroupVersionKind = review.fields["kind"]
+        named_object = {"name": review.fields["name"], "group": kind.group, "kind": kind.kind}
+        details = {name: value for name, value in named_object.items() if value}
     if answer.causes:
         details["causes"] = [
             {"reason": cause.reason, "message": escape_text(cause.message), "field": cause.field}
@@ -285,7 +285,7 @@ def _copy_json(raw: msgspec.Raw) -> bytes:
     return b"" if data == b"null" else data
 
 
-def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
+def _decode(object_type: type[T], data: bytes) -> tuple[T | None, str]:
     """Return the decoded object, and why it cannot be decoded.
 
     The object is None if `data` is empty or cannot be decoded. The text is empty unless `data`
@@ -293,9 +293,9 @@ def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
     """
     if not data:
         return None, ""
-    if of is bytes:
+    if object_type is bytes:
         return data, ""  # type: ignore[return-value] # T is bytes here
     try:
-        return get_decoder(of)(data), ""
+        return get_decoder(object_type)(data), ""
     except DECODE_ERRORS as error:
         return None, f"the object cannot be read: {error}"

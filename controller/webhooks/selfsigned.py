@@ -124,11 +124,11 @@ class SharedCertificate:
                 group.start_soon(self._informer.run)
                 await self._wait_synced()
                 while True:
-                    await self._step()
+                    await self._renew_and_wait()
         finally:
             registration.close()
 
-    async def wait_changed(self, bundle: bytes) -> None:
+    async def wait_for_other_bundle(self, bundle: bytes) -> None:
         """Wait until the trusted authorities are others than `bundle`."""
         while self.bundle == bundle:
             changed = anyio.Event()
@@ -147,7 +147,7 @@ class SharedCertificate:
             if error is not None and not self._informer.cache.is_synced:
                 self._serving.report_failure(str(error))
 
-    async def _step(self) -> None:
+    async def _renew_and_wait(self) -> None:
         """Renew the certificate if it is due, then wait until it changes or is due again."""
         self._changed = anyio.Event()
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
@@ -156,14 +156,14 @@ class SharedCertificate:
         # New material is presented only after the watch has delivered it: another replica may
         # have written other material first.
         if material == stored:
-            self._present(material)
+            self._present_certificate(material)
         else:
-            await self._write(secret, material)
+            await self._write_secret(secret, material)
             seconds = RETRY_SECONDS  # the watch delivers the result earlier
         with self._clock.move_on_after(seconds):
             await self._changed.wait()
 
-    async def _write(self, secret: Secret | None, material: KeyMaterial) -> None:
+    async def _write_secret(self, secret: Secret | None, material: KeyMaterial) -> None:
         """Write the Secret with a new certificate, unless another replica was first."""
         key = Key(self._settings.namespace, self._settings.secret)
         body: Mapping[str, Any] = {
@@ -187,7 +187,7 @@ class SharedCertificate:
         else:
             log.info("Wrote a new webhook certificate", secret=str(key))
 
-    def _present(self, material: KeyMaterial) -> None:
+    def _present_certificate(self, material: KeyMaterial) -> None:
         """Present the stored certificate, and wake the waiters if the bundle has changed."""
         self._serving.replace(material.certificate, material.key)
         if material.bundle != self.bundle:
@@ -261,8 +261,10 @@ class CABundleInjector:
             async with run_in_background([*tasks, self._watch_bundle]):
                 while True:
                     self._changed = anyio.Event()
-                    results = [await self._inject(kind, name) for kind, name in self._informers]
-                    if all(results):
+                    are_current = [
+                        await self._write_bundle(kind, name) for kind, name in self._informers
+                    ]
+                    if all(are_current):
                         await self._changed.wait()
                     else:  # a write has to be retried, even if nothing changes
                         with self._clock.move_on_after(RETRY_SECONDS):
@@ -275,10 +277,10 @@ class CABundleInjector:
     async def _watch_bundle(self) -> None:
         """Wake `run` for each change of the trusted authorities, until cancelled."""
         while True:
-            await self._shared.wait_changed(self._shared.bundle)
+            await self._shared.wait_for_other_bundle(self._shared.bundle)
             self._changed.set()
 
-    async def _inject(self, kind: Resource[Any], name: str) -> bool:
+    async def _write_bundle(self, kind: Resource[Any], name: str) -> bool:
         """Write the bundle to one configuration if it differs.
 
         Returns:

@@ -19,7 +19,11 @@ Served = Webhook[Any] | Conversion[Any]
 
 
 class WebhookFamilies:
-    """The metric families that all webhooks share, with controller-runtime's names."""
+    """The metric families that all webhooks share, with controller-runtime's names.
+
+    Args:
+        registry: where the families are registered.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.latency = Histogram(
@@ -67,21 +71,21 @@ class WebhookMetrics:
     @contextmanager
     def measure_request(self) -> Iterator[None]:
         """Count a request as in flight inside the context, and measure its duration."""
-        begun = perf_counter()
+        begun_at = perf_counter()
         self._in_flight.inc()
         try:
             yield
         finally:
             self._in_flight.dec()
-            self._latency.observe(perf_counter() - begun)
+            self._latency.observe(perf_counter() - begun_at)
 
-    def count_answer(self, code: int, *, failed: bool) -> None:
+    def count_answer(self, code: int, *, has_bug: bool) -> None:
         """Count an answer to a request.
 
         Args:
             code: the HTTP status code.
-            failed: whether a bug in the handler or conversion function made it raise.
+            has_bug: whether the handler or conversion function raised because of a bug.
         """
         self._requests.labels(self._path, str(code)).inc()
-        if failed:
+        if has_bug:
             self._panics.inc()

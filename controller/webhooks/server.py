@@ -75,11 +75,11 @@ class WebhookServer:
             """Answer a request; one that took too long gets HTTP 504, without a review."""
             with metrics.measure_request():
                 try:
-                    response, failed = await self._answer(webhook, request)
+                    response, has_bug = await self._answer(webhook, request)
                 except DeadlineExceeded as error:
-                    failed = False  # slowness is no bug
+                    has_bug = False  # slowness is no bug
                     response = web.Response(text=str(error), status=504)
-            metrics.count_answer(response.status, failed=failed)
+            metrics.count_answer(response.status, has_bug=has_bug)
             return response
 
         return handle
@@ -93,14 +93,14 @@ class WebhookServer:
             DeadlineExceeded: the body was not sent in time, or the webhook took too long.
         """
         seconds = compute_handler_seconds(request.query.get("timeout", ""), DEFAULT_SECONDS)
-        begun = self._clock.monotonic()
+        begun_at = self._clock.monotonic()
         try:
-            with self._clock.move_on_after(seconds) as reading:
+            with self._clock.move_on_after(seconds) as reading_scope:
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             message = f"request entity is too large; limit is {MAX_BYTES} bytes"
             return _create_response(*webhook.refuse(message, 413)), False
-        if reading.cancelled_caught:
+        if reading_scope.cancelled_caught:
             raise DeadlineExceeded(f"the request was not sent within {seconds:g} s")
         if not body:
             return _create_response(*webhook.refuse("request body is empty", 400)), False
@@ -109,9 +109,9 @@ class WebhookServer:
             message = f"contentType={content_type}, expected application/json"
             return _create_response(*webhook.refuse(message, 400)), False
         # The handler has what reading the body has left of the time.
-        remaining = seconds - (self._clock.monotonic() - begun)
-        answer, failed = await webhook.answer(body, self._clock, remaining)
-        return _create_response(answer), failed
+        remaining = seconds - (self._clock.monotonic() - begun_at)
+        answer, has_bug = await webhook.answer(body, self._clock, remaining)
+        return _create_response(answer), has_bug
 
 
 def _create_response(body: bytes, status: int = 200) -> web.Response:

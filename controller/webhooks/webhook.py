@@ -147,7 +147,7 @@ class Webhook(Generic[T]):
 
         If the handler raises, the answer is a refusal with code 500.
         """
-        encode_answer = partial(encode_review, uid=review.uid, about=review)
+        encode_answer = partial(encode_review, uid=review.uid, review=review)
         try:
             answer = self._check_answer(await call_guarded(partial(self._handler, request)))
             return encode_answer(answer, api_version=review.api_version), False
@@ -202,7 +202,7 @@ def encode_refusal(message: str, code: int, *, uid: str = "", api_version: str =
         api_version: the version of the review.
     """
     reason = "BadRequest" if code == 400 else "RequestEntityTooLarge"
-    return encode_review(Denied(message, reason, code), uid, about=None, api_version=api_version)
+    return encode_review(Denied(message, reason, code), uid, review=None, api_version=api_version)
 
 
 def compute_handler_seconds(value: str, default: float) -> float:

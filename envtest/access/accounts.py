@@ -27,7 +27,7 @@ from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
 from envtest.server.call import AuthorizedCall, JsonAnswer, User
-from envtest.server.failures import bad_request, invalid_object
+from envtest.server.failures import build_bad_request, build_invalid_object
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import read_write_options
 
@@ -75,9 +75,9 @@ class AccountTokens:
         if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
             detail = f"must be between {_SHORTEST_SECONDS} and {_LONGEST_SECONDS} seconds"
             problem = invalid("spec.expirationSeconds", seconds, detail)
-            raise invalid_object("TokenRequest", _GROUP, name="", problems=[problem])
+            raise build_invalid_object("TokenRequest", _GROUP, name="", problems=[problem])
         if spec.get("boundObjectRef"):
-            raise bad_request("tokens that are bound to an object are not served")
+            raise build_bad_request("tokens that are bound to an object are not served")
         audiences = spec.get("audiences") or [self.issuer]
         expires = int(time.time()) + seconds
         meta = account["metadata"]

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from envtest.access.rbac import Authorizer, build_refusal, read_attributes
 from envtest.access.tokens import ANONYMOUS, AUTHENTICATED
 from envtest.server.call import User
-from envtest.server.failures import bad_request
+from envtest.server.failures import build_bad_request
 from envtest.server.request import RequestInfo
 
 _EXTRA: Final = "impersonate-extra-"
@@ -73,7 +73,9 @@ def _read_headers(headers: Headers) -> User | None:
     if name:
         return User(name, groups, uid=uid, extra=extra)
     if groups or extra or uid:
-        raise bad_request("groups, a uid or extra are requested without impersonating a user name")
+        raise build_bad_request(
+            "groups, a uid or extra are requested without impersonating a user name"
+        )
     return None
 
 

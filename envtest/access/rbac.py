@@ -9,7 +9,7 @@ import msgspec
 
 from envtest.access.tokens import ADMIN_GROUP
 from envtest.server.call import AuthorizedCall, User
-from envtest.server.failures import StatusError, forbidden
+from envtest.server.failures import StatusError, build_forbidden
 from envtest.server.request import RequestInfo
 from envtest.storage import Store, Stored
 
@@ -320,7 +320,9 @@ def build_refusal(user: User, info: RequestInfo, reason: str = "") -> StatusErro
         f'User "{user.name}" cannot {info.verb} resource "{info.resource_path}" '
         f'in API group "{info.group}" {where}{suffix}'
     )
-    return forbidden(info.resource, info.group, name=info.name or info.selected_name, why=why)
+    return build_forbidden(
+        info.resource, info.group, name=info.name or info.selected_name, why=why
+    )
 
 
 def check_creation(authorizer: Authorizer, call: AuthorizedCall, name: str) -> None:
@@ -345,4 +347,4 @@ def check_creation(authorizer: Authorizer, call: AuthorizedCall, name: str) -> N
     )
     decision = authorizer.decide(call.user, access)
     if not decision.allowed:
-        raise forbidden(info.resource, info.group, name=name, why=decision.reason)
+        raise build_forbidden(info.resource, info.group, name=name, why=decision.reason)

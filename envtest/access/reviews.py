@@ -12,7 +12,7 @@ from envtest.server.bodies import (
     read_object,
 )
 from envtest.server.call import AuthorizedCall, JsonAnswer, User
-from envtest.server.failures import bad_request, invalid_object
+from envtest.server.failures import build_bad_request, build_invalid_object
 from envtest.server.options import read_write_options
 
 REVIEWS = frozenset(
@@ -82,7 +82,7 @@ class Reviews:
         """
         token, audiences = spec.get("token", ""), spec.get("audiences") or ()
         if not token:
-            raise bad_request("token is required for TokenReview in authentication")
+            raise build_bad_request("token is required for TokenReview in authentication")
         error = "invalid bearer token"
         try:
             identity = self._authenticator.find_token_user(token, audiences)
@@ -121,7 +121,7 @@ class Reviews:
         """
         namespace = spec.get("namespace", "")
         if not namespace:
-            raise bad_request("no namespace on request")
+            raise build_bad_request("no namespace on request")
         rules: list[Rule] = list(self._authorizer.iterate_rules(user, namespace))
         missing = self._authorizer.describe_missing_roles(user, namespace)
         return {
@@ -139,7 +139,9 @@ def _refuse_invalid(call: AuthorizedCall, problems: list[FieldError]) -> None:
         StatusError: 422.
     """
     if problems:
-        raise invalid_object(call.resource.kind, call.resource.group, name="", problems=problems)
+        raise build_invalid_object(
+            call.resource.kind, call.resource.group, name="", problems=problems
+        )
 
 
 def _validate_attributes(spec: dict[str, Any]) -> list[FieldError]:

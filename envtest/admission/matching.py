@@ -17,7 +17,7 @@ from envtest.admission.review import (
 )
 from envtest.schema.cel import CelError, MatchCondition, compile_condition
 from envtest.server.api import Api
-from envtest.server.failures import StatusError, forbidden
+from envtest.server.failures import StatusError, build_forbidden
 from envtest.server.resource import StoredResource
 from envtest.server.selectors import LabelSelector, read_label_selector
 from envtest.storage import Stored
@@ -278,6 +278,6 @@ def _conditions_hold(
     if hook.ignores_failures:
         return False
     joined = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-    raise forbidden(
+    raise build_forbidden(
         request_resource.plural, request_resource.group, name=attributes.name, why=joined
     )

@@ -28,7 +28,7 @@ from envtest.patching import apply_json_patch
 from envtest.schema import MalformedMetadata, MalformedObject
 from envtest.server.api import Api
 from envtest.server.call import AuthorizedCall
-from envtest.server.failures import StatusError, bad_request, internal_error
+from envtest.server.failures import StatusError, build_bad_request, build_internal_error
 
 _NO_SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 
@@ -121,7 +121,9 @@ class Webhooks:
         """
         hook = invocation.hook
         if attributes.dry_run and hook.body.get("sideEffects") not in _NO_SIDE_EFFECTS:
-            raise bad_request(f"admission webhook {quote(hook.name)} does not support dry run")
+            raise build_bad_request(
+                f"admission webhook {quote(hook.name)} does not support dry run"
+            )
         versions: list[str] = list(hook.body.get("admissionReviewVersions") or ())
         review = build_review(attributes, invocation.resource, versions)
         try:
@@ -129,7 +131,9 @@ class Webhooks:
         except CallFailed as error:
             if hook.ignores_failures:
                 return None
-            raise internal_error(f"failed calling webhook {quote(hook.name)}: {error}") from None
+            raise build_internal_error(
+                f"failed calling webhook {quote(hook.name)}: {error}"
+            ) from None
         # A header cannot contain control characters.
         attributes.call.warnings += [
             warning for warning in response.warnings if warning.isprintable() and warning
@@ -155,12 +159,12 @@ def _apply_patch(
     try:
         patched = apply_json_patch(original, operations)
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-            raise internal_error("the patched object has no metadata")
+            raise build_internal_error("the patched object has no metadata")
         if any(patched.get(name) != original.get(name) for name in ("apiVersion", "kind")):
-            raise internal_error("a webhook may not change apiVersion and kind")
+            raise build_internal_error("a webhook may not change apiVersion and kind")
         webhook_resource.rules.decode(patched)
     except (PatchError, TypedError, MalformedObject, MalformedMetadata) as error:
-        raise internal_error(str(error)) from None
+        raise build_internal_error(str(error)) from None
     webhook_resource.rules.default(patched)
     return convert_version(patched, webhook_resource, request_resource) or {}
 

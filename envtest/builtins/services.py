@@ -123,7 +123,9 @@ class ServiceRules(BuiltinRules):
             hosts = (str(host) for host in self._network.hosts())
             address = next((host for host in hosts if host not in used_addresses), None)
             if address is None:
-                raise failures.internal_error("failed to allocate a serviceIP: range is full")
+                raise failures.build_internal_error(
+                    "failed to allocate a serviceIP: range is full"
+                )
             spec["clusterIP"] = address
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
         # As in the real server, a headless service without selector accepts both families.
@@ -140,7 +142,9 @@ class ServiceRules(BuiltinRules):
             if not port.get("nodePort"):
                 node_port = next((port for port in NODE_PORTS if port not in used_ports), None)
                 if node_port is None:
-                    raise failures.internal_error("failed to allocate a nodePort: range is full")
+                    raise failures.build_internal_error(
+                        "failed to allocate a nodePort: range is full"
+                    )
                 port["nodePort"] = node_port
             used_ports.add(port["nodePort"])
 

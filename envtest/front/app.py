@@ -32,7 +32,7 @@ from envtest.kinds.catalogue import list_resources
 from envtest.server.api import Api
 from envtest.server.bodies import parse_media_type
 from envtest.server.call import AuthorizedCall, User
-from envtest.server.failures import StatusError, internal
+from envtest.server.failures import StatusError, build_unclassified_error
 from envtest.server.forms import JSON, Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Document, Documents
@@ -103,7 +103,9 @@ class Front:
             return _render_refusal(request, StatusError(500, _NO_SPACE), warnings)
         except Exception:  # noqa: BLE001  # any defect: the client gets a short answer, the log the trace
             _log.exception("%s %s failed", request.method, request.path)
-            return _render_refusal(request, internal("Internal error occurred"), warnings)
+            return _render_refusal(
+                request, build_unclassified_error("Internal error occurred"), warnings
+            )
 
     async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
         """Authenticate, authorize and run a request; return the response.

@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
 
 from envtest.server.bodies import BODY_LIMIT
-from envtest.server.failures import StatusError, too_large
+from envtest.server.failures import StatusError, build_too_large
 
 # Go's limit for the head of a request.
 _HEADER_LIMIT = 1024 * 1024
@@ -154,7 +154,7 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
         # Most small bodies arrive together with the head.
         return content.read_nowait()
     if (request.content_length or 0) > BODY_LIMIT:
-        raise too_large(BODY_LIMIT)
+        raise build_too_large(BODY_LIMIT)
     if not request.can_read_body:
         return b""
     await _send_continue(request)
@@ -184,6 +184,6 @@ async def _read_limited_body(request: web.BaseRequest) -> bytes:
     async for chunk in request.content.iter_any():
         size += len(chunk)
         if size > BODY_LIMIT:
-            raise too_large(BODY_LIMIT)
+            raise build_too_large(BODY_LIMIT)
         chunks.append(chunk)
     return b"".join(chunks)

@@ -9,9 +9,9 @@ from envtest.server.call import Answer, AuthorizedCall
 from envtest.server.deletes import delete, delete_collection
 from envtest.server.failures import (
     StatusError,
-    bad_request,
-    method_not_allowed,
-    method_not_supported,
+    build_bad_request,
+    build_method_not_allowed,
+    build_method_not_supported,
 )
 from envtest.server.patches import patch
 from envtest.server.reads import get, list_
@@ -46,7 +46,7 @@ def check_verb(resource: StoredResource, info: RequestInfo, method: str) -> None
     # HEAD is the verb get. kube-apiserver routes custom resources by verb, but built-in ones by
     # method, and HEAD has no route.
     if not resource.rules.is_custom and method == "HEAD":
-        raise method_not_allowed()
+        raise build_method_not_allowed()
 
 
 def _refuse_unsupported_verb(resource: StoredResource, info: RequestInfo) -> None:
@@ -76,15 +76,15 @@ def _refuse_unsupported_verb(resource: StoredResource, info: RequestInfo) -> Non
         is_allowed = False
     if not info.name and info.verb in {"update", "patch"}:
         if resource.rules.is_custom:
-            raise bad_request("name must be provided")
+            raise build_bad_request("name must be provided")
         is_allowed = False
     # A path without a namespace stands for all namespaces, where no single object can be meant.
     if resource.namespaced and not info.namespace and info.verb not in _ACROSS_NAMESPACES:
         is_allowed = False
     if not is_allowed:
         if resource.rules.is_custom:
-            raise method_not_supported(info.verb, resource.plural, resource.group)
-        raise method_not_allowed()
+            raise build_method_not_supported(info.verb, resource.plural, resource.group)
+        raise build_method_not_allowed()
 
 
 def has_wrong_scope(resource: StoredResource, info: RequestInfo) -> bool:
@@ -125,5 +125,5 @@ async def answer_call(
         return await answer_scale(api, call)
     verb = _VERBS.get(call.info.verb)
     if verb is None:
-        raise method_not_allowed()
+        raise build_method_not_allowed()
     return await verb(api, call)

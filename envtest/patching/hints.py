@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from controller.managedfields.errors import internal
+from controller.managedfields.errors import create_unclassified_error
 from envtest.kinds import catalogue
 
 Schema = Mapping[str, Any]
@@ -79,13 +79,13 @@ class PatchHints:
             PatchError: 500 if this type has no fields, or not this one.
         """
         if self.kind != "struct":
-            raise internal(
+            raise create_unclassified_error(
                 f"merging an object in json but data type is not struct, instead is: {self.kind}"
             )
         property_schema: Schema | None = self.schema.get("properties", {}).get(field)
         if property_schema is None:
             type_name = self.name.rpartition(".")[2]
-            raise internal(
+            raise create_unclassified_error(
                 f'unable to find api field in struct {type_name} for the json field "{field}"'
             )
         return property_schema

@@ -10,7 +10,11 @@ from typing import Any, Final
 import jsonpatch
 
 from controller.managedfields import gotext
-from controller.managedfields.errors import PatchError, bad_request, unprocessable
+from controller.managedfields.errors import (
+    PatchError,
+    create_bad_request,
+    create_unprocessable_error,
+)
 from controller.managedfields.gotext import name_json_type
 
 # The types of scalars. Testing for them first saves a call for most values.
@@ -28,9 +32,9 @@ def apply_merge_patch(doc: Any, patch: Any) -> Any:
         PatchError: 400 if the patch is no object.
     """
     if patch is None:
-        raise bad_request("Invalid JSON Patch")
+        raise create_bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
-        raise bad_request(
+        raise create_bad_request(
             f"error decoding patch: json: cannot unmarshal {gotext.name_json_type(patch)} "
             "into Go value of type map[string]interface {}"
         )
@@ -96,7 +100,7 @@ def check_operations(operations: Any) -> list[str]:
 def _build_type_error(value: Any, target: str) -> PatchError:
     """Return 400 for a value of the wrong JSON type; `target` is the expected Go type."""
     fault = f"cannot unmarshal {name_json_type(value)} into Go value of type {target}"
-    return bad_request(f"error decoding patch: json: {fault}")
+    return create_bad_request(f"error decoding patch: json: {fault}")
 
 
 def apply_json_patch(doc: Any, operations: Any) -> Any:
@@ -119,7 +123,7 @@ def apply_json_patch(doc: Any, operations: Any) -> Any:
         for operation in copy.deepcopy(operations):
             doc = _apply_operation(doc, operation)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
-        raise unprocessable() from error
+        raise create_unprocessable_error() from error
     return doc
 
 

@@ -7,7 +7,7 @@ Only built-in kinds support it; `hints` has their merge strategies. This module 
 from typing import Any
 
 from controller.managedfields import gotext
-from controller.managedfields.errors import bad_request
+from controller.managedfields.errors import create_bad_request
 from envtest.patching import strategic_lists
 from envtest.patching.hints import PatchHints
 from envtest.patching.strategic_lists import DELETE_FROM, ELEMENT_ORDER, PATCH, REPLACE, Map
@@ -22,7 +22,7 @@ def apply_strategic_patch(doc: Any, patch: Any, hints: PatchHints) -> Any:
     if patch is None:
         return doc
     if not isinstance(patch, dict):
-        raise bad_request(
+        raise create_bad_request(
             f"json: cannot unmarshal {gotext.name_json_type(patch)} into Go value of type "
             "map[string]interface {}"
         )

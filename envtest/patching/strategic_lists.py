@@ -8,7 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.managedfields import gotext
-from controller.managedfields.errors import PatchError, bad_request, internal, unprocessable
+from controller.managedfields.errors import (
+    PatchError,
+    create_bad_request,
+    create_unclassified_error,
+    create_unprocessable_error,
+)
 from envtest.patching.hints import Hint, PatchHints
 
 PATCH = "$patch"
@@ -31,25 +36,27 @@ def parse_list_name(key: str, prefix: str) -> str:
     first, slash, name = key.partition("/")
     if first != prefix or not slash:
         list_kind = "primitive list" if prefix == DELETE_FROM else "setElementOrder list"
-        raise bad_request(f"invalid patch format of {list_kind}")
+        raise create_bad_request(f"invalid patch format of {list_kind}")
     return name
 
 
 def build_retain_keys_error() -> PatchError:
     """Return 400 for a `$retainKeys` that is no list, or lacks a member that the patch sets."""
-    return bad_request("invalid patch format of retainKeys")
+    return create_bad_request("invalid patch format of retainKeys")
 
 
 def build_type_error(expected: str, value: Any) -> PatchError:
     """Return 500 for a value that is not the map or list that it must be."""
     received = "%!s(<nil>)" if value is None else gotext.name_json_type(value)
-    return internal(f"expected a {expected}, but received a {received}")
+    return create_unclassified_error(f"expected a {expected}, but received a {received}")
 
 
 def build_directive_error(directive: Any, patch: Map) -> PatchError:
     """Return 500 for an unknown value of `$patch`."""
     printable = directive if isinstance(directive, str) else _format_go_error(directive)
-    return internal(f"unknown patch type: {printable} in map: {gotext.encode_json(patch)}")
+    return create_unclassified_error(
+        f"unknown patch type: {printable} in map: {gotext.encode_json(patch)}"
+    )
 
 
 def _format_go_error(value: Any) -> str:
@@ -61,7 +68,9 @@ def _format_go_error(value: Any) -> str:
 
 def build_merge_key_error(item: Map, key: str) -> PatchError:
     """Return 500 for an item without the merge key."""
-    return internal(f"map: {gotext.encode_json(item)} does not contain declared merge key: {key}")
+    return create_unclassified_error(
+        f"map: {gotext.encode_json(item)} does not contain declared merge key: {key}"
+    )
 
 
 def are_items_maps(*lists: list[Any]) -> bool:
@@ -72,11 +81,13 @@ def are_items_maps(*lists: list[Any]) -> bool:
     """
     item_types = [gotext.name_json_type(item) for items in lists for item in items]
     if not item_types:
-        raise internal("no elements in any of the given slices")
+        raise create_unclassified_error("no elements in any of the given slices")
     if item_types[0] == gotext.name_json_type([]):
-        raise unprocessable()
+        raise create_unprocessable_error()
     if len(set(item_types)) > 1:
-        raise internal(f"list element types are not identical: {gotext.encode_json(list(lists))}")
+        raise create_unclassified_error(
+            f"list element types are not identical: {gotext.encode_json(list(lists))}"
+        )
     return item_types[0] == gotext.name_json_type({})
 
 
@@ -118,7 +129,9 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
         return original
     if are_items_maps(original, patch):
         if not hint.merge_key:
-            raise internal(f"cannot merge lists without merge key for {hint.below.kind}")
+            raise create_unclassified_error(
+                f"cannot merge lists without merge key for {hint.below.kind}"
+            )
         original, patch = _apply_item_directives(original, patch, hint.merge_key)
         merged = _merge_maps(original, patch, hint=hint, merge_map=merge_map)
     else:
@@ -183,7 +196,7 @@ def _refuse_missing_keys(merged: Items, order: Items, key: str) -> None:
         _read_key(item, key)
     for index, item in enumerate(order):
         if not isinstance(item, dict):
-            raise internal(f"value for key {index} is not a map")
+            raise create_unclassified_error(f"value for key {index} is not a map")
         _read_key(item, key)
 
 
@@ -210,7 +223,7 @@ def _refuse_wrong_order(patch: Items, order: Items, key: str) -> None:
             if identity == _build_identity(_read_key(ordered_item, key)):
                 break
         else:
-            raise internal(
+            raise create_unclassified_error(
                 f"The order in patch list:\n{gotext.encode_json(patch)}\n doesn't match "
                 f"{ELEMENT_ORDER} list:\n{gotext.encode_json(order)}\n"
             )
@@ -283,7 +296,7 @@ def _apply_item_directives(original: Items, patch: Items, key: str) -> tuple[Ite
         elif directive == REPLACE:
             is_replaced = True
         elif directive == MERGE:
-            raise internal("merging lists cannot yet be specified in the patch")
+            raise create_unclassified_error("merging lists cannot yet be specified in the patch")
         else:
             raise build_directive_error(directive, item)
     return (plain_items, []) if is_replaced else (original, plain_items)

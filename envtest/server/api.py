@@ -105,7 +105,7 @@ class Api:
         if stored is None:
             raise namespaces.not_found(namespace)
         if namespaces.load(stored)["metadata"].get("deletionTimestamp"):
-            error = failures.forbidden(
+            error = failures.build_forbidden(
                 resource.plural,
                 resource.group,
                 name=name,

@@ -19,7 +19,7 @@ from envtest.schema import (
     read_json,
     read_yaml,
 )
-from envtest.server.failures import StatusError, bad_request, unsupported_media_type
+from envtest.server.failures import StatusError, build_bad_request, build_unsupported_media_type
 from envtest.server.resource import StoredResource
 from envtest.wire.protobuf import ProtobufError, read_protobuf
 
@@ -121,13 +121,13 @@ def _decode_text(data: bytes, content_type: str, kind: str) -> DecodedBody:
         StatusError: 415 for another media type, 400 for a body that cannot be read.
     """
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
-        raise unsupported_media_type(READABLE_TYPES)
+        raise build_unsupported_media_type(READABLE_TYPES)
     try:
         value, duplicates = read_json(data) if content_type in {"", JSON} else read_yaml(data)
     except MalformedJSON as error:
         raise _build_unrecognized_error(kind, f"json parse error: {error}", data) from None
     except MalformedYAML as error:
-        raise bad_request(
+        raise build_bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{error} ({cut_snippet(data)})"
         ) from None
@@ -163,7 +163,7 @@ def _require_kind(body: dict[str, Any], kind: str, data: bytes) -> None:
     """
     if not body.get("kind"):
         message = f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'"
-        raise bad_request(
+        raise build_bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{message} ({cut_snippet(data)})"
         )
@@ -174,7 +174,7 @@ def _decode_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
     try:
         return read_protobuf(data, name)
     except ProtobufError as error:
-        raise bad_request(
+        raise build_bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{error} ({cut_snippet(data)})"
         ) from None
@@ -182,7 +182,7 @@ def _decode_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
 
 def _build_unrecognized_error(kind: str, why: str, data: bytes) -> StatusError:
     """Return 400 for a body whose apiVersion and kind cannot be read."""
-    return bad_request(
+    return build_bad_request(
         f"the object provided is unrecognized (must be of type {kind}): "
         f"couldn't get version/kind; {why} ({cut_snippet(data)})"
     )
@@ -221,7 +221,7 @@ def _check_builtin_kind(resource: StoredResource, body: dict[str, Any]) -> None:
     fault = find_kind_fault(resource, body)
     if fault:
         kind, version = body["kind"], body["apiVersion"].rpartition("/")[2]
-        raise bad_request(
+        raise build_bad_request(
             f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {fault}'
         )
 
@@ -250,7 +250,7 @@ def find_kind_fault(resource: StoredResource, body: dict[str, Any]) -> str:
 
 def _build_unfit_error(kind: str, version: str, why: str) -> StatusError:
     """Return 400 for a body that does not decode as its kind."""
-    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+    return build_bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def enforce_field_validation(
@@ -278,7 +278,7 @@ def check_version(resource: StoredResource, body: dict[str, Any]) -> None:
         StatusError: 400.
     """
     if body["apiVersion"] != resource.api_version:
-        raise bad_request(
+        raise build_bad_request(
             f"the API version in the data ({body['apiVersion']}) does not match the expected "
             f"API version ({resource.api_version})"
         )

@@ -10,7 +10,7 @@ from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
 from envtest.server.call import Answer, AuthorizedCall, JsonAnswer, ListAnswer, ObjectAnswer
-from envtest.server.failures import StatusError, bad_request, invalid_object
+from envtest.server.failures import StatusError, build_bad_request, build_invalid_object
 from envtest.server.options import META_GROUP, read_list_options, validate_dry_run
 from envtest.server.reads import select
 from envtest.server.resource import StoredResource
@@ -71,7 +71,7 @@ def _read_delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
     elif "propagationPolicy" in call.query:
         options = {"propagationPolicy": call.query["propagationPolicy"]}
     if options.get("kind", _KIND) != _KIND:
-        raise bad_request(f"{options['kind']} cannot be handled as a {_KIND}")
+        raise build_bad_request(f"{options['kind']} cannot be handled as a {_KIND}")
     call.dry_runs = options.pop("dryRun", None) or list(call.dry_runs)
     call.options = {
         name: value for name, value in options.items() if name not in {"kind", "apiVersion"}
@@ -81,7 +81,7 @@ def _read_delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
     if policy is not None and policy not in _POLICIES:
         problems.append(not_supported("propagationPolicy", policy, _POLICIES))
     if problems:
-        raise invalid_object(_KIND, META_GROUP, name="", problems=problems)
+        raise build_invalid_object(_KIND, META_GROUP, name="", problems=problems)
     return {**options, "dryRun": call.dry_runs}
 
 
@@ -110,7 +110,7 @@ async def _delete(
     resource = call.resource
     why = _UNDELETABLE.get((resource.place, key))
     if why is not None:
-        raise failures.forbidden(resource.plural, resource.group, name=key, why=why)
+        raise failures.build_forbidden(resource.plural, resource.group, name=key, why=why)
     while True:
         body = resource.load(stored)
         _check_preconditions(
@@ -206,7 +206,7 @@ def _check_preconditions(
                 raise resource.conflict(meta["name"], f"Precondition failed: {why}")
         return
     if uid is not None and uid != meta["uid"]:
-        raise failures.conflict(
+        raise failures.build_conflict(
             resource.kind,
             resource.group,
             name=meta["name"],
@@ -214,7 +214,7 @@ def _check_preconditions(
             f"({meta['uid']}). The object might have been deleted and then recreated",
         )
     if revision is not None and revision != str(stored.revision):
-        raise failures.conflict(
+        raise failures.build_conflict(
             resource.kind,
             resource.group,
             name=meta["name"],

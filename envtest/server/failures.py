@@ -58,7 +58,7 @@ def qualify_name(name: str, group: str) -> str:
     return f"{name}.{group}" if group else name
 
 
-def not_found(resource: str, group: str, name: str) -> StatusError:
+def build_not_found(resource: str, group: str, name: str) -> StatusError:
     """Return 404 NotFound: there is no object of that name; `resource` is the plural."""
     return StatusError(
         404,
@@ -68,7 +68,9 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
     )
 
 
-def already_exists(resource: str, group: str, name: str, *, deleting: bool = False) -> StatusError:
+def build_already_exists(
+    resource: str, group: str, name: str, *, deleting: bool = False
+) -> StatusError:
     """Return 409 AlreadyExists; `deleting` if the existing object waits for its finalizers."""
     prefix = "object is being deleted: " if deleting else ""
     return StatusError(
@@ -79,7 +81,9 @@ def already_exists(resource: str, group: str, name: str, *, deleting: bool = Fal
     )
 
 
-def conflict(resource_or_kind: str, group: str, name: str, why: str = MODIFIED) -> StatusError:
+def build_conflict(
+    resource_or_kind: str, group: str, name: str, why: str = MODIFIED
+) -> StatusError:
     """Return 409 for a failed precondition.
 
     As in kube-apiserver, updates name the resource (plural), and deletions name the kind.
@@ -93,7 +97,7 @@ def conflict(resource_or_kind: str, group: str, name: str, why: str = MODIFIED) 
     )
 
 
-def invalid_object(
+def build_invalid_object(
     kind: str, group: str, name: str, problems: Sequence[FieldError]
 ) -> StatusError:
     """Return 422 Invalid, with a cause for each of `problems`."""
@@ -111,7 +115,7 @@ def invalid_object(
 
 
 def to_field_error(cause: FieldCause) -> FieldError:
-    """Convert an error of `controller.managedfields` to one that `invalid_object` takes."""
+    """Convert an error of `controller.managedfields` to one that `build_invalid_object` takes."""
     # The reason is such as FieldValueInvalid, and the message such as "Invalid value: too long".
     error_type, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
     return FieldError(error_type, cause.field, value=OMITTED, detail=detail)
@@ -122,7 +126,7 @@ def build_patch_error(error: PatchError) -> StatusError:
     return StatusError(error.status, str(error), error.reason, details=error.details)
 
 
-def unprocessable() -> StatusError:
+def build_unprocessable() -> StatusError:
     """Return 422 for a JSON patch that cannot be applied; as the real one, it has no cause."""
     return StatusError(
         422,
@@ -132,12 +136,12 @@ def unprocessable() -> StatusError:
     )
 
 
-def bad_request(message: str) -> StatusError:
+def build_bad_request(message: str) -> StatusError:
     """Return 400 BadRequest."""
     return StatusError(400, message, "BadRequest")
 
 
-def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
+def build_forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
     """Return 403 Forbidden; an empty name stands for a collection."""
     subject = (
         f"{qualify_name(resource, group)} {quote(name)}" if name else qualify_name(resource, group)
@@ -158,10 +162,10 @@ def build_unauthorized() -> StatusError:
 def build_terminating_definition_error(plural: str, group: str, name: str) -> StatusError:
     """Return 403 for a creation while the kind's definition is terminating."""
     why = "create not allowed while custom resource definition is terminating"
-    return forbidden(plural, group, name=name, why=why)
+    return build_forbidden(plural, group, name=name, why=why)
 
 
-def method_not_supported(action: str, resource: str, group: str) -> StatusError:
+def build_method_not_supported(action: str, resource: str, group: str) -> StatusError:
     """Return 405 for a verb that this kind does not have."""
     return StatusError(
         405,
@@ -171,7 +175,7 @@ def method_not_supported(action: str, resource: str, group: str) -> StatusError:
     )
 
 
-def method_not_allowed() -> StatusError:
+def build_method_not_allowed() -> StatusError:
     """Return 405 for a method that no route has for this path."""
     return StatusError(
         405,
@@ -181,7 +185,7 @@ def method_not_allowed() -> StatusError:
     )
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
+def build_unsupported_media_type(accepted: Sequence[str]) -> StatusError:
     """Return 415: the body is in a format that is not read."""
     return StatusError(
         415,
@@ -191,7 +195,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
     )
 
 
-def not_acceptable(accepted: Sequence[str]) -> StatusError:
+def build_not_acceptable(accepted: Sequence[str]) -> StatusError:
     """Return 406: the client accepts no format that the server writes."""
     return StatusError(
         406,
@@ -205,17 +209,17 @@ def build_expired(message: str) -> StatusError:
     return StatusError(410, message, "Expired")
 
 
-def too_large(limit: int) -> StatusError:
+def build_too_large(limit: int) -> StatusError:
     """Return 413: the body has more than `limit` bytes."""
     return StatusError(413, f"Request entity too large: limit is {limit}", "RequestEntityTooLarge")
 
 
-def internal(message: str) -> StatusError:
+def build_unclassified_error(message: str) -> StatusError:
     """Return 500 without a reason, as the real server answers a failure in its own parts."""
     return StatusError(500, message)
 
 
-def internal_error(message: str) -> StatusError:
+def build_internal_error(message: str) -> StatusError:
     """Return 500 with the reason InternalError: a request that the server could not complete."""
     return StatusError(
         500,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from envtest.memo import remember_results
-from envtest.server.failures import not_acceptable
+from envtest.server.failures import build_not_acceptable
 
 Form = Literal["object", "table", "groups"]
 JSON: Final = "application/json"
@@ -41,7 +41,7 @@ def negotiate(accept: str, *supported: Form) -> Form:
     # An empty header has no entry that could match above.
     if not accept:
         return "object"
-    raise not_acceptable((JSON,))
+    raise build_not_acceptable((JSON,))
 
 
 def _parse_entry(part: str) -> tuple[str, float, Mapping[str, str]]:

@@ -11,7 +11,7 @@ import msgspec
 
 from controller.managedfields import check_manager
 from envtest.schema.errors import FieldError, build_required_error, forbidden, not_supported
-from envtest.server.failures import bad_request, invalid_object, to_field_error
+from envtest.server.failures import build_bad_request, build_invalid_object, to_field_error
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from envtest.wire.texts import find_number_fault
@@ -86,7 +86,7 @@ def read_write_options(
     if validation not in _FIELD_VALIDATION:
         problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
     if problems:
-        raise invalid_object(kind, META_GROUP, name="", problems=problems)
+        raise build_invalid_object(kind, META_GROUP, name="", problems=problems)
     field_manager = manager or _read_default_manager(agent)
     return WriteOptions(
         bool(dry_runs), field_manager, field_validation=validation or "Warn", force=bool(force)
@@ -139,10 +139,10 @@ def read_list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) ->
     )
     problems = _validate_watch(options) if watch else _validate_list(options)
     if problems:
-        raise invalid_object("ListOptions", META_GROUP, name="", problems=problems)
+        raise build_invalid_object("ListOptions", META_GROUP, name="", problems=problems)
     for term in options.fields.terms:
         if not rules.is_selectable(term.field):
-            raise bad_request(rules.describe_unselectable(term.field))
+            raise build_bad_request(rules.describe_unselectable(term.field))
     return options
 
 
@@ -208,5 +208,5 @@ def read_number(query: Mapping[str, str], name: str) -> int:
         return 0
     fault = find_number_fault(value, function="ParseInt")
     if fault:
-        raise bad_request(fault)
+        raise build_bad_request(fault)
     return int(value)

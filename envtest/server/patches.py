@@ -29,7 +29,12 @@ from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import DecodedBody, enforce_field_validation, find_kind_fault
 from envtest.server.call import AuthorizedCall, ObjectAnswer
-from envtest.server.failures import StatusError, bad_request, build_patch_error, invalid_object
+from envtest.server.failures import (
+    StatusError,
+    build_bad_request,
+    build_invalid_object,
+    build_patch_error,
+)
 from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
 from envtest.server.writes import create_object, fit_names_to_path, update_object
@@ -54,7 +59,7 @@ async def patch(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a PATCH on an object or one of its subresources."""
     patch_type = call.content_type
     if patch_type not in list_patch_types(call.resource):
-        raise failures.unsupported_media_type(list_patch_types(call.resource))
+        raise failures.build_unsupported_media_type(list_patch_types(call.resource))
     is_apply = patch_type == APPLY_PATCH
     options = read_write_options(
         "PatchOptions", call.query, dry_runs=call.dry_runs, agent=call.agent, apply=is_apply
@@ -143,7 +148,7 @@ def _read_patch(
         content, complaints = read_json(call.data)
     except MalformedJSON as error:
         prefix = "" if call.content_type == STRATEGIC_PATCH else "error decoding patch: "
-        raise bad_request(f"{prefix}{error}") from None
+        raise build_bad_request(f"{prefix}{error}") from None
     if call.content_type == JSON_PATCH:
         complaints = [f"json patch {problem}" for problem in complaints]
         complaints += check_operations(content)
@@ -158,7 +163,7 @@ def _read_patch(
 def _require_object(value: Any) -> dict[str, Any]:
     """Return the result of a patch; refuse one that is no object any more."""
     if not isinstance(value, dict):
-        raise failures.unprocessable()
+        raise failures.build_unprocessable()
     return value
 
 
@@ -187,7 +192,7 @@ def _fit_patched(
         unknown = _decode_patched(resource, decoded.body, live)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
         patch_text = encode_json(copy_undecoded())
-        raise invalid_object(
+        raise build_invalid_object(
             "", "", name="", problems=[invalid("patch", patch_text, str(error))]
         ) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
@@ -241,7 +246,9 @@ def _enforce_on_patched(
     if decoded.complaints and options.field_validation == "Strict":
         message = f"strict decoding error: {', '.join(decoded.complaints)}"
         patch_text = encode_json(copy_undecoded())
-        raise invalid_object("", "", name="", problems=[invalid("patch", patch_text, message)])
+        raise build_invalid_object(
+            "", "", name="", problems=[invalid("patch", patch_text, message)]
+        )
     enforce_field_validation(
         call.resource, decoded, validation=options.field_validation, warnings=call.warnings
     )
@@ -333,7 +340,7 @@ def _enforce_on_duplicates(
     if not duplicates or options.field_validation == "Ignore":
         return
     if options.field_validation == "Strict":
-        raise bad_request(f"strict decoding error: {', '.join(duplicates)}")
+        raise build_bad_request(f"strict decoding error: {', '.join(duplicates)}")
     call.warnings += duplicates
 
 
@@ -358,10 +365,10 @@ def _read_applied(call: AuthorizedCall) -> tuple[dict[str, Any], list[str]]:
         content, duplicates = read_yaml(call.data)
     except MalformedYAML as error:
         message = f"error decoding YAML: error converting YAML to JSON: {error}"
-        raise bad_request(message) from None
+        raise build_bad_request(message) from None
     content = {} if content is None else content
     if not isinstance(content, dict):
-        raise bad_request(
+        raise build_bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
             f"unmarshal {name_json_type(content)} into Go value of type map[string]interface {{}}"
         )

@@ -10,7 +10,12 @@ import msgspec
 from controller.managedfields.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import AuthorizedCall, ListAnswer, ObjectAnswer
-from envtest.server.failures import StatusError, bad_request, build_expired, internal
+from envtest.server.failures import (
+    StatusError,
+    build_bad_request,
+    build_expired,
+    build_unclassified_error,
+)
 from envtest.server.options import ListOptions, read_list_options
 from envtest.server.resource import StoredResource
 from envtest.storage import Stored, Table
@@ -55,7 +60,7 @@ async def get(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     if version:
         fault = find_revision_fault(version)
         if fault:
-            raise internal(fault)
+            raise build_unclassified_error(fault)
         await wait_until_fresh(api, version)
         refuse_future_revision(api, int(version))
     stored = api.get_stored(call)
@@ -166,7 +171,7 @@ def _find_start(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
         revision, after = read_token(options.token)
         if options.version not in {"", "0"}:
             message = "specifying resource version is not allowed when using continue"
-            raise bad_request(message)
+            raise build_bad_request(message)
         if revision < 0:
             # The token of a 410 continues an expired list with the present objects.
             return api.store.revision, f"{prefix}{after}"
@@ -176,7 +181,7 @@ def _find_start(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
         return api.store.revision, ""
     fault = find_revision_fault(options.version)
     if fault:
-        raise bad_request(f"invalid resource version: {fault}")
+        raise build_bad_request(f"invalid resource version: {fault}")
     revision = int(options.version)
     refuse_future_revision(api, revision)
     # With a limit, a resourceVersion other than 0 means exactly that revision, also without
@@ -286,9 +291,9 @@ def read_token(token: str) -> tuple[int, str]:
     try:
         position = _read_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (ValueError, msgspec.DecodeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from None
+        raise build_bad_request(f"continue key is not valid: {error}") from None
     # As in kube-apiserver, the key may begin with a slash.
     key = position.start.removeprefix("/").removesuffix("\0")
     if position.v != _VERSION or not position.rv or not key:
-        raise bad_request("continue key is not valid: it names no revision or no key")
+        raise build_bad_request("continue key is not valid: it names no revision or no key")
     return position.rv, key

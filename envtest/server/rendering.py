@@ -7,7 +7,7 @@ import msgspec
 
 from envtest.schema.errors import invalid, join_messages
 from envtest.server.call import Answer, JsonAnswer, ListAnswer, ObjectAnswer
-from envtest.server.failures import bad_request
+from envtest.server.failures import build_bad_request
 from envtest.server.forms import Form
 from envtest.server.rules import Rules
 
@@ -58,7 +58,9 @@ def check_include(include: str) -> None:
     """
     if include not in {"", "None", "Metadata", "Object"}:
         problem = invalid("includeObject", include, _CHOICES)
-        raise bad_request(f"Unable to convert to Table as requested: {join_messages([problem])}")
+        raise build_bad_request(
+            f"Unable to convert to Table as requested: {join_messages([problem])}"
+        )
 
 
 def build_table(

@@ -91,11 +91,11 @@ class StoredResource:
 
     def not_found(self, name: str) -> StatusError:
         """Return 404 for an object of this resource."""
-        return failures.not_found(self.plural, self.group, name)
+        return failures.build_not_found(self.plural, self.group, name)
 
     def conflict(self, name: str, why: str = failures.MODIFIED) -> StatusError:
         """Return 409 for an object of this resource whose precondition does not hold."""
-        return failures.conflict(self.plural, self.group, name=name, why=why)
+        return failures.build_conflict(self.plural, self.group, name=name, why=why)
 
 
 class Registry:

@@ -16,10 +16,10 @@ from envtest.server.bodies import read_subresource_body
 from envtest.server.call import AuthorizedCall, JsonAnswer
 from envtest.server.custom import CustomRules
 from envtest.server.failures import (
-    bad_request,
-    invalid_object,
-    method_not_allowed,
-    unsupported_media_type,
+    build_bad_request,
+    build_invalid_object,
+    build_method_not_allowed,
+    build_unsupported_media_type,
 )
 from envtest.server.options import read_write_options
 from envtest.server.patches import MERGE_PATCH
@@ -53,7 +53,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> JsonAnswer:
     if replicas < 0:
         detail = "must be greater than or equal to 0"
         problem = invalid("spec.replicas", replicas, detail)
-        raise invalid_object("Scale", "autoscaling", name=call.info.name, problems=[problem])
+        raise build_invalid_object("Scale", "autoscaling", name=call.info.name, problems=[problem])
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     options = read_write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
     # A second copy, because `live` must not change.
@@ -75,20 +75,20 @@ def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]
     if call.info.verb == "update":
         return read_subresource_body(call.data, call.content_type, name=_SCHEMA, kind="Scale")
     if call.info.verb != "patch":
-        raise method_not_allowed()
+        raise build_method_not_allowed()
     if call.content_type != MERGE_PATCH:
-        raise unsupported_media_type((MERGE_PATCH,))
+        raise build_unsupported_media_type((MERGE_PATCH,))
     try:
         scale_patch, _ = read_json(call.data)
         patched = apply_merge_patch(present, scale_patch)
     except (MalformedJSON, PatchError) as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+        raise build_bad_request(f"error decoding patch: {error}") from None
     if not isinstance(patched, dict):
-        raise bad_request("the scale is no object")
+        raise build_bad_request("the scale is no object")
     try:
         decode(patched, load_node(_SCHEMA))
     except TypedError as error:
-        raise bad_request(f"the scale does not fit: {error}") from None
+        raise build_bad_request(f"the scale does not fit: {error}") from None
     return patched
 
 

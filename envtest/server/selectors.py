@@ -8,7 +8,7 @@ from typing import Any
 from controller.managedfields.gotext import quote
 from envtest.schema.errors import FieldError, invalid, join_messages
 from envtest.schema.names import find_label_value_errors, find_qualified_name_errors
-from envtest.server.failures import StatusError, bad_request
+from envtest.server.failures import StatusError, build_bad_request
 
 # The commas between terms of a label selector: those that are not in brackets.
 _TERMS = re.compile(r",(?![^(]*\))")
@@ -151,7 +151,7 @@ def _parse_requirement(term: str) -> Requirement:
 
 def _build_requirement_error(why: str) -> StatusError:
     """Return 400 for a term of a label selector that cannot be parsed."""
-    return bad_request(f"unable to parse requirement: {why}")
+    return build_bad_request(f"unable to parse requirement: {why}")
 
 
 def _validate_values(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
@@ -184,7 +184,7 @@ def parse_fields(selector: str) -> FieldSelector:
     for part in sorted(_PARTS.findall(selector)):
         match = re.fullmatch(r"(.*?)(==|!=|=)(.*)", part, re.DOTALL)
         if match is None:
-            raise bad_request(f"invalid selector: '{selector}'; can't understand '{part}'")
+            raise build_bad_request(f"invalid selector: '{selector}'; can't understand '{part}'")
         field, operator, escaped = match.groups()
         value = _unescape_value(escaped)
         # As in the real server, a lone operator such as `=` demands nothing.
@@ -202,8 +202,12 @@ def _unescape_value(value: str) -> str:
     for match in _ESCAPES.finditer(value):
         if match.group() in {"=", ","}:
             code = ord(match.group())
-            raise bad_request(f"invalid field selector: unescaped character in value: {code}")
+            raise build_bad_request(
+                f"invalid field selector: unescaped character in value: {code}"
+            )
         # The group matches only the three characters that may be escaped.
         if match.group(1) is None:
-            raise bad_request(f"invalid field selector: invalid escape sequence: {match.group()}")
+            raise build_bad_request(
+                f"invalid field selector: invalid escape sequence: {match.group()}"
+            )
     return _ESCAPES.sub(r"\1", value)

@@ -14,7 +14,7 @@ import msgspec
 
 from envtest.server.api import Api
 from envtest.server.call import AuthorizedCall
-from envtest.server.failures import StatusError, build_expired, internal
+from envtest.server.failures import StatusError, build_expired, build_unclassified_error
 from envtest.server.forms import Form
 from envtest.server.options import ListOptions, read_list_options
 from envtest.server.reads import (
@@ -304,7 +304,7 @@ def open_watch(api: Api, call: AuthorizedCall, form: Form) -> ServedWatch:
     options = read_list_options(call.query, call.resource.rules, watch=True)
     fault = find_revision_fault(options.version) if options.version else ""
     if fault:
-        raise internal(fault)
+        raise build_unclassified_error(fault)
     if form == "table":
         check_include(call.query.get("includeObject", ""))
     return ServedWatch(api, call, options=options, form=form)

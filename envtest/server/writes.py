@@ -21,7 +21,7 @@ from envtest.server.bodies import (
     read_object,
 )
 from envtest.server.call import AuthorizedCall, ObjectAnswer
-from envtest.server.failures import StatusError, bad_request, invalid_object
+from envtest.server.failures import StatusError, build_bad_request, build_invalid_object
 from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
 from envtest.storage import Stored
@@ -92,7 +92,9 @@ async def create_object(
     await api.admission.validate(call, "CREATE", new=body, old=None)
     # kube-apiserver refuses this in its storage, which a dry run does not reach.
     if _is_stored_revision(meta.get("resourceVersion", "")) and not options.dry_run:
-        raise failures.internal("resourceVersion should not be set on objects to be created")
+        raise failures.build_unclassified_error(
+            "resourceVersion should not be set on objects to be created"
+        )
     key = resource.key(meta.get("namespace", ""), meta["name"])
     _refuse_existing(api, resource, key=key, name=meta["name"])
     if options.dry_run:
@@ -110,7 +112,7 @@ def _set_namespace(call: AuthorizedCall, meta: dict[str, Any]) -> None:
         meta.pop("namespace", None)
         return
     if (meta.get("namespace") or call.info.namespace) != call.info.namespace:
-        raise bad_request(
+        raise build_bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     meta["namespace"] = call.info.namespace
@@ -163,7 +165,7 @@ def _refuse_invalid(
         if resource.rules.is_custom and body["apiVersion"] != resource.api_version:
             group = body["apiVersion"].rpartition("/")[0]
         name = body["metadata"].get("name", "")
-        raise invalid_object(
+        raise build_invalid_object(
             body["kind"], resource.group if group is None else group, name=name, problems=problems
         )
 
@@ -177,7 +179,9 @@ def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) ->
     existing = api.get_table(resource).get(key)
     if existing is not None:
         deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
-        raise failures.already_exists(resource.plural, resource.group, name, deleting=deleting)
+        raise failures.build_already_exists(
+            resource.plural, resource.group, name, deleting=deleting
+        )
 
 
 async def update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
@@ -232,12 +236,12 @@ def fit_names_to_path(call: AuthorizedCall, body: dict[str, Any]) -> None:
     _set_namespace(call, meta)
     name = meta.get("name", "")
     if not name:
-        raise bad_request(
+        raise build_bad_request(
             f"the name of the object ({call.info.name} based on URL) was undeterminable: "
             "name must be provided"
         )
     if name != call.info.name:
-        raise bad_request(
+        raise build_bad_request(
             f"the name of the object ({name}) does not match the name on the URL "
             f"({call.info.name})"
         )
@@ -317,12 +321,12 @@ def _check_or_set_revision(call: AuthorizedCall, stored: Stored, body: dict[str,
     if revision == str(stored.revision):
         return
     if revision and (fault := find_number_fault(revision)):
-        raise failures.internal(fault)
+        raise failures.build_unclassified_error(fault)
     if not int(revision or 0):
         if not resource.rules.allows_unconditional_update:
             detail = "must be specified for an update"
             problem = invalid("metadata.resourceVersion", 0, detail)
-            raise invalid_object(
+            raise build_invalid_object(
                 resource.plural, resource.group, name=call.info.name, problems=[problem]
             )
         meta["resourceVersion"] = str(stored.revision)

@@ -88,7 +88,7 @@ def test_taking_trees_away_takes_all_paths_below_them(
         return any(path[: len(root)] == root for root in right)
 
     kept = frozenset(path for path in paths if not is_below(path))
-    assert fs.without_trees(_set(paths), _set(right)) == _set(kept)
+    assert fs.subtract_trees(_set(paths), _set(right)) == _set(kept)
 
 
 TEXT = {"type": "string"}
@@ -199,7 +199,7 @@ def test_a_conflict_names_exactly_the_fields_that_force_would_take(
     with pytest.raises(ApplyConflict) as refused:
         _apply(created, second, "b", force=False)
     fields = [cause.field for cause in refused.value.causes]
-    assert fields == [fs.display_path(path) for path in fs.list_paths(difference)]
+    assert fields == [fs.format_path(path) for path in fs.list_paths(difference)]
 
 
 @LAW

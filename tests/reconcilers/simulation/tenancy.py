@@ -214,7 +214,7 @@ class Tenancy:
             packet.land()
             self.packets.append(packet)
             return
-        unreachable = packet.to in self.down and self.random.random() < 0.9
+        unreachable = packet.server in self.down and self.random.random() < 0.9
         deliver(packet, lost=unreachable, mute=chance > 0.96)
 
     def _begin_any_pass(self, group: TaskGroup) -> None:

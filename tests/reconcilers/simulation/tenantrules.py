@@ -283,6 +283,6 @@ def delete_at_any_version(mp: Patch) -> None:
 
     def patch_field_at_any_version(self: Server, target: Any, options: Any, *, dry: bool) -> Json:
         of_pool = target.kind.resource.plural == "ipaddresspools"
-        return delete(self, target, {} if of_pool else options, dry=dry)
+        return delete(self, target, {} if of_pool else options, is_dry_run=dry)
 
     mp.setattr(Server, "_delete", patch_field_at_any_version)

@@ -222,7 +222,9 @@ async def release_without_readable_secret(yard: Yard) -> str | None:
     """The Secret of a deleted cluster cannot be read while its range is released."""
     await yard.project(yard.one)
     yard.server.delete("tenantclusters", "a", namespace="team")
-    await yard.work(yard.one, yard.one.clusters, key=TENANT, late=lambda packet: packet.to == "a")
+    await yard.work(
+        yard.one, yard.one.clusters, key=TENANT, late=lambda packet: packet.server == "a"
+    )
     key = make.key("team-a-lb")
     yard.server.delete("ipallocations", "team-a-lb")
     await yard.work(

@@ -105,7 +105,7 @@ async def test_the_cluster_that_gets_a_tenant_is_decided_without_a_list_of_its_p
     lab, tenant = await _make_two_clusters()
     requests_before = len(tenant.requests)
     assert await lab.run_cluster_pass("b") == Blocked("TenantShared", 30.0)
-    reads = [r for r in tenant.requests[requests_before:] if r.fits(plural="ipaddresspools")]
+    reads = [r for r in tenant.requests[requests_before:] if r.matches(plural="ipaddresspools")]
     assert {request.verb for request in reads} == {"get"}
 
 
