@@ -1,9 +1,9 @@
 """The problems of IPAMAllocations in the datacenters of a pool, stored by allocation.
 
-The message about an allocation that shares addresses with others names only the oldest of these
-others; of two that are equally old, the first by namespace and name. So a change of an allocation
-affects few problems: its own, those that name it, and those that must name it now. Only these
-problems are computed again.
+The message about an allocation that shares addresses with others names only the oldest of the
+others; of two equally old ones, the first by namespace and name. So a change of an allocation
+affects few problems: its own, the problems that name it, and the problems that must name it now.
+Only these problems are computed again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -60,16 +60,16 @@ def find_problem(
         OutOfPool (harmless)    some of its single addresses are excluded
 
     Args:
-        space: of the datacenter that the allocation names.
+        space: the space of the datacenter that the allocation names.
         other: the oldest other allocation that holds some of its addresses; None if no other does.
     """
     holding = parse_holding(allocation.spec)
     if holding.faults:
         return AllocationProblem(INVALID_ALLOCATION, "; ".join(holding.faults))
-    out = [part for part in holding.ranges if not space.hands_out(part)]
-    ranges = ", ".join(part.text for part in out)
+    unavailable = [held for held in holding.ranges if not space.hands_out(held)]
+    ranges = ", ".join(held.text for held in unavailable)
     # A prefix is replaced as a whole, so there an exclusion is as bad as lying outside the pool.
-    if out and (space.prefixes or not all(space.has(part) for part in out)):
+    if unavailable and (space.prefixes or not all(space.has(held) for held in unavailable)):
         return AllocationProblem(
             OUT_OF_POOL, f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool"
         )
@@ -77,15 +77,19 @@ def find_problem(
         _, key = other
         message = f"addresses of this allocation are also held by IPAMAllocation {key}"
         return AllocationProblem(OVERLAPPING, message)
-    if out:
+    if unavailable:
         # As KKP does: an address of a range counts, also if it was excluded later.
         message = f"{ranges} has addresses that the pool excludes now; they stay where they are"
-        return AllocationProblem(OUT_OF_POOL, message, harmless=True)
+        return AllocationProblem(OUT_OF_POOL, message, is_harmless=True)
     return None
 
 
-class _Part(NamedTuple):
-    """One range of addresses of an allocation, in numbers."""
+class _HeldSpan(NamedTuple):
+    """One range of addresses that an allocation holds, as numbers.
+
+    Args:
+        key: the key of the allocation.
+    """
 
     first: int
     last: int
@@ -95,7 +99,11 @@ class _Part(NamedTuple):
 def find_overlaps(
     allocations: Iterable[IPAMAllocation], space: DatacenterSpace
 ) -> dict[Key, Rank]:
-    """Return the allocations of one datacenter that overlap others, each with the oldest other."""
+    """Return the oldest other allocation that overlaps each allocation of one datacenter.
+
+    Returns:
+        By the key of each allocation that overlaps others: the rank of the oldest of the others.
+    """
     by_key = {allocation.metadata.key: allocation for allocation in allocations}
     crowded = [by_key[key] for key in _list_crowded(by_key.values(), space)]
     return _find_oldest(crowded, crowded, space)
@@ -110,13 +118,13 @@ def _list_crowded(
     last address of the group belongs to the group. A group of two or more allocations is crowded.
     """
     crowded, group = set[Key](), set[Key]()
-    reach = -1  # the highest last address of the group
+    highest_last = -1  # the highest last address of the group
     parts = (part for allocation in allocations for part in _list_parts(allocation, space))
     for part in sorted(parts):
-        if part.first > reach:
+        if part.first > highest_last:
             group = set()
         group.add(part.key)
-        reach = max(reach, part.last)
+        highest_last = max(highest_last, part.last)
         if len(group) > 1:
             # The rest of a larger group was added before, so the cost stays linear.
             crowded |= group if len(group) == 2 else {part.key}
@@ -131,7 +139,7 @@ def _find_oldest(
     Args:
         others: the allocations to search; they may include `allocations`, as an allocation does
             not overlap itself.
-        space: of the datacenter of all of them.
+        space: the space of the datacenter of all these allocations.
 
     Returns:
         By the key of each allocation that overlaps another one: the rank of the oldest such other.
@@ -140,22 +148,22 @@ def _find_oldest(
     parts_by_key = {
         allocation.metadata.key: _list_parts(allocation, space) for allocation in allocations
     }
-    unanswered = Intervals[_Part]()
+    pending_spans = Intervals[_HeldSpan]()
     for part in chain.from_iterable(parts_by_key.values()):
-        unanswered.add(part)
-    # The others come from the oldest to the youngest. So the first one that overlaps an allocation
-    # is its answer, and its ranges are removed from `unanswered`. Without that, the cost would
-    # grow with the square of the number of allocations that hold one address.
+        pending_spans.add(part)
+    # The others are sorted from the oldest to the youngest, so the first other that overlaps an
+    # allocation is the oldest. The spans of that allocation are then removed: otherwise the cost
+    # would grow with the square of the number of allocations that hold one address.
     for other in sorted(others, key=_rank):
         overlapped = {
             part.key
             for other_part in _list_parts(other, space)
-            for part in unanswered.find_touching(other_part.first, other_part.last)
+            for part in pending_spans.find_touching(other_part.first, other_part.last)
         }
         for key in overlapped - {other.metadata.key}:
             oldest[key] = _rank(other)
             for part in parts_by_key[key]:
-                unanswered.remove(part)
+                pending_spans.remove(part)
     return oldest
 
 
@@ -164,7 +172,7 @@ class AllocationProblems:
 
     Args:
         spaces: what the pool hands out.
-        allocations: all of the pool.
+        allocations: all allocations of the pool.
     """
 
     def __init__(self, spaces: Spaces, allocations: Iterable[IPAMAllocation] = ()) -> None:
@@ -185,21 +193,21 @@ class AllocationProblems:
     def update(
         self, changed: Iterable[Holder], holdings: Holdings, find: Find[IPAMAllocation]
     ) -> set[Holder]:
-        """Compute the problems that are different because some allocations have changed.
+        """Compute the problems again that a change of some allocations may affect.
 
         Args:
-            changed: the holders whose allocations came, went or changed.
-            holdings: of the pool, as the caches show them now.
+            changed: the holders whose allocations were created, changed or deleted.
+            holdings: the holdings of the pool, as the caches show them now.
             find: returns the allocation of a holder, as the caches show it now.
 
         Returns:
             The holders that have changed, and all holders whose problem is different now.
         """
         changed_keys = {holder.key for holder in changed}
-        # Only the oldest overlapping allocation of each is stored. If that has changed, the oldest
-        # is searched again among all allocations that hold the same addresses.
-        doubtful = changed_keys.union(*(self._named_by.get(key, ()) for key in changed_keys))
-        allocations = filter(None, (find(Holder(JOURNALS.kind, key)) for key in doubtful))
+        # Only the oldest overlapping allocation of each allocation is stored. If the oldest has
+        # changed, it is searched again among all allocations that hold the same addresses.
+        affected_keys = changed_keys.union(*(self._named_by.get(key, ()) for key in changed_keys))
+        allocations = filter(None, (find(Holder(JOURNALS.kind, key)) for key in affected_keys))
         oldest = dict[Key, Rank]()
         for name, members in _group_by_datacenter(allocations, self.spaces).items():
             space = self.spaces[name]
@@ -207,11 +215,11 @@ class AllocationProblems:
             oldest |= _find_oldest(members, rivals, space)
             # The changed allocations may also be the oldest for allocations that have not changed.
             oldest |= self._find_new_oldest(
-                [rival for rival in rivals if rival.metadata.key not in doubtful],
+                [rival for rival in rivals if rival.metadata.key not in affected_keys],
                 [member for member in members if member.metadata.key in changed_keys],
                 space,
             )
-        computed = doubtful.union(oldest)
+        computed = affected_keys.union(oldest)
         for key in computed:
             self._set_oldest(key, oldest.get(key))
         different = {
@@ -258,7 +266,7 @@ class AllocationProblems:
         Args:
             unchanged: the allocations to check; the stored oldest of each has not changed either.
             changed: the allocations that have changed.
-            space: of the datacenter of all of them.
+            space: the space of the datacenter of all these allocations.
 
         Returns:
             By the key of each such unchanged allocation: the rank of the changed one.
@@ -315,7 +323,7 @@ def _list_rivals(
 
     Args:
         datacenter: the name of their datacenter.
-        holdings: of the pool.
+        holdings: the holdings of the pool.
         find: returns the allocation of a holder.
     """
     parts = (part for allocation in allocations for part in _list_parts(allocation, space))
@@ -328,8 +336,8 @@ def _list_rivals(
     return [rival for holder in holders if (rival := find(holder)) is not None]
 
 
-def _list_parts(allocation: IPAMAllocation, space: DatacenterSpace) -> list[_Part]:
+def _list_parts(allocation: IPAMAllocation, space: DatacenterSpace) -> list[_HeldSpan]:
     """Return the ranges of an allocation in the address family of a space, each once, sorted."""
     ranges = (part.in_family(space.family) for part in parse_holding(allocation.spec).ranges)
     spans = {(part.first, part.last) for part in ranges if part is not None}
-    return [_Part(first, last, allocation.metadata.key) for first, last in sorted(spans)]
+    return [_HeldSpan(first, last, allocation.metadata.key) for first, last in sorted(spans)]

@@ -53,7 +53,7 @@ The next write of addresses removes it.
 
 
 def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
-    """Return the fields of a log line about an allocation that gives its addresses back."""
+    """Return the fields of a log line about the release of an allocation's addresses."""
     spec = allocation.spec
     held_texts = [spec.cidr] if spec.cidr else spec.addresses
     pool = f"IPAMPool {allocation.pool.name}"
@@ -67,7 +67,7 @@ def is_pool_reference(owner: OwnerReference) -> bool:
 
 
 def is_owned(allocation: IPAMAllocation, pool: IPAMPool) -> bool:
-    """Return whether a pool is the one IPAMPool that owns an allocation."""
+    """Return whether a pool owns an allocation, and no other IPAMPool does."""
     owners = [
         reference.uid
         for reference in allocation.metadata.ownerReferences
@@ -103,7 +103,7 @@ def render_content(
     Args:
         allocation: at the version that the promise names.
         name: the name of the datacenter.
-        datacenter: its settings in the pool.
+        datacenter: the settings of the datacenter in the pool.
         ranges: the promised ranges. They replace a prefix, and are added to single addresses of
             the same datacenter.
     """
@@ -128,8 +128,8 @@ def make_promise(grant: ClusterGrant, allocation: IPAMAllocation) -> Promise:
     )
 
 
-def datacenter_of(promise: Promise) -> str:
-    """Return the datacenter whose addresses a promise has; a promise is of one datacenter."""
+def get_datacenter_name(promise: Promise) -> str:
+    """Return the name of the datacenter in which all ranges of a promise lie."""
     return promise.ranges[0].space
 
 
@@ -172,7 +172,7 @@ class Allocations:
     ) -> tuple[
         list[tuple[ClusterGrant, IPAMAllocation]], list[tuple[ClusterGrant, ControllerError]]
     ]:
-        """Create the missing allocations of these clusters, without addresses.
+        """Create the missing allocations of the clusters of grants, without addresses.
 
         Returns:
             Two lists: the grants with their allocations, existing or created, and the grants whose
@@ -218,7 +218,7 @@ class Allocations:
             """Write the ranges of a promise to its allocation."""
             # The cluster's own datacenter may be another one by now: it may have moved since the
             # promise was made, or the cache may be behind.
-            datacenter = datacenter_of(promise)
+            datacenter = get_datacenter_name(promise)
             promised = promise.in_space(datacenter)
             spec = render_content(
                 allocation,
@@ -235,12 +235,13 @@ class Allocations:
 
         return await keep_each(granted, write, self._width)
 
-    async def repair(
-        self, deviations: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool
-    ) -> None:
-        """Put back the type and the owner of allocations that have their addresses.
+    async def repair(self, repairs: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:
+        """Correct the type and the owner of allocations that have their addresses.
 
         A write that the API server rejects is tried again at the next resync.
+
+        Args:
+            deviations: the allocations to correct, each with its right type.
         """
 
         async def repair_allocation(allocation: IPAMAllocation, kind: str) -> None:
@@ -257,7 +258,11 @@ class Allocations:
                 )
 
         await run_concurrently(
-            [partial(repair_allocation, *deviation) for deviation in deviations], self._width
+            [
+                partial(repair_allocation, *allocation_with_type)
+                for allocation_with_type in repairs
+            ],
+            self._width,
         )
 
     async def void_refused(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:

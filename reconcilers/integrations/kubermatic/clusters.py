@@ -52,24 +52,26 @@ def describe_failure(cluster: KkpCluster, pool: str, problem: AllocationProblem)
 def make_condition(
     cluster: KkpCluster, problems: Mapping[str, AllocationProblem | None]
 ) -> ClusterCondition:
-    """Return the condition that a cluster has to have, without its time.
+    """Return the condition for a cluster, computed from the problems, without its time.
 
-    It is False if a pool keeps the cluster from its addresses. Else it is True, with the harmless
-    problems if there are any.
+    The condition is False if a pool keeps the cluster from its addresses. Otherwise it is True,
+    with the harmless problems if there are any.
 
     Args:
-        problems: by pool; None for a pool without problem.
+        problems: by the name of each pool that has reported: its problem; None for no problem.
     """
     reported = [
         (pool, problem) for pool, problem in sorted(problems.items()) if problem is not None
     ]
-    failing = [(pool, problem) for pool, problem in reported if not problem.harmless]
-    if failing:
-        message = "; ".join(describe_failure(cluster, pool, problem) for pool, problem in failing)
-        return ClusterCondition("False", failing[0][1].reason, message)
+    failures = [(pool, problem) for pool, problem in reported if not problem.is_harmless]
+    if failures:
+        _, first_problem = failures[0]
+        message = "; ".join(describe_failure(cluster, pool, problem) for pool, problem in failures)
+        return ClusterCondition("False", first_problem.reason, message)
     if reported:
+        _, first_problem = reported[0]
         message = "; ".join(f"IPAMPool {pool}: {problem.message}" for pool, problem in reported)
-        return ClusterCondition("True", reported[0][1].reason, message)
+        return ClusterCondition("True", first_problem.reason, message)
     if not problems:
         fallback = f"no IPAMPool names datacenter {cluster.datacenter}"
         return ClusterCondition("True", NO_POOL, fallback)
@@ -77,8 +79,8 @@ def make_condition(
 
 
 @dataclass(slots=True)
-class _Reported:
-    """What this process reported about one Cluster.
+class _ClusterReports:
+    """What this process has reported about one Cluster.
 
     Args:
         uid: the uid of the Cluster.
@@ -109,8 +111,8 @@ class ClusterReconciler:
         self._caches = caches
         self._reports = reports
         self._clock = clock
-        self._reported: dict[Key, _Reported] = {}
-        """What this process reported of each Cluster."""
+        self._reports_by_cluster: dict[Key, _ClusterReports] = {}
+        """By the key of a Cluster: what this process has reported about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring the condition of one Cluster up to date."""
@@ -118,7 +120,7 @@ class ClusterReconciler:
         is_unreadable = key in self._caches.clusters.unreadable
         if cluster is None and not is_unreadable:
             self._reports.forget_cluster(key)
-            self._reported.pop(key, None)
+            self._reports_by_cluster.pop(key, None)
             return SETTLED
         # The cache has only an older version of a Cluster that cannot be decoded. A Cluster that
         # this process does not serve may be another controller's.
@@ -129,10 +131,10 @@ class ClusterReconciler:
         # A pool without report may still have a problem; one problem is enough for False.
         if condition.status == "True" and self._awaits_pools(cluster, problems):
             return SETTLED
-        reported = self._find_report(cluster)
+        reported = self._get_cluster_reports(cluster)
         self._record_failures(cluster, problems, reported)
-        # Another replica may not have this failure. Each writes its own one once, or they would
-        # overwrite each other's condition without end.
+        # Another replica may have another failure, or none. Each replica writes its failure once;
+        # otherwise the replicas would overwrite each other's condition again and again.
         is_own_failure = any(
             problem is not None and problem.reason == RECONCILING_ERROR
             for problem in problems.values()
@@ -174,28 +176,28 @@ class ClusterReconciler:
             for pool in self._caches.list_pools_in([cluster.datacenter])
         )
 
-    def _find_report(self, cluster: KkpCluster) -> _Reported:
-        """Return the record of reports about a cluster; create an empty one for a new cluster.
+    def _get_cluster_reports(self, cluster: KkpCluster) -> _ClusterReports:
+        """Return what was reported about a cluster; for a new cluster, store an empty record.
 
         A recreated cluster of the same name has another uid, so it counts as new.
         """
         meta = cluster.metadata
-        reported = self._reported.get(meta.key)
+        reported = self._reports_by_cluster.get(meta.key)
         if reported is None or reported.uid != meta.uid:
-            reported = self._reported[meta.key] = _Reported(meta.uid)
+            reported = self._reports_by_cluster[meta.key] = _ClusterReports(meta.uid)
         return reported
 
     def _record_failures(
         self,
         cluster: KkpCluster,
         problems: Mapping[str, AllocationProblem | None],
-        reported: _Reported,
+        reported: _ClusterReports,
     ) -> None:
         """Record an event for each problem that keeps a cluster from addresses, if it is new."""
         texts = {
             name: describe_failure(cluster, name, problem)
             for name, problem in sorted(problems.items())
-            if problem and not problem.harmless
+            if problem and not problem.is_harmless
         }
         for name, message in texts.items():
             pool = self._caches.pools.get(Key("", name))

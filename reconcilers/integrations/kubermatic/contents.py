@@ -87,7 +87,7 @@ def list_contents(
 
     Args:
         caches: the objects.
-        is_wanted: whether to yield a pool.
+        is_wanted: returns whether to yield a pool.
         not_read: the objects that the user may not read. A cluster does not count as waiting if
             its IPAMAllocation may be one of them.
     """
@@ -108,7 +108,7 @@ def list_contents(
                 space = parse_space(settings)
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
-            allocations_here = tuple(
+            allocations_of_datacenter = tuple(
                 sorted(
                     (allocation for allocation in allocations if allocation.spec.dc == name),
                     key=lambda allocation: allocation.metadata.key,
@@ -120,7 +120,7 @@ def list_contents(
                 name,
                 space=space,
                 fault=fault,
-                allocations=allocations_here,
+                allocations=allocations_of_datacenter,
                 waiting=waiting,
                 clusters=clusters,
                 unreadable=unreadable,
@@ -141,7 +141,7 @@ def _list_waiting(
     for cluster in caches.list_served(name):
         key = Key(cluster.namespace, pool.metadata.name)
         if is_left_out(ALLOCATIONS, key, not_read):
-            continue  # it may have its addresses
+            continue  # the cluster may have its addresses
         allocation = caches.allocations.get(key)
         # After a move, the allocation may still have addresses of the old datacenter.
         holding = (
@@ -149,10 +149,10 @@ def _list_waiting(
             if allocation is not None and allocation.spec.dc == name
             else None
         )
-        if space is None or holding is None or not _has_all(holding, space):
+        if space is None or holding is None or not _has_all_addresses(holding, space):
             yield cluster
 
 
-def _has_all(holding: AllocationHoldings, space: DatacenterSpace) -> bool:
+def _has_all_addresses(holding: AllocationHoldings, space: DatacenterSpace) -> bool:
     """Return whether an allocation has a prefix, or as many addresses as the pool's spec says."""
     return holding.prefix is not None if space.prefixes else holding.count >= space.block_count

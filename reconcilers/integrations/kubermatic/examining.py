@@ -17,7 +17,7 @@ from itertools import chain
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.allocations import is_owned
 from reconcilers.integrations.kubermatic.api import IPAMAllocation, IPAMPool, KkpCluster
-from reconcilers.integrations.kubermatic.facts import holder_in
+from reconcilers.integrations.kubermatic.facts import make_holder
 from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import (
     ClusterAsker,
@@ -35,15 +35,16 @@ class HolderFinding:
     """What a pass found out about one holder.
 
     Args:
-        cluster: its Cluster, if the pool serves it; else None.
+        cluster: the Cluster of the holder; None if the pool does not serve it.
         is_decided: whether `problem` is reported for the Cluster; if not, its last report stays.
         problem: the problem of the Cluster; None if it has none.
-        surplus: its allocation, if that has no addresses and gets none; to be deleted.
-        moved: its allocation and its Cluster, if the Cluster is in no datacenter of the pool; the
-            allocation is to be deleted.
-        repair: its allocation and the right type, if its type or its owner is wrong.
-        is_settled: whether nothing is left to do until one of its objects changes.
-        open_row: the row in which it waits, if the pass ended before it tried that row.
+        surplus: the allocation of the holder, to be deleted because it has no addresses and gets
+            none; else None.
+        moved: the allocation and the Cluster, if the Cluster is in no datacenter of the pool; the
+            allocation is to be deleted. Else None.
+        repair: the allocation and its right type, if its type or its owner is wrong; else None.
+        is_settled: whether nothing is left to do until one of the holder's objects changes.
+        open_row: the row in which the Cluster waits, if the pass ended before it tried that row.
     """
 
     holder: Holder
@@ -87,8 +88,8 @@ class Situation:
     """What one pass read and planned.
 
     Args:
-        pool: as it was read.
-        content: what was read of its datacenters that can be served.
+        pool: the pool as it was read.
+        content: what was read of the datacenters that can be served.
         planned: what the pass promises, and what it cannot serve.
         limits: which allocations may be promised something.
         invalid: the problems of datacenters that cannot be served, by name.
@@ -127,11 +128,11 @@ class Examiner:
         self._eligibility = situation.limits.eligibility(content.promises)
         self._promised = {promise.uid for promise in content.promises}
         self._granted = {
-            holder_in(grant.cluster.namespace, content.pool) for grant in planned.grants
+            make_holder(grant.cluster.namespace, content.pool) for grant in planned.grants
         }
 
     def list_affected(self) -> Iterator[Holder]:
-        """Yield the holders of open promises, and those that this pass tried to serve or omits.
+        """Yield the holders of open promises, and holders that this pass tried to serve or omits.
 
         Their findings may differ from those of the last pass although no event came for them.
         """
@@ -173,8 +174,8 @@ class Examiner:
         """Return an allocation to repair, with its right type; None if nothing is to be repaired.
 
         Args:
-            allocation: of a Cluster, if it has one.
-            allocation_type: of the Cluster's datacenter.
+            allocation: the allocation of a Cluster; None if it has none.
+            allocation_type: the type that the Cluster's datacenter has in the pool.
         """
         # Writing the promised or first addresses sets the type and the owner, too.
         if allocation is None or allocation.empty or allocation.metadata.uid in self._promised:
@@ -217,11 +218,11 @@ class Examiner:
         if asker is None:
             return _NOT_ASKING  # its allocation is being deleted
         decision = self._decide_asker(holder, asker)
-        if not decision.is_decided or (decision.problem and not decision.problem.harmless):
+        if not decision.is_decided or (decision.problem and not decision.problem.is_harmless):
             return decision
         if self.situation.shared is None:
-            # It is not known yet whether the pool shares addresses. So the last report stays until
-            # it is; the pass that follows examines all holders.
+            # It is not known yet whether the pool shares addresses, so the last report stays.
+            # Once it is known, a pass examines all holders.
             return _Decision(is_settled=decision.is_settled)
         problem = decision.problem or self.situation.shared.get(cluster.datacenter)
         return _Decision(is_decided=True, problem=problem, is_settled=decision.is_settled)
@@ -244,8 +245,8 @@ class Examiner:
         refusal = planned.refused.get(holder) or planned.rows.get(facts.row)
         if refusal is not None and not is_granted:
             is_unserved = asker.allocation is not None and asker.allocation.empty
-            # Not settled: its empty allocation has to be deleted, or the refusal is of this very
-            # Cluster, which the next pass tries again. Of a row only the first Cluster is tried.
+            # Not settled: the empty allocation must be deleted, or the pass tried this Cluster,
+            # and the next pass tries it again. Of a row, only the first Cluster is tried.
             is_settled = not is_unserved and holder not in planned.refused
             return _Decision(
                 is_decided=True, problem=refusal, is_unserved=is_unserved, is_settled=is_settled

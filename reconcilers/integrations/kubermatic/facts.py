@@ -30,13 +30,14 @@ LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class ClusterRow(NamedTuple):
-    """The row of Clusters that ask for the same.
+    """The row of Clusters that ask for the same number of blocks in one datacenter.
 
     Args:
         kind: the full name of the kind of their requests.
         datacenter: the datacenter of the Clusters.
-        request: how many blocks each of them lacks. If the new addresses of a Cluster depend on
-            those that it has, it is the holder instead, so that the Cluster has a row of its own.
+        request: how many blocks each Cluster lacks. If the new addresses of a Cluster depend on
+            the addresses that it has, the request is the holder, so that the row has no other
+            Cluster.
     """
 
     kind: str
@@ -53,12 +54,12 @@ def parse_spaces(pool: IPAMPool) -> Spaces:
     return spaces
 
 
-def layouts_of(spaces: Spaces) -> Layouts:
+def get_layouts(spaces: Spaces) -> Layouts:
     """Return the layouts of spaces by their names."""
     return {name: space.layout for name, space in spaces.items()}
 
 
-def holder_in(namespace: str, pool: str) -> Holder:
+def make_holder(namespace: str, pool: str) -> Holder:
     """Return the holder of a pool's addresses in the namespace of a cluster."""
     return Holder(JOURNALS.kind, Key(namespace, pool))
 
@@ -90,8 +91,8 @@ def compute_facts(
     """Return the ranges of a holder, and its place in the queue if its Cluster waits.
 
     Args:
-        allocation: its IPAMAllocation, if there is one.
-        cluster: its Cluster, if it is served.
+        allocation: the IPAMAllocation of the holder; None if it does not exist.
+        cluster: the Cluster of the holder; None if it is not served.
         spaces: what the pool hands out.
 
     Returns:
@@ -136,9 +137,9 @@ def _make_row(
     by its holder, if its new addresses depend on what its IPAMAllocation has.
 
     Args:
-        holder: of the Cluster.
-        allocation: its IPAMAllocation, if there is one.
-        cluster: as it was read.
+        holder: the holder of the Cluster.
+        allocation: the IPAMAllocation of the Cluster; None if it does not exist.
+        cluster: the Cluster as it was read.
         space: what the pool hands out in the datacenter of the Cluster.
     """
     row_of_its_own = ClusterRow(holder.kind, cluster.datacenter, holder)
@@ -159,25 +160,25 @@ def compute_holdings(
     pool: str,
     spaces: Spaces,
     allocations: Iterable[IPAMAllocation],
-    cluster_in: Callable[[str], KkpCluster | None],
+    find_cluster: Callable[[str], KkpCluster | None],
     namespaces: Iterable[str],
 ) -> Holdings:
     """Return the holdings of a pool.
 
     Args:
-        pool: its name.
-        spaces: what it hands out.
-        allocations: all of the pool.
-        cluster_in: returns the served Cluster whose namespace this is.
-        namespaces: of all served Clusters.
+        pool: the name of the pool.
+        spaces: what the pool hands out.
+        allocations: all allocations of the pool.
+        find_cluster: returns the served Cluster of a namespace; None if there is none.
+        namespaces: the namespaces of all served Clusters.
     """
     by_key = {allocation.metadata.key: allocation for allocation in allocations}
     keys = dict.fromkeys([*by_key, *(Key(namespace, pool) for namespace in namespaces)])
-    holdings = Holdings(layouts_of(spaces))
+    holdings = Holdings(get_layouts(spaces))
     for key in keys:
-        holder = holder_in(key.namespace, key.name)
+        holder = make_holder(key.namespace, key.name)
         facts = compute_facts(
-            holder, by_key.get(key), cluster=cluster_in(key.namespace), spaces=spaces
+            holder, by_key.get(key), cluster=find_cluster(key.namespace), spaces=spaces
         )
         if facts is not None:
             holdings.put(holder, facts)

@@ -39,7 +39,7 @@ from reconcilers.integrations.kubermatic.api import (
     KkpPoolSpec,
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, HolderFinding
-from reconcilers.integrations.kubermatic.facts import Spaces, holder_in
+from reconcilers.integrations.kubermatic.facts import Spaces, make_holder
 from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import ClusterGrant
 from reconcilers.integrations.kubermatic.reading import (
@@ -75,7 +75,7 @@ class Examination:
 
     @property
     def surplus(self) -> list[IPAMAllocation]:
-        """The allocations without addresses that get none."""
+        """The allocations to delete because they have no addresses and get none."""
         return [finding.surplus for finding in self.findings if finding.surplus is not None]
 
     @property
@@ -98,7 +98,7 @@ class Examination:
 
 
 @dataclass(slots=True)
-class KeptPool:
+class StoredPool:
     """What is stored of one pool between passes.
 
     Args:
@@ -115,7 +115,7 @@ class KeptPool:
         rows: by row, the problem that all of its Clusters have.
         refused_rows: the rows that the last pass refused.
         shared: by datacenter, the problem that it shares addresses; None if that is not known.
-        is_known: whether all holders were examined once.
+        was_examined_wholly: whether all holders were examined once.
         is_checked: whether this pass examines all holders to check what is stored.
     """
 
@@ -131,7 +131,7 @@ class KeptPool:
     rows: Mapping[Row, AllocationProblem] = field(default_factory=dict)
     refused_rows: frozenset[Row] = frozenset()
     shared: Mapping[str, AllocationProblem] | None = None
-    is_known: bool = False
+    was_examined_wholly: bool = False
     is_checked: bool = False
 
 
@@ -140,8 +140,8 @@ class BlockedPool:
     """What is stored of a pool that hands out nothing because allocations cannot be decoded.
 
     Args:
-        uid: of the pool.
-        spec: of the pool. If it changes, the problem is reported for all Clusters again.
+        uid: the uid of the pool.
+        spec: the spec of the pool. If it changes, the problem is reported for all Clusters again.
         problem: the problem that was last reported for the Clusters that wait.
         changed: the holders that have changed since that report.
     """
@@ -177,7 +177,7 @@ class KeptFindings:
         self._clock = clock
         self._check_interval = check_interval
         self._on_difference = on_difference
-        self._pools: dict[str, KeptPool | BlockedPool] = {}
+        self._pools: dict[str, StoredPool | BlockedPool] = {}
         """By the pool's name. The next pass examines all holders of a pool without entry."""
         caches.allocations.subscribe(self._note_allocation)
         caches.allocations.subscribe_unreadable(self._note_unreadable_allocation)
@@ -190,22 +190,22 @@ class KeptFindings:
 
     def bring_up_to_date(
         self, pool: IPAMPool, spaces: Spaces, view: KkpView, holdings: Holdings
-    ) -> KeptPool:
+    ) -> StoredPool:
         """Update the problems of a pool's allocations; return what is stored of the pool.
 
         Args:
             spaces: the addresses that the pool hands out.
-            view: its allocations, read just now.
+            view: the allocations of the pool, read just now.
             holdings: what the allocations of the view hold.
         """
         name, uid, spec = pool.metadata.name, pool.metadata.uid, pool.spec
         # Removed until all is up to date: if anything raises, the next pass examines all holders.
         previous = self._pools.pop(name, None)
-        kept = None
+        stored = None
         # Changes are noted by events of the caches. They lead from one state of the caches to the
         # next, but not to or from the state of a LIST, which may be newer than the caches.
         if (
-            isinstance(previous, KeptPool)
+            isinstance(previous, StoredPool)
             and (previous.uid, previous.spec) == (uid, spec)
             and not (previous.is_listed or view.is_listed)
         ):
@@ -215,18 +215,18 @@ class KeptFindings:
             previous.changed.clear()
             previous.is_checked = self._is_check_due(previous)
             are_right = not previous.is_checked or self._are_problems_right(name, previous, view)
-            kept = previous if are_right else None
-        if kept is None:
+            stored = previous if are_right else None
+        if stored is None:
             problems = AllocationProblems(spaces, view.list_allocations())
-            kept = KeptPool(
+            stored = StoredPool(
                 uid,
                 spec,
                 problems=problems,
                 is_listed=view.is_listed,
                 checked_at=self._clock.monotonic(),
             )
-        self._pools[name] = kept
-        return kept
+        self._pools[name] = stored
+        return stored
 
     def report_unreadable(self, pool: IPAMPool, problem: AllocationProblem) -> None:
         """Report a problem for each Cluster that waits, while allocations cannot be decoded.
@@ -255,12 +255,12 @@ class KeptFindings:
             and (cluster := self._caches.find_cluster(holder.key.namespace)) is not None
             and cluster.datacenter in spec.datacenters
         }
-        # This replaces a KeptPool: once all allocations can be decoded, a pass examines all
+        # This replaces a StoredPool: once all allocations can be decoded, a pass examines all
         # holders.
         self._pools[name] = blocked
         self._reports.note(name, clusters)
 
-    def examine(self, kept: KeptPool, view: KkpView, examiner: Examiner) -> Examination:
+    def examine(self, stored: StoredPool, view: KkpView, examiner: Examiner) -> Examination:
         """Examine the holders whose finding may differ from that of the last pass.
 
         Args:
@@ -271,28 +271,30 @@ class KeptFindings:
         situation = examiner.situation
         pool, shared, refused_rows = situation.pool, situation.shared, situation.planned.rows
         queue = situation.content.holdings.queue
-        due = kept.unsettled.union(
-            examiner.list_affected(), _list_due_in_rows(kept, refused_rows, queue)
+        due = stored.unsettled.union(
+            examiner.list_affected(), _list_due_in_rows(stored, refused_rows, queue)
         )
         # A row that has left the queue has no Clusters any more, so its problem is dropped.
         rows = {
-            row: problem for row, problem in {**kept.rows, **refused_rows}.items() if row in queue
+            row: problem
+            for row, problem in {**stored.rows, **refused_rows}.items()
+            if row in queue
         }
         # Each Cluster shows which addresses its datacenter shares, so if these have changed, all
         # reports may differ.
-        is_whole = not kept.is_known or kept.shared != shared
+        is_whole = not stored.was_examined_wholly or stored.shared != shared
         holders = due
-        if is_whole or kept.is_checked:
+        if is_whole or stored.is_checked:
             holders = due.union(self._list_holders(pool, view.list_allocations()))
         findings = [examiner.examine(holder) for holder in sorted(holders)]
-        # A finding of a holder that is due may differ rightly. The others had no change, so a
-        # difference there is a bug.
-        if kept.is_checked and not is_whole:
+        # The finding of a due holder may differ from the stored finding. The other holders had no
+        # change, so a different finding is a bug.
+        if stored.is_checked and not is_whole:
             others = (finding for finding in findings if finding.holder not in due)
-            self._report_differences(pool.metadata.name, kept, others)
+            self._report_differences(pool.metadata.name, stored, others)
         return Examination(
             findings,
-            is_whole=is_whole or kept.is_checked,
+            is_whole=is_whole or stored.is_checked,
             rows=rows,
             refused_rows=frozenset(refused_rows),
             shared=shared,
@@ -313,44 +315,44 @@ class KeptFindings:
             failed: by holder, the Cluster for which a write failed, with the problem.
         """
         name, findings = pool.metadata.name, examination.findings
-        kept = self._pools.get(name)
-        if not isinstance(kept, KeptPool):
+        stored = self._pools.get(name)
+        if not isinstance(stored, StoredPool):
             return  # the pool was forgotten during the pass
         examined = {finding.holder for finding in findings}
-        self._report_clusters(name, kept, examination=examination, failed=failed)
-        recorded = kept.recomputed.union(examined if examination.is_whole else ())
+        self._report_clusters(name, stored, examination=examination, failed=failed)
+        recorded = stored.recomputed.union(examined if examination.is_whole else ())
         self._reports.record_allocations(
             name,
-            {holder.key: kept.problems.by_key.get(holder.key) for holder in sorted(recorded)},
+            {holder.key: stored.problems.by_key.get(holder.key) for holder in sorted(recorded)},
             view.find,
             are_all=examination.is_whole,
         )
-        kept.recomputed.clear()
-        kept.unsettled -= examined
-        kept.unsettled.update(finding.holder for finding in findings if not finding.is_settled)
-        kept.unsettled.update(failed)
+        stored.recomputed.clear()
+        stored.unsettled -= examined
+        stored.unsettled.update(finding.holder for finding in findings if not finding.is_settled)
+        stored.unsettled.update(failed)
         # The pass ended before it tried these rows. So the stored problem of such a row may no
         # longer hold.
         open_rows = {finding.open_row for finding in findings}
-        kept.rows = {
+        stored.rows = {
             row: problem for row, problem in examination.rows.items() if row not in open_rows
         }
-        kept.refused_rows, kept.shared = examination.refused_rows, examination.shared
+        stored.refused_rows, stored.shared = examination.refused_rows, examination.shared
         if examination.is_whole:
-            kept.is_known, kept.checked_at = True, self._clock.monotonic()
+            stored.was_examined_wholly, stored.checked_at = True, self._clock.monotonic()
 
     def _report_clusters(
         self,
         pool: str,
-        kept: KeptPool,
+        stored: StoredPool,
         examination: Examination,
         failed: Mapping[Holder, tuple[Key, AllocationProblem]],
     ) -> None:
-        """Report the problems of Clusters; drop those of Clusters no longer served.
+        """Report the problems of Clusters; drop the reports of Clusters no longer served.
 
         Args:
             pool: the name of the pool.
-            examination: of its holders.
+            examination: the examination of the pool's holders.
             failed: by holder, the Cluster for which a write failed, with the problem.
         """
         findings = examination.findings
@@ -359,38 +361,38 @@ class KeptFindings:
         }
         if examination.is_whole:
             self._reports.keep_only(pool, set(served_clusters.values()))
-            kept.clusters = served_clusters
+            stored.clusters = served_clusters
         else:
-            earlier_clusters = {kept.clusters.pop(finding.holder, None) for finding in findings}
-            kept.clusters |= served_clusters
+            earlier_clusters = {stored.clusters.pop(finding.holder, None) for finding in findings}
+            stored.clusters |= served_clusters
             unserved = earlier_clusters - {*served_clusters.values()}
             self._reports.drop(pool, [cluster for cluster in unserved if cluster is not None])
-        kept.clusters |= {holder: cluster for holder, (cluster, _) in failed.items()}
+        stored.clusters |= {holder: cluster for holder, (cluster, _) in failed.items()}
         problems = {
             finding.cluster: finding.problem
             for finding in findings
             if finding.is_decided and finding.cluster is not None
         }
-        # The problem of a failed write comes last: it takes the place of what was decided.
+        # The problem of a failed write comes last, because it overrides the decided problem.
         self._reports.note(pool, {**problems, **dict(failed.values())})
 
-    def _is_check_due(self, kept: KeptPool) -> bool:
+    def _is_check_due(self, stored: StoredPool) -> bool:
         """Return whether a check interval has passed since all holders were last examined."""
-        return self._clock.monotonic() - kept.checked_at >= self._check_interval
+        return self._clock.monotonic() - stored.checked_at >= self._check_interval
 
     def _list_holders(
         self, pool: IPAMPool, allocations: Iterable[IPAMAllocation]
     ) -> Iterator[Holder]:
         """Yield the holders of a pool: of all allocations, and of all Clusters that it serves."""
         for allocation in allocations:
-            yield holder_in(allocation.metadata.namespace, pool.metadata.name)
+            yield make_holder(allocation.metadata.namespace, pool.metadata.name)
         yield from self._list_served_holders(pool)
 
     def _list_served_holders(self, pool: IPAMPool) -> Iterator[Holder]:
         """Yield the holders of all Clusters that a pool serves."""
         for datacenter in pool.spec.datacenters:
             for cluster in self._caches.list_served(datacenter):
-                yield holder_in(cluster.namespace, pool.metadata.name)
+                yield make_holder(cluster.namespace, pool.metadata.name)
 
     def _may_hold_addresses(self, holder: Holder) -> bool:
         """Return whether a holder has addresses, or its allocation cannot be decoded."""
@@ -399,30 +401,30 @@ class KeptFindings:
         has_addresses = allocation is not None and not allocation.empty
         return has_addresses or holder.key in allocations.unreadable
 
-    def _are_problems_right(self, pool: str, kept: KeptPool, view: KkpView) -> bool:
-        """Return whether the kept problems equal newly computed ones; report each difference."""
-        problems = AllocationProblems(kept.problems.spaces, view.list_allocations())
-        parts = kept.problems.list_differences(problems)
+    def _are_problems_right(self, pool: str, stored: StoredPool, view: KkpView) -> bool:
+        """Return whether stored problems equal newly computed ones; report each difference."""
+        problems = AllocationProblems(stored.problems.spaces, view.list_allocations())
+        parts = stored.problems.list_differences(problems)
         if parts:
             self._on_difference(pool, parts)
         return not parts
 
     def _report_differences(
-        self, pool: str, kept: KeptPool, findings: Iterable[HolderFinding]
+        self, pool: str, stored: StoredPool, findings: Iterable[HolderFinding]
     ) -> None:
-        """Report where findings of unchanged holders differ from what is kept."""
+        """Report where findings of unchanged holders differ from what is stored."""
         parts = [
-            part for finding in findings for part in self._list_differences(pool, kept, finding)
+            part for finding in findings for part in self._list_differences(pool, stored, finding)
         ]
         if parts:
             self._on_difference(pool, parts)
 
     def _list_differences(
-        self, pool: str, kept: KeptPool, finding: HolderFinding
+        self, pool: str, stored: StoredPool, finding: HolderFinding
     ) -> Iterator[str]:
-        """Yield a description of each part of a finding that differs from what is kept."""
+        """Yield a description of each part of a finding that differs from what is stored."""
         holder, cluster = finding.holder, finding.cluster
-        if kept.clusters.get(holder) != cluster:
+        if stored.clusters.get(holder) != cluster:
             yield f"Cluster of {holder.key}"
         if not finding.is_settled:
             yield f"IPAMAllocation {holder.key}"
@@ -463,9 +465,9 @@ class KeptFindings:
     def _note_cluster(self, cluster: KkpCluster) -> None:
         """Note a Cluster as changed in the pools of its datacenter and of its allocations."""
         if not cluster.namespace:
-            return  # a holder is named by its namespace, so this Cluster is none yet
-        for name, kept in self._pools.items():
-            if cluster.datacenter in kept.spec.datacenters:
+            return  # a Cluster without namespace is not part of a holder yet
+        for name, stored in self._pools.items():
+            if cluster.datacenter in stored.spec.datacenters:
                 self._note_holder(name, cluster.namespace)
         for allocation in self._caches.allocations.list_by_index(
             NAMESPACE_INDEX, cluster.namespace
@@ -474,14 +476,14 @@ class KeptFindings:
 
     def _note_holder(self, pool: str, namespace: str) -> None:
         """Note that something of a holder has changed."""
-        kept = self._pools.get(pool)
-        # Without entry, the next pass examines all holders anyway.
-        if kept is not None:
-            kept.changed.add(holder_in(namespace, pool))
+        stored = self._pools.get(pool)
+        # The next pass examines all holders of a pool that is not stored.
+        if stored is not None:
+            stored.changed.add(make_holder(namespace, pool))
 
 
 def _list_due_in_rows(
-    kept: KeptPool, refused_rows: Mapping[Row, AllocationProblem], queue: Rows[Place]
+    stored: StoredPool, refused_rows: Mapping[Row, AllocationProblem], queue: Rows[Place]
 ) -> Iterator[Holder]:
     """Yield the holders in rows whose report may change by this pass.
 
@@ -495,15 +497,15 @@ def _list_due_in_rows(
         queue: the Clusters that wait.
     """
     for row, problem in refused_rows.items():
-        if kept.rows.get(row) != problem:
+        if stored.rows.get(row) != problem:
             yield from (holder for _, holder in queue.get(row, ()))
-    for row in kept.refused_rows ^ refused_rows.keys():  # refused by exactly one of the passes
+    for row in stored.refused_rows ^ refused_rows.keys():  # refused by exactly one of the passes
         holders = (holder for _, holder in queue.get(row, ()))
-        yield from (holder for holder in holders if holder.key in kept.problems.by_key)
+        yield from (holder for holder in holders if holder.key in stored.problems.by_key)
 
 
 @dataclass(slots=True)
-class Decided:
+class PoolDecision:
     """What a pass decided about all datacenters of a pool.
 
     Args:

@@ -105,7 +105,7 @@ class AllocationProblem:
 
     reason: str
     message: str
-    harmless: bool = False
+    is_harmless: bool = False
 
     def __post_init__(self) -> None:
         """Escape the message, which may quote other objects' texts."""

@@ -23,7 +23,7 @@ _FAILURE = re.compile(r"; (?=failed to ensure IPAM Pool Allocation for IPAM Pool
 
 
 def list_outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Planned]:
-    """Yield the outcomes of Clusters by pool: new addresses, or the reason why addresses lack.
+    """Yield the outcomes of Clusters by pool: new addresses, or why the Cluster lacks addresses.
 
     A Cluster that needed nothing has no outcome.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from allocator import AddressRange, PoolExhausted
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation, KkpCluster
-from reconcilers.integrations.kubermatic.facts import holder_in, is_complete
+from reconcilers.integrations.kubermatic.facts import is_complete, make_holder
 from reconcilers.integrations.kubermatic.holdings import (
     OVERLAPPING,
     AllocationProblem,
@@ -71,11 +71,11 @@ class PoolPlan:
 
 
 class Exhausted(Refused):
-    """Too little is free for a cluster, and so for all clusters that ask for as much."""
+    """Too few blocks are free for a cluster, and for all clusters that ask for as many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class DatacenterContent:
     """What was read of one datacenter of a pool.
 
     Args:
@@ -108,7 +108,7 @@ class PoolContent:
     """
 
     pool: str
-    datacenters: Mapping[str, Content]
+    datacenters: Mapping[str, DatacenterContent]
     holdings: Holdings
     find: Find[IPAMAllocation]
     find_cluster: Callable[[str], KkpCluster | None]
@@ -125,8 +125,8 @@ class PoolContent:
         cluster, allocation = self.find_cluster(holder.key.namespace), self.find(holder)
         if cluster is None or cluster.datacenter not in self.datacenters:
             return None
-        is_leaving = allocation is not None and allocation.metadata.is_terminating
-        return None if is_leaving else ClusterAsker(cluster, allocation)
+        is_terminating = allocation is not None and allocation.metadata.is_terminating
+        return None if is_terminating else ClusterAsker(cluster, allocation)
 
     def find_problem_of(self, asker: "ClusterAsker") -> AllocationProblem | None:
         """Return the problem of a cluster's allocation.
@@ -142,10 +142,10 @@ class PoolContent:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAsker:
-    """A Cluster that asks for addresses, and the request that they are written to.
+    """A Cluster that asks for addresses, and the IPAMAllocation to which they are written.
 
     Args:
-        allocation: its allocation; None if it has none yet.
+        allocation: the IPAMAllocation of the Cluster; None if it does not exist yet.
     """
 
     cluster: KkpCluster
@@ -211,7 +211,7 @@ def is_blocking(problem: AllocationProblem | None) -> bool:
 
     An allocation that overlaps another one is served all the same: it may need more addresses.
     """
-    return problem is not None and problem.reason != OVERLAPPING and not problem.harmless
+    return problem is not None and problem.reason != OVERLAPPING and not problem.is_harmless
 
 
 class ClusterTaker:
@@ -241,7 +241,7 @@ class ClusterTaker:
         """Take the ranges that a cluster lacks; None if its allocation is complete.
 
         Raises:
-            Refused: there is not enough, or its allocation cannot be read; nothing is taken.
+            Refused: too few blocks are free, or the allocation cannot be parsed; nothing is taken.
         """
         name = asker.cluster.datacenter
         taking = _Taking(self._content, name, self._chosen[name])
@@ -251,8 +251,9 @@ class ClusterTaker:
     def is_refusal_shown(self, asker: ClusterAsker, refused: Refused) -> bool:
         """Return whether the refusal of this cluster holds for all clusters of its row.
 
-        Only exhaustion does: the others ask for as many addresses. What the cluster's condition
-        shows does not matter, as a pass reports to each Cluster of the row.
+        Only an exhausted datacenter refuses them all, because they ask for as many addresses.
+        Other implementations of `shows` compare the refusal with the status of the asker. Here a
+        pass reports to each Cluster of the row, whatever its condition shows.
         """
         del asker
         return isinstance(refused, Exhausted)
@@ -263,7 +264,7 @@ class _Taking:
 
     Args:
         content: what was read of the pool.
-        name: of the datacenter.
+        name: the name of the datacenter.
         chosen: the blocks of the datacenter that are promised, or were taken for other clusters.
             Each block that is taken here is added to this list.
     """
@@ -282,10 +283,10 @@ class _Taking:
         """Take the ranges that a cluster lacks; return none if its allocation is complete.
 
         Args:
-            allocation: of the cluster; None if it has none yet.
+            allocation: the allocation of the cluster; None if it has none yet.
 
         Raises:
-            Refused: there is not enough, or the allocation cannot be read; nothing is taken.
+            Refused: too few blocks are free, or the allocation cannot be parsed; nothing is taken.
         """
         space = self._datacenter
         if allocation is None or allocation.empty:
@@ -325,7 +326,7 @@ class _Taking:
 
         The new prefix may overlap the old one, because it replaces that.
         """
-        holder = holder_in(allocation.metadata.namespace, self._pool)
+        holder = make_holder(allocation.metadata.namespace, self._pool)
         parts = self._holdings.facts(holder).ranges
         old_blocks = [part.range for part in parts if part.space == self._name]
         with self._free_space.without(old_blocks):
@@ -335,8 +336,8 @@ class _Taking:
         """Take ranges for a cluster that moved here, whose allocation is of another datacenter.
 
         Args:
-            ranges: of the allocation. They are taken if all are free here, with the ranges that
-                are lacking; else the cluster gets new ranges.
+            ranges: the ranges of the allocation. If all are free here, the cluster keeps them and
+                gets the ranges that it lacks; otherwise the cluster gets only new ranges.
         """
         space = self._datacenter
         optional_blocks = [space.blocks(part) for part in ranges]
@@ -367,7 +368,7 @@ class _Taking:
         )
 
     def _hold(self, blocks: AddressRange) -> None:
-        """Take these very blocks."""
+        """Take a certain range of free blocks."""
         self._free_space.hold(blocks)
         self._chosen.append(blocks)
 
@@ -377,7 +378,7 @@ class _Taking:
         self._chosen.pop()
 
     def _build_exhausted(self) -> Exhausted:
-        """Return the error with the words of KKP's controller."""
+        """Return the error for too few free blocks, with the message of KKP's controller."""
         name = self._pool
         if self._datacenter.prefixes:
             message = f'there is no free subnet available for IPAM Pool "{name}"'

@@ -28,7 +28,7 @@ from controller.outcome import Outcome
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
-    datacenter_of,
+    get_datacenter_name,
     make_promise,
     release_fields,
 )
@@ -42,20 +42,20 @@ from reconcilers.integrations.kubermatic.api import (
     KkpCluster,
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, Situation
-from reconcilers.integrations.kubermatic.facts import holder_in, parse_spaces
-from reconcilers.integrations.kubermatic.findings import Decided, KeptFindings
+from reconcilers.integrations.kubermatic.facts import make_holder, parse_spaces
+from reconcilers.integrations.kubermatic.findings import KeptFindings, PoolDecision
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, AllocationProblem
 from reconcilers.integrations.kubermatic.offers import make_offers_in
 from reconcilers.integrations.kubermatic.planning import (
     POOL_EXHAUSTED,
     ClusterGrant,
-    Content,
+    DatacenterContent,
     PoolContent,
     PoolPlan,
     plan,
 )
 from reconcilers.integrations.kubermatic.reading import (
-    KeptClusters,
+    KkpHoldings,
     KkpReader,
     KkpView,
     KubermaticCaches,
@@ -96,23 +96,23 @@ INVALID_POOL = "InvalidPool"
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedPool:
-    """What a pass decided about a pool.
+class AllotmentDetail:
+    """The detail of a pool's allotment: the decision, and what could not be created for it.
 
     Args:
-        decided: about all of its datacenters.
+        decision: what the pass decided about all datacenters of the pool.
         failed: the clusters whose allocations could not be created, with the reason.
     """
 
-    decided: Decided
+    decision: PoolDecision
     failed: Sequence[tuple[ClusterGrant, ControllerError]] = ()
 
 
-PoolAllotment = Allotment[IPAMAllocation, DecidedPool]
+PoolAllotment = Allotment[IPAMAllocation, AllotmentDetail]
 
 
 class Pools(
-    PoolKind[IPAMPool, IPAMAllocation, KkpView, DecidedPool],
+    PoolKind[IPAMPool, IPAMAllocation, KkpView, AllotmentDetail],
     RequestKind[IPAMPool, IPAMAllocation, KkpView],
 ):
     """IPAMPools, as passes over pools of all kinds see them.
@@ -156,7 +156,7 @@ class Pools(
             lambda allocation: None if allocation.empty else release_fields(allocation, GONE),
             self._logged,
         )
-        self._kept = KeptClusters(caches, clock, settings.contents_check)
+        self._kkp_holdings = KkpHoldings(caches, clock, settings.contents_check)
         self._findings = KeptFindings(
             caches, reports, clock, check_interval=settings.contents_check
         )
@@ -175,7 +175,7 @@ class Pools(
 
     @override
     def forget_lists(self) -> None:
-        """Forget nothing: no LIST is kept from one pass to the next."""
+        """Forget nothing: no LIST is stored between passes."""
 
     @override
     def is_left_alone(self, pool: IPAMPool) -> bool:
@@ -188,7 +188,7 @@ class Pools(
         """Drop what is remembered of a pool that is gone."""
         self._reports.forget_pool(pool.name)
         self._reader.forget(pool.name)
-        self._kept.forget(pool.name)
+        self._kkp_holdings.forget(pool.name)
         self._findings.forget(pool.name)
 
     @override
@@ -238,14 +238,14 @@ class Pools(
     def choose(
         self, pool: IPAMPool, journal: Journal, reading: KkpView, limits: Limits
     ) -> PoolAllotment:
-        """Choose addresses for Clusters; promise them to those that have an allocation."""
-        decided = self._decide(pool, journal, view=reading, limits=limits)
+        """Choose addresses for Clusters; promise them to Clusters that have an allocation."""
+        decision = self._decide(pool, journal, view=reading, limits=limits)
         existing = {
             grant.cluster.metadata.key: grant.allocation
-            for grant in decided.grants
+            for grant in decision.grants
             if grant.allocation is not None
         }
-        return _make_allotment(decided, existing)  # `confirm` creates missing allocations
+        return _make_allotment(decision, existing)  # `confirm` creates missing allocations
 
     @override
     async def confirm(
@@ -261,13 +261,13 @@ class Pools(
         If the allocation of a cluster cannot be created (its namespace may be missing), other
         clusters should get its addresses. So the choice is repeated without that cluster.
         """
-        decided = choice.detail.decided
+        decision = choice.detail.decision
         created: dict[Key, IPAMAllocation] = {}
         failed: list[tuple[ClusterGrant, ControllerError]] = []
         tried: set[Key] = set()
         while True:
             untried = [
-                grant for grant in decided.grants if grant.cluster.metadata.key not in tried
+                grant for grant in decision.grants if grant.cluster.metadata.key not in tried
             ]
             tried.update(grant.cluster.metadata.key for grant in untried)
             granted, refused = await self._allocations.create_missing(untried, pool)
@@ -278,11 +278,11 @@ class Pools(
                 break
             failed += refused
             omitted = _list_creation_problems(pool, failed).keys()
-            reading, decided = await self._decide_again(
+            reading, decision = await self._decide_again(
                 pool, journal, view=reading, limits=limits, omitted=omitted
             )
-        await self._delete_leftovers(pool, decided)
-        return reading, _make_allotment(decided, created, failed)
+        await self._delete_leftovers(pool, decision)
+        return reading, _make_allotment(decision, created, failed)
 
     @override
     def find_request(self, reading: KkpView, promise: Promise) -> IPAMAllocation | None:
@@ -305,7 +305,7 @@ class Pools(
         """
         served_allocations, refused = list[Granted[IPAMAllocation]](), list[Kept[IPAMAllocation]]()
         for promise, allocation in granted:
-            datacenter = datacenter_of(promise)
+            datacenter = get_datacenter_name(promise)
             if datacenter in pool.spec.datacenters:
                 served_allocations.append((promise, allocation))
                 continue
@@ -336,18 +336,18 @@ class Pools(
             Seconds until the next pass is due: for a failed create or a rejected write. None if
             only a change leads to it.
         """
-        decided, failed = choice.detail.decided, choice.detail.failed
-        examination = decided.examination
+        decision, failed = choice.detail.decision, choice.detail.failed
+        examination = decision.examination
         await self._allocations.repair(examination.list_repairs(choice.journal.promises), pool)
         problems = {**_list_creation_problems(pool, failed), **self._list_refused(kept)}
         self._findings.commit(pool, reading, examination=examination, failed=problems)
-        self._reports.record_pool(pool, decided.problems)
+        self._reports.record_pool(pool, decision.problems)
         if self._defer_refused(shares, failed):
             return RETRY
         return self._allocations.seconds_until_retry(examination.unfinished)
 
     @override
-    def next_pass(self, work: PassWork[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
+    def next_pass(self, work: PassWork[IPAMPool, IPAMAllocation, AllotmentDetail]) -> Outcome:
         """Return when the next pass is due for the promises or for `finish`."""
         return next_after_quiet_period(work)
 
@@ -376,7 +376,7 @@ class Pools(
         view: KkpView,
         limits: Limits,
         omitted: Collection[Holder] = frozenset(),
-    ) -> Decided:
+    ) -> PoolDecision:
         """Decide about all datacenters of a pool.
 
         Args:
@@ -389,16 +389,16 @@ class Pools(
         journal = settle(stored, JOURNALS.kind, view)
         room = JOURNALS.room(journal)
         name, spaces = pool.metadata.name, parse_spaces(pool)
-        holdings = self._kept.holdings(name, spaces, view)
+        holdings = self._kkp_holdings.holdings(name, spaces, view)
         kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
 
         def find_cluster(namespace: str) -> KkpCluster | None:
             """Return the served Cluster of a namespace; None if it is omitted in this pass."""
-            is_omitted = holder_in(namespace, name) in omitted
+            is_omitted = make_holder(namespace, name) in omitted
             return None if is_omitted else self._caches.find_cluster(namespace)
 
         contents = {
-            datacenter: Content(space, _list_promised(journal, datacenter))
+            datacenter: DatacenterContent(space, _list_promised(journal, datacenter))
             for datacenter, space in sorted(spaces.items())
         }
         content = PoolContent(
@@ -425,7 +425,7 @@ class Pools(
         )
         examination = self._findings.examine(kept, view, Examiner(situation))
         problems = _list_problems(pool, planned, invalid=invalid, shared=shared or {})
-        return Decided(
+        return PoolDecision(
             journal,
             planned.grants,
             examination=examination,
@@ -448,7 +448,9 @@ class Pools(
             for name in sorted(pool.spec.datacenters)
         }
         return {
-            name: AllocationProblem(OVERLAPPING, f"datacenter {name}: {sentence}", harmless=True)
+            name: AllocationProblem(
+                OVERLAPPING, f"datacenter {name}: {sentence}", is_harmless=True
+            )
             for name, sentence in sentences.items()
             if sentence
         }
@@ -476,7 +478,7 @@ class Pools(
         view: KkpView,
         limits: Limits,
         omitted: Collection[Holder],
-    ) -> tuple[KkpView, Decided]:
+    ) -> tuple[KkpView, PoolDecision]:
         """Read the allocations again, later in a pass, and decide by the new reading.
 
         The first reading is stale by now: a promise may have been kept since then. It would count
@@ -493,13 +495,13 @@ class Pools(
             raise Behind
         return view, self._decide(pool, stored, view=view, limits=limits, omitted=omitted)
 
-    async def _delete_leftovers(self, pool: IPAMPool, decided: Decided) -> None:
-        """Delete allocations of other datacenters, and those that stay without addresses."""
-        surplus, moved = decided.examination.surplus, decided.examination.moved
+    async def _delete_leftovers(self, pool: IPAMPool, decision: PoolDecision) -> None:
+        """Delete allocations of other datacenters, and allocations that get no addresses."""
+        surplus, moved = decision.examination.surplus, decision.examination.moved
         await self._allocations.delete(surplus, "it has no addresses, and none are for it")
         moved_away = await self._confirm_moved(pool, moved)
-        # Noted, so that the handler of the cache does not log the deletion again; it logs none of
-        # empty allocations. Noted before the delete, which the cache may show before it returns.
+        # Noted, so that the handler of the cache does not log these deletions again. Noted before
+        # the delete, because the cache may show the deletion before the delete returns.
         self._logged.update(allocation.metadata.uid for allocation in moved_away)
         await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
 
@@ -512,7 +514,7 @@ class Pools(
         without that datacenter.
         """
         live = await self._client.find(POOLS, pool.metadata.key) if candidates else None
-        # Of a pool that is gone or recreated nothing is deleted here: that is for its next pass.
+        # If the pool is gone or was recreated, its next pass decides what to delete.
         if live is None or live.metadata.uid != pool.metadata.uid:
             return []
         confirmed: list[IPAMAllocation] = []
@@ -594,7 +596,7 @@ def _list_problems(
 
 
 def _make_allotment(
-    decided: Decided,
+    decision: PoolDecision,
     allocations: Mapping[Key, IPAMAllocation],
     failed: Sequence[tuple[ClusterGrant, ControllerError]] = (),
 ) -> PoolAllotment:
@@ -603,15 +605,15 @@ def _make_allotment(
     A promise names one version of an allocation, so a grant without allocation gets none.
 
     Args:
-        decided: about all datacenters of the pool.
-        allocations: by cluster, those that exist; nothing is promised to other clusters.
+        decision: what the pass decided about all datacenters of the pool.
+        allocations: by cluster, the existing allocations; nothing is promised to other clusters.
         failed: the clusters whose allocations could not be created, with the reason.
     """
-    keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
+    keys = ((grant, grant.cluster.metadata.key) for grant in decision.grants)
     pairs = [(grant, allocations[key]) for grant, key in keys if key in allocations]
     granted = [(make_promise(grant, allocation), allocation) for grant, allocation in pairs]
     return Allotment(
-        decided.journal, granted, more=decided.more, detail=DecidedPool(decided, failed)
+        decision.journal, granted, more=decision.more, detail=AllotmentDetail(decision, failed)
     )
 
 
@@ -624,7 +626,7 @@ def _list_creation_problems(
     name. With each problem comes the key of the cluster.
     """
     return {
-        holder_in(grant.cluster.namespace, pool.metadata.name): (
+        make_holder(grant.cluster.namespace, pool.metadata.name): (
             grant.cluster.metadata.key,
             AllocationProblem(RECONCILING_ERROR, str(error)),
         )

@@ -31,8 +31,8 @@ from reconcilers.integrations.kubermatic.facts import (
     Spaces,
     compute_facts,
     compute_holdings,
-    holder_in,
-    layouts_of,
+    get_layouts,
+    make_holder,
 )
 from reconcilers.promises.holdings import (
     CachedSource,
@@ -122,7 +122,7 @@ class KubermaticCaches:
     def _is_served(self, cluster: KkpCluster) -> bool:
         """Return whether a cluster is served.
 
-        A cluster that cannot be decoded is not: the cache has an older version of it.
+        A cluster that cannot be decoded is not served: the cache has an older version of it.
         """
         return cluster.is_served(self.worker) and cluster.metadata.key not in (
             self.clusters.unreadable
@@ -148,7 +148,7 @@ def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_readable(pool: str, unreadable: Mapping[Key, str]) -> None:
-    """Raise if IPAMAllocations that cannot be decoded may be of a pool, whose name they have.
+    """Raise if IPAMAllocations that cannot be decoded may belong to a pool.
 
     Args:
         pool: the name of the pool.
@@ -157,8 +157,8 @@ def check_readable(pool: str, unreadable: Mapping[Key, str]) -> None:
     Raises:
         UnreadableHolders: an undecodable IPAMAllocation may be the pool's.
     """
-    near = find_near(unreadable, POOL_INDEX, pool)
-    check_holders({ALLOCATIONS.kind: near}, lambda key, _: may_belong_to(key, pool))
+    candidates = find_near(unreadable, POOL_INDEX, pool)
+    check_holders({ALLOCATIONS.kind: candidates}, lambda key, _: may_belong_to(key, pool))
 
 
 def may_belong_to(allocation: Key, pool: str) -> bool:
@@ -194,7 +194,7 @@ class KkpView:
     """The allocations of one pool, as they were read.
 
     Args:
-        position: the revision up to which all were read.
+        position: the resourceVersion up to which all allocations were read.
         list_allocations: returns the allocations of the pool. A pass that reads the cache calls
             this only if it examines all holders.
         find: returns the allocation of a holder.
@@ -210,8 +210,8 @@ class KkpView:
     is_listed: bool = False
 
 
-class KeptClusters:
-    """Stores between passes what the Clusters and IPAMAllocations of pools hold and wait for.
+class KkpHoldings:
+    """Stores between passes which addresses of pools are held, and which Clusters wait.
 
     Changes of the caches update it.
 
@@ -227,7 +227,7 @@ class KeptClusters:
                     caches.allocations,
                     POOL_INDEX,
                     pools=lambda allocation: (allocation.metadata.name,),
-                    holder=lambda allocation: holder_in(
+                    holder=lambda allocation: make_holder(
                         allocation.metadata.namespace, allocation.metadata.name
                     ),
                 ),
@@ -235,11 +235,11 @@ class KeptClusters:
                     caches.clusters,
                     self._list_clusters_of,
                     pools=self._list_pools_of,
-                    holder=lambda cluster, pool: holder_in(cluster.namespace, pool),
+                    holder=lambda cluster, pool: make_holder(cluster.namespace, pool),
                 ),
             ],
             self._find_facts,
-            layouts_of,
+            get_layouts,
             clock=clock,
             check_interval=check_interval,
         )
@@ -252,9 +252,9 @@ class KeptClusters:
         Args:
             pool: the name of the pool.
             spaces: the addresses that the pool hands out.
-            view: its allocations, read just now.
+            view: the allocations of the pool, read just now.
         """
-        # The kept holdings follow the caches, so they do not fit a view that was listed.
+        # The stored holdings follow the caches, so they do not fit a view that was listed.
         if not view.is_listed:
             return self._kept.holdings(pool, spaces)
         namespaces = (cluster.namespace for cluster in self._list_clusters_of(pool, spaces))
@@ -262,7 +262,7 @@ class KeptClusters:
             pool,
             spaces,
             allocations=view.list_allocations(),
-            cluster_in=self._find_cluster_in,
+            find_cluster=self._find_cluster_in,
             namespaces=namespaces,
         )
 
@@ -271,7 +271,7 @@ class KeptClusters:
         self._kept.forget(pool)
 
     def _find_facts(self, pool: str, holder: Holder, spaces: Spaces) -> Facts | None:
-        """Return the facts of a holder, from the caches; None if it means nothing to the pool."""
+        """Return the facts of a holder, from the caches; None if the pool does not concern it."""
         del pool
         allocation = self._caches.allocations.get(holder.key)
         return compute_facts(
@@ -281,8 +281,8 @@ class KeptClusters:
     def _find_cluster_in(self, namespace: str) -> KkpCluster | None:
         """Return the served Cluster of a namespace, even if it cannot be decoded just now.
 
-        The cache sends no change for a Cluster that becomes undecodable, so kept holdings cannot
-        follow that. Each pass leaves such a Cluster out itself.
+        The cache sends no change for a Cluster that becomes undecodable, so stored holdings cannot
+        follow that. Each pass leaves out such a Cluster.
         """
         clusters = self._caches.clusters.list_by_index(NAMESPACE_INDEX, namespace)
         return next(

@@ -35,26 +35,26 @@ class Reports:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._clusters: dict[Key, dict[str, AllocationProblem | None]] = {}
+        self._problems_by_cluster: dict[Key, dict[str, AllocationProblem | None]] = {}
         """By cluster and pool: the problem; None if the cluster has its addresses."""
-        self._by_pool: dict[str, set[Key]] = {}
-        """By pool: the clusters that it has a report for."""
-        self._pools: dict[str, tuple[str, frozenset[AllocationProblem]]] = {}
-        """By pool: its uid, and the problems that events were recorded of."""
-        self._allocations: dict[str, EventMemory[Key]] = {}
+        self._clusters_by_pool: dict[str, set[Key]] = {}
+        """By pool: the clusters for which the pool has a report."""
+        self._recorded_pools: dict[str, tuple[str, frozenset[AllocationProblem]]] = {}
+        """By pool: its uid, and the problems for which events were recorded."""
+        self._recorded_allocations: dict[str, EventMemory[Key]] = {}
         """By pool and allocation: the problem of the last event."""
         self.changed: Callable[[Key], None] = lambda _: None
         """Called with the key of a Cluster whose reports have changed."""
 
     def list_for_cluster(self, cluster: Key) -> Mapping[str, AllocationProblem | None]:
         """Return the reports for a cluster by pool: its problem; None for no problem."""
-        return self._clusters.get(cluster, {})
+        return self._problems_by_cluster.get(cluster, {})
 
     def note(self, pool: str, clusters: Mapping[Key, AllocationProblem | None]) -> None:
         """Note the problems that one pass over a pool found; reports of other clusters stay."""
         for key, problem in clusters.items():
-            by_pool = self._clusters.setdefault(key, {})
-            self._by_pool.setdefault(pool, set()).add(key)
+            by_pool = self._problems_by_cluster.setdefault(key, {})
+            self._clusters_by_pool.setdefault(pool, set()).add(key)
             # None is a report, too: that the cluster has its addresses of the pool.
             if pool not in by_pool or by_pool[pool] != problem:
                 by_pool[pool] = problem
@@ -62,32 +62,32 @@ class Reports:
 
     def is_noted(self, pool: str, cluster: Key, problem: AllocationProblem | None) -> bool:
         """Return whether this problem is the last report of a pool for a cluster."""
-        by_pool = self._clusters.get(cluster, {})
+        by_pool = self._problems_by_cluster.get(cluster, {})
         return pool in by_pool and by_pool[pool] == problem
 
     def keep_only(self, pool: str, clusters: set[Key]) -> None:
-        """Forget the reports of a pool for all clusters but these."""
-        self.drop(pool, self._by_pool.get(pool, set()) - clusters)
+        """Forget the reports of a pool for all clusters except the given ones."""
+        self.drop(pool, self._clusters_by_pool.get(pool, set()) - clusters)
 
     def drop(self, pool: str, clusters: Iterable[Key]) -> None:
-        """Forget the reports of a pool for these clusters."""
-        by_pool = self._by_pool.get(pool, set())
+        """Forget the reports of a pool for the given clusters."""
+        by_pool = self._clusters_by_pool.get(pool, set())
         for key in sorted(by_pool.intersection(clusters)):
             by_pool.discard(key)
-            del self._clusters[key][pool]
+            del self._problems_by_cluster[key][pool]
             self.changed(key)
 
     def forget_cluster(self, cluster: Key) -> None:
         """Forget a cluster that is gone."""
-        for pool in self._clusters.pop(cluster, {}):
-            self._by_pool[pool].discard(cluster)
+        for pool in self._problems_by_cluster.pop(cluster, {}):
+            self._clusters_by_pool[pool].discard(cluster)
 
     def forget_pool(self, pool: str) -> None:
         """Forget a pool that is gone."""
         self.keep_only(pool, set())
-        self._by_pool.pop(pool, None)
-        self._pools.pop(pool, None)
-        self._allocations.pop(pool, None)
+        self._clusters_by_pool.pop(pool, None)
+        self._recorded_pools.pop(pool, None)
+        self._recorded_allocations.pop(pool, None)
 
     def record_pool(self, pool: IPAMPool, problems: Sequence[AllocationProblem]) -> None:
         """Record an event for each problem that a pool did not have at the last pass.
@@ -101,7 +101,7 @@ class Reports:
         reported_problems = frozenset(
             AllocationProblem(reason, "; ".join(messages)) for reason, messages in texts.items()
         )
-        uid, recorded_problems = self._pools.get(name, ("", frozenset()))
+        uid, recorded_problems = self._recorded_pools.get(name, ("", frozenset()))
         if uid != pool.metadata.uid:  # a new pool of the same name
             recorded_problems = frozenset()
         for problem in sorted(
@@ -111,7 +111,7 @@ class Reports:
             self._recorder.record(
                 POOLS, pool, "Warning", problem.reason, problem.message, action=ACTION
             )
-        self._pools[name] = pool.metadata.uid, reported_problems
+        self._recorded_pools[name] = pool.metadata.uid, reported_problems
 
     def record_allocations(
         self,
@@ -124,11 +124,11 @@ class Reports:
         """Record an event for each problem that an allocation did not have at the last pass.
 
         Args:
-            problems: of the allocations that may have another problem by now; None for no
-                problem. What is recorded of other allocations stays.
-            are_all: whether these are all allocations of the pool.
+            problems: the problem of each allocation whose problem may have changed; None for no
+                problem. The records of other allocations stay.
+            are_all: whether `problems` has all allocations of the pool.
         """
-        recorded = self._allocations.setdefault(pool, EventMemory())
+        recorded = self._recorded_allocations.setdefault(pool, EventMemory())
         if are_all:
             recorded.retain(problems)
         for key, problem in problems.items():

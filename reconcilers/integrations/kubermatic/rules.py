@@ -108,9 +108,10 @@ def _find_exclusion_fault(address_range: str) -> str:
         if address is None:
             return f'invalid IP format for "{part}" in range "{address_range}"'
     ends = [address for address in parsed if address is not None]
-    if ends[0][1] != ends[-1][1]:
+    (first, first_family), (last, last_family) = ends[0], ends[-1]  # the same for a single address
+    if first_family != last_family:
         return f'different IP versions for range "{address_range}"'
-    if ends[0][0] > ends[-1][0]:
+    if first > last:
         return f'invalid range order for "{address_range}"'
     return ""
 
@@ -143,7 +144,8 @@ def _find_prefix_fault(datacenter: Datacenter, whole: AddressRange) -> str:
 def find_missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
     """Return why a pool without datacenters is refused; empty if the pool may be written.
 
-    A stored pool that has none already may be written: its journal is an annotation of it.
+    A stored pool that has no datacenters already may be written, because this program writes the
+    journal to an annotation of the pool.
     """
     if new.spec.datacenters or (old is not None and not old.spec.datacenters):
         return ""
@@ -154,7 +156,8 @@ def find_missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
 def find_unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
     """Return why a datacenter named "" is refused; empty if the pool may be written.
 
-    A stored pool that has one already may be written: its journal is an annotation of it.
+    A stored pool that has such a datacenter already may be written, because this program writes
+    the journal to an annotation of the pool.
     """
     is_new = "" in new.spec.datacenters and (old is None or "" not in old.spec.datacenters)
     return UNNAMED_DATACENTER if is_new else ""

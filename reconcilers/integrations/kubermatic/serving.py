@@ -126,7 +126,7 @@ def _make_work(parts: IntegrationParts) -> Work:
 
     def note_cluster(change: Change[KkpCluster]) -> None:
         """Drop the figures if a change of a Cluster may affect addresses."""
-        # Each note makes the figures be computed again, and KKP writes a Cluster's status
+        # After each note the figures are computed again, and KKP writes the status of a Cluster
         # often.
         if may_affect_addresses(change):
             figures.drop(change)
@@ -155,8 +155,8 @@ def _make_watches(
 
     - A pool: itself, and pools that share addresses with it.
     - An allocation: its pool. If it cannot be decoded: each pool that it may belong to.
-    - A Cluster: the pools of its datacenter, and those that it has addresses of. If it cannot
-      be decoded: all pools.
+    - A Cluster: the pools of its datacenter, and the pools of its allocations. If it cannot be
+      decoded: all pools.
     """
 
     def list_pools_of_cluster(cluster: KkpCluster) -> Iterable[Key]:
@@ -181,15 +181,14 @@ def _make_watches(
         Watch(
             allocations,
             lambda allocation: [allocation.pool],
-            None,  # every change of an allocation counts
-            gather,
+            delay=gather,
             unreadable=list_pools_of_unreadable,
         ),
         Watch(
             clusters,
             list_pools_of_cluster,
             may_affect_addresses,
-            gather,
+            delay=gather,
             unreadable=list_all_pools,
         ),
     ]

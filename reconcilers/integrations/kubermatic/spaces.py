@@ -116,7 +116,7 @@ def parse_prefix(cidr: str) -> AddressRange:
 
 
 def to_ipv4_text(address: str) -> str:
-    """Return an IPv4 address that is written as IPv6 as IPv4; any other text as it is."""
+    """Return the IPv4 form of an IPv4-mapped IPv6 address; any other text unchanged."""
     value = address_in(address, 4)
     return address if value is None else address_text(value, 4)
 
@@ -150,14 +150,14 @@ def _build_block_layout(whole: AddressRange, holes: Iterable[AddressRange], shif
     """
     family = whole.family
     blocks = AddressRange(whole.first >> shift, whole.last >> shift, family)
-    closed = []
+    excluded_blocks = []
     for hole in holes:
         family_hole = hole.in_family(family)
         if family_hole is not None:
-            closed.append(
+            excluded_blocks.append(
                 AddressRange(family_hole.first >> shift, family_hole.last >> shift, family)
             )
-    return Layout(blocks, tuple(closed), (blocks,))
+    return Layout(blocks, tuple(excluded_blocks), (blocks,))
 
 
 NO_DATACENTERS = (

@@ -17,11 +17,11 @@ from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.core.claimreading import ClaimSpaceView
 from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.integrations.kubermatic import api as kubermatic
-from reconcilers.integrations.kubermatic.facts import compute_holdings, holder_in
+from reconcilers.integrations.kubermatic.facts import compute_holdings, make_holder
 from reconcilers.integrations.kubermatic.planning import (
     ClusterAsker,
     ClusterTaker,
-    Content,
+    DatacenterContent,
     PoolContent,
 )
 from reconcilers.integrations.kubermatic.spaces import parse_space
@@ -169,7 +169,8 @@ def _make_kkp_case(
 ) -> Case:
     """Return the case of the clusters `old`, which is refused, and `young`, in a datacenter."""
     find = {
-        holder_in(allocation.metadata.namespace, "pool"): allocation for allocation in allocations
+        make_holder(allocation.metadata.namespace, "pool"): allocation
+        for allocation in allocations
     }.get
     clusters = [
         kubermatic.KkpCluster(
@@ -186,18 +187,18 @@ def _make_kkp_case(
         "pool",
         {"dc": space},
         allocations=in_datacenter,
-        cluster_in=by_namespace.get,
+        find_cluster=by_namespace.get,
         namespaces=by_namespace,
     )
     content = PoolContent(
         "pool",
-        {"dc": Content(space)},
+        {"dc": DatacenterContent(space)},
         holdings=holdings,
         find=find,
         find_cluster=by_namespace.get,
     )
     refused, fitting = (
-        ClusterAsker(cluster, find(holder_in(cluster.namespace, "pool"))) for cluster in clusters
+        ClusterAsker(cluster, find(make_holder(cluster.namespace, "pool"))) for cluster in clusters
     )
     return Case(holdings, ClusterTaker(content), refused=refused, fitting=fitting)
 

@@ -21,7 +21,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.findings import Decided
+from reconcilers.integrations.kubermatic.findings import PoolDecision
 from reconcilers.integrations.kubermatic.planning import ClusterGrant, PoolContent
 from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import KkpReader, KkpView
@@ -44,14 +44,16 @@ def ignore_promises(mp: Patch) -> None:
     """Let promised addresses be chosen again."""
     plan = planning.plan
 
-    def careless(content: PoolContent, room: int, limits: Limits, *, batch: int) -> Any:
+    def plan_without_promises(
+        content: PoolContent, room: int, limits: Limits, *, batch: int
+    ) -> Any:
         datacenters = {
             name: replace(datacenter, promised=())
             for name, datacenter in content.datacenters.items()
         }
         return plan(replace(content, datacenters=datacenters), room, limits, batch=batch)
 
-    mp.setattr(pools, "plan", careless)
+    mp.setattr(pools, "plan", plan_without_promises)
 
 
 def forget_promises_at_once(mp: Patch) -> None:
@@ -63,19 +65,19 @@ def decide_again_by_first_view(mp: Patch) -> None:
     """Let the second decision of a pass use what the pass read at its start."""
     read_up_to = KkpReader.read_up_to
 
-    async def noting(self: KkpReader, pool: str, revision: int) -> KkpView:
+    async def read_fixed_view(self: KkpReader, pool: str, revision: int) -> KkpView:
         view = await read_up_to(self, pool, revision)
         allocations = view.list_allocations()
         return replace(view, list_allocations=lambda: allocations)
 
-    async def careless(
+    async def decide_by_first_view(
         self: Pools, pool: IPAMPool, stored: Journal, view: KkpView, limits: Limits, omitted: Any
-    ) -> tuple[KkpView, Decided]:
-        of_then = replace(view, is_listed=True)  # kept holdings are of now
-        return view, self._decide(pool, stored, view=of_then, limits=limits, omitted=omitted)
+    ) -> tuple[KkpView, PoolDecision]:
+        first_view = replace(view, is_listed=True)  # stored holdings show the present state
+        return view, self._decide(pool, stored, view=first_view, limits=limits, omitted=omitted)
 
-    mp.setattr(KkpReader, "read_up_to", noting)
-    mp.setattr(Pools, "_decide_again", careless)
+    mp.setattr(KkpReader, "read_up_to", read_fixed_view)
+    mp.setattr(Pools, "_decide_again", decide_by_first_view)
 
 
 def keep_revision(mp: Patch) -> None:
@@ -98,9 +100,9 @@ def fence_only_empty_allocations(mp: Patch) -> None:
     void_earlier = Fence.void_earlier
 
     async def void_empty(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
-        others = [allocation for allocation in listed if not allocation.empty]
+        nonempty = [allocation for allocation in listed if not allocation.empty]
         return [
-            *others,
+            *nonempty,
             *await void_earlier(self, [allocation for allocation in listed if allocation.empty]),
         ]
 
@@ -111,21 +113,21 @@ def count_own_answers_as_read(mp: Patch) -> None:
     """Let a replica believe that it has read up to its own writes."""
     read_up_to = KkpReader.read_up_to
 
-    async def further(self: KkpReader, pool: str, revision: int) -> KkpView:
+    async def read_up_to_own_writes(self: KkpReader, pool: str, revision: int) -> KkpView:
         highest = self._allocations.highest_revision
         if highest < revision:
             return await read_up_to(self, pool, revision)
         indexed = partial(self._allocations.list_by_index, "pool", pool)
         return KkpView(highest, indexed, find_by_key(JOURNALS.kind, self._allocations.get))
 
-    mp.setattr(KkpReader, "read_up_to", further)
+    mp.setattr(KkpReader, "read_up_to", read_up_to_own_writes)
 
 
 def create_allocations_with_addresses(mp: Patch) -> None:
     """Create an IPAMAllocation with its addresses at once, before they are promised."""
-    make = Allocations.create_missing
+    create_missing = Allocations.create_missing
 
-    async def hasty(
+    async def create_with_addresses(
         self: Allocations, grants: Sequence[ClusterGrant], pool: IPAMPool
     ) -> tuple[
         list[tuple[ClusterGrant, IPAMAllocation]], list[tuple[ClusterGrant, ControllerError]]
@@ -145,65 +147,73 @@ def create_allocations_with_addresses(mp: Patch) -> None:
                     "spec": {key: value for key, value in spec.items() if value is not None},
                 }
                 await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
-        return await make(self, [grant for grant in grants if grant.allocation is not None], pool)
+        return await create_missing(
+            self, [grant for grant in grants if grant.allocation is not None], pool
+        )
 
-    mp.setattr(Allocations, "create_missing", hasty)
+    mp.setattr(Allocations, "create_missing", create_with_addresses)
 
 
 def keep_empty_allocations(mp: Patch) -> None:
     """Keep an IPAMAllocation for which the pool has no addresses left."""
     delete = Pools._delete_leftovers
 
-    async def some(self: Pools, pool: Any, decided: Decided) -> None:
+    async def delete_without_surplus(self: Pools, pool: Any, decided: PoolDecision) -> None:
         examination = decided.examination
         findings = [
             finding if finding.cluster is None else replace(finding, surplus=None)
             for finding in examination.findings
         ]
-        without = replace(examination, findings=findings)
-        await delete(self, pool, replace(decided, examination=without))
+        examination_without_surplus = replace(examination, findings=findings)
+        await delete(self, pool, replace(decided, examination=examination_without_surplus))
 
-    mp.setattr(Pools, "_delete_leftovers", some)
+    mp.setattr(Pools, "_delete_leftovers", delete_without_surplus)
 
 
 def delete_by_cache(mp: Patch) -> None:
     """Delete allocations of other datacenters by what the caches show, without a live read."""
 
-    async def believe(self: Pools, pool: Any, candidates: Any) -> Any:
+    async def confirm_all(self: Pools, pool: Any, candidates: Any) -> Any:
         del self, pool
         return [allocation for allocation, _ in candidates]
 
-    mp.setattr(Pools, "_confirm_moved", believe)
+    mp.setattr(Pools, "_confirm_moved", confirm_all)
 
 
 def replace_existing_addresses(mp: Patch) -> None:
     """Replace the addresses of an allocation by the promised ones instead of adding to them."""
-    content = allocations.render_content
+    render_content = allocations.render_content
 
-    def anew(ipam_allocation: IPAMAllocation, *arguments: Any, **keywords: Any) -> Any:
+    def render_replacement(
+        ipam_allocation: IPAMAllocation, *arguments: Any, **keywords: Any
+    ) -> Any:
         without_addresses = replace(ipam_allocation.spec, addresses=())
-        return content(replace(ipam_allocation, spec=without_addresses), *arguments, **keywords)
+        return render_content(
+            replace(ipam_allocation, spec=without_addresses), *arguments, **keywords
+        )
 
-    mp.setattr(allocations, "render_content", anew)
+    mp.setattr(allocations, "render_content", render_replacement)
 
 
 def delete_at_any_version(mp: Patch) -> None:
     """Delete an empty allocation whatever it has become meanwhile."""
     run = Flight.run
 
-    def blind(self: Flight) -> None:
+    def run_without_precondition(self: Flight) -> None:
         if (self.method, self.plural) == ("DELETE", KKP_ALLOCATIONS):
             self.body = {}
         run(self)
 
-    mp.setattr(Flight, "run", blind)
+    mp.setattr(Flight, "run", run_without_precondition)
 
 
 def write_for_cached_datacenter(mp: Patch) -> None:
     """Write promised addresses for the datacenter in which the cache shows the cluster."""
     keep = Pools.keep
 
-    async def elsewhere(self: Pools, pool: IPAMPool, reading: KkpView, granted: Any) -> Any:
+    async def keep_in_cached_datacenter(
+        self: Pools, pool: IPAMPool, reading: KkpView, granted: Any
+    ) -> Any:
         moved = []
         for promise, allocation in granted:
             cluster = self._caches.find_cluster(allocation.metadata.namespace)
@@ -212,7 +222,7 @@ def write_for_cached_datacenter(mp: Patch) -> None:
             moved.append((replace(promise, ranges=tuple(ranges)), allocation))
         return await keep(self, pool, reading, granted=moved)
 
-    mp.setattr(Pools, "keep", elsewhere)
+    mp.setattr(Pools, "keep", keep_in_cached_datacenter)
 
 
 def ignore_unreadable_objects(mp: Patch) -> None:

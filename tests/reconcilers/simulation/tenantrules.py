@@ -86,13 +86,13 @@ def apply_at_any_version(mp: Patch) -> None:
     """Apply a projection whatever the tenant's pool has become."""
     apply = Client.apply
 
-    async def patch_field_at_any_version(
+    async def apply_without_precondition(
         self: Client, resource: Any, key: Any, body: Any, **options: Any
     ) -> Any:
         options |= {"version": "", "uid": ""}
         return await apply(self, resource, key=key, body=body, **options)
 
-    mp.setattr(Client, "apply", patch_field_at_any_version)
+    mp.setattr(Client, "apply", apply_without_precondition)
 
 
 def move_basis_by_own_answers(mp: Patch) -> None:
@@ -281,8 +281,8 @@ def delete_at_any_version(mp: Patch) -> None:
     """Delete the tenant's pool whatever it has become."""
     delete = Server._delete
 
-    def patch_field_at_any_version(self: Server, target: Any, options: Any, *, dry: bool) -> Json:
-        of_pool = target.kind.resource.plural == "ipaddresspools"
-        return delete(self, target, {} if of_pool else options, is_dry_run=dry)
+    def delete_without_precondition(self: Server, target: Any, options: Any, *, dry: bool) -> Json:
+        is_pool = target.kind.resource.plural == "ipaddresspools"
+        return delete(self, target, {} if is_pool else options, is_dry_run=dry)
 
-    mp.setattr(Server, "_delete", patch_field_at_any_version)
+    mp.setattr(Server, "_delete", delete_without_precondition)

@@ -20,7 +20,7 @@ from reconcilers.integrations.kubermatic.api import (
     Datacenter,
     IPAMAllocation,
 )
-from reconcilers.integrations.kubermatic.facts import compute_holdings, holder_in
+from reconcilers.integrations.kubermatic.facts import compute_holdings, make_holder
 from reconcilers.integrations.kubermatic.holdings import parse_holding
 from reconcilers.integrations.kubermatic.spaces import parse_space
 from tests.calls import calls_of
@@ -112,17 +112,17 @@ async def test_thousands_of_holders_of_one_address_cost_no_more_each_than_a_few(
 async def _count_release(holders: int) -> int:
     """Return how many calls follow if the oldest of so many holders of an address releases it."""
     allocations = {
-        holder_in(f"n{number:05}", POOL): _allocation(f"n{number:05}", "10.0.0.1")
+        make_holder(f"n{number:05}", POOL): _allocation(f"n{number:05}", "10.0.0.1")
         for number in range(holders)
     }
     kept = AllocationProblems({"x": SPACE}, allocations.values())
-    oldest = holder_in("n00000", POOL)
+    oldest = make_holder("n00000", POOL)
     del allocations[oldest]
     holdings = compute_holdings(
         POOL,
         {"x": SPACE},
         allocations=allocations.values(),
-        cluster_in=lambda _: None,
+        find_cluster=lambda _: None,
         namespaces=(),
     )
 

@@ -37,8 +37,8 @@ from reconcilers.integrations.kubermatic.api import (
     KkpClusterSpec,
     KkpPoolSpec,
 )
-from reconcilers.integrations.kubermatic.facts import holder_in
-from reconcilers.integrations.kubermatic.findings import Decided, Examination, KeptPool
+from reconcilers.integrations.kubermatic.facts import make_holder
+from reconcilers.integrations.kubermatic.findings import Examination, PoolDecision, StoredPool
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, AllocationProblem
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
 from reconcilers.integrations.kubermatic.pools import Pools
@@ -243,7 +243,7 @@ class _World:
         )
         decided, of_whole = self.decide(pool, view)
         failed = {
-            holder_in(grant.cluster.namespace, POOL): (
+            make_holder(grant.cluster.namespace, POOL): (
                 grant.cluster.metadata.key,
                 AllocationProblem(RECONCILING_ERROR, "no"),
             )
@@ -267,7 +267,7 @@ class _World:
 
     def decide(
         self, pool: IPAMPool, view: KkpView, omitted: Collection[Holder] = ()
-    ) -> tuple[Decided, Decided]:
+    ) -> tuple[PoolDecision, PoolDecision]:
         """Decide with both replicas; what they are to do has to be the same."""
         decided, of_whole = (
             replica.pools._decide(pool, self.journal, view, limits=self.limits(), omitted=omitted)
@@ -293,7 +293,7 @@ class _World:
         if cluster is not None:
             self.shares.defer(cluster.metadata, self.clock.monotonic())
 
-    def promise(self, decided: Decided) -> None:
+    def promise(self, decided: PoolDecision) -> None:
         """Promise what is granted, to allocations that are created if they are missing."""
         granted = []
         for grant in decided.grants:
@@ -393,7 +393,7 @@ class _DrawnWorld(_World):
         )
 
 
-def _list_work(decided: Decided) -> tuple[Any, ...]:
+def _list_work(decided: PoolDecision) -> tuple[Any, ...]:
     """Return the allocations to delete and to repair."""
     examination = decided.examination
     return examination.surplus, examination.moved, examination.list_repairs(())
@@ -607,7 +607,7 @@ async def test_a_pass_that_finds_a_kept_problem_wrong_reports_the_right_one() ->
     findings = world.keeping.pools._findings
     findings._on_difference = lambda _, parts: differences.append(parts)
     kept = findings._pools[POOL]
-    assert isinstance(kept, KeptPool)
+    assert isinstance(kept, StoredPool)
     kept.problems.by_key[allocation.metadata.key] = AllocationProblem("OutOfPool", "wrong")
     world.keeping.check_in_each_pass(is_checked=True)
     for _ in range(2):

@@ -26,12 +26,12 @@ from reconcilers.integrations.kubermatic.api import (
     KkpPoolSpec,
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, Situation
-from reconcilers.integrations.kubermatic.facts import compute_holdings, holder_in
+from reconcilers.integrations.kubermatic.facts import compute_holdings, make_holder
 from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import (
     POOL_EXHAUSTED,
     ClusterGrant,
-    Content,
+    DatacenterContent,
     PoolContent,
     plan,
 )
@@ -85,7 +85,7 @@ def _content(
 ) -> PoolContent:
     """Return the content of a pool with one datacenter."""
     find = {
-        holder_in(allocation.metadata.namespace, POOL): allocation for allocation in allocations
+        make_holder(allocation.metadata.namespace, POOL): allocation for allocation in allocations
     }.get
     space = parse_space(datacenter)
     cluster_by_namespace = {cluster.namespace: cluster for cluster in clusters}
@@ -93,12 +93,12 @@ def _content(
         POOL,
         {DC: space},
         allocations=allocations,
-        cluster_in=cluster_by_namespace.get,
+        find_cluster=cluster_by_namespace.get,
         namespaces=cluster_by_namespace,
     )
     return PoolContent(
         POOL,
-        {DC: Content(space)},
+        {DC: DatacenterContent(space)},
         holdings=holdings,
         find=find,
         find_cluster=cluster_by_namespace.get,
@@ -125,7 +125,7 @@ def _plan(
         omitted=(),
     )
     examine = Examiner(situation).examine
-    findings = [examine(holder_in(namespace, POOL)) for namespace in cluster_by_namespace]
+    findings = [examine(make_holder(namespace, POOL)) for namespace in cluster_by_namespace]
     by_cluster = {
         finding.cluster: finding.problem
         for finding in findings
@@ -288,7 +288,7 @@ def test_a_range_with_addresses_that_were_excluded_later_grows_and_is_reported()
     assert [grant.ranges[0].text for grant in plan.grants] == ["10.0.0.2/31"]
     problem = plan.by_cluster[_cluster("a").metadata.key]
     assert problem is not None
-    assert (problem.reason, problem.harmless) == ("OutOfPool", True)
+    assert (problem.reason, problem.is_harmless) == ("OutOfPool", True)
     assert allocation.metadata.key in plan.problems
 
 

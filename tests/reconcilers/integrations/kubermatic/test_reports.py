@@ -5,14 +5,14 @@ from typing import cast
 from controller.events import Recorder
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import AllocationSpec, IPAMAllocation, IPAMPool
-from reconcilers.integrations.kubermatic.facts import holder_in
+from reconcilers.integrations.kubermatic.facts import make_holder
 from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.reports import Reports
 from tests.reconcilers.lab import Recorded
 
 PROBLEM = AllocationProblem("Odd", "it is odd")
 KEY = Key("cluster-a", "p")
-HOLDER = holder_in(KEY.namespace, KEY.name)
+HOLDER = make_holder(KEY.namespace, KEY.name)
 
 
 def test_an_object_that_is_created_anew_gets_its_event_again() -> None:
