@@ -2,7 +2,7 @@
 
 waits, its network hands out nothing    write why
 waits otherwise                         its network's pass serves it (`networks.py`)
-holds its address                       update the network's settings in it; renew, or release
+holds its address                       copy the network's settings to it; renew, or release it
 released                                request again, once its NetworkConfiguration exists
 
 An address in use is never released or replaced, even if the network changes. It is in use while
@@ -119,7 +119,7 @@ class AllocationReconciler:
 
         There is no line if it held no address or is of another provider's network.
         """
-        network = self._caches.network_of(gone)
+        network = self._caches.find_network_of(gone)
         is_ours = network is None or self._caches.is_ours(network)
         return release_fields(gone, GONE) if gone.holds and is_ours else None
 
@@ -134,7 +134,7 @@ class AllocationReconciler:
         unreadable_networks = self._caches.networks.unreadable
         if key in self._caches.allocations.unreadable or allocation.network in unreadable_networks:
             return Blocked(UNREADABLE)  # the provider and the lifetime may have changed
-        network = self._caches.network_of(allocation)
+        network = self._caches.find_network_of(allocation)
         if network is not None and not self._caches.is_ours(network):
             return SETTLED
         try:
@@ -157,7 +157,7 @@ class AllocationReconciler:
         if allocation.holds:
             return await self._keep(allocation)
         problem = find_problem(
-            self._caches.network_of(allocation), allocation.spec.networkNamespaceName
+            self._caches.find_network_of(allocation), allocation.spec.networkNamespaceName
         )
         # Without problem, the pass over the network serves it.
         if problem is not None:
@@ -220,16 +220,16 @@ class AllocationReconciler:
         return await self._client.find(CONFIGURATIONS, allocation.configuration)
 
     async def _keep(self, allocation: VitistackAllocation) -> Outcome:
-        """Write changed settings of the network; renew, set or release by the expiry.
+        """Write changed settings of the network; renew or set the expiry, or release the address.
 
         If the expiry is far enough ahead, it stays. Otherwise, the first row that applies decides:
 
             NetworkConfiguration exists   renew the expiry
-            no expiry yet                 set it; the address is released then
+            no expiry yet                 set the expiry, at which the address is released
             expiry has passed             release the address
-            otherwise                     look again at the expiry
+            otherwise                     run the next pass at the expiry
         """
-        static = find_static(self._caches.network_of(allocation))
+        static = find_static(self._caches.find_network_of(allocation))
         changes = _list_changes(allocation, static)
         ttl = compute_lifetime(static)
         now = self._clock.now()
@@ -264,7 +264,7 @@ class AllocationReconciler:
         return SETTLED
 
     async def _request_again(self, allocation: VitistackAllocation) -> Outcome:
-        """Let a released IPAllocation wait again if its NetworkConfiguration exists."""
+        """Put a released IPAllocation in phase Pending if its NetworkConfiguration exists."""
         configuration = self._caches.configurations.get(allocation.configuration)
         # With another owner, it belongs to an earlier NetworkConfiguration of the same name.
         if configuration is None or allocation.owner not in {"", configuration.metadata.uid}:
@@ -291,7 +291,7 @@ def _end_pass(seconds: float | None) -> Outcome:
     """Return the outcome of a pass whose next pass is due in some seconds.
 
     Args:
-        seconds: None if only a change of an object leads to the next pass.
+        seconds: until the next pass; None if only a change of an object leads to it.
     """
     return SETTLED if seconds is None else Again(seconds)
 

@@ -48,7 +48,7 @@ def audit(
 
 
 def _audit_network(content: NetworkContents) -> Iterator[Trouble]:
-    """Yield the troubles of a network: invalid settings, or those of its held addresses.
+    """Yield the troubles of a network: invalid settings, or troubles with its held addresses.
 
     An overlap can be corrected by the deletion of an IPAllocation: its NetworkConfiguration then
     gets a new one.
@@ -79,7 +79,7 @@ def _audit_allocations(
         may_have_network = allocation.network in caches.networks.unreadable or is_left_out(
             NETWORKS, allocation.network, not_read
         )
-        if caches.network_of(allocation) is None and not may_have_network:
+        if caches.find_network_of(allocation) is None and not may_have_network:
             yield build_unknown_pool_trouble(
                 kind, key, PoolName(NETWORKS.kind, allocation.network)
             )
@@ -90,8 +90,8 @@ def _audit_allocations(
         if allocation.configuration not in machines and not may_have_machine:
             sentence = (
                 f"its {CONFIGURATIONS.kind} {allocation.configuration} does not exist; its address"
+                " is free when it expires"
             )
-            sentence = f"{sentence} is free when it expires"
             yield Trouble(
                 "Unclaimed",
                 "warning",

@@ -56,25 +56,25 @@ INVALID_RANGE = "InvalidRange"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
-def space_name(allocation: VitistackAllocation) -> Iterable[str]:
-    """Return the network of an allocation, for an index."""
+def list_space_names(allocation: VitistackAllocation) -> Iterable[str]:
+    """Return the index value by which caches find the allocations of a network."""
     return (str(allocation.network),)
 
 
-def configuration_name(allocation: VitistackAllocation) -> Iterable[str]:
-    """Return the NetworkConfiguration of an allocation, for an index."""
+def list_configuration_names(allocation: VitistackAllocation) -> Iterable[str]:
+    """Return the index value by which caches find the allocations of a NetworkConfiguration."""
     return (str(allocation.configuration),)
 
 
-def namespace_of(obj: Object) -> Iterable[str]:
-    """Return the namespace of an object, for an index."""
+def list_namespaces_of(obj: Object) -> Iterable[str]:
+    """Return the index value by which caches find the objects of a namespace."""
     return (obj.metadata.namespace,)
 
 
 ALLOCATION_INDEXES: Mapping[str, IndexFunction[VitistackAllocation]] = {
-    SPACE_INDEX: space_name,
-    CONFIGURATION_INDEX: configuration_name,
-    NAMESPACE_INDEX: namespace_of,
+    SPACE_INDEX: list_space_names,
+    CONFIGURATION_INDEX: list_configuration_names,
+    NAMESPACE_INDEX: list_namespaces_of,
 }
 """The indexes of a cache of IPAllocations."""
 
@@ -101,13 +101,15 @@ def compute_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Facts
     outside = None
     if status.address and (address is None or not space.hands_out(address)):
         outside = status.address
-    # A row is a group of IPAllocations that get the same answer, so that one of them is asked for
-    # all. One that requests or shows a certain address has its own answer, so it is in no row.
-    is_alone = bool(allocation.spec.requestedAddress or status.address)
+    # A row is a group of IPAllocations for which a pass decides once. An IPAllocation that
+    # requests or shows a certain address needs a decision of its own, so it is in no row.
+    has_own_row = bool(allocation.spec.requestedAddress or status.address)
     return Facts(
         () if address is None else (PromisedRange(address),),
         place,
-        row=None if place is None or is_alone else (JOURNALS.kind, status.phase, status.message),
+        row=None
+        if place is None or has_own_row
+        else (JOURNALS.kind, status.phase, status.message),
         is_in_use=allocation.holds,
         outside=outside,
     )
@@ -156,8 +158,8 @@ class VitistackCaches:
         configurations: all NetworkConfigurations.
         provider: the name under which addresses are handed out, in small letters.
         unnamed: whether networks that name no provider are served.
-        every_provider: whether every provider counts as ours, as in views, which do not know the
-            controllers' name.
+        are_all_providers_ours: whether every provider counts as ours. True for views, because they
+            do not know the provider name of the controllers.
     """
 
     networks: Cache[NetworkNamespace]
@@ -165,7 +167,7 @@ class VitistackCaches:
     configurations: Cache[NetworkConfiguration]
     provider: str
     unnamed: bool = True
-    every_provider: bool = False
+    are_all_providers_ours: bool = False
 
     @property
     def history_confirmed(self) -> bool:
@@ -177,13 +179,13 @@ class VitistackCaches:
         caches = (self.networks, self.allocations, self.configurations)
         return all(cache.history_confirmed for cache in caches)
 
-    def names_us(self, provider: str) -> bool:
+    def is_our_provider(self, provider: str) -> bool:
         """Return whether a provider is ours; upper and lower case are equal.
 
         An empty name is ours if networks without provider are served (`unnamed`). In caches for
-        views every provider is ours (`every_provider`).
+        views every provider is ours (`are_all_providers_ours`).
         """
-        if self.every_provider:
+        if self.are_all_providers_ours:
             return True
         name = provider.strip().lower()
         return name == self.provider if name else self.unnamed
@@ -191,7 +193,7 @@ class VitistackCaches:
     def is_ours(self, network: NetworkNamespace) -> bool:
         """Return whether this program hands out the addresses of a network, by its provider."""
         settings = network.spec.ipAllocation
-        return self.names_us(settings.provider if settings is not None else "")
+        return self.is_our_provider(settings.provider if settings is not None else "")
 
     def check_readable(
         self,
@@ -217,32 +219,35 @@ class VitistackCaches:
             """Return whether an object that cannot be decoded may hold addresses of the network.
 
             Args:
-                key: of the object; without namespace if that cannot be decoded either.
-                outline: the part that can be decoded; None if none can, so nothing is ruled out.
+                key: the key of the object; without namespace if not even that can be decoded.
+                outline: the part of the object that can be decoded; None if no part can.
             """
             if key.namespace not in {"", network.namespace}:
                 return False
             if isinstance(outline, VitistackOutline):
                 return outline.spec.networkNamespaceName == network.name
             if not isinstance(outline, ConfigurationOutline):
-                return True  # nothing of it can be decoded
+                return True  # no part of the object can be decoded
             if outline.metadata.is_terminating:
                 return False  # addresses are not kept for a machine that is being deleted
             if outline.spec.networkNamespaceName not in {"", network.name}:
-                return False  # without a name, it may be in any network of its namespace
-            return self.names_us(outline.spec.provider)
+                return False  # a machine that names no network may be in any of its namespace
+            return self.is_our_provider(outline.spec.provider)
 
         if configurations is None:
             configurations = self.configurations.unreadable
         if allocations or configurations:
-            near = {
+            candidates = {
                 ALLOCATIONS.full_name: find_near(allocations, SPACE_INDEX, str(network)),
                 CONFIGURATIONS.kind: find_near(configurations, NAMESPACE_INDEX, network.namespace),
             }
-            check_holders(near, may_hold_addresses)
+            check_holders(candidates, may_hold_addresses)
 
     def find_unreadable_of_machine(
-        self, machine: NetworkConfiguration, network: NetworkNamespace, lacking: Collection[str]
+        self,
+        machine: NetworkConfiguration,
+        network: NetworkNamespace,
+        interfaces_without_allocation: Collection[str],
     ) -> UnreadableObject | None:
         """Return an undecodable IPAllocation that may belong to a machine; None if there is none.
 
@@ -255,7 +260,7 @@ class VitistackCaches:
           IPAllocation.
 
         Args:
-            network: of the machine.
+            network: the network of the machine.
             lacking: the interfaces without an IPAllocation that can be decoded.
 
         Returns:
@@ -284,7 +289,11 @@ class VitistackCaches:
                 isinstance(outline, VitistackOutline) and outline.spec.networkNamespaceName
             )
             is_of_other_network = network_name and network_name != network.metadata.name
-            return bool(lacking) and not named_machines and not is_of_other_network
+            return (
+                bool(interfaces_without_allocation)
+                and not named_machines
+                and not is_of_other_network
+            )
 
         unreadable = find_near(self.allocations.unreadable, NAMESPACE_INDEX, key.namespace)
         return min(
@@ -296,7 +305,7 @@ class VitistackCaches:
             default=None,
         )
 
-    def network_of(self, allocation: VitistackAllocation) -> NetworkNamespace | None:
+    def find_network_of(self, allocation: VitistackAllocation) -> NetworkNamespace | None:
         """Return the network that an allocation names; None if it does not exist."""
         return self.networks.get(allocation.network)
 
@@ -305,10 +314,12 @@ class VitistackCaches:
         networks = self.networks.list_by_index(NAMESPACE_INDEX, namespace)
         return sorted(networks, key=lambda network: network.metadata.name)
 
-    def list_nameable_networks(self, holder: Key) -> list[Key]:
-        """Return the networks that an undecodable object may name: those of its namespace.
+    def list_networks_that_may_be_named(self, holder: Key) -> list[Key]:
+        """Return the networks that an undecodable object may name: all networks of its namespace.
 
-        Without namespace, not even its key could be decoded, and it may name any network.
+        Args:
+            holder: the key of the object. If it has no namespace, not even the key could be
+                decoded, and the object may name any network.
         """
         networks = (
             self.networks if not holder.namespace else self.list_networks_in(holder.namespace)
@@ -342,13 +353,13 @@ def _list_named_machines(failure: str) -> set[str]:
 
 def fill_caches(objects: ObjectsByKind) -> VitistackCaches:
     """Return caches of objects that were read, for views; every provider counts as ours."""
-    by_namespace = {NAMESPACE_INDEX: namespace_of}
+    by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
     return VitistackCaches(
         objects.cache(NETWORKS, indexes=by_namespace),
         objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
         objects.cache(CONFIGURATIONS, indexes=by_namespace),
         provider="",
-        every_provider=True,
+        are_all_providers_ours=True,
     )
 
 
@@ -364,8 +375,8 @@ def make_allocation_names(configuration: str, interface: str) -> tuple[str, str]
     """Return the names of an IPAllocation that is made for an interface: first and second choice.
 
     The second name is used if an IPAllocation of another NetworkConfiguration has the first. If
-    the name of an interface cannot be part of an object's name, both have a hash, so that eth0 and
-    ETH0 get different names.
+    the name of an interface cannot be part of an object's name, both names have a hash, so that
+    eth0 and ETH0 get different names.
     """
     digits = short_hash(f"{configuration}/{interface}")
     cleaned = _NOT_IN_NAMES.sub("-", interface.lower()).strip("-") or "interface"
@@ -375,15 +386,16 @@ def make_allocation_names(configuration: str, interface: str) -> tuple[str, str]
     return shorten(f"{configuration}-{interface}", NAME_MAX), hashed
 
 
-def name_of(interface: Interface, index: int) -> str:
-    """Return the name of an interface; its number if it has none."""
+def make_interface_name(interface: Interface, index: int) -> str:
+    """Return the name of an interface; if it has none, its index as text."""
     return str(interface.get("name") or index)
 
 
 def list_interface_names(machine: NetworkConfiguration) -> Sequence[str]:
     """Return the names of a machine's interfaces."""
     return [
-        name_of(interface, index) for index, interface in enumerate(machine.spec.networkInterfaces)
+        make_interface_name(interface, index)
+        for index, interface in enumerate(machine.spec.networkInterfaces)
     ]
 
 
@@ -415,7 +427,7 @@ def find_problem(network: NetworkNamespace | None, name: str) -> VitistackProble
 
     Args:
         network: the network; None if it does not exist.
-        name: of the network, for the message.
+        name: the name of the network, for the message.
     """
     if network is None:
         return VitistackProblem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')

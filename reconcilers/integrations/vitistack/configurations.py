@@ -40,7 +40,7 @@ from reconcilers.integrations.vitistack.caches import (
     find_static,
     list_interface_names,
     make_allocation_names,
-    name_of,
+    make_interface_name,
 )
 from reconcilers.integrations.vitistack.interfaces import (
     FAILED,
@@ -81,7 +81,7 @@ class ConfigurationReconciler:
         if key in self._caches.configurations.unreadable:
             return Blocked("Unreadable")  # the cache has only an older version
         configuration = self._caches.configurations.get(key)
-        if configuration is None or not self._caches.names_us(configuration.spec.provider):
+        if configuration is None or not self._caches.is_our_provider(configuration.spec.provider):
             return SETTLED
         try:
             if configuration.metadata.is_terminating:
@@ -101,8 +101,8 @@ class ConfigurationReconciler:
             return Blocked("Unreadable")
         network = find_network(self._caches, configuration)
         if isinstance(network, str):
-            # The addresses in its status stay: the machine has them, and while they are shown, no
-            # other machine gets them.
+            # The addresses in the machine's status stay, because the machine uses them. While the
+            # status shows them, no other machine gets them.
             interfaces = configuration.status.networkInterfaces
             await self._write_status(
                 configuration,
@@ -114,15 +114,17 @@ class ConfigurationReconciler:
             return SETTLED
         allocations = self._caches.list_allocations_of(configuration.metadata.key)
         allocations_by_interface = find_by_interface(configuration, allocations)
-        lacking = [
+        interfaces_without_allocation = [
             name
             for name in list_interface_names(configuration)
             if name not in allocations_by_interface
         ]
-        unreadable = self._caches.find_unreadable_of_machine(configuration, network, lacking)
+        unreadable = self._caches.find_unreadable_of_machine(
+            configuration, network, interfaces_without_allocation
+        )
         if unreadable is not None:
-            # It may hold the address of an interface. So no second IPAllocation is created for
-            # that interface, and its address stays in the status.
+            # The IPAllocation may hold the address of an interface. So no second IPAllocation is
+            # created for that interface, and the address stays in the status.
             interfaces = configuration.status.networkInterfaces
             await self._write_status(
                 configuration,
@@ -132,7 +134,7 @@ class ConfigurationReconciler:
             )
             return Blocked("Unreadable")
         configuration = await add_finalizer(self._client, CONFIGURATIONS, configuration, FINALIZER)
-        await self._create_missing(configuration, network, lacking)
+        await self._create_missing(configuration, network, interfaces_without_allocation)
         await self._delete_unused(configuration, allocations, allocations_by_interface.values())
         await self._write_status(
             configuration, compute_wanted_status(configuration, allocations_by_interface)
@@ -289,7 +291,8 @@ class ConfigurationReconciler:
     def _is_ours_to_release(self, configuration: NetworkConfiguration) -> bool:
         """Return whether our finalizer is on a machine; another operator has the same finalizer.
 
-        It is ours if the network is ours or not known, or the machine owns an IPAllocation.
+        The finalizer is ours if the network is ours or not known, or if the machine owns an
+        IPAllocation.
         """
         network = find_network(self._caches, configuration)
         if isinstance(network, str) or self._caches.is_ours(network):
@@ -329,7 +332,7 @@ def find_unreadable_network(
 ) -> str | None:
     """Return the name of an undecodable network that may be the machine's; None if there is none.
 
-    If there are several, it is the first by name, so that all replicas report the same one.
+    Of several such networks, the first by name is returned, so that all replicas report the same.
     """
     namespace, name = configuration.metadata.namespace, configuration.spec.networkNamespaceName
     unreadable = {key.name for key in caches.networks.unreadable if key.namespace == namespace}
@@ -350,7 +353,7 @@ def render_allocation(
         configuration: the machine.
         network: the network of the address.
         interface: the name of the interface.
-        name: of the IPAllocation, one of its `make_allocation_names`.
+        name: the name of the new IPAllocation, one of `make_allocation_names`.
     """
     spec = {
         "networkNamespaceName": network.metadata.name,
@@ -386,6 +389,6 @@ def _find_shown_address(configuration: NetworkConfiguration, interface: str) -> 
     """Return the first address that the status shows for an interface; empty for none."""
     for index, interface_status in enumerate(configuration.status.networkInterfaces):
         addresses = interface_status.get("ipv4Addresses") or ()
-        if name_of(interface_status, index) == interface and addresses:
+        if make_interface_name(interface_status, index) == interface and addresses:
             return str(addresses[0])
     return ""

@@ -22,7 +22,7 @@ from reconcilers.integrations.vitistack.caches import (
     list_addresses,
     list_interface_names,
     make_allocation_names,
-    name_of,
+    make_interface_name,
 )
 from reconcilers.integrations.vitistack.networks import EXHAUSTED
 
@@ -30,7 +30,7 @@ READY = "Ready"
 CONFIGURED = "Configured"
 RECONCILING = "Reconciling"
 FAILED = "Failed"
-DECIDED = (
+ALLOCATION_FIELDS = (
     "ipv4Addresses",
     "ipv4Subnet",
     "ipv4Gateway",
@@ -49,9 +49,9 @@ class WantedStatus:
     Args:
         phase: Ready, Error or Pending.
         status: Success, Failed or Pending.
-        reason: of the condition Ready.
+        reason: the reason of the condition Ready.
         message: a sentence.
-        interfaces: each with its address, if it has one.
+        interfaces: the statuses of all interfaces, each with its address if it has one.
     """
 
     phase: str
@@ -90,7 +90,8 @@ def find_by_interface(
             )
         ]
         if candidates:
-            # Others may have created more. One with an address is preferred, then one of ours.
+            # Other programs may have created IPAllocations, too. An IPAllocation with an address
+            # is preferred, then an IPAllocation that this program made.
             by_name[name] = min(
                 candidates,
                 key=lambda allocation: (
@@ -113,7 +114,7 @@ def compute_wanted_status(
 
     Args:
         configuration: the machine with the interfaces.
-        allocations: by the names of interfaces.
+        allocations: the IPAllocations, by the names of their interfaces.
     """
     interfaces, errors, waiting = [], [], []
     earlier_names: set[str] = set()
@@ -122,8 +123,8 @@ def compute_wanted_status(
         for interface in configuration.status.networkInterfaces
     }
     for index, interface in enumerate(configuration.spec.networkInterfaces):
-        name = name_of(interface, index)
-        # The IPAllocation of this name is the first interface's, so this one shows no address.
+        name = make_interface_name(interface, index)
+        # The first interface of a name has the IPAllocation; a second one shows no address.
         if name in earlier_names:
             interfaces.append(
                 _build_interface_status(interface, allocation=None, shown_interface=None)
@@ -132,7 +133,7 @@ def compute_wanted_status(
             continue
         earlier_names.add(name)
         allocation = allocations.get(name)
-        # Its subnet cannot be computed, so the address is not shown.
+        # The subnet of the address cannot be computed, so the address is not shown.
         if allocation is not None and allocation.holds and _find_subnet(allocation) is None:
             interfaces.append(
                 _build_interface_status(interface, allocation=None, shown_interface=None)
@@ -169,7 +170,7 @@ def compute_wanted_status(
 
 
 def _describe_error(name: str, message: str) -> str:
-    """Return the sentence about an interface; exhaustion has vitistack's own words."""
+    """Return the error sentence about an interface; for an exhausted network, vitistack's own."""
     if message == EXHAUSTED:
         return f"no available IPs for interface {name}"
     return f"interface {name}: {message}"
@@ -193,10 +194,11 @@ def _build_interface_status(
     Args:
         interface: the interface in the spec.
         allocation: its IPAllocation; None if it has none.
-        shown_interface: its present status. While its IPAllocation waits for a shown address, this
-            status stays: the machine has the address, so readers must see it all the time.
+        shown_interface: the present status of the interface; None if it has none. While the
+            IPAllocation waits for a shown address, this status stays, because the machine uses the
+            address.
     """
-    # Without an IPAllocation, one that requests the shown address is about to be created.
+    # If there is no IPAllocation, an IPAllocation that requests the shown address is created soon.
     still_waits = allocation is None or (allocation.waits and allocation.status.phase != ERROR)
     shown_addresses = (
         list_addresses(shown_interface) if shown_interface is not None and still_waits else ()
@@ -207,7 +209,9 @@ def _build_interface_status(
         and (allocation is None or allocation.spec.requestedAddress in shown_addresses)
     ):
         return dict(shown_interface)
-    spec_fields = {name: value for name, value in interface.items() if name not in DECIDED}
+    spec_fields = {
+        name: value for name, value in interface.items() if name not in ALLOCATION_FIELDS
+    }
     if allocation is None or not allocation.holds:
         return {**spec_fields, "ipAllocated": False}
     status = allocation.status

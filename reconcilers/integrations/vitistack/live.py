@@ -24,7 +24,7 @@ from reconcilers.integrations.vitistack.api import (
     CONFIGURATIONS,
     NETWORKS,
 )
-from reconcilers.integrations.vitistack.caches import VitistackCaches, space_name
+from reconcilers.integrations.vitistack.caches import VitistackCaches, list_space_names
 from reconcilers.integrations.vitistack.contents import list_contents
 from reconcilers.integrations.vitistack.picture import make_picture
 
@@ -40,9 +40,13 @@ def make_live_platform(
     if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None
     networks = source.make_informer(NETWORKS, {})
-    allocations = source.make_informer(ALLOCATIONS, {SPACE_INDEX: space_name})
+    allocations = source.make_informer(ALLOCATIONS, {SPACE_INDEX: list_space_names})
     caches = VitistackCaches(
-        networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="", every_provider=True
+        networks.cache,
+        allocations.cache,
+        Cache(CONFIGURATIONS),
+        provider="",
+        are_all_providers_ours=True,
     )
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:

@@ -101,8 +101,8 @@ class NetworkReading:
 
     Args:
         static: the settings of the network.
-        space: the addresses that it hands out by these settings.
-        view: the IPAllocations that name it, and what they hold.
+        space: the addresses that the network hands out by these settings.
+        view: the IPAllocations that name the network, and what they hold.
     """
 
     static: Static
@@ -112,7 +112,7 @@ class NetworkReading:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """Which IPAllocations get no address in a pass.
+    """The IPAllocations that get no address in a pass.
 
     Args:
         refusals: the IPAllocations that are refused, with the reasons.
@@ -136,7 +136,7 @@ class Networks(
     Args:
         client: for the requests.
         reader: reads IPAllocations.
-        writer: writes them.
+        writer: writes IPAllocations.
         recorder: takes the events.
         clock: the time.
         settings: intervals, and how much is done at once.
@@ -255,10 +255,14 @@ class Networks(
     def choose(
         self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
     ) -> NetworkChoice:
-        """Choose addresses for IPAllocations; `confirm` repeats a choice that grants some."""
+        """Choose addresses for IPAllocations; `confirm` repeats a choice that grants addresses."""
         shown_addresses = self._shown.list_in_network(pool.metadata.key)
         return self._choose(
-            pool, journal, reading=reading, limits=limits, shown_texts=shown_addresses
+            pool,
+            journal,
+            reading=reading,
+            limits=limits,
+            machines_by_shown_address=shown_addresses,
         )
 
     @override
@@ -273,7 +277,8 @@ class Networks(
         """Repeat a choice that grants addresses, with what machines show by a LIST.
 
         Returns:
-            The reading and the choice of the repetition; those of the pass if it grants nothing.
+            The reading and the choice of the repetition; if the choice grants nothing, the given
+            reading and choice.
         """
         if not choice.granted:
             return reading, choice
@@ -282,7 +287,11 @@ class Networks(
         shown_addresses = await self._shown.read_live(self._client, pool.metadata.key)
         reading = await self.read(pool, journal)
         return reading, self._choose(
-            pool, journal, reading=reading, limits=limits, shown_texts=shown_addresses
+            pool,
+            journal,
+            reading=reading,
+            limits=limits,
+            machines_by_shown_address=shown_addresses,
         )
 
     def _choose(
@@ -291,12 +300,12 @@ class Networks(
         journal: Journal,
         reading: NetworkReading,
         limits: Limits,
-        shown_texts: Mapping[str, Key],
+        machines_by_shown_address: Mapping[str, Key],
     ) -> NetworkChoice:
         """Choose addresses for waiting IPAllocations; addresses that machines show are not free.
 
         Args:
-            network: as it was read.
+            network: the network as it was read.
             journal: the journal of the network.
             limits: which IPAllocations may get an address in this pass.
             shown_texts: by address that a machine shows, the NetworkConfiguration.
@@ -309,7 +318,7 @@ class Networks(
         # Addresses that IPAllocations hold are in the holdings already.
         shown_ranges = {
             address: configuration
-            for address_text, configuration in shown_texts.items()
+            for address_text, configuration in machines_by_shown_address.items()
             if (address := space.address(address_text)) is not None and address not in held_ranges
         }
         taker = NetworkTaker(
@@ -378,16 +387,16 @@ class Networks(
             (refusal.asker, _build_error(refusal.reason, refusal.message))
             for refusal in choice.detail.refusals
         ]
-        retry = VitistackProblem(PENDING, "", "trying again")
-        leaving = ((allocation, retry) for allocation in choice.detail.leaving_error)
-        later = await self._writer.write_problems([*refused, *leaving])
+        pending = VitistackProblem(PENDING, "", "trying again")
+        leaving_error = ((allocation, pending) for allocation in choice.detail.leaving_error)
+        seconds = await self._writer.write_problems([*refused, *leaving_error])
         exhausted = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
         self._report_problem(pool, exhausted[0] if exhausted else None)
         holdings = self._reader.read_cached(pool.metadata.key, reading.space).holdings
         await self._statuses.write_status(
             pool, reading.static.vlanId, space=reading.space, holdings=holdings
         )
-        return later
+        return seconds
 
     @override
     def next_pass(
@@ -438,10 +447,10 @@ class NetworkTaker:
     """Takes addresses of a network in a trial, for one IPAllocation after the other.
 
     Args:
-        network: its name.
-        space: what it hands out.
-        view: what was read.
-        promises: the open promises.
+        network: the name of the network.
+        space: the addresses that the network hands out.
+        view: the IPAllocations as they were read, and what they hold.
+        promises: the open promises of the network.
         shown_ranges: addresses that machines show and no IPAllocation holds, with the
             NetworkConfigurations that show them; the trial keeps them from other machines.
     """
@@ -474,7 +483,7 @@ class NetworkTaker:
         address, the lowest free address.
 
         An IPAllocation in phase Error gets no promise in this pass. It is added to
-        `leaving_error`, and the trial keeps its address from the others.
+        `leaving_error`, and no other IPAllocation gets its address in this trial.
 
         Raises:
             Refused: the requested address is not available, or no address is free.
@@ -498,10 +507,10 @@ class NetworkTaker:
         return shows_problem(asker, problem)
 
     def _find_shown_address(self, allocation: VitistackAllocation) -> AddressRange | None:
-        """Return the address that an IPAllocation shows already; None if it cannot keep it.
+        """Return the address that an IPAllocation shows already and may keep; None without one.
 
-        It cannot keep an address that the network does not hand out, that is promised, or that
-        another IPAllocation holds.
+        It may keep the address unless the network does not hand it out, a promise reserves it, or
+        another IPAllocation holds it.
         """
         address = (
             self._space.address(allocation.status.address) if allocation.status.address else None
@@ -523,11 +532,11 @@ class NetworkTaker:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 
     def _take_exactly(self, address_text: str, allocation: VitistackAllocation) -> AddressRange:
-        """Take the requested address.
+        """Take the address that an IPAllocation requests.
 
         Raises:
-            Refused: it cannot be parsed, the network does not hand it out, another IPAllocation
-                holds it, or another machine shows it.
+            Refused: the address cannot be parsed, the network does not hand it out, another
+                IPAllocation holds it, or another machine shows it.
         """
         key = allocation.metadata.key
         address = self._space.address(address_text)

@@ -33,9 +33,11 @@ def list_outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[P
     for configuration in sorted(after.configurations, key=lambda obj: obj.metadata.key):
         key = configuration.metadata.key
         allocations = find_by_interface(configuration, after.list_allocations_of(key))
-        lacks = any(name not in allocations for name in list_interface_names(configuration))
+        lacks_allocation = any(
+            name not in allocations for name in list_interface_names(configuration)
+        )
         ready = find_condition(configuration.status.conditions, READY)
-        if lacks and ready is not None and ready.reason == ERROR:
+        if lacks_allocation and ready is not None and ready.reason == ERROR:
             network = f"{NETWORKS.kind} {key.namespace}/{configuration.spec.networkNamespaceName}"
             yield Planned(
                 CONFIGURATIONS.group,

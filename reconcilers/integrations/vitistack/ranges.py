@@ -25,14 +25,14 @@ class NetworkSpace:
     """What a network hands out.
 
     Args:
-        layout: its addresses.
+        layout: the addresses of the network, and which of them are handed out.
     """
 
     layout: Layout
 
     @property
     def layouts(self) -> Layouts:
-        """The layout by the name of its space."""
+        """The layout by the name of its space; the only space of a network has an empty name."""
         return {"": self.layout}
 
     @property
@@ -63,7 +63,7 @@ def parse_space(static: Static) -> NetworkSpace:
     """Return the space that a network with these settings hands out.
 
     Raises:
-        InvalidPool: they contradict each other, or cannot be read.
+        InvalidPool: the settings contradict each other, or cannot be parsed.
     """
     try:
         whole = AddressRange.parse_cidr(static.ipv4CIDR)
@@ -83,8 +83,8 @@ def parse_space(static: Static) -> NetworkSpace:
     if start is not None or end is not None:
         # No machine can use the network address and broadcast, even if start and end include them.
         holes += [whole.first, whole.last] if whole.size > 2 else []
-    closed = tuple(AddressRange(hole, hole, FAMILY) for hole in holes)
-    layout = Layout(whole, closed, (AddressRange(first, last, FAMILY),))
+    excluded_ranges = tuple(AddressRange(hole, hole, FAMILY) for hole in holes)
+    layout = Layout(whole, excluded_ranges, (AddressRange(first, last, FAMILY),))
     if not layout.total:
         raise InvalidPool([f"{INVALID}: {static.ipv4CIDR} has no address beside the gateway"])
     return NetworkSpace(layout)
@@ -94,7 +94,7 @@ def _parse_bound(address: str, name: str) -> int | None:
     """Return an address as a number; None for an empty text.
 
     Args:
-        name: the field, for the message.
+        name: the name of the field, for the message.
 
     Raises:
         InvalidPool: the text is not an IPv4 address.

@@ -29,8 +29,8 @@ from reconcilers.integrations.vitistack.caches import (
     compute_network_holdings,
     is_made_for,
     list_addresses,
+    list_space_names,
     make_holder,
-    space_name,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.promises.holdings import (
@@ -66,7 +66,7 @@ class VitistackReader:
         self._kept = KeptHoldings[str, NetworkSpace](
             [
                 indexed_source(
-                    caches.allocations, SPACE_INDEX, pools=space_name, holder=make_holder
+                    caches.allocations, SPACE_INDEX, pools=list_space_names, holder=make_holder
                 )
             ],
             self._find_facts,
@@ -82,7 +82,7 @@ class VitistackReader:
             None if the IPAllocation is gone or names another network.
         """
         allocation = self._caches.allocations.get(holder.key)
-        if allocation is None or network not in space_name(allocation):
+        if allocation is None or network not in list_space_names(allocation):
             return None
         return compute_facts(allocation, space)
 
@@ -149,7 +149,7 @@ class VitistackReader:
 
 
 class ShownAddresses:
-    """The addresses that machines show and none of their IPAllocations holds, kept between passes.
+    """Stores between passes the addresses that machines show and their IPAllocations do not hold.
 
     An operator that creates no IPAllocations gave such an address, or its IPAllocation was
     deleted. A new IPAllocation requests the address for the machine.
@@ -213,7 +213,7 @@ class ShownAddresses:
         return (
             is_of_network
             and not configuration.metadata.is_terminating
-            and self._caches.names_us(configuration.spec.provider)
+            and self._caches.is_our_provider(configuration.spec.provider)
         )
 
     def _read_machine(self, key: Key) -> None:
@@ -222,12 +222,12 @@ class ShownAddresses:
         texts = frozenset[str]()
         if configuration is not None:
             texts = _list_shown_unheld(configuration, self._caches.list_allocations_of(key))
-        here = self._shown.setdefault(key.namespace, {})
+        machines = self._shown.setdefault(key.namespace, {})
         if texts:
-            here[key] = texts
+            machines[key] = texts
         else:
-            here.pop(key, None)
-        if not here:
+            machines.pop(key, None)
+        if not machines:
             del self._shown[key.namespace]
 
     def _note_machine(self, change: Change[NetworkConfiguration]) -> None:
@@ -237,7 +237,7 @@ class ShownAddresses:
                 self._noted.add(configuration.metadata.key)
 
     def _note_allocation(self, change: Change[VitistackAllocation]) -> None:
-        """Note the machine that a changed IPAllocation names, and the one that it named before."""
+        """Note the machines that a changed IPAllocation names now and named before."""
         for allocation in (change.old, change.new):
             if allocation is not None:
                 self._noted.add(allocation.configuration)
@@ -246,12 +246,12 @@ class ShownAddresses:
 def _list_shown(
     configuration: NetworkConfiguration, allocations: Sequence[VitistackAllocation]
 ) -> frozenset[str]:
-    """Return the addresses that a machine shows, and those that its IPAllocations request for it.
+    """Return the addresses that a machine shows, or showed when its IPAllocations were made.
 
-    A waiting IPAllocation that was made for a shown address requests it.
+    A waiting IPAllocation that was made for a shown address requests that address.
 
     Args:
-        configuration: of the machine.
+        configuration: the machine.
         allocations: the IPAllocations that name it.
     """
     return frozenset(
@@ -271,10 +271,10 @@ def _list_shown_unheld(
     """Return the addresses of a machine that none of its IPAllocations holds.
 
     An IPAllocation of another network than the machine's holds nothing of the machine's network.
-    A machine that names no network may be in any: there, all its IPAllocations count.
+    A machine that names no network may be in any network, so all its IPAllocations count.
 
     Args:
-        configuration: of the machine.
+        configuration: the machine.
         allocations: the IPAllocations that name it.
     """
     network = configuration.spec.networkNamespaceName

@@ -33,7 +33,7 @@ from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    namespace_of,
+    list_namespaces_of,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.networks import Networks
@@ -61,13 +61,13 @@ def _make_work(parts: IntegrationParts) -> Work:
     provider, settings = parts.settings.vitistack, parts.settings.pool
     _log.info("Serving IPAllocations of vitistack", provider=provider.provider)
     extension = parts.manager.create_extension()
-    networks = extension.get_informer(NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
+    networks = extension.get_informer(NETWORKS, indexes={NAMESPACE_INDEX: list_namespaces_of})
     allocations = extension.get_informer(
         ALLOCATIONS,
         indexes=ALLOCATION_INDEXES,
     )
     configurations = extension.get_informer(
-        CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of}
+        CONFIGURATIONS, indexes={NAMESPACE_INDEX: list_namespaces_of}
     )
     caches = VitistackCaches(
         networks.cache,
@@ -158,12 +158,12 @@ def _watch_networks(
             allocations,
             lambda allocation: [allocation.network],
             may_affect_network,
-            gather,
-            unreadable=caches.list_nameable_networks,
+            delay=gather,
+            unreadable=caches.list_networks_that_may_be_named,
         ),
-        # A change of a machine needs no pass: passes read the addresses that machines show.
-        # But a machine that cannot be decoded stops passes, so its decoding needs one.
-        Watch(configurations, lambda _: (), unreadable=caches.list_nameable_networks),
+        # A change of a machine needs no pass: passes read the addresses that machines show. But a
+        # machine that cannot be decoded stops passes, so a pass is due once it can be decoded.
+        Watch(configurations, lambda _: (), unreadable=caches.list_networks_that_may_be_named),
     ]
 
 
@@ -275,7 +275,7 @@ def has_changed_spec_or_phase(change: Change[NetworkNamespace]) -> bool:
 
 
 def has_changed_lifecycle(change: Change[NetworkConfiguration]) -> bool:
-    """Return whether a machine was created, deleted or recreated, or begins to terminate."""
+    """Return whether a machine was created, deleted or recreated, or its deletion has begun."""
     old, new = change.old, change.new
     if old is None or new is None:
         return True
@@ -284,7 +284,7 @@ def has_changed_lifecycle(change: Change[NetworkConfiguration]) -> bool:
 
 
 def may_affect_network(change: Change[VitistackAllocation]) -> bool:
-    """Return whether an IPAllocation was created, deleted, or changed in what passes read."""
+    """Return whether an IPAllocation was created or deleted, or got other relevant fields."""
     old, new = change.old, change.new
     return old is None or new is None or _list_relevant_fields(old) != _list_relevant_fields(new)
 

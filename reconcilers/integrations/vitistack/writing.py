@@ -61,7 +61,7 @@ RELEASE = "released IPAllocation of vitistack"
 ALLOCATION_FAILED = "AllocationFailed"
 LONGEST_SECONDS = 100 * 365 * 86_400
 """The longest lifetime of an address: a hundred years."""
-NOTHING_HELD: Mapping[str, Any] = {
+NO_HELD_ADDRESS_PATCH: Mapping[str, Any] = {
     "address": None,
     "gateway": None,
     "prefix": None,
@@ -109,7 +109,7 @@ def build_allocated_status(static: Static, address: str, now: datetime) -> dict[
 
 def build_released_status(message: str) -> dict[str, Any]:
     """Return the status of an IPAllocation whose address is free again."""
-    return {"phase": RELEASED, **NOTHING_HELD, "message": message}
+    return {"phase": RELEASED, **NO_HELD_ADDRESS_PATCH, "message": message}
 
 
 async def release(
@@ -119,8 +119,8 @@ async def release(
 
     Args:
         client: writes the status.
-        allocation: as it was read.
-        why: for its message and the log.
+        allocation: the IPAllocation as it was read.
+        why: why the address is released, for the message of the status and the log.
 
     Raises:
         ControllerError: the write failed.
@@ -131,7 +131,7 @@ async def release(
 
 
 def release_fields(allocation: VitistackAllocation, why: str) -> dict[str, str]:
-    """Return the fields of a log line about an IPAllocation that gives its address back."""
+    """Return the fields of a log line about the release of an IPAllocation's address."""
     address = allocation.status.address
     holder = f"{ALLOCATIONS.full_name} {allocation.metadata.key}"
     pool = f"NetworkNamespace {allocation.network}"
@@ -147,7 +147,7 @@ def build_refused_status(
     uses. So while the problem may pass, the address stays in the status.
     """
     keeps_address = problem.phase == PENDING and allocation.status.address
-    held_fields = {} if keeps_address else NOTHING_HELD
+    held_fields = {} if keeps_address else NO_HELD_ADDRESS_PATCH
     return {"phase": problem.phase, **held_fields, "message": problem.message}
 
 
@@ -312,8 +312,8 @@ class NetworkStatuses:
         Args:
             network: the network as it was read.
             vlan_id: the VLAN of its settings, which its status repeats.
-            space: its addresses, for the total and the prefix.
-            holdings: which of them are held, for the other counts.
+            space: the addresses of the network, for the total and the prefix.
+            holdings: the addresses that are held, for the other counts.
 
         Raises:
             Conflict: the network changed meanwhile.

@@ -15,7 +15,7 @@ from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    namespace_of,
+    list_namespaces_of,
 )
 from reconcilers.promises import unreadable as unreadables
 from reconcilers.promises.unreadable import UnreadableHolders
@@ -65,14 +65,14 @@ def of_vitistack_machines() -> Check:
         spec = vitistack.ConfigurationOutlineSpec(pool, "us")
         return vitistack.ConfigurationOutline(meta, spec)
 
-    indexes = {NAMESPACE_INDEX: namespace_of}
+    indexes = {NAMESPACE_INDEX: list_namespaces_of}
     machines = Cache(vitistack.CONFIGURATIONS, indexes=indexes)
     allocations = Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES)
     return _make_check(allocations, unreadable(machines, failures(outline, POOLS)))
 
 
 def _make_check(allocations: Cache[Any], machines: Cache[Any]) -> Check:
-    networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
+    networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: list_namespaces_of})
     caches = VitistackCaches(networks, allocations, configurations=machines, provider="us")
     return lambda: caches.check_readable(Key("p", "p"), allocations.unreadable)
 

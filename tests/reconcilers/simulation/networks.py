@@ -14,7 +14,7 @@ from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    namespace_of,
+    list_namespaces_of,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.offers import make_offers
@@ -49,7 +49,7 @@ class NetworkReplica(Process):
 
     @override
     def _set_up(self) -> Sequence[Worker]:
-        by_namespace = {NAMESPACE_INDEX: namespace_of}
+        by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
         networks = Cache(api.NETWORKS, indexes=by_namespace)
         configurations = Cache(api.CONFIGURATIONS, indexes=by_namespace)
         allocations = Cache(

@@ -13,7 +13,7 @@ from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    namespace_of,
+    list_namespaces_of,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 
@@ -33,7 +33,7 @@ async def stale_site() -> tuple[Client, ConfigurationReconciler]:
     # The other operator has a finalizer of this name too.
     body = {"metadata": {"name": "vm", "finalizers": [FINALIZER]}, "spec": machine}
     await client.create(CONFIGURATIONS, "n", body)
-    by_namespace = {NAMESPACE_INDEX: namespace_of}
+    by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
     caches = VitistackCaches(
         Cache(NETWORKS, indexes=by_namespace),
         Cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),

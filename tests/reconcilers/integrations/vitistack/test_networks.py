@@ -18,7 +18,7 @@ from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    namespace_of,
+    list_namespaces_of,
 )
 from reconcilers.integrations.vitistack.networks import Networks
 from reconcilers.integrations.vitistack.reading import VitistackReader
@@ -40,7 +40,7 @@ class Site:
         for kind in (NETWORKS, CONFIGURATIONS, ALLOCATIONS):
             self.api.serve(kind)
         self.client = Client(self.api, field_manager="butler-ipam")
-        by_namespace = {NAMESPACE_INDEX: namespace_of}
+        by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
         of_allocations = ALLOCATION_INDEXES
         self.caches = VitistackCaches(
             Cache(NETWORKS, indexes=by_namespace),

@@ -25,7 +25,7 @@ from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
     NAMESPACE_INDEX,
     VitistackCaches,
-    namespace_of,
+    list_namespaces_of,
 )
 from reconcilers.integrations.vitistack.reading import ShownAddresses
 
@@ -51,7 +51,7 @@ class Site:
     def __init__(self) -> None:
         self._revisions = count(1)
         self.allocations = Looks(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
-        by_namespace = {NAMESPACE_INDEX: namespace_of}
+        by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
         self.machines = Cache(CONFIGURATIONS, indexes=by_namespace)
         networks = Cache(NETWORKS, indexes=by_namespace)
         caches = VitistackCaches(
