@@ -36,11 +36,11 @@ Asker_co = TypeVar("Asker_co", bound=Object, covariant=True)
 
 
 class Taken(NamedTuple):
-    """What was taken for one asker.
+    """The ranges that a taker took for one asker.
 
     Args:
-        ranges: at least one, as they are promised.
-        choice: how they were chosen, in words; empty if that is not recorded.
+        ranges: at least one range, in the form in which they are promised.
+        choice: how the ranges were chosen, in words; empty if that is not recorded.
     """
 
     ranges: tuple[PromisedRange, ...]
@@ -51,8 +51,8 @@ class Refused(Exception):
     """An asker cannot be served. A Taker raises it, and the choice records it.
 
     Args:
-        reason: for its Ready condition.
-        message: why, in a sentence.
+        reason: the reason of the asker's condition Ready.
+        message: why the asker cannot be served, in a sentence.
         until_granted: whether equal askers may be refused for another reason after the next grant.
     """
 
@@ -110,8 +110,8 @@ class AskerRefusal(Generic[Asker_co]):
     Args:
         holder: the identity of the asker.
         asker: the object that waits.
-        reason: for its Ready condition.
-        message: why, in a sentence.
+        reason: the reason of the asker's condition Ready.
+        message: why the asker gets nothing, in a sentence.
         is_shown: whether the asker shows this refusal already, so that it need not be written.
     """
 
@@ -138,12 +138,12 @@ def _is_refusal_of(
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[Asker_co]):
-    """What one pass allocates.
+    """The grants and the refusals that one pass has chosen.
 
     Args:
-        grants: at most a batch.
-        refusals: which askers cannot be served now. If a row shows its refusal already, only its
-            first asker is listed.
+        grants: at most as many as a batch has.
+        refusals: the askers that cannot be served now, with the reasons. If a row shows its refusal
+            already, only its first asker is listed.
         more: whether the next pass may serve more: the batch or the journal is full, or a tenant
             has its share.
     """
@@ -180,7 +180,8 @@ class Taker(Protocol[AskerT]):
     def is_refusal_shown(self, asker: AskerT, refused: Refused) -> bool:
         """Return whether a refusal of an asker need not be reported to the others of its row.
 
-        That is so if they show it already, or if the pass reports it to all of the row at once.
+        True if the other askers show the refusal already, or if the pass reports the refusal to
+        all askers of the row at once.
         """
         ...
 
@@ -191,7 +192,7 @@ class AskerTurn(Generic[Asker_co]):
     It binds the asker with its taker, so that a choice need not know the type of the asker.
 
     Args:
-        taker: of the kind of the asker.
+        taker: the taker of the asker's kind.
     """
 
     __slots__ = ("_taker", "asker")
@@ -220,7 +221,7 @@ class ServedAskers(Generic[Asker_co]):
     """The askers of one kind as a choice sees them, whatever their type.
 
     Args:
-        taker: of the kind, which alone sees the askers.
+        taker: the taker of the kind; only the taker knows the type of the askers.
     """
 
     def __init__(self, taker: Taker[Asker_co]) -> None:
@@ -240,12 +241,12 @@ def exclude_ranges(
 ) -> Iterator[None]:
     """Take promised ranges, and ranges of other allocators, for the duration of this context.
 
-    So a choice in this context can take neither of them. The ranges of the holders are taken
-    anyway. All that is taken in this context is free again at its end, because holdings record
-    what is held, not what is promised or chosen.
+    So a choice in this context can take none of these ranges. The ranges of the holders are taken
+    anyway. All ranges that are taken in this context are free again at its end, because holdings
+    record the held ranges, not the promised or chosen ones.
 
     Args:
-        holdings: of the pool.
+        holdings: the holdings of the pool.
         promised: the ranges of open promises, in the spaces of the pool.
         also_held: the ranges that are in use without a holder in `holdings`.
     """

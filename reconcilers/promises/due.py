@@ -68,10 +68,10 @@ class DuePromises:
         self._rejected[identity] = now
 
     def next_in(self, promises: Sequence[Promise], now: float) -> float | None:
-        """Return after how many seconds a pass should write one of these; None without promises.
+        """Return after how many seconds a pass should write one of the promises; None for none.
 
-        The pass that asks has just written what it could. So a promise that is still due is one
-        that it could not write, and is tried again after RETRY.
+        The caller has just written all due promises that it could write. So a promise that is
+        still due could not be written, and is tried again after RETRY.
 
         Args:
             promises: open promises of the journal.
@@ -88,6 +88,6 @@ class DuePromises:
             return self._rejected[identity] + self._resync - now
         if identity in self._own:
             return 0.0
-        # The replica that made the promise gets time to write it. A promise that `due` was not
-        # called with yet counts as first seen now.
+        # The replica that made the promise gets time to write it. A promise that no call of `due`
+        # has seen yet counts as first seen now.
         return self._first_seen.get(identity, now) + self._patience - now

@@ -60,10 +60,10 @@ class Fence(Generic[RequestT]):
         """Void every promise to these requests that was made before the pool was read.
 
         Args:
-            listed: by a LIST that began after the pool was read.
+            listed: the requests that a LIST returned which began after the pool was read.
 
         Returns:
-            The requests as they are now. Those that are gone are left out.
+            The requests as they are now, without the requests that are gone.
 
         Raises:
             ControllerError: a request failed, so earlier promises may still be kept.
@@ -92,7 +92,10 @@ class Fence(Generic[RequestT]):
         return await run_concurrently(work, self.width, self.turns)
 
     async def _void_one(self, request: RequestT) -> RequestT | None:
-        """Write a request; return the answer, or None if it has a newer version or is gone.
+        """Write a request once; return its new version.
+
+        Returns:
+            None if the request already has a newer version, or is gone.
 
         Raises:
             ControllerError: the request may still have the listed version, so it is not voided.

@@ -64,15 +64,17 @@ class Facts(NamedTuple):
     """What one holder means to its pool.
 
     Args:
-        ranges: the ranges that it holds, each once, in the spaces of the pool.
-        place: its place in the queue; None if it does not wait, or must not be served now, because
-            it is paused, for example.
-        row: its row in the queue. Askers have equal rows only if the pool would answer them
-            equally, and their objects show equal refusals. None for a row of its own.
-        uid: of its object; empty if its kind does not need it.
+        ranges: the ranges that the holder holds, each once, in the spaces of the pool.
+        place: the place of the holder in the queue; None if it does not wait, or must not be
+            served now, because it is paused, for example.
+        row: the row of the holder in the queue. Askers have equal rows only if the pool would
+            answer them equally, and their objects show equal refusals. None for a row of its own.
+        uid: the uid of the holder's object; empty if its kind does not need it.
         is_in_use: whether the pool's figures count the holder as one that uses addresses.
-        outside: a name for what it holds outside of what the pool may hand out; None for nothing.
-        foreign: the last write of its status by another controller; None if there was none.
+        outside: identifies the addresses that the holder has outside of what the pool may hand
+            out; None if it has none.
+        foreign: the last write of the holder's status by another controller; None if there was
+            none.
     """
 
     ranges: tuple[PromisedRange, ...] = ()
@@ -141,7 +143,7 @@ class Holdings:
 
     Args:
         layouts: what the pool may hand out.
-        facts: of all holders.
+        facts: the facts of each holder.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class Holdings:
             del self._foreign[bisect_left(self._foreign, (old.foreign, holder))]
 
     def lay_out(self, layouts: Layouts) -> None:
-        """Replace what the pool may hand out; a space is computed again only if it changed."""
+        """Replace the layouts of the pool; only spaces whose layout changed are computed again."""
         if layouts == self.layouts:
             return
         self._spaces = {
@@ -268,26 +270,26 @@ class Holdings:
         return index
 
     def held_ranges(self, space: str = "") -> Collection[AddressRange]:
-        """Return the ranges that are held of one space, each once."""
+        """Return the held ranges of one space, each once."""
         return self._index(space).holders.keys()
 
     def other_holder(
         self, addresses: AddressRange, excluded: Holder | None = None, space: str = ""
     ) -> Holder | None:
-        """Return a holder of some of these addresses other than `excluded`; None if none exists.
+        """Return a holder of some of the addresses that is not `excluded`; None if none exists.
 
         Args:
-            addresses: of one space.
-            excluded: the holder that is not returned; None if every holder counts.
+            addresses: addresses of one space.
+            excluded: the holder that is never returned; None if every holder may be returned.
             space: the name of the space.
         """
         holders = self.holders_of(addresses, space)
         return next((holder for holder in holders if holder != excluded), None)
 
     def holders_of(self, addresses: AddressRange, space: str = "") -> Iterator[Holder]:
-        """Yield the holders that have some of these addresses of one space.
+        """Yield the holders that hold some of the addresses of one space.
 
-        A holder of several such ranges is yielded for each of them.
+        A holder of several ranges with such addresses is yielded once for each range.
         """
         return self._index(space).find_touching(addresses)
 
@@ -300,10 +302,11 @@ class Holdings:
     ) -> Iterator[AskerT]:
         """Yield the askers of one kind that do not show an answer yet; of each row oldest first.
 
-        All askers of a row show the same. So a row whose askers show the answer costs one look.
+        All askers of a row show the same answer. So if the oldest asker of a row shows it, the
+        others are not examined.
 
         Args:
-            kind: of the askers, by its full name.
+            kind: the kind of the askers, by its full name.
             find: returns the asker of a holder; None to leave it out.
             shows: returns whether an asker shows the answer already.
         """
@@ -327,12 +330,12 @@ class Holdings:
 
     @property
     def outside_count(self) -> int:
-        """How many different things are held outside of what may be handed out."""
+        """How many different values of `Facts.outside` the holders have."""
         return len(self._outside)
 
     @property
     def holders(self) -> list[Holder]:
-        """All holders that are known, sorted; also those that hold nothing."""
+        """All holders that have facts, sorted, also holders that hold nothing."""
         return sorted(self._facts)
 
     def facts_of_kind(self, kind: str) -> Iterator[tuple[Holder, Facts]]:
@@ -340,7 +343,7 @@ class Holdings:
         return ((holder, facts) for holder, facts in self._facts.items() if holder.kind == kind)
 
     def facts(self, holder: Holder) -> Facts:
-        """Return the facts of a holder; NOTHING if it is not known."""
+        """Return the facts of a holder; NOTHING if it has none."""
         return self._facts.get(holder, NOTHING)
 
     @property
@@ -380,7 +383,7 @@ class Holdings:
 
 
 def _row(holder: Holder, facts: Facts) -> Row:
-    """Return the row of a holder that waits; by default it is alone in its row."""
+    """Return the row of a waiting holder; without a row in its facts, it has a row of its own."""
     return holder if facts.row is None else facts.row
 
 
@@ -392,16 +395,16 @@ def list_differences(kept: Holdings, read: Holdings) -> list[str]:
     # A pass may have laid out the kept holdings by the pool's spec. Spaces can be compared only if
     # both sides have the same layouts.
     read.lay_out(kept.layouts)
-    kept_state, read_state = kept.state(), read.state(kept.derived)
+    kept_state, reread_state = kept.state(), read.state(kept.derived)
     parts = [
-        part for part in kept_state if part != "facts" and kept_state[part] != read_state[part]
+        part for part in kept_state if part != "facts" and kept_state[part] != reread_state[part]
     ]
-    kept_facts, read_facts = kept_state["facts"], read_state["facts"]
-    if kept_facts != read_facts:
+    kept_facts, reread_facts = kept_state["facts"], reread_state["facts"]
+    if kept_facts != reread_facts:
         parts += [
             f"{holder.kind} {holder.key}"
-            for holder in {**kept_facts, **read_facts}
-            if kept_facts.get(holder) != read_facts.get(holder)
+            for holder in {**kept_facts, **reread_facts}
+            if kept_facts.get(holder) != reread_facts.get(holder)
         ]
     return sorted(parts)
 
@@ -492,11 +495,11 @@ def indexed_source(
 
 
 @dataclass(slots=True)
-class _Kept(Generic[OfferT]):
-    """The kept holdings of one pool.
+class _StoredHoldings(Generic[OfferT]):
+    """The stored holdings of one pool.
 
     Args:
-        offer: for which they were read.
+        offer: the offer for which the holdings were read.
         checked_at: monotonic seconds of the last full reading.
         changed: the holders to reread before the next use.
     """
@@ -511,12 +514,12 @@ class KeptHoldings(Generic[PoolT, OfferT]):
     """The holdings of pools as caches show them, kept from the first time they are needed.
 
     Args:
-        sources: all kinds of objects that speak of holders.
+        sources: all kinds of objects that show what a holder holds or requests.
         facts: returns the facts of a holder for a pool with this offer, as the caches show them;
             None if no object of the holder concerns the pool.
         layouts: returns what a pool with this offer may hand out.
         clock: the time.
-        check_interval: seconds between two checks of what is kept.
+        check_interval: seconds between two checks of the stored holdings.
         on_difference: called with the pool and the parts that a check found to differ.
     """
 
@@ -536,7 +539,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         self._clock = clock
         self._check_interval = check_interval
         self._on_difference = on_difference
-        self._pools: dict[PoolT, _Kept[OfferT]] = {}
+        self._pools: dict[PoolT, _StoredHoldings[OfferT]] = {}
         self._subscriptions = [source.subscribe(self._note) for source in sources]
 
     def close(self) -> None:
@@ -551,8 +554,8 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         The next call changes the same object, so use it before the next await.
 
         Args:
-            offer: the part of its spec on which the facts depend. If it differs from the offer of
-                the last call, all holders are reread.
+            offer: the part of the pool's spec on which the facts depend. If it differs from the
+                offer of the last call, all holders are reread.
         """
         # Taken out of `_pools` until all facts are current. If a function raises, the entry is
         # missing, so the next call rereads all holders.
@@ -583,7 +586,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         if kept is not None:  # otherwise the first use of the pool reads all holders
             kept.changed.add(holder)
 
-    def _read(self, pool: PoolT, offer: OfferT) -> _Kept[OfferT]:
+    def _read(self, pool: PoolT, offer: OfferT) -> _StoredHoldings[OfferT]:
         """Return the holdings of a pool with this offer, read from the caches."""
         # Several objects may stand for one holder, which is read once.
         holders = dict.fromkeys(
@@ -595,10 +598,10 @@ class KeptHoldings(Generic[PoolT, OfferT]):
             if (holder_facts := self._facts(pool, holder, offer)) is not None
         )
         holdings = Holdings(self._layouts(offer), facts)
-        return _Kept(holdings, offer, self._clock.monotonic())
+        return _StoredHoldings(holdings, offer, self._clock.monotonic())
 
-    def _check_kept(self, pool: PoolT, kept: _Kept[OfferT]) -> _Kept[OfferT]:
-        """Return the kept holdings; reread ones if a check is due and finds a difference."""
+    def _check_kept(self, pool: PoolT, kept: _StoredHoldings[OfferT]) -> _StoredHoldings[OfferT]:
+        """Return the stored holdings, or reread ones if a check is due and finds a difference."""
         if self._clock.monotonic() - kept.checked_at < self._check_interval:
             return kept
         reread = self._read(pool, kept.offer)

@@ -69,10 +69,11 @@ class Promise:
     Args:
         kind: the kind of the request, by its full name.
         key: namespace and name of the request.
-        uid: of the request.
-        resourceVersion: of the request as it was read when the ranges were chosen; a number.
-        ranges: at least one. They are written to the request together.
-        choice: how they were chosen, in words; empty if that is not recorded.
+        uid: the uid of the request.
+        resourceVersion: the version of the request that was read when the ranges were chosen; a
+            number.
+        ranges: at least one range. All are written to the request together.
+        choice: how the ranges were chosen, in words; empty if that is not recorded.
     """
 
     kind: str
@@ -135,7 +136,7 @@ class Journal:
         The promises and revisions of other kinds stay.
 
         Args:
-            kind: whose earlier promises were voided.
+            kind: the kind of requests whose earlier promises were voided.
             revisions: the new revisions of that kind, and of the kind of its effects.
         """
         promises_to_others = tuple(promise for promise in self.promises if promise.kind != kind)
@@ -164,8 +165,8 @@ def parse_promise(
     Args:
         kind: the kind of the request, by its full name.
         key: namespace and name of the request.
-        uid: of the request.
-        resource_version: of the request.
+        uid: the uid of the request.
+        resource_version: the resourceVersion of the request.
         spans: first address, last address and space of each range.
     """
     if parse_revision(resource_version) is None or not spans:
@@ -201,9 +202,9 @@ class JournalStore(Protocol[PoolT_contra]):
     def read(self, pool: PoolT_contra) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.
 
-        It is lost if the pool has none, or if it was written for another uid. It is also lost if
-        it does not match its checksum, or if a promise in it cannot be parsed. Its promises may
-        still be written, and only a fence voids them.
+        The journal is lost if the pool has none, or if it was written for another uid. It is also
+        lost if it does not match its checksum, or if a promise in it cannot be parsed. Promises of
+        a lost journal may still be written, and only a fence voids them.
         """
         ...
 
@@ -211,8 +212,8 @@ class JournalStore(Protocol[PoolT_contra]):
         """Return the JSON merge patch that writes the journal of a pool.
 
         Args:
-            pool: as it is stored. The patch removes the entries of its earlier journal.
-            journal: to write.
+            pool: the pool as it is stored. The patch removes the entries of its earlier journal.
+            journal: the journal to write.
         """
         ...
 
@@ -224,14 +225,14 @@ class JournalStore(Protocol[PoolT_contra]):
 
         Args:
             answer: the pool, as the API server answered the write.
-            journal: as it was written.
+            journal: the journal as it was sent.
         """
         ...
 
     def room(self, journal: Journal) -> int:
-        """Return how many more the journal has room for, in the unit of the store.
+        """Return how many further promises, or ranges of promises, a journal has room for.
 
-        The unit is a promise, or a range of a promise.
+        The kind of the store decides whether promises or ranges are counted.
         """
         ...
 
@@ -374,10 +375,10 @@ class AnnotatedJournal:
         """Return a journal with revisions of the first kind and of its effects, and promises.
 
         Args:
-            revision: of the requests.
-            promises: to these requests.
-            effects: revision of the objects that are created for promises; ignored if the kind has
-                no effects.
+            revision: the revision of the first kind of requests.
+            promises: the promises to requests of that kind.
+            effects: the revision of the objects that are created for promises; ignored if the kind
+                has no effects.
         """
         effects_revisions = {self.effects: effects} if self.effects else {}
         return Journal({self.kind: revision, **effects_revisions}, tuple(promises))

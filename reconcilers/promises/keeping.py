@@ -32,7 +32,7 @@ class Kept(Generic[Request_co]):
     """A promise, and the result of the write that was to keep it.
 
     Args:
-        request: at the version that the promise names.
+        request: the request at the version that the promise names.
         why: why the write failed, in a sentence; empty if it succeeded.
         retry_after: seconds for which nothing is promised to the request after its write was
             refused; None for one resync.
@@ -178,8 +178,8 @@ async def void_refused(
 ) -> list[Kept[RequestT]]:
     """Void the promises whose write was refused for good, and remember the results.
 
-    A promise that is void defers its request. A promise that can be neither kept nor voided is
-    stuck (shares.py). Both writes are due again after a resync.
+    If the promise is void, its request is deferred. A promise that can be neither kept nor voided
+    is stuck (shares.py). Both writes are due again after a resync.
 
     Args:
         kept: the results of the writes of promises.

@@ -84,7 +84,7 @@ Detail_co = TypeVar("Detail_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Allotment(Generic[Request_co, Detail_co]):
-    """What one pass allocates.
+    """The promises that one pass makes, and what else it decided.
 
     Args:
         settled: the journal of the pool without the promises that are over.
@@ -131,7 +131,7 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
     """What one pass has done.
 
     Args:
-        pool: as it was written last.
+        pool: the pool as it was written last.
         stored: the pool's journal as it was written last.
         choice: what the pass has allocated.
         promise_writes: the promises that the pass wrote, each with the result of its write.
@@ -261,8 +261,8 @@ class JournalWrites(Protocol[PoolT_contra, RequestT_contra, ReadingT_contra, Det
         """Report that nothing is allocated, because the API server does not store the journal.
 
         Args:
-            pool: as it is stored. What it has is no journal of ours: it may lack promises that are
-                still written.
+            pool: the pool as it is stored. Its annotation is no journal of ours: it may lack
+                promises that are still written.
             after: seconds until the journal is written again.
             is_new: whether a write of this pass has shown it.
 
@@ -279,12 +279,12 @@ class JournalWrites(Protocol[PoolT_contra, RequestT_contra, ReadingT_contra, Det
         ...
 
     async def report_wait(self, pool: PoolT_contra, behind: Behind, waits: WaitLog) -> None:
-        """Report that a pool has waited for long.
+        """Report that a pool has waited for a long time.
 
         Args:
-            pool: as it was read. The pass may have written it since.
-            behind: what it waits for.
-            waits: decides whether this replica writes it into the pool's status.
+            pool: the pool as it was read. The pass may have written it since.
+            behind: what the pool waits for.
+            waits: decides whether this replica writes the wait into the pool's status.
         """
         ...
 
@@ -343,7 +343,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """Return the kinds of requests that a pool serves now.
 
         Raises:
-            Behind: it is not known which they are, or one of them cannot be read.
+            Behind: the kinds are not known yet, or requests of one kind cannot be read.
         """
         ...
 
@@ -361,13 +361,13 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
 
         Args:
             pool: as it was read or written last.
-            journal: of the pool.
+            journal: the journal of the pool.
             seen: by the full name of a kind, its requests as a fence of this pass left them
                 (`Fenced.seen`). They need not be read again. Fences of most kinds return none.
 
         Raises:
-            Behind: a cache may still get there.
-            UnreadableHoldings: what an object that cannot be decoded holds is unknown.
+            Behind: a cache lags and may still reach the revisions.
+            UnreadableHoldings: an object that cannot be decoded may hold addresses of the pool.
         """
         ...
 
@@ -440,12 +440,12 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
     """Passes over the pools of one kind.
 
     Args:
-        kind: what the kind adds.
+        kind: the functions of this kind of pools.
         client: for the requests.
         clock: the time.
         settings: intervals, and how much is done at once.
-        memories: what is remembered of promises, if the kind writes some promises by itself and so
-            shares it; None to create one for the passes alone.
+        memories: the memories of promises, for a kind that writes some promises by itself and so
+            shares them with the passes; None to create memories for the passes alone.
     """
 
     def __init__(

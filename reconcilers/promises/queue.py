@@ -62,10 +62,10 @@ class _Line(Generic[P]):
     """A row with its number: the places that a walk visits, in order.
 
     Args:
-        number: of the row in this walk. It decides between equal places.
-        places: of the row, in order.
-        tenant: whose row it is; None if it is not a row of one tenant.
-        answer: of the row.
+        number: the number of the row in this walk. It decides between equal places.
+        places: the places of the row, in order.
+        tenant: the tenant of all askers of the row; None if it is not a row of one tenant.
+        answer: the answer of the row.
     """
 
     number: int
@@ -128,10 +128,10 @@ class Turns(Iterator[P]):
         raise StopIteration
 
     def leave_out(self, *, until_granted: bool = False) -> None:
-        """Leave out all rows whose answer is that of the last returned place.
+        """Leave out all rows that have the answer of the last returned place's row.
 
         Args:
-            until_granted: whether `resume_paused` ends that.
+            until_granted: whether the rows are left out only until `resume_paused` is called.
         """
         assert self._last is not None, "a place was returned before"
         answers = self._answers_until_granted if until_granted else self._answers

@@ -26,10 +26,10 @@ def highest_revision(objects: Iterable[Object]) -> int:
 
 
 class Behind(Exception):
-    """The pass cannot know yet what is held; try again after `after` seconds.
+    """The pass cannot know yet what is held, so it is retried after `after` seconds.
 
     Args:
-        after: seconds.
+        after: seconds until the retry.
         reason: what the pass waits for, for the log.
     """
 
@@ -88,10 +88,10 @@ class CacheWait:
         """Return whether a pass may use a cache; False if it has waited enough and should LIST.
 
         Args:
-            cache: for which the pass waits.
+            cache: the cache that the pass would use.
             revision: the resourceVersion that the cache has to reach.
-            pool: over which the pass is; with the kind of the cache, if passes over the pool wait
-                for caches of several kinds.
+            pool: identifies the pool of the pass; together with the kind of the cache if passes
+                over the pool wait for caches of several kinds.
 
         Raises:
             Behind: the cache has not reached the revision, and the pass should wait for it.
@@ -105,6 +105,6 @@ class CacheWait:
         return False
 
     def forget(self, pool: Hashable) -> None:
-        """Forget a pool, which is gone or has been waited for."""
+        """Forget a pool that is gone, or whose cache has caught up."""
         self._since.pop(pool, None)
         self._listed.pop(pool, None)

@@ -63,10 +63,12 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
         its revision, so each pass would LIST until a fence replaces the journal.
 
         Args:
-            pool: as it was read.
-            journal: of the pool.
-            reading: by a LIST if the caches have not reached the revision of the journal.
-            limits: on promises in this pass, for a kind that fences only if it would promise.
+            pool: the pool as it was read.
+            journal: the journal of the pool.
+            reading: the reading of the pass, made by a LIST if the caches have not reached the
+                revision of the journal.
+            limits: the limits on promises in this pass, for a kind that fences only if the pass
+                would promise something.
         """
         ...
 
@@ -76,7 +78,7 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
         Args:
             pool: as it was read. Its next write has this version as precondition, so no other
                 replica promises anything meanwhile.
-            reading: for which `needs_fence` returned True.
+            reading: the reading for which `needs_fence` returned True.
 
         Returns:
             How far readers have to read from now on, and the requests as the fence left them.
@@ -162,8 +164,8 @@ class ServedRequests(Generic[PoolT_contra, Request_co, ReadingT_contra]):
     ) -> Sequence[Kept[Request_co]]:
         """Write promises to their requests; void those whose write is refused for good.
 
-        Nothing is written to a paused request. Its Cluster may be moved to another API server
-        meanwhile, which would not take along what is written now.
+        Nothing is written to a paused request. A tool may be moving its Cluster to another API
+        server meanwhile, and would not copy a write that comes now.
 
         Args:
             pool: as it was written last.

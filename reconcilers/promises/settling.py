@@ -60,10 +60,10 @@ class Effects(Protocol):
         """Return the resourceVersion of the object that was created for a promise.
 
         Args:
-            promise: one that cannot be kept any more.
+            promise: a promise that cannot be kept any more.
 
         Returns:
-            0 if there is none; None if it is not known whether there is one.
+            0 if there is no such object; None if it is not known whether there is one.
         """
         ...
 
@@ -119,10 +119,10 @@ def settle(
 ) -> Journal:
     """Return the journal without the promises to requests of a kind that are over.
 
-    A promise is over if its uid is seen at a higher resourceVersion, in whatever state, or if the
-    requests were read as far as the promised version and the uid is absent. A request that cannot
-    be decoded exists: its promise stays open. So does a promise for which it is not known whether
-    its effect exists.
+    A promise is over if its request has a higher resourceVersion, in whatever state. It is also
+    over if the requests were read as far as the promised version and no request has its uid. A
+    promise stays open if its request cannot be decoded, because that request exists. It also stays
+    open while it is not known whether its effect exists.
 
     The revision of the kind rises to the highest resourceVersion of the requests that settled a
     promise. It does not rise to the position, which may come from a bookmark or a LIST: a reader
@@ -130,8 +130,8 @@ def settle(
 
     Args:
         journal: as it is stored.
-        kind: of the requests; promises to other kinds stay.
-        requests: of that kind.
+        kind: the kind of the requests; promises to other kinds stay.
+        requests: the requests of that kind.
         effects: the objects of another kind that are created for promises; None for no such kind.
             The revision of that kind rises to the resourceVersions of these objects, if the
             journal has one.

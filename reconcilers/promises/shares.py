@@ -39,8 +39,8 @@ class _Deferral:
     """Until when a request is not chosen.
 
     Args:
-        generation: of the request; another one ends the deferral.
-        until: monotonic seconds.
+        generation: the generation of the request; another generation ends the deferral.
+        until: the end of the deferral, in monotonic seconds.
     """
 
     generation: int
@@ -51,7 +51,7 @@ class ShareVerdict(Enum):
     """Whether a pass may promise something to a request."""
 
     ELIGIBLE = auto()
-    """It may."""
+    """The request may get a promise."""
     DEFERRED = auto()
     """Not to this request: its last write was refused for good."""
     TENANT_WAITS = auto()
@@ -90,8 +90,8 @@ class Eligibility:
         A tenant that has to wait for its share sets `has_waiting_tenant`.
 
         Args:
-            meta: of the request.
-            tenant: of the request; None if it belongs to no tenant.
+            meta: the metadata of the request.
+            tenant: the tenant of the request; None if it belongs to no tenant.
         """
         # The next pass could not promise more either, until one of its stuck promises is over. So
         # `has_waiting_tenant` is not set.
@@ -105,7 +105,7 @@ class Eligibility:
             self.has_waiting_tenant |= not is_hopeless
             return ShareVerdict.TENANT_WAITS
         deferral = self._deferrals.get(meta.uid)
-        # Of another generation the spec is another, so the write may succeed.
+        # Another generation means another spec, so the write may succeed.
         if deferral is not None and deferral.generation == meta.generation:
             return ShareVerdict.DEFERRED
         return ShareVerdict.ELIGIBLE
@@ -136,8 +136,8 @@ class Limits:
     """The limits on promises in one pass, so that no tenant starves the others.
 
     Args:
-        eligibility: returns which requests may get a promise, given the promises that are not
-            settled.
+        eligibility: returns the rule by which requests may get a promise, given the promises that
+            are not settled.
         tenant_of: returns the tenant of a request.
     """
 
@@ -152,7 +152,7 @@ NO_LIMITS = Limits(lambda _: Eligibility())
 class Shares:
     """What one process remembers of refused writes to requests of one pool.
 
-    Losing it costs one more refused write for each of them.
+    If a restart loses this memory, each such request costs one more refused write.
 
     Args:
         resync: seconds for which a request is deferred.

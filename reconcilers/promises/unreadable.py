@@ -121,7 +121,7 @@ def check_holders(
 
 
 def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
-    """Return the objects that a check raises UnreadableHolders for; empty if it does not raise.
+    """Return the objects for which a check raises UnreadableHolders; empty if it does not raise.
 
     Callers need the objects of several checks, so the error of one must not end the others.
 
@@ -136,7 +136,7 @@ def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
 
 
 def outline_of(failure: str) -> Object | None:
-    """Return the outline of an object that cannot be decoded; None if it has none either.
+    """Return the outline of an object that cannot be decoded; None if no part can be decoded.
 
     Args:
         failure: why the object cannot be decoded. Only a DecodeFailure, a text with the decoded

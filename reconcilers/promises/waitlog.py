@@ -29,8 +29,9 @@ class _Wait:
     """The wait of one pool.
 
     Args:
-        since: monotonic seconds of its begin.
-        logged_at: monotonic seconds of the last line about it; None if there was none.
+        since: the begin of the wait, in monotonic seconds.
+        logged_at: the time of the last log line about the wait, in monotonic seconds; None if
+            there was none.
         shown_before: what the pool's status reported when the wait began; empty for nothing.
         reported: what this replica wrote last into the pool's status; empty for nothing.
         is_long: whether the wait had reached PATIENCE_SECONDS when it was noted last.
@@ -57,10 +58,10 @@ class WaitLog:
         self._waits: dict[Key, _Wait] = {}
 
     def note_wait(self, key: Key, reason: str, shown_reason: str = "") -> None:
-        """Note that a pass over a pool waits; if it has for long, log a warning once a minute.
+        """Note that a pass over a pool waits; after a long wait, log a warning once a minute.
 
         Args:
-            key: of the pool.
+            key: the key of the pool.
             reason: what the pass waits for.
             shown_reason: what the pool's status reports of a wait; empty if it reports none.
         """
@@ -89,7 +90,7 @@ class WaitLog:
         If the status shows `message` already, it is recorded as the report of this replica.
 
         Args:
-            key: of the pool, of which `note_wait` was called.
+            key: the key of the pool; `note_wait` was called for it before.
             shown_reason: what the pool's status reports of a wait; empty if it reports none.
             message: what this replica would report.
         """
@@ -99,7 +100,8 @@ class WaitLog:
         if shown_reason == message:
             wait.reported = message
             return False
-        # If our report has vanished, another replica served the pool; it would vanish again.
+        # If our report has vanished, another replica served the pool. A new report would vanish,
+        # too.
         if not shown_reason:
             return not wait.reported
         # After our first report only our latest one may be overwritten. Before it, the report from
