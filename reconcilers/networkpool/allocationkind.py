@@ -114,21 +114,25 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         return await self._reader.read_shared(pool)
 
     async def read(
-        self, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
+        self,
+        pool: NetworkPool,
+        journal: Journal,
+        fenced_allocations: AllocationsView | None = None,
     ) -> AllocationsView:
         """Read the requests of all kinds as far as a journal says.
 
         Args:
             pool: as it was read.
             journal: of the pool.
-            seen: the allocations as a fence of this pass left them; None to read them.
+            fenced_allocations: the allocations as a fence of this pass left them; None to read
+                them.
 
         Raises:
             Behind: a cache may still get there.
             UnreadableHoldings: requests that may be the pool's cannot be decoded.
             ControllerError: a LIST failed.
         """
-        return await self._reader.read_up_to(pool, journal, seen)
+        return await self._reader.read_up_to(pool, journal, fenced_allocations)
 
     @override
     def needs_fence(
@@ -145,8 +149,8 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
     async def void_earlier(self, pool: NetworkPool, reading: NetworkPoolReading) -> Fenced:
         """Void every promise to allocations that was made before the pool was read.
 
-        Another promise can be made only by a write of the pool. So `Fenced.seen` shows every range
-        that allocations hold until this pass writes the pool.
+        Another promise can be made only by a write of the pool. So `Fenced.requests` shows every
+        range that allocations hold until this pass writes the pool.
 
         Args:
             pool: as it was read.
@@ -159,8 +163,8 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         of_pool = [
             allocation for allocation in current if allocation.pool_key == pool.metadata.key
         ]
-        seen = AllocationsView.from_allocations(view.position, of_pool)
-        return Fenced({KIND: highest_revision(current)}, seen)
+        fenced_allocations = AllocationsView.from_allocations(view.position, of_pool)
+        return Fenced({KIND: highest_revision(current)}, fenced_allocations)
 
     @override
     def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAllocation | None:

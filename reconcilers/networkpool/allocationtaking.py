@@ -89,7 +89,9 @@ class AllocationTaker:
             Refused: another request has some of the addresses, or may get them by a promise.
         """
         for part in name_spaces(statusranges.list_held_ranges(asker)):
-            other_holder = self._holdings.other_holder(part.range, make_holder(asker), part.space)
+            other_holder = self._holdings.find_other_holder(
+                part.range, make_holder(asker), part.space
+            )
             if other_holder is None:
                 other_holder = self._find_other_promised_holder(asker, part)
             if other_holder is not None:

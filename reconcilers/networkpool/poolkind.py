@@ -68,7 +68,7 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept, PoolMemories
 from reconcilers.promises.passes import (
-    NOTHING_SEEN,
+    NO_FENCED_REQUESTS,
     Allotment,
     JournalWrites,
     PassWork,
@@ -258,20 +258,23 @@ class NetworkPoolKind(
 
     @override
     async def read(
-        self, pool: NetworkPool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
+        self,
+        pool: NetworkPool,
+        journal: Journal,
+        fenced_requests: Mapping[str, object] = NO_FENCED_REQUESTS,
     ) -> NetworkPoolReading:
         """Return the geometry and the requests of a pool, and what another allocator gave.
 
         Args:
             pool: as it was read.
             journal: of the pool.
-            seen: by the full name of a kind, its requests as a fence of this pass left them. The
-                allocations among them are not read again.
+            fenced_requests: by the full name of a kind, its requests as a fence of this pass left
+                them. The allocations among them are not read again.
 
         Raises:
             Behind: a cache has to catch up first, or was not relisted yet.
         """
-        fenced = seen.get(KIND)
+        fenced = fenced_requests.get(KIND)
         assert fenced is None or isinstance(fenced, AllocationsView), "a fence of AllocationKind"
         view = await self._allocations.read(pool, journal, fenced)
         # No await follows, so the ranges of another allocator are of the same moment as the view.

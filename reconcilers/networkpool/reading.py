@@ -157,7 +157,10 @@ class PoolReader:
         return self._take_list(listed, pool.metadata.key)
 
     async def read_up_to(
-        self, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
+        self,
+        pool: NetworkPool,
+        journal: Journal,
+        fenced_allocations: AllocationsView | None = None,
     ) -> AllocationsView:
         """Return a view of a pool's requests of all kinds that has read as far as a journal says.
 
@@ -168,7 +171,8 @@ class PoolReader:
         Args:
             pool: as it was read.
             journal: of the pool. If it has no revision of allocations, they are listed.
-            seen: the allocations as a fence of this pass left them; None to read them.
+            fenced_allocations: the allocations as a fence of this pass left them; None to read
+                them.
 
         Raises:
             Behind: a cache may still get there.
@@ -177,10 +181,10 @@ class PoolReader:
         """
         claims = None if self._claims is None else self._claims.find_pool_claims(pool)
         self._check_readable(pool, claims)
-        is_reached = seen is not None or self._choose_cache(pool, journal)
+        is_reached = fenced_allocations is not None or self._choose_cache(pool, journal)
         are_claims_reached = claims is None or claims.can_read_cached(pool, journal)
 
-        listed = seen if is_reached else await self.read_shared(pool)
+        listed = fenced_allocations if is_reached else await self.read_shared(pool)
         listed_claims = None
         if claims is not None and not are_claims_reached:
             listed_claims = await claims.read_lists(pool, journal)

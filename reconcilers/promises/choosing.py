@@ -142,7 +142,7 @@ class Choice(Generic[Asker_co]):
 
     Args:
         grants: at most as many as a batch has.
-        refusals: the askers that cannot be served now, with the reasons. If a row shows its refusal
+        refusals: the askers that cannot be served now, and why. If a row shows its refusal
             already, only its first asker is listed.
         more: whether the next pass may serve more: the batch or the journal is full, or a tenant
             has its share.

@@ -269,11 +269,11 @@ class Holdings:
                         index.add(part.range, holder)
         return index
 
-    def held_ranges(self, space: str = "") -> Collection[AddressRange]:
+    def list_held_ranges(self, space: str = "") -> Collection[AddressRange]:
         """Return the held ranges of one space, each once."""
         return self._index(space).holders.keys()
 
-    def other_holder(
+    def find_other_holder(
         self, addresses: AddressRange, excluded: Holder | None = None, space: str = ""
     ) -> Holder | None:
         """Return a holder of some of the addresses that is not `excluded`; None if none exists.
@@ -283,10 +283,10 @@ class Holdings:
             excluded: the holder that is never returned; None if every holder may be returned.
             space: the name of the space.
         """
-        holders = self.holders_of(addresses, space)
+        holders = self.list_holders_of(addresses, space)
         return next((holder for holder in holders if holder != excluded), None)
 
-    def holders_of(self, addresses: AddressRange, space: str = "") -> Iterator[Holder]:
+    def list_holders_of(self, addresses: AddressRange, space: str = "") -> Iterator[Holder]:
         """Yield the holders that hold some of the addresses of one space.
 
         A holder of several ranges with such addresses is yielded once for each range.

@@ -122,8 +122,8 @@ class PoolWrite:
     is_due: bool = False
 
 
-NOTHING_SEEN: Mapping[str, object] = {}
-"""The argument `seen` of `PoolKind.read` in a pass without a fence."""
+NO_FENCED_REQUESTS: Mapping[str, object] = {}
+"""The argument `fenced_requests` of `PoolKind.read` in a pass without a fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,10 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     async def read(
-        self, pool: PoolT, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
+        self,
+        pool: PoolT,
+        journal: Journal,
+        fenced_requests: Mapping[str, object] = NO_FENCED_REQUESTS,
     ) -> ReadingT:
         """Read all sources at least up to the revisions of the journal.
 
@@ -362,8 +365,9 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         Args:
             pool: as it was read or written last.
             journal: the journal of the pool.
-            seen: by the full name of a kind, its requests as a fence of this pass left them
-                (`Fenced.seen`). They need not be read again. Fences of most kinds return none.
+            fenced_requests: by the full name of a kind, its requests as a fence of this pass left
+                them (`Fenced.requests`). They need not be read again. Fences of most kinds return
+                none.
 
         Raises:
             Behind: a cache lags and may still reach the revisions.
@@ -586,15 +590,15 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             for request_kind in request_kinds
             if request_kind.needs_fence(pool, journal, reading=reading, limits=limits)
         ]
-        seen = dict[str, object]()
+        fenced_requests = dict[str, object]()
         for request_kind in kinds_to_fence:
             pool, journal, requests = await fence_requests(
                 request_kind, pool, journal=journal, reading=reading, write=self._write_journal
             )
             if requests is not None:
-                seen[request_kind.request_kind] = requests
+                fenced_requests[request_kind.request_kind] = requests
         if kinds_to_fence:  # the fences waited for answers, so the reading may be out of date
-            reading = await kind.read(pool, journal, seen)
+            reading = await kind.read(pool, journal, fenced_requests)
         # The reading and the fences are of the kinds from before. A new kind may have holders.
         if [*kind.request_kinds(pool)] != [*request_kinds]:
             raise Behind(reason="which kinds of requests are served has changed during the pass")
@@ -772,11 +776,11 @@ async def fence_requests(
 
     Returns:
         The pool as it was written, its journal, and the requests as the fence left them
-        (`Fenced.seen`).
+        (`Fenced.requests`).
     """
     fenced = await request_kind.void_earlier(pool, reading)
     fenced_journal = journal.after_fence(request_kind.request_kind, fenced.revisions)
-    return await write(pool, fenced_journal), fenced_journal, fenced.seen
+    return await write(pool, fenced_journal), fenced_journal, fenced.requests
 
 
 def memories_for(

@@ -35,13 +35,13 @@ class Fenced:
     Args:
         revisions: by the full name of a kind, how far readers of the pool have to read from now
             on: of the fenced kind, and of the objects that are created for promises.
-        seen: the requests of the kind, as the fence read or wrote them. They show all ranges that
-            requests of the kind hold, until the pool makes a promise. None if the pass has to read
-            them again.
+        requests: the requests of the kind, as the fence read or wrote them. They show all ranges
+            that requests of the kind hold, until the pool makes a promise. None if the pass has to
+            read them again.
     """
 
     revisions: Mapping[str, int]
-    seen: object = None
+    requests: object = None
 
 
 class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):

@@ -173,7 +173,7 @@ class ClaimTaker:
                 ALLOCATION_FAILED, f"{origin} and is not of the family of {self._pool_name}"
             )
         holdings = self._view.holdings
-        other = holdings.other_holder(blocks, make_holder(claim), self._space.name)
+        other = holdings.find_other_holder(blocks, make_holder(claim), self._space.name)
         if other is not None:
             why = f"but {describe_holder(other)} has {record.address} too"
             raise Refused(ALLOCATION_FAILED, f"{origin}, {why}")

@@ -51,7 +51,7 @@ from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
-    NOTHING_SEEN,
+    NO_FENCED_REQUESTS,
     Allotment,
     PassWork,
     PoolKind,
@@ -162,7 +162,10 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
 
     @override
     async def read(
-        self, pool: PoolT, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
+        self,
+        pool: PoolT,
+        journal: Journal,
+        fenced_requests: Mapping[str, object] = NO_FENCED_REQUESTS,
     ) -> ContractReading:
         """Read the claims and IPAddresses of a pool at least as far as its journal says."""
         space = parse_geometry(pool)

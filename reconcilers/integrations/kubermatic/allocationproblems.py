@@ -331,7 +331,7 @@ def _list_rivals(
     holders = {
         holder
         for first, last in union(spans)
-        for holder in holdings.holders_of(AddressRange(first, last, space.family), datacenter)
+        for holder in holdings.list_holders_of(AddressRange(first, last, space.family), datacenter)
     }
     return [rival for holder in holders if (rival := find(holder)) is not None]
 

@@ -363,7 +363,7 @@ class _Taking:
     def _is_taken(self, blocks: AddressRange) -> bool:
         """Return whether a holder has some of these blocks, or they were chosen."""
         holdings, name = self._holdings, self._name
-        return holdings.other_holder(blocks, space=name) is not None or any(
+        return holdings.find_other_holder(blocks, space=name) is not None or any(
             blocks.overlaps(chosen) for chosen in self._chosen
         )
 

@@ -70,7 +70,7 @@ from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
-    NOTHING_SEEN,
+    NO_FENCED_REQUESTS,
     Allotment,
     PassWork,
     PoolKind,
@@ -208,7 +208,10 @@ class Pools(
 
     @override
     async def read(
-        self, pool: IPAMPool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
+        self,
+        pool: IPAMPool,
+        journal: Journal,
+        fenced_requests: Mapping[str, object] = NO_FENCED_REQUESTS,
     ) -> KkpView:
         """Read the allocations of a pool as far as its journal says."""
         revision = journal.revisions.get(JOURNALS.kind, 0)

@@ -278,7 +278,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             make_claim_holder(self._claim_caches, claim),
             space.make_promised_range(address),
         )
-        if holdings.other_holder(address, holder, part.space) is not None:
+        if holdings.find_other_holder(address, holder, part.space) is not None:
             return None  # another claim has the address
         if current is not None:
             return await self._addresses.recreate(current, claim=claim, pool=pool)
@@ -335,7 +335,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             address
             for address in list_addresses_of_pool
             if (parsed := parse_single(address.spec.address)) is not None
-            and holdings.other_holder(parsed, holder, space.make_promised_range(parsed).space)
+            and holdings.find_other_holder(parsed, holder, space.make_promised_range(parsed).space)
             is not None
         ]
         return [*addresses_of_other_pools, *addresses_held_by_others]

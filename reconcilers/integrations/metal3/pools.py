@@ -52,7 +52,7 @@ from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
-    NOTHING_SEEN,
+    NO_FENCED_REQUESTS,
     Allotment,
     PassWork,
     PoolKind,
@@ -204,7 +204,10 @@ class Metal3Pools(
 
     @override
     async def read(
-        self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
+        self,
+        pool: Metal3Pool,
+        journal: Journal,
+        fenced_requests: Mapping[str, object] = NO_FENCED_REQUESTS,
     ) -> ClaimsReading[EntrySpace]:
         """Return the claims and IPAddresses of a pool, at least as new as its journal."""
         space = self._spaces.get_space(pool)

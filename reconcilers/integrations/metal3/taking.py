@@ -239,7 +239,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             return False
         part = self._space.make_promised_range(address)
         holder = Holder(self.kind, claim.metadata.key)
-        return self._view.holdings.other_holder(address, holder, part.space) is None
+        return self._view.holdings.find_other_holder(address, holder, part.space) is None
 
     def _take_free(self) -> AddressRange:
         """Take a free address of the first entry that has one: the lowest, or a random one.

@@ -71,7 +71,7 @@ from reconcilers.promises.choosing import (
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
-    NOTHING_SEEN,
+    NO_FENCED_REQUESTS,
     Allotment,
     PassWork,
     PoolKind,
@@ -226,7 +226,10 @@ class Networks(
 
     @override
     async def read(
-        self, pool: NetworkNamespace, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
+        self,
+        pool: NetworkNamespace,
+        journal: Journal,
+        fenced_requests: Mapping[str, object] = NO_FENCED_REQUESTS,
     ) -> NetworkReading:
         """Read the IPAllocations of a network as far as its journal says."""
         static = find_static(pool)
@@ -314,7 +317,7 @@ class Networks(
         # Only promises that may still take effect reserve their addresses.
         settled = settle(journal, JOURNALS.kind, view)
         promised = [part for promise in settled.promises for part in promise.ranges]
-        held_ranges = view.holdings.held_ranges()
+        held_ranges = view.holdings.list_held_ranges()
         # Addresses that IPAllocations hold are in the holdings already.
         shown_ranges = {
             address: configuration
@@ -517,7 +520,7 @@ class NetworkTaker:
         )
         if address is None or not self._space.hands_out(address) or address in self._promised:
             return None
-        other = self._view.holdings.other_holder(address, make_holder(allocation))
+        other = self._view.holdings.find_other_holder(address, make_holder(allocation))
         return address if other is None else None
 
     def _take_lowest(self) -> AddressRange:
@@ -547,7 +550,7 @@ class NetworkTaker:
             raise self._build_refusal(
                 address_text, f"{where} ({self._space.text}, without its gateway)"
             )
-        other = self._view.holdings.other_holder(address, make_holder(allocation))
+        other = self._view.holdings.find_other_holder(address, make_holder(allocation))
         key_of_other = self._requested.get(address) if other is None else other.key
         if key_of_other is not None:
             raise self._build_refusal(

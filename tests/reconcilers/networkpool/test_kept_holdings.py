@@ -122,7 +122,7 @@ class _PoolCaches:
         kept = self.kept.holdings(key, None)
         kept.lay_out(LAYOUTS)
         kept.space("IPv4")
-        kept.other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
+        kept.find_other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
         rebuilt = Holdings(LAYOUTS)
         for allocation in self.cache.list_by_index(POOL_INDEX, str(key)):
             rebuilt.put(make_holder(allocation), compute_facts(allocation, OURS))

@@ -62,22 +62,22 @@ def test_a_range_of_two_holders_is_in_use_until_both_are_gone() -> None:
 def test_another_holder_of_a_part_of_a_range_is_found() -> None:
     holdings = Holdings(LAYOUTS)
     holdings.put(A, make_facts((2, 2)))
-    assert holdings.other_holder(addresses(2, 2), B) == A
+    assert holdings.find_other_holder(addresses(2, 2), B) == A
     holdings.put(B, make_facts((0, 3)))
-    assert holdings.other_holder(addresses(2, 2), A) == B
-    assert holdings.other_holder(addresses(2, 2), B) == A
-    assert holdings.other_holder(addresses(4, 4), A) is None
-    assert holdings.other_holder(addresses(1, 1)) == B
+    assert holdings.find_other_holder(addresses(2, 2), A) == B
+    assert holdings.find_other_holder(addresses(2, 2), B) == A
+    assert holdings.find_other_holder(addresses(4, 4), A) is None
+    assert holdings.find_other_holder(addresses(1, 1)) == B
     holdings.remove(B)
-    assert holdings.other_holder(addresses(2, 2), A) is None
+    assert holdings.find_other_holder(addresses(2, 2), A) is None
 
 
 def test_the_ranges_of_one_space_of_a_pool_are_not_used_in_another_space() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
     holdings.put(A, Facts((PromisedRange(addresses(0, 3), "one"),)))
     assert (holdings.space("one").used, holdings.space("two").used) == (4, 0)
-    assert holdings.other_holder(addresses(0, 0), B, "one") == A
-    assert holdings.other_holder(addresses(0, 0), B, "two") is None
+    assert holdings.find_other_holder(addresses(0, 0), B, "one") == A
+    assert holdings.find_other_holder(addresses(0, 0), B, "two") is None
 
 
 def test_ranges_taken_during_a_trial_are_free_afterwards_in_each_space() -> None:
@@ -183,7 +183,7 @@ def test_derived_state_agrees_with_the_facts_whenever_it_is_first_needed(
             if other != holder
             and any(part.space == "" and part.range.overlaps(span) for part in its_facts.ranges)
         }
-        other_holder = kept.other_holder(span, holder)
+        other_holder = kept.find_other_holder(span, holder)
         assert other_holder in others if others else other_holder is None
         assert list_differences(kept, Holdings(layouts, facts_of.items())) == []
 

@@ -22,7 +22,7 @@ from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
-    NOTHING_SEEN,
+    NO_FENCED_REQUESTS,
     Allotment,
     JournalWrites,
     PassWork,
@@ -182,10 +182,13 @@ class Pools(PoolKind[NetworkPool, Any, str, None]):
 
     @override
     async def read(
-        self, pool: NetworkPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+        self,
+        pool: NetworkPool,
+        journal: Journal,
+        fenced_requests: Mapping[str, Any] = NO_FENCED_REQUESTS,
     ) -> str:
         self._calls.append(("read", "", pool.metadata.resourceVersion))
-        return f"read, {len(seen)} seen by fences"
+        return f"read, {len(fenced_requests)} seen by fences"
 
     @override
     def choose(

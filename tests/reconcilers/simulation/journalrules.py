@@ -127,7 +127,9 @@ def retry_refused_requests_at_once(mp: Patch) -> None:
 
 def ignore_other_holders(mp: Patch) -> None:
     """Let a request keep the address that it shows even if another request has it, too."""
-    mp.setattr(Holdings, "other_holder", lambda self, addresses, but=None, space="": None)
+    mp.setattr(
+        Holdings, "find_other_holder", lambda self, addresses, excluded=None, space="": None
+    )
 
 
 def patch_field_at_any_version(mp: Patch, kind: str, part: str) -> None:

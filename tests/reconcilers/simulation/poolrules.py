@@ -54,11 +54,14 @@ def believe_any_position(mp: Patch) -> None:
     """Let a pass believe that it has read as far as the journal says."""
 
     async def read_up_to(
-        self: PoolReader, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
+        self: PoolReader,
+        pool: NetworkPool,
+        journal: Journal,
+        fenced_allocations: AllocationsView | None = None,
     ) -> AllocationsView:
         view, revision = self.read_cached(pool.metadata.key), journal.revisions.get(KIND)
-        if seen is not None or revision is None:
-            return await honest(self, pool, journal=journal, seen=seen)
+        if fenced_allocations is not None or revision is None:
+            return await honest(self, pool, journal=journal, fenced_allocations=fenced_allocations)
         return replace(view, position=max(view.position, revision))
 
     honest = PoolReader.read_up_to

@@ -66,7 +66,9 @@ def keep_foreign_condition_without_journal(mp: Patch) -> None:
 
 def adopt_allocated_addresses(mp: Patch) -> None:
     """Adopt an IPAddress of the claim's name though an allocation has its address."""
-    mp.setattr(Holdings, "other_holder", lambda self, addresses, but=None, space="": None)
+    mp.setattr(
+        Holdings, "find_other_holder", lambda self, addresses, excluded=None, space="": None
+    )
 
 
 def forget_promises_to_allocations(mp: Patch) -> None:
@@ -94,9 +96,11 @@ def keep_claims_read_before_the_list(mp: Patch) -> None:
     """Let a pass choose by what claims held before it waited for a LIST of allocations."""
     read_up_to = PoolReader.read_up_to
 
-    async def early(self: PoolReader, pool: Any, journal: Journal, seen: Any = None) -> Any:
+    async def early(
+        self: PoolReader, pool: Any, journal: Journal, fenced_allocations: Any = None
+    ) -> Any:
         before = [*self.read_cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
-        read = await read_up_to(self, pool, journal=journal, seen=seen)
+        read = await read_up_to(self, pool, journal=journal, fenced_allocations=fenced_allocations)
         if read.claims is None:
             return read
         facts = chain(read.holdings.facts_of_kind(KIND), before)

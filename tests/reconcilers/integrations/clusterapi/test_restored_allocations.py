@@ -124,7 +124,7 @@ async def test_a_pool_waits_while_the_cache_of_allocations_may_be_of_another_his
     restored = make.allocation("a", held_range=HELD)
     reading.allocations.replace([restored], revision=LISTED_REVISION, replaced=True)
     view = await reading.read()
-    [held_range] = view.holdings.held_ranges("IPv4")
+    [held_range] = view.holdings.list_held_ranges("IPv4")
     assert (held_range.start_text, held_range.end_text) == HELD
 
 
