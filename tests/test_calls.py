@@ -14,7 +14,6 @@ BY_PLACE = {
     "ObjectMeta": "name, namespace, uid, resourceVersion: the order in which messages name them",
     "OwnerReference": "apiVersion, kind, name, uid: the order in which Kubernetes writes them",
     "Resource": "group, version, kind, plural: the order in which Kubernetes writes them",
-    "Watch": "informer, mapping, predicate, delay: documented for users",
     "add_finalizer": "client, resource, object, finalizer: documented for users",
     "ensure": "client, resource, owner, body: documented for users",
     "remove_finalizer": "client, resource, object, finalizer: documented for users",

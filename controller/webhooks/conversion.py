@@ -84,8 +84,8 @@ class _Step(NamedTuple):
 
     Args:
         function: a spoke's `to_hub` or `from_hub`.
-        source_type: the type of its argument.
-        result_type: the type of its result.
+        source_type: the type that its argument must have.
+        result_type: the type that it must return; another is an error of the conversion.
         api_version: group and version of the result.
     """
 

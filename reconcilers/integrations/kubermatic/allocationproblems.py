@@ -66,10 +66,10 @@ def find_problem(
     holding = parse_holding(allocation.spec)
     if holding.faults:
         return AllocationProblem(INVALID_ALLOCATION, "; ".join(holding.faults))
-    unavailable = [held for held in holding.ranges if not space.hands_out(held)]
-    ranges = ", ".join(held.text for held in unavailable)
+    unavailable = [part for part in holding.ranges if not space.hands_out(part)]
+    ranges = ", ".join(part.text for part in unavailable)
     # A prefix is replaced as a whole, so there an exclusion is as bad as lying outside the pool.
-    if unavailable and (space.prefixes or not all(space.has(held) for held in unavailable)):
+    if unavailable and (space.prefixes or not all(space.has(part) for part in unavailable)):
         return AllocationProblem(
             OUT_OF_POOL, f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool"
         )

@@ -241,7 +241,7 @@ class Allocations:
         A write that the API server rejects is tried again at the next resync.
 
         Args:
-            deviations: the allocations to correct, each with its right type.
+            repairs: the allocations to correct, each with its right type.
         """
 
         async def repair_allocation(allocation: IPAMAllocation, kind: str) -> None:

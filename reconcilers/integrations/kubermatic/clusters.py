@@ -177,7 +177,7 @@ class ClusterReconciler:
         )
 
     def _get_cluster_reports(self, cluster: KkpCluster) -> _ClusterReports:
-        """Return what was reported about a cluster; for a new cluster, store an empty record.
+        """Return the reports about a cluster; for a new cluster, store an empty record.
 
         A recreated cluster of the same name has another uid, so it counts as new.
         """

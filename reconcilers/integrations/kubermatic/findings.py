@@ -264,7 +264,7 @@ class KeptFindings:
         """Examine the holders whose finding may differ from that of the last pass.
 
         Args:
-            kept: what is stored of the pool, as `bring_up_to_date` returned it.
+            stored: the findings of the last pass, as `bring_up_to_date` returned it.
             view: the allocations of the pool; the same that `bring_up_to_date` got.
             examiner: examines one holder.
         """
@@ -505,7 +505,7 @@ def _list_due_in_rows(
 
 
 @dataclass(slots=True)
-class PoolDecision:
+class IPAMPoolDecision:
     """What a pass decided about all datacenters of a pool.
 
     Args:

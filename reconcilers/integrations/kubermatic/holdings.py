@@ -100,7 +100,7 @@ class AllocationProblem:
     Args:
         reason: a CamelCase word, for events and conditions.
         message: a sentence, or KKP's own words.
-        harmless: whether a cluster has its addresses nevertheless.
+        is_harmless: whether a cluster has its addresses nevertheless.
     """
 
     reason: str

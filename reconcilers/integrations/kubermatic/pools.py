@@ -43,7 +43,7 @@ from reconcilers.integrations.kubermatic.api import (
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, Situation
 from reconcilers.integrations.kubermatic.facts import make_holder, parse_spaces
-from reconcilers.integrations.kubermatic.findings import KeptFindings, PoolDecision
+from reconcilers.integrations.kubermatic.findings import IPAMPoolDecision, KeptFindings
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, AllocationProblem
 from reconcilers.integrations.kubermatic.offers import make_offers_in
 from reconcilers.integrations.kubermatic.planning import (
@@ -104,7 +104,7 @@ class AllotmentDetail:
         failed: the clusters whose allocations could not be created, with the reason.
     """
 
-    decision: PoolDecision
+    decision: IPAMPoolDecision
     failed: Sequence[tuple[ClusterGrant, ControllerError]] = ()
 
 
@@ -379,7 +379,7 @@ class Pools(
         view: KkpView,
         limits: Limits,
         omitted: Collection[Holder] = frozenset(),
-    ) -> PoolDecision:
+    ) -> IPAMPoolDecision:
         """Decide about all datacenters of a pool.
 
         Args:
@@ -428,7 +428,7 @@ class Pools(
         )
         examination = self._findings.examine(kept, view, Examiner(situation))
         problems = _list_problems(pool, planned, invalid=invalid, shared=shared or {})
-        return PoolDecision(
+        return IPAMPoolDecision(
             journal,
             planned.grants,
             examination=examination,
@@ -481,7 +481,7 @@ class Pools(
         view: KkpView,
         limits: Limits,
         omitted: Collection[Holder],
-    ) -> tuple[KkpView, PoolDecision]:
+    ) -> tuple[KkpView, IPAMPoolDecision]:
         """Read the allocations again, later in a pass, and decide by the new reading.
 
         The first reading is stale by now: a promise may have been kept since then. It would count
@@ -498,7 +498,7 @@ class Pools(
             raise Behind
         return view, self._decide(pool, stored, view=view, limits=limits, omitted=omitted)
 
-    async def _delete_leftovers(self, pool: IPAMPool, decision: PoolDecision) -> None:
+    async def _delete_leftovers(self, pool: IPAMPool, decision: IPAMPoolDecision) -> None:
         """Delete allocations of other datacenters, and allocations that get no addresses."""
         surplus, moved = decision.examination.surplus, decision.examination.moved
         await self._allocations.delete(surplus, "it has no addresses, and none are for it")
@@ -599,7 +599,7 @@ def _list_problems(
 
 
 def _make_allotment(
-    decision: PoolDecision,
+    decision: IPAMPoolDecision,
     allocations: Mapping[Key, IPAMAllocation],
     failed: Sequence[tuple[ClusterGrant, ControllerError]] = (),
 ) -> PoolAllotment:

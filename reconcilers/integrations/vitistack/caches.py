@@ -261,7 +261,7 @@ class VitistackCaches:
 
         Args:
             network: the network of the machine.
-            lacking: the interfaces without an IPAllocation that can be decoded.
+            interfaces_without_allocation: those whose IPAllocation is absent or undecodable.
 
         Returns:
             The first such IPAllocation by key, so that all replicas report the same one.

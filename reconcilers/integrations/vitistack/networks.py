@@ -311,7 +311,7 @@ class Networks(
             network: the network as it was read.
             journal: the journal of the network.
             limits: which IPAllocations may get an address in this pass.
-            shown_texts: by address that a machine shows, the NetworkConfiguration.
+            machines_by_shown_address: the NetworkConfiguration that shows an address, by address.
         """
         view, space = reading.view, reading.space
         # Only promises that may still take effect reserve their addresses.

@@ -21,7 +21,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.findings import PoolDecision
+from reconcilers.integrations.kubermatic.findings import IPAMPoolDecision
 from reconcilers.integrations.kubermatic.planning import ClusterGrant, PoolContent
 from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import KkpReader, KkpView
@@ -72,7 +72,7 @@ def decide_again_by_first_view(mp: Patch) -> None:
 
     async def decide_by_first_view(
         self: Pools, pool: IPAMPool, stored: Journal, view: KkpView, limits: Limits, omitted: Any
-    ) -> tuple[KkpView, PoolDecision]:
+    ) -> tuple[KkpView, IPAMPoolDecision]:
         first_view = replace(view, is_listed=True)  # stored holdings show the present state
         return view, self._decide(pool, stored, view=first_view, limits=limits, omitted=omitted)
 
@@ -158,7 +158,7 @@ def keep_empty_allocations(mp: Patch) -> None:
     """Keep an IPAMAllocation for which the pool has no addresses left."""
     delete = Pools._delete_leftovers
 
-    async def delete_without_surplus(self: Pools, pool: Any, decided: PoolDecision) -> None:
+    async def delete_without_surplus(self: Pools, pool: Any, decided: IPAMPoolDecision) -> None:
         examination = decided.examination
         findings = [
             finding if finding.cluster is None else replace(finding, surplus=None)

@@ -281,8 +281,10 @@ def delete_at_any_version(mp: Patch) -> None:
     """Delete the tenant's pool whatever it has become."""
     delete = Server._delete
 
-    def delete_without_precondition(self: Server, target: Any, options: Any, *, dry: bool) -> Json:
+    def delete_without_precondition(
+        self: Server, target: Any, options: Any, *, is_dry_run: bool
+    ) -> Json:
         is_pool = target.kind.resource.plural == "ipaddresspools"
-        return delete(self, target, {} if is_pool else options, is_dry_run=dry)
+        return delete(self, target, {} if is_pool else options, is_dry_run=is_dry_run)
 
     mp.setattr(Server, "_delete", delete_without_precondition)

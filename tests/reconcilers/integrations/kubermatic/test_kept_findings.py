@@ -38,7 +38,7 @@ from reconcilers.integrations.kubermatic.api import (
     KkpPoolSpec,
 )
 from reconcilers.integrations.kubermatic.facts import make_holder
-from reconcilers.integrations.kubermatic.findings import Examination, PoolDecision, StoredPool
+from reconcilers.integrations.kubermatic.findings import Examination, IPAMPoolDecision, StoredPool
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, AllocationProblem
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
 from reconcilers.integrations.kubermatic.pools import Pools
@@ -267,7 +267,7 @@ class _World:
 
     def decide(
         self, pool: IPAMPool, view: KkpView, omitted: Collection[Holder] = ()
-    ) -> tuple[PoolDecision, PoolDecision]:
+    ) -> tuple[IPAMPoolDecision, IPAMPoolDecision]:
         """Decide with both replicas; what they are to do has to be the same."""
         decided, of_whole = (
             replica.pools._decide(pool, self.journal, view, limits=self.limits(), omitted=omitted)
@@ -293,7 +293,7 @@ class _World:
         if cluster is not None:
             self.shares.defer(cluster.metadata, self.clock.monotonic())
 
-    def promise(self, decided: PoolDecision) -> None:
+    def promise(self, decided: IPAMPoolDecision) -> None:
         """Promise what is granted, to allocations that are created if they are missing."""
         granted = []
         for grant in decided.grants:
@@ -393,7 +393,7 @@ class _DrawnWorld(_World):
         )
 
 
-def _list_work(decided: PoolDecision) -> tuple[Any, ...]:
+def _list_work(decided: IPAMPoolDecision) -> tuple[Any, ...]:
     """Return the allocations to delete and to repair."""
     examination = decided.examination
     return examination.surplus, examination.moved, examination.list_repairs(())
