@@ -35,7 +35,7 @@ from reconcilers.integrations.kubermatic import api as kkp
 from reconcilers.integrations.metal3 import api as metal3
 from reconcilers.integrations.vitistack import api as vitistack
 from tests.calls import calls_of
-from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, open_platform_cluster
 from tests.reconcilers.test_sharing import NAMESPACE
 
 FIRST = (10 << 24) + 16
@@ -49,7 +49,7 @@ FULL = 16
 """Requests that a pool has room for in which others wait."""
 POOL, MODEL, GATEWAY = "p", "r-000000", "10.0.0.1"
 
-ChangeRequest = Callable[[Site, str], Awaitable[None]]
+ChangeRequest = Callable[[PlatformCluster, str], Awaitable[None]]
 """Creates or releases the request of a name."""
 
 
@@ -70,7 +70,7 @@ class RequestKind:
 
     settings: Settings
     kinds: Sequence[Resource[Any]]
-    create_pool: Callable[[Site, int], Awaitable[None]]
+    create_pool: Callable[[PlatformCluster, int], Awaitable[None]]
     create: ChangeRequest
     kind: Resource[Any]
     written: Sequence[Resource[Any]]
@@ -82,69 +82,73 @@ def _find_last_address(room: int) -> str:
     return address_text(FIRST + room - 1, 4)
 
 
-async def _create_network_pool(place: Site, room: int) -> None:
+async def _create_network_pool(cluster: PlatformCluster, room: int) -> None:
     cidr = "10.0.0.0/12" if room > FULL else "10.0.0.16/28"
-    await place.make(NETWORK_POOL, POOL, {"cidr": cidr})
+    await cluster.create_object(NETWORK_POOL, POOL, {"cidr": cidr})
 
 
-async def _create_allocation(place: Site, name: str) -> None:
+async def _create_allocation(cluster: PlatformCluster, name: str) -> None:
     spec = {
         "poolRef": {"name": POOL},
         "tenantClusterRef": {"name": name, "namespace": "team"},
         "type": "loadbalancer",
         "count": 1,
     }
-    await place.make(IP_ALLOCATION, name, spec)
+    await cluster.create_object(IP_ALLOCATION, name, spec)
 
 
-async def _create_in_cluster_pool(place: Site, room: int) -> None:
+async def _create_in_cluster_pool(cluster: PlatformCluster, room: int) -> None:
     addresses = [f"{address_text(FIRST, 4)}-{_find_last_address(room)}"]
     spec = {"addresses": addresses, "prefix": 8}
-    await place.make(clusterapi.IN_CLUSTER_IP_POOL, POOL, spec)
+    await cluster.create_object(clusterapi.IN_CLUSTER_IP_POOL, POOL, spec)
 
 
-async def _create_claim(place: Site, name: str, *, of: Resource[Any]) -> None:
+async def _create_claim(cluster: PlatformCluster, name: str, *, of: Resource[Any]) -> None:
     ref = {"apiGroup": of.group, "kind": of.kind, "name": POOL}
-    await place.make(CLAIMS, name, {"poolRef": ref})
+    await cluster.create_object(CLAIMS, name, {"poolRef": ref})
 
 
-async def _create_ipam_pool(place: Site, room: int) -> None:
+async def _create_ipam_pool(cluster: PlatformCluster, room: int) -> None:
     cidr = "10.0.0.0/12" if room > FULL else "10.0.0.16/28"
     datacenter = {"type": "range", "poolCidr": cidr, "allocationRange": 1}
-    await place.make(kkp.POOLS, POOL, {"datacenters": {"dc": datacenter}})
+    await cluster.create_object(kkp.POOLS, POOL, {"datacenters": {"dc": datacenter}})
 
 
-async def _create_cluster(place: Site, name: str) -> None:
+async def _create_cluster(cluster: PlatformCluster, name: str) -> None:
     status = {"namespaceName": f"cluster-{name}"}
-    await place.make(kkp.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
+    await cluster.create_object(kkp.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
 
 
-async def _release_cluster(place: Site, name: str) -> None:
+async def _release_cluster(cluster: PlatformCluster, name: str) -> None:
     """Delete a Cluster and its IPAMAllocation, as KKP does."""
-    await place.delete(kkp.CLUSTERS, name)
-    await place.delete(kkp.ALLOCATIONS, POOL, f"cluster-{name}")
+    await cluster.delete(kkp.CLUSTERS, name)
+    await cluster.delete(kkp.ALLOCATIONS, POOL, f"cluster-{name}")
 
 
-async def _create_network(place: Site, room: int) -> None:
+async def _create_network(cluster: PlatformCluster, room: int) -> None:
     cidr = "10.0.0.0/12" if room > FULL else "10.0.0.0/28"
     static = {"ipv4CIDR": cidr, "ipv4Gateway": GATEWAY, "ttlSeconds": 86_400}
     spec = {"ipAllocation": {"type": "static", "provider": "us", "static": static}}
     status = {"provisioningPhase": "Ready"}
-    await place.make(vitistack.NETWORKS, POOL, spec, status=status)
+    await cluster.create_object(vitistack.NETWORKS, POOL, spec, status=status)
 
 
-async def _create_vitistack_allocation(place: Site, name: str) -> None:
+async def _create_vitistack_allocation(cluster: PlatformCluster, name: str) -> None:
     spec = {"networkNamespaceName": POOL, "networkConfigurationName": f"no-{name}"}
-    await place.make(vitistack.ALLOCATIONS, name, spec)
+    await cluster.create_object(vitistack.ALLOCATIONS, name, spec)
 
 
-async def _create_metal3_pool(place: Site, room: int) -> None:
+async def _create_metal3_pool(cluster: PlatformCluster, room: int) -> None:
     entry = {"start": address_text(FIRST, 4), "end": _find_last_address(room)}
-    await place.make(metal3.POOLS, POOL, {"namePrefix": "p", "pools": [entry], "prefix": 8})
+    await cluster.create_object(
+        metal3.POOLS, POOL, {"namePrefix": "p", "pools": [entry], "prefix": 8}
+    )
 
 
-async def _create_metal3_claim(place: Site, name: str) -> None:
-    await place.make(metal3.CLAIMS, name, {"pool": {"name": POOL, "namespace": NAMESPACE}})
+async def _create_metal3_claim(cluster: PlatformCluster, name: str) -> None:
+    await cluster.create_object(
+        metal3.CLAIMS, name, {"pool": {"name": POOL, "namespace": NAMESPACE}}
+    )
 
 
 CLAIMS, ADDRESSES, CLUSTERS = (
@@ -211,24 +215,24 @@ KINDS = {
 }
 
 
-async def _store_copies(place: Site, requests: RequestKind, size: int) -> None:
+async def _store_copies(cluster: PlatformCluster, requests: RequestKind, size: int) -> None:
     """Store copies of what a replica wrote for one request, until as many are held."""
-    await requests.create(place, MODEL)
-    await place.home.pass_by(SECONDS)
+    await requests.create(cluster, MODEL)
+    await cluster.pass_by(SECONDS)
     stored = [
         (kind, obj)
         for kind in requests.written
-        for obj in place.home.api.list_objects(kind)
+        for obj in cluster.api.list_objects(kind)
         if MODEL in json.dumps(obj)
     ]
     assert len(stored) == len(requests.written), "the first request is not served"
-    place.stop()
-    await place.home.pass_by(1)
+    cluster.stop()
+    await cluster.pass_by(1)
     [model] = {address for _, obj in stored for address in _find_addresses(obj)}
     for number in range(1, size):
         for position, (kind, obj) in enumerate(stored):
             revision = 1_000_000 + number * len(stored) + position
-            place.home.api.restore_object(
+            cluster.api.restore_object(
                 kind, _make_copy(obj, model, number=number, revision=revision)
             )
 
@@ -256,7 +260,7 @@ def _make_name(number: int) -> str:
     return f"r-{number:06}"
 
 
-async def _measure(place: Site, change: Callable[[int], Awaitable[None]]) -> str:
+async def _measure(cluster: PlatformCluster, change: Callable[[int], Awaitable[None]]) -> str:
     """Return the cost of a change: the median of its CPU time, and its calls in one more round.
 
     The median leaves out the round in which orphans are looked for among all allocations.
@@ -264,7 +268,7 @@ async def _measure(place: Site, change: Callable[[int], Awaitable[None]]) -> str
 
     async def play(number: int) -> None:
         await change(number)
-        await place.home.pass_by(SECONDS)
+        await cluster.pass_by(SECONDS)
 
     spent = []
     for number in range(ROUNDS):
@@ -282,43 +286,43 @@ async def _do_nothing(_: int) -> None:
 async def _measure_pool(name: str, size: int, waiting: int) -> None:
     """Print what changes cost in a pool where so many requests hold addresses, or wait."""
     requests = KINDS[name]
-    async with site(requests.settings, *requests.kinds) as place:
-        await requests.create_pool(place, FULL if waiting else size + ROUNDS + 1)
-        await place.home.pass_by(SECONDS)
-        await _store_copies(place, requests, requests.full if waiting else size)
+    async with open_platform_cluster(requests.settings, *requests.kinds) as cluster:
+        await requests.create_pool(cluster, FULL if waiting else size + ROUNDS + 1)
+        await cluster.pass_by(SECONDS)
+        await _store_copies(cluster, requests, requests.full if waiting else size)
         for number in range(waiting):
-            await requests.create(place, f"waits-{number:06}")
-        await place.restart()
-        await place.home.pass_by(60)
+            await requests.create(cluster, f"waits-{number:06}")
+        await cluster.restart()
+        await cluster.pass_by(60)
         gc.collect()
         gc.freeze()  # or a collection of all objects falls into one of the rounds
 
         async def release(number: int) -> None:
-            await (requests.release or _make_deletion(requests))(place, _make_name(number))
+            await (requests.release or _make_deletion(requests))(cluster, _make_name(number))
 
         async def ask(number: int) -> None:
-            await requests.create(place, f"new-{number:06}")
+            await requests.create(cluster, f"new-{number:06}")
 
         state = f"{waiting:>7,} waiting" if waiting else f"{size:>7,} held   "
         steps = {"nothing": _do_nothing, "a release": release, "a request": ask}
         for step, change in steps.items():
-            click.echo(f"{name:22} {state}  {step:10}{await _measure(place, change)}")
+            click.echo(f"{name:22} {state}  {step:10}{await _measure(cluster, change)}")
         for number in range(requests.full if waiting else 0):
-            assert not _is_served(place, requests, f"waits-{waiting - 1 - number:06}")
-        is_served = _is_served(place, requests, f"new-{ROUNDS:06}")
+            assert not _is_served(cluster, requests, f"waits-{waiting - 1 - number:06}")
+        is_served = _is_served(cluster, requests, f"new-{ROUNDS:06}")
         assert is_served != bool(waiting), "a request was not served"
 
 
 def _make_deletion(requests: RequestKind) -> ChangeRequest:
-    async def delete(place: Site, name: str) -> None:
-        await place.delete(requests.kind, name)
+    async def delete(cluster: PlatformCluster, name: str) -> None:
+        await cluster.delete(requests.kind, name)
 
     return delete
 
 
-def _is_served(place: Site, requests: RequestKind, name: str) -> bool:
+def _is_served(cluster: PlatformCluster, requests: RequestKind, name: str) -> bool:
     """Return whether the objects of a request name an address."""
-    objects = [obj for kind in requests.written for obj in place.home.api.list_objects(kind)]
+    objects = [obj for kind in requests.written for obj in cluster.api.list_objects(kind)]
     return any(_find_addresses(obj) for obj in objects if name in json.dumps(obj["metadata"]))
 
 

@@ -16,14 +16,14 @@ LONGEST_PAUSE = 35.0
 
 
 @asynccontextmanager
-async def cluster(*missing: Resource[Any]) -> AsyncIterator[Cluster]:
-    """Return a cluster that does not serve some kinds of ours, with a replica that leads."""
+async def open_cluster_without(*missing: Resource[Any]) -> AsyncIterator[Cluster]:
+    """Yield a cluster that does not serve some kinds of ours, with a replica that leads."""
     async with anyio.create_task_group() as group:
-        home = Cluster(group, missing=missing)
-        home.start("a")
-        await home.pass_by(60)
-        yield home
-        for replica in home.replicas:
+        cluster = Cluster(group, missing=missing)
+        cluster.start_replicas("a")
+        await cluster.pass_by(60)
+        yield cluster
+        for replica in cluster.replicas:
             replica.link.cut = False
         group.cancel_scope.cancel()
 
@@ -32,51 +32,51 @@ async def cluster(*missing: Resource[Any]) -> AsyncIterator[Cluster]:
 async def test_pools_are_served_while_another_kind_of_ours_is_not(
     missing: Resource[Any],
 ) -> None:
-    async with cluster(missing) as home:
-        await home.pool("pool-0", 0)
-        await home.ask("a", "pool-0")
-        await home.pass_by(30)
-        assert set(await home.ranges()) == {"a"}
+    async with open_cluster_without(missing) as cluster:
+        await cluster.create_pool("pool-0", 0)
+        await cluster.create_allocation("a", "pool-0")
+        await cluster.pass_by(30)
+        assert set(await cluster.list_ranges()) == {"a"}
 
 
 @pytest.mark.parametrize("missing", [NETWORK_POOL, IP_ALLOCATION], ids=lambda kind: kind.kind)
 async def test_a_kind_that_comes_late_is_served_without_a_restart(
     missing: Resource[Any],
 ) -> None:
-    async with cluster(missing) as home:
-        home.serve(missing)
-        await home.pass_by(LONGEST_PAUSE)
-        await home.pool("pool-0", 0)
-        await home.ask("a", "pool-0")
-        await home.pass_by(30)
-        assert set(await home.ranges()) == {"a"}
+    async with open_cluster_without(missing) as cluster:
+        cluster.serve(missing)
+        await cluster.pass_by(LONGEST_PAUSE)
+        await cluster.create_pool("pool-0", 0)
+        await cluster.create_allocation("a", "pool-0")
+        await cluster.pass_by(30)
+        assert set(await cluster.list_ranges()) == {"a"}
 
 
 @pytest.mark.parametrize("plural", ["providerconfigs", "tenantclusters"])
 async def test_pools_are_served_while_another_kind_of_ours_is_forbidden(plural: str) -> None:
     async with anyio.create_task_group() as group:
-        home = Cluster(group)
-        [replica] = home.start("a")
+        cluster = Cluster(group)
+        [replica] = cluster.start_replicas("a")
         replica.link.forbid(plural)
-        await home.pass_by(60)
-        await home.pool("pool-0", 0)
-        await home.ask("a", "pool-0")
-        await home.pass_by(30)
-        assert set(await home.ranges()) == {"a"}
+        await cluster.pass_by(60)
+        await cluster.create_pool("pool-0", 0)
+        await cluster.create_allocation("a", "pool-0")
+        await cluster.pass_by(30)
+        assert set(await cluster.list_ranges()) == {"a"}
         group.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("plural", ["networkpools", "ipallocations"])
 async def test_a_kind_that_was_forbidden_is_served_without_a_restart(plural: str) -> None:
     async with anyio.create_task_group() as group:
-        home = Cluster(group)
-        [replica] = home.start("a")
+        cluster = Cluster(group)
+        [replica] = cluster.start_replicas("a")
         replica.link.forbid(plural)
-        await home.pool("pool-0", 0)
-        await home.ask("a", "pool-0")
-        await home.pass_by(60)
-        assert await home.ranges() == {}
-        replica.link.forbidden_plurals.clear()
-        await home.pass_by(LONGEST_PAUSE + 30)
-        assert set(await home.ranges()) == {"a"}
+        await cluster.create_pool("pool-0", 0)
+        await cluster.create_allocation("a", "pool-0")
+        await cluster.pass_by(60)
+        assert await cluster.list_ranges() == {}
+        replica.link.forbidden.clear()
+        await cluster.pass_by(LONGEST_PAUSE + 30)
+        assert set(await cluster.list_ranges()) == {"a"}
         group.cancel_scope.cancel()

@@ -24,15 +24,15 @@ from tests.reconcilers.integrations.clusterapi.test_unreadable import (
     CLAIMS,
     SERVED,
     WITH_CLAIMS,
-    address_of,
-    claim,
-    pool,
+    create_claim,
+    create_ip_pool,
+    read_address,
 )
 from tests.reconcilers.integrations.clusterapi.test_unreadable import (
     POOLS as CLAIM_POOLS,
 )
 from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, serve_claims
-from tests.reconcilers.integrations.unreadable import Site, site
+from tests.reconcilers.integrations.unreadable import PlatformCluster, open_platform_cluster
 from tests.reconcilers.networkpool.test_orphans import make_lab, make_orphan
 from tests.reconcilers.tenantcluster.elastic.site import (
     make_elastic_platform,
@@ -127,26 +127,26 @@ async def test_an_allocation_whose_finalizer_a_person_removed_is_logged_once() -
 
 
 @asynccontextmanager
-async def _kkp_cluster_with_addresses() -> AsyncIterator[Site]:
+async def _kkp_cluster_with_addresses() -> AsyncIterator[PlatformCluster]:
     """KKP's IPAMPool p, and the allocation in it of cluster a."""
     datacenter = {"type": "range", "poolCidr": "10.0.0.0/28", "allocationRange": 2}
-    async with site(Settings(integration=(KUBERMATIC,)), *KINDS) as place:
-        await place.make(POOLS, "p", {"datacenters": {"dc": datacenter}})
+    async with open_platform_cluster(Settings(integration=(KUBERMATIC,)), *KINDS) as cluster:
+        await cluster.create_object(POOLS, "p", {"datacenters": {"dc": datacenter}})
         status = {"namespaceName": "cluster-a"}
-        await place.make(CLUSTERS, "a", {"cloud": {"dc": "dc"}}, status=status)
-        await place.home.pass_by(5)
-        yield place
+        await cluster.create_object(CLUSTERS, "a", {"cloud": {"dc": "dc"}}, status=status)
+        await cluster.pass_by(5)
+        yield cluster
 
 
 async def test_an_ipamallocation_that_comes_and_goes_between_two_passes_is_logged_once() -> None:
-    async with _kkp_cluster_with_addresses() as place:
+    async with _kkp_cluster_with_addresses() as cluster:
         with capture_logs() as lines:
             for address in ("10.0.0.8", "10.0.0.9"):
-                await place.remove(ALLOCATIONS, "p", "cluster-a")
+                await cluster.remove_by_force(ALLOCATIONS, "p", "cluster-a")
                 spec = {"dc": "dc", "type": "range", "addresses": [f"{address}-{address}"]}
-                await place.make(ALLOCATIONS, "p", spec, namespace="cluster-a")
-            await place.remove(ALLOCATIONS, "p", "cluster-a")
-            await place.home.pass_by(5)
+                await cluster.create_object(ALLOCATIONS, "p", spec, namespace="cluster-a")
+            await cluster.remove_by_force(ALLOCATIONS, "p", "cluster-a")
+            await cluster.pass_by(5)
     released = [line for line in lines if line["event"] == "released IPAMAllocation"]
     assert [(line["range"], line["reason"]) for line in released] == [
         ("10.0.0.0-10.0.0.1", "it is gone"),
@@ -156,27 +156,29 @@ async def test_an_ipamallocation_that_comes_and_goes_between_two_passes_is_logge
 
 
 async def test_an_ipamallocation_that_becomes_unreadable_is_not_logged_as_released() -> None:
-    async with _kkp_cluster_with_addresses() as place:
+    async with _kkp_cluster_with_addresses() as cluster:
         with capture_logs() as lines:
-            await place.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
-            await place.home.pass_by(5)
+            await cluster.edit(
+                ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a"
+            )
+            await cluster.pass_by(5)
     assert not [line for line in lines if line["event"] == "released IPAMAllocation"]
 
 
 @asynccontextmanager
-async def _machine_with_address(*, provider: str = "us") -> AsyncIterator[Site]:
+async def _machine_with_address(*, provider: str = "us") -> AsyncIterator[PlatformCluster]:
     """Network p of vitistack with a provider, and IPAllocation a in it with 10.0.0.9."""
     settings = Settings(integration=(VITISTACK,), vitistack=VitistackSettings(provider="us"))
-    async with site(settings, *vitistack.KINDS) as place:
+    async with open_platform_cluster(settings, *vitistack.KINDS) as cluster:
         static = {"ipv4CIDR": "10.0.0.0/28", "ipv4Gateway": "10.0.0.1", "ttlSeconds": 86400}
         spec = {"ipAllocation": {"type": "static", "provider": provider, "static": static}}
         ready = {"provisioningPhase": "Ready"}
-        await place.make(vitistack.NETWORKS, "p", spec, status=ready)
+        await cluster.create_object(vitistack.NETWORKS, "p", spec, status=ready)
         request = {"networkNamespaceName": "p", "networkConfigurationName": "no-a"}
         status = {"phase": "Allocated", "address": "10.0.0.9"}
-        await place.make(vitistack.ALLOCATIONS, "a", request, status=status)
-        await place.home.pass_by(5)
-        yield place
+        await cluster.create_object(vitistack.ALLOCATIONS, "a", request, status=status)
+        await cluster.pass_by(5)
+        yield cluster
 
 
 def _released_by_vitistack(lines: list[Any]) -> list[Any]:
@@ -184,10 +186,10 @@ def _released_by_vitistack(lines: list[Any]) -> list[Any]:
 
 
 async def test_an_ipallocation_of_vitistack_that_a_person_deletes_is_logged_in_full() -> None:
-    async with _machine_with_address() as place:
+    async with _machine_with_address() as cluster:
         with capture_logs() as lines:
-            await place.delete(vitistack.ALLOCATIONS, "a")
-            await place.home.pass_by(5)
+            await cluster.delete(vitistack.ALLOCATIONS, "a")
+            await cluster.pass_by(5)
     [line] = _released_by_vitistack(lines)
     namespace = line["pool"].partition(" ")[2].partition("/")[0]
     assert {name: line[name] for name in ("holder", "range", "pool", "reason")} == {
@@ -199,32 +201,32 @@ async def test_an_ipallocation_of_vitistack_that_a_person_deletes_is_logged_in_f
 
 
 async def test_an_ipallocation_of_vitistack_that_was_released_before_has_no_second_line() -> None:
-    async with _machine_with_address() as place:
+    async with _machine_with_address() as cluster:
         with capture_logs() as lines:
             released = {"status": {"phase": "Released", "address": None}}
-            await place.edit(vitistack.ALLOCATIONS, "a", released)
-            await place.delete(vitistack.ALLOCATIONS, "a")
-            await place.home.pass_by(5)
+            await cluster.edit(vitistack.ALLOCATIONS, "a", released)
+            await cluster.delete(vitistack.ALLOCATIONS, "a")
+            await cluster.pass_by(5)
     assert _released_by_vitistack(lines) == []
 
 
 async def test_an_ipallocation_of_another_provider_of_vitistack_is_not_logged() -> None:
-    async with _machine_with_address(provider="them") as place:
+    async with _machine_with_address(provider="them") as cluster:
         with capture_logs() as lines:
-            await place.delete(vitistack.ALLOCATIONS, "a")
-            await place.home.pass_by(5)
+            await cluster.delete(vitistack.ALLOCATIONS, "a")
+            await cluster.pass_by(5)
     assert _released_by_vitistack(lines) == []
 
 
 @asynccontextmanager
-async def _claim_with_address() -> AsyncIterator[Site]:
+async def _claim_with_address() -> AsyncIterator[PlatformCluster]:
     """Pool p of Cluster API, and claim a, which has 10.0.0.10."""
-    async with site(WITH_CLAIMS, *SERVED) as place:
-        await pool(place, "p", 0)
-        await claim(place, "a", "p")
-        await place.home.pass_by(5)
-        assert address_of(place, "a") == "10.0.0.10"
-        yield place
+    async with open_platform_cluster(WITH_CLAIMS, *SERVED) as cluster:
+        await create_ip_pool(cluster, "p", 0)
+        await create_claim(cluster, "a", "p")
+        await cluster.pass_by(5)
+        assert read_address(cluster, "a") == "10.0.0.10"
+        yield cluster
 
 
 def _released_to_claims(lines: list[Any]) -> list[tuple[str, str, str]]:
@@ -244,33 +246,33 @@ def _released_to_claims(lines: list[Any]) -> list[tuple[str, str, str]]:
 async def test_an_address_whose_objects_a_person_removes_by_force_is_logged_once(
     kinds: tuple[Resource[Any], Resource[Any]], event: str
 ) -> None:
-    async with _claim_with_address() as place:
+    async with _claim_with_address() as cluster:
         paused = {"metadata": {"annotations": {PAUSED: ""}}}
-        await place.edit(CLAIM_POOLS, "p", paused)  # so the IPAddress is not made again
+        await cluster.edit(CLAIM_POOLS, "p", paused)  # so the IPAddress is not made again
         with capture_logs() as lines:
             for kind in kinds:
-                await place.remove(kind, "a")
-            await place.home.pass_by(90)
-            assert not place.see(ADDRESSES, "a")
+                await cluster.remove_by_force(kind, "a")
+            await cluster.pass_by(90)
+            assert not cluster.get_stored(ADDRESSES, "a")
     assert _released_to_claims(lines) == [(event, "10.0.0.10/24", "it is gone")]
 
 
 async def test_the_release_of_a_deleted_claim_is_logged_once() -> None:
-    async with _claim_with_address() as place:
+    async with _claim_with_address() as cluster:
         with capture_logs() as lines:
-            await place.delete(CLAIMS, "a")
-            await place.home.pass_by(90)
-            assert not place.see(ADDRESSES, "a")
+            await cluster.delete(CLAIMS, "a")
+            await cluster.pass_by(90)
+            assert not cluster.get_stored(ADDRESSES, "a")
     released = [("releasing IPAddress", "10.0.0.10/24", "its claim is deleted")]
     assert _released_to_claims(lines) == released
 
 
 async def test_an_ipaddress_that_comes_back_for_its_claim_is_not_logged_as_released() -> None:
-    async with _claim_with_address() as place:
+    async with _claim_with_address() as cluster:
         with capture_logs() as lines:
-            await place.remove(ADDRESSES, "a")
-            await place.home.pass_by(30)
-            assert address_of(place, "a") == "10.0.0.10"
+            await cluster.remove_by_force(ADDRESSES, "a")
+            await cluster.pass_by(30)
+            assert read_address(cluster, "a") == "10.0.0.10"
     assert _released_to_claims(lines) == []
 
 
@@ -288,15 +290,15 @@ async def test_an_address_of_an_ippool_whose_objects_a_person_removes_by_force_i
     async with serve_claims(kind) as claims:
         await claims.create("a")
         assert claims.find_address("a") == "10.0.0.1"
-        place = claims.site
+        cluster = claims.cluster
         paused = {"metadata": {"annotations": {PAUSED: ""}}}
-        await place.edit(metal3.POOLS, "p", paused)  # so the IPAddress is not made again
+        await cluster.edit(metal3.POOLS, "p", paused)  # so the IPAddress is not made again
         objects = [(claims.address_kind, "p-10-0-0-1"), (claims.claim_kind, "a")]
         with capture_logs() as lines:
             for resource, name in objects if is_claim_last else reversed(objects):
-                await place.remove(resource, name)
-            await place.edit(metal3.POOLS, "p", {"metadata": {"annotations": {PAUSED: None}}})
-            await place.home.pass_by(90)
+                await cluster.remove_by_force(resource, name)
+            await cluster.edit(metal3.POOLS, "p", {"metadata": {"annotations": {PAUSED: None}}})
+            await cluster.pass_by(90)
             await claims.create("b")
             assert claims.find_address("b") == "10.0.0.1"
     event = f"released {kind if is_claim_last else 'IPAddress'}"
@@ -309,9 +311,9 @@ async def test_the_release_of_a_deleted_claim_of_an_ippool_is_logged_once(kind: 
     async with serve_claims(kind) as claims:
         await claims.create("a")
         with capture_logs() as lines:
-            await claims.site.delete(claims.claim_kind, "a")
-            await claims.site.home.pass_by(90)
-            assert not claims.site.see(claims.claim_kind, "a")
+            await claims.cluster.delete(claims.claim_kind, "a")
+            await claims.cluster.pass_by(90)
+            assert not claims.cluster.get_stored(claims.claim_kind, "a")
     [line] = _released_by_metal3(lines, kind)
     assert (line[0], line[-1]) == ("releasing IPAddress", "its claim is deleted")
 
@@ -323,8 +325,8 @@ async def test_an_ipaddress_of_an_ippool_that_comes_back_is_not_logged_as_releas
     async with serve_claims(kind) as claims:
         await claims.create("a")
         with capture_logs() as lines:
-            await claims.site.remove(claims.address_kind, "p-10-0-0-1")
-            await claims.site.home.pass_by(30)
+            await claims.cluster.remove_by_force(claims.address_kind, "p-10-0-0-1")
+            await claims.cluster.pass_by(30)
             assert claims.find_address("a") == "10.0.0.1"
     assert _released_by_metal3(lines, kind) == []
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
@@ -45,10 +45,28 @@ RANGES_PER_POOL = 4
 RANGES_PER_CALL = RANGES_PER_POOL * len(POOLS)
 """The ranges that one call of `ask_for_ranges` asks for."""
 STEP = 0.25
+"""Seconds by which all clocks advance at a time."""
+
+
+class HeldRange(NamedTuple):
+    """The range that an allocation holds.
+
+    Args:
+        pool: the name of the pool.
+        first: the first address, as a number.
+        last: the last address, as a number.
+    """
+
+    pool: str
+    first: int
+    last: int
 
 
 class Replica:
-    """The controllers of pools, allocations and providers, and the collector of orphans."""
+    """A process with the controllers of pools, allocations, providers and integrations.
+
+    Its clock and its connection to the API server are its own: a test can stop and cut them.
+    """
 
     def __init__(
         self,
@@ -79,12 +97,12 @@ class Replica:
 
     @property
     def held_shards(self) -> set[int]:
-        """The shards that it works on."""
+        """The shards whose Leases the replica holds."""
         assert self.manager.shards is not None
         return set(self.manager.shards.held)
 
     def take_written_names(self) -> dict[str, set[str]]:
-        """Return the names of the pools and allocations that it wrote, by plural.
+        """Return the names of the pools and allocations that the replica wrote, by plural.
 
         Only writes since the last call count.
         """
@@ -98,7 +116,14 @@ class Replica:
 
 
 class Cluster:
-    """A fake API with pools, and the replicas at it."""
+    """A fake API server, and the replicas that work on it.
+
+    Args:
+        group: runs the replicas.
+        settings: the settings of each replica.
+        shards: into how many parts the replicas divide all pools.
+        missing: the kinds of ours that the server does not serve at first.
+    """
 
     def __init__(
         self,
@@ -124,8 +149,13 @@ class Cluster:
         """Serve a kind of ours from now on."""
         self.api.serve(resource, fields=("spec.poolRef.name",))
 
-    def start(self, *names: str, leader_elect: bool = True) -> list[Replica]:
-        """Start replicas; return them. Without election and shards each of them leads."""
+    def start_replicas(self, *names: str, leader_elect: bool = True) -> list[Replica]:
+        """Start replicas, and return them.
+
+        Args:
+            *names: their names.
+            leader_elect: elect leaders; if it is False and `shards` is 0, each replica leads.
+        """
         replicas = [
             Replica(
                 name,
@@ -136,18 +166,18 @@ class Cluster:
             )
             for name in names
         ]
-        for name in replicas:
-            self.replicas.append(name)
-            self._group.start_soon(name.manager.run)
+        for replica in replicas:
+            self.replicas.append(replica)
+            self._group.start_soon(replica.manager.run)
         return replicas
 
-    async def pool(self, name: str, third: int) -> None:
-        """Create a pool of 256 addresses."""
-        body = {"metadata": {"name": name}, "spec": {"cidr": f"10.0.{third}.0/24"}}
+    async def create_pool(self, name: str, third_octet: int) -> None:
+        """Create a NetworkPool with the 256 addresses of 10.0.`third_octet`.0/24."""
+        body = {"metadata": {"name": name}, "spec": {"cidr": f"10.0.{third_octet}.0/24"}}
         await self.client.create(NETWORK_POOL, NAMESPACE, body)
 
-    async def ask(self, name: str, pool: str, count: int = 8) -> None:
-        """Create an allocation of a pool."""
+    async def create_allocation(self, name: str, pool: str, count: int = 8) -> None:
+        """Create an IPAllocation that requests `count` addresses of a NetworkPool."""
         spec = {
             "poolRef": {"name": pool},
             "tenantClusterRef": {"name": name, "namespace": "team"},
@@ -167,15 +197,15 @@ class Cluster:
                     await replica.clock.advance(self.clock.monotonic() - replica.clock.monotonic())
 
     async def thaw(self, replica: Replica) -> None:
-        """Let a frozen replica go on."""
+        """Let a frozen replica continue; its clock jumps to the present."""
         replica.frozen = False
         await replica.clock.thaw(self.clock.monotonic() - replica.clock.monotonic())
 
-    async def ranges(self) -> dict[str, tuple[str, int, int]]:
-        """Return pool, first and last address of each allocation that holds a range."""
+    async def list_ranges(self) -> dict[str, HeldRange]:
+        """Return the ranges of the allocations that hold one, by name of the allocation."""
         page = await self.client.list(IP_ALLOCATION)
         return {
-            obj.metadata.name: (
+            obj.metadata.name: HeldRange(
                 obj.spec.poolRef.name,
                 int(ip_address(obj.status.startAddress)),
                 int(ip_address(obj.status.endAddress)),
@@ -184,52 +214,60 @@ class Cluster:
             if obj.status.startAddress and obj.status.endAddress
         }
 
-    async def check_apart(self, count: int) -> None:
+    async def assert_ranges_apart(self, count: int) -> None:
         """Assert that `count` allocations hold ranges, and that no two of a pool overlap."""
-        ranges = sorted((await self.ranges()).values())
+        ranges = sorted((await self.list_ranges()).values())
         assert len(ranges) == count
-        for (pool, _, last), (other, first, _) in pairwise(ranges):
-            assert pool != other or last < first
+        for lower, upper in pairwise(ranges):
+            assert lower.pool != upper.pool or lower.last < upper.first
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[Cluster]:
-    """Return a cluster with twelve pools; its replicas are cancelled in the end."""
+async def open_cluster_with_pools() -> AsyncIterator[Cluster]:
+    """Yield a cluster with twelve pools; its replicas are cancelled in the end."""
     async with anyio.create_task_group() as group:
-        shared_cluster = Cluster(group)
+        cluster = Cluster(group)
         for number, name in enumerate(POOLS):
-            await shared_cluster.pool(name, number)
-        yield shared_cluster
-        for replica in shared_cluster.replicas:
+            await cluster.create_pool(name, number)
+        yield cluster
+        for replica in cluster.replicas:
             replica.link.cut = False  # or one whose clock stands still never gives up its leases
         group.cancel_scope.cancel()
 
 
-def shard(pool: str) -> int:
+def find_shard(pool: str) -> int:
+    """Return the number of the shard that a pool belongs to."""
     return shard_of(Key(NAMESPACE, pool), SHARDS)
 
 
 async def ask_for_ranges(cluster: Cluster, prefix: str) -> dict[str, str]:
-    """Ask for RANGES_PER_POOL ranges of each pool; return the pool of each allocation."""
+    """Create RANGES_PER_POOL allocations of each pool; return the pools by name of allocation.
+
+    Args:
+        cluster: where they are created.
+        prefix: what the names of these allocations begin with.
+    """
     numbers = range(RANGES_PER_POOL)
-    names = {f"{prefix}-{pool}-{number}": pool for pool in POOLS for number in numbers}
-    for name, pool in names.items():
-        await cluster.ask(name, pool)
-    return names
+    pool_of = {f"{prefix}-{pool}-{number}": pool for pool in POOLS for number in numbers}
+    for name, pool in pool_of.items():
+        await cluster.create_allocation(name, pool)
+    return pool_of
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-async def test_a_pool_and_its_allocations_are_written_by_who_holds_its_shard(count: int) -> None:
-    async with cluster() as home:
-        replicas = home.start(*"abc"[:count])
-        await home.pass_by(20)
+async def test_a_pool_and_its_allocations_are_written_by_the_replica_with_its_shard(
+    count: int,
+) -> None:
+    async with open_cluster_with_pools() as cluster:
+        replicas = cluster.start_replicas(*"abc"[:count])
+        await cluster.pass_by(20)
         for replica in replicas:
             replica.link.sent.clear()
-        pool_of = await ask_for_ranges(home, "one")
-        await home.pass_by(5)
-        await home.check_apart(RANGES_PER_CALL)
+        pool_of = await ask_for_ranges(cluster, "one")
+        await cluster.pass_by(5)
+        await cluster.assert_ranges_apart(RANGES_PER_CALL)
         for replica in replicas:
-            pools = {pool for pool in POOLS if shard(pool) in replica.held_shards}
+            pools = {pool for pool in POOLS if find_shard(pool) in replica.held_shards}
             assert pools
             assert replica.take_written_names() == {
                 "networkpools": pools,
@@ -239,65 +277,65 @@ async def test_a_pool_and_its_allocations_are_written_by_who_holds_its_shard(cou
 
 @pytest.mark.slow
 async def test_requests_of_a_dead_replicas_pools_are_served_when_its_leases_have_expired() -> None:
-    async with cluster() as home:
-        a, *others = home.start(*"abc")
-        await home.pass_by(20)
+    async with open_cluster_with_pools() as cluster:
+        a, *others = cluster.start_replicas(*"abc")
+        await cluster.pass_by(20)
         a.frozen = a.link.cut = True
-        await ask_for_ranges(home, "one")
-        await home.pass_by(5)
-        waiting = RANGES_PER_POOL * sum(shard(pool) in a.held_shards for pool in POOLS)
+        await ask_for_ranges(cluster, "one")
+        await cluster.pass_by(5)
+        waiting = RANGES_PER_POOL * sum(find_shard(pool) in a.held_shards for pool in POOLS)
         assert waiting > 0
-        await home.check_apart(RANGES_PER_CALL - waiting)
-        await home.pass_by(15)
-        await home.check_apart(RANGES_PER_CALL)
+        await cluster.assert_ranges_apart(RANGES_PER_CALL - waiting)
+        await cluster.pass_by(15)
+        await cluster.assert_ranges_apart(RANGES_PER_CALL)
         assert sorted(len(other_replica.held_shards) for other_replica in others) == [2, 2]
 
 
 @pytest.mark.slow
-async def test_a_replica_that_works_on_after_its_leases_have_expired_does_no_harm() -> None:
-    async with cluster() as home:
-        a, b = home.start(*"ab")
-        await home.pass_by(20)
+async def test_a_replica_that_thaws_after_its_leases_have_expired_does_no_harm() -> None:
+    async with open_cluster_with_pools() as cluster:
+        a, b = cluster.start_replicas(*"ab")
+        await cluster.pass_by(20)
         a.frozen = True
-        await ask_for_ranges(home, "one")
-        await home.pass_by(25)
+        await ask_for_ranges(cluster, "one")
+        await cluster.pass_by(25)
         assert b.held_shards == set(range(SHARDS))
         assert a.held_shards
-        await ask_for_ranges(home, "two")
-        await home.pass_by(5)
-        await home.thaw(a)
-        await home.pass_by(60)
-        await home.check_apart(2 * RANGES_PER_CALL)
-        assert sorted(len(replica.held_shards) for replica in home.replicas) == [2, 2]
+        await ask_for_ranges(cluster, "two")
+        await cluster.pass_by(5)
+        await cluster.thaw(a)
+        await cluster.pass_by(60)
+        await cluster.assert_ranges_apart(2 * RANGES_PER_CALL)
+        assert sorted(len(replica.held_shards) for replica in cluster.replicas) == [2, 2]
 
 
 @pytest.mark.slow
 async def test_pools_are_served_while_replicas_come_and_go() -> None:
-    async with cluster() as home:
-        [a] = home.start("a")
-        await home.pass_by(10)
-        await ask_for_ranges(home, "one")
-        home.start("b")
-        await home.pass_by(3)
-        await ask_for_ranges(home, "two")
-        home.start("c")
-        await home.pass_by(4)
+    async with open_cluster_with_pools() as cluster:
+        [a] = cluster.start_replicas("a")
+        await cluster.pass_by(10)
+        await ask_for_ranges(cluster, "one")
+        cluster.start_replicas("b")
+        await cluster.pass_by(3)
+        await ask_for_ranges(cluster, "two")
+        cluster.start_replicas("c")
+        await cluster.pass_by(4)
         a.manager.stop()
-        await ask_for_ranges(home, "three")
-        await home.pass_by(20)
-        await home.check_apart(3 * RANGES_PER_CALL)
+        await ask_for_ranges(cluster, "three")
+        await cluster.pass_by(20)
+        await cluster.assert_ranges_apart(3 * RANGES_PER_CALL)
 
 
 @pytest.mark.slow
 async def test_at_rest_replicas_send_nothing_but_their_leases() -> None:
-    async with cluster() as home:
-        replicas = home.start(*"ab")
-        await home.pass_by(20)
-        await ask_for_ranges(home, "one")
-        await home.pass_by(200)
-        for sharer in replicas:
-            sharer.link.sent.clear()
-        await home.pass_by(100)
+    async with open_cluster_with_pools() as cluster:
+        replicas = cluster.start_replicas(*"ab")
+        await cluster.pass_by(20)
+        await ask_for_ranges(cluster, "one")
+        await cluster.pass_by(200)
+        for replica in replicas:
+            replica.link.sent.clear()
+        await cluster.pass_by(100)
         sent: list[Any] = [request for replica in replicas for request in replica.link.sent]
         assert sent
         assert [request for request in sent if "/leases" not in request[1]] == []
@@ -305,17 +343,17 @@ async def test_at_rest_replicas_send_nothing_but_their_leases() -> None:
 
 @pytest.mark.slow
 async def test_a_replica_does_not_write_pools_of_shards_that_it_handed_over() -> None:
-    async with cluster() as home:
-        [a] = home.start("a")
-        await home.pass_by(10)
-        await ask_for_ranges(home, "one")
-        await home.pass_by(5)
-        home.start("b")
-        await home.pass_by(20)
+    async with open_cluster_with_pools() as cluster:
+        [a] = cluster.start_replicas("a")
+        await cluster.pass_by(10)
+        await ask_for_ranges(cluster, "one")
+        await cluster.pass_by(5)
+        cluster.start_replicas("b")
+        await cluster.pass_by(20)
         assert len(a.held_shards) == SHARDS / 2
         a.link.sent.clear()
-        await ask_for_ranges(home, "two")
-        await home.pass_by(5)
-        own_pools = {pool for pool in POOLS if shard(pool) in a.held_shards}
+        await ask_for_ranges(cluster, "two")
+        await cluster.pass_by(5)
+        own_pools = {pool for pool in POOLS if find_shard(pool) in a.held_shards}
         assert a.take_written_names()["networkpools"] == own_pools
-        await home.check_apart(2 * RANGES_PER_CALL)
+        await cluster.assert_ranges_apart(2 * RANGES_PER_CALL)

@@ -22,131 +22,133 @@ CLAIMS = clusterapi.claims("v1beta2")
 ADDRESSES = clusterapi.addresses("v1beta2")
 WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
 WITH_OBSERVED = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True))
-DEFINED = "customresourcedefinitions"
 
 
 @asynccontextmanager
-async def cluster(settings: Settings, *kinds: Any) -> AsyncIterator[Cluster]:
-    """Return a cluster with the pool `lab` and kinds of an integration."""
+async def open_cluster(settings: Settings, *kinds: Any) -> AsyncIterator[Cluster]:
+    """Yield a cluster that serves the kinds of an integration, with NetworkPool `lab`."""
     async with anyio.create_task_group() as group:
-        home = Cluster(group, settings, 1)
+        cluster = Cluster(group, settings, 1)
         for kind in (DEFINITIONS, *kinds):
-            home.api.serve(kind)
-        await home.pool("lab", 0)
-        yield home
+            cluster.api.serve(kind)
+        await cluster.create_pool("lab", 0)
+        yield cluster
         group.cancel_scope.cancel()
 
 
-async def create_observed(home: Cluster, name: str, addresses: str) -> None:
-    """Create an IPAMAllocation as KKP makes them."""
+async def create_ipam_allocation(cluster: Cluster, name: str, addresses: str) -> None:
+    """Create an IPAMAllocation as KKP does; `addresses` is a range."""
     spec = {"type": "range", "dc": "dc", "addresses": [addresses]}
-    await home.client.create(ALLOCATIONS, NAMESPACE, {"metadata": {"name": name}, "spec": spec})
+    await cluster.client.create(ALLOCATIONS, NAMESPACE, {"metadata": {"name": name}, "spec": spec})
 
 
-async def ready(home: Cluster) -> Any:
-    """Return condition Ready of the pool."""
-    pool = await home.client.get(NETWORK_POOL, Key(NAMESPACE, "lab"))
+async def read_ready(cluster: Cluster) -> Any:
+    """Return the condition Ready of NetworkPool `lab`."""
+    pool = await cluster.client.get(NETWORK_POOL, Key(NAMESPACE, "lab"))
     return next(condition for condition in pool.status.conditions if condition.type == "Ready")
 
 
-def probe(replica: Replica) -> str:
+def read_readiness(replica: Replica) -> str:
     """Return the answer of /readyz?verbose."""
     return run_checks("readyz", replica.manager._list_readiness_checks(), verbose=True).body
 
 
-async def start(home: Cluster, *, hidden: str = "") -> Replica:
-    """Start a replica that may not read definitions, and whose discovery lacks a group."""
-    [replica] = home.start("a")
-    replica.link.forbidden_plurals.add(DEFINED)
-    if hidden:
-        replica.link.hidden_groups.add(hidden)
+async def start_replica(cluster: Cluster, *, hidden_group: str = "") -> Replica:
+    """Start a replica that may not read CustomResourceDefinitions.
+
+    Args:
+        cluster: where it is started.
+        hidden_group: an API group that discovery does not show to the replica; empty for none.
+    """
+    [replica] = cluster.start_replicas("a")
+    replica.link.forbidden.add(DEFINITIONS.plural)
+    if hidden_group:
+        replica.link.hidden.add(hidden_group)
     return replica
 
 
 async def test_nothing_of_a_hidden_kind_is_handed_out_where_definitions_may_not_be_read() -> None:
-    async with cluster(WITH_OBSERVED, ALLOCATIONS) as home:
-        await create_observed(home, "kkp", "10.0.0.0-10.0.0.127")
-        replica = await start(home, hidden=ALLOCATIONS.group)
-        await home.ask("first", "lab", 64)
-        await home.pass_by(PATIENCE_SECONDS + 5)
-        assert await home.ranges() == {}
-        assert (await ready(home)).reason == "HoldersUnknown"
-        assert "grant list and watch of customresourcedefinitions" in probe(replica)
-        replica.link.hidden_groups.clear()
-        await home.pass_by(10)
-        [(_, first, last)] = (await home.ranges()).values()
-        assert first % 256 == 128
-        assert last % 256 == 191
+    async with open_cluster(WITH_OBSERVED, ALLOCATIONS) as cluster:
+        await create_ipam_allocation(cluster, "kkp", "10.0.0.0-10.0.0.127")
+        replica = await start_replica(cluster, hidden_group=ALLOCATIONS.group)
+        await cluster.create_allocation("first", "lab", 64)
+        await cluster.pass_by(PATIENCE_SECONDS + 5)
+        assert await cluster.list_ranges() == {}
+        assert (await read_ready(cluster)).reason == "HoldersUnknown"
+        assert "grant list and watch of customresourcedefinitions" in read_readiness(replica)
+        replica.link.hidden.clear()
+        await cluster.pass_by(10)
+        [held_range] = (await cluster.list_ranges()).values()
+        assert held_range.first % 256 == 128
+        assert held_range.last % 256 == 191
 
 
-async def test_an_absent_kind_is_believed_after_looks_where_definitions_may_not_be_read() -> None:
+async def test_a_kind_counts_as_absent_after_discovery_lacked_it_for_half_a_minute() -> None:
+    """The replica may not read definitions, so discovery alone shows which kinds are served."""
     for settings in (WITH_CLAIMS, WITH_OBSERVED):
-        async with cluster(settings) as home:
-            replica = await start(home)
-            await home.ask("first", "lab")
-            await home.pass_by(15)
-            assert await home.ranges() == {}
-            # All kinds of Cluster API are looked up at once.
-            await home.pass_by(15)
-            assert set(await home.ranges()) == {"first"}
-            assert "it is not known which kinds are served" not in probe(replica)
+        async with open_cluster(settings) as cluster:
+            replica = await start_replica(cluster)
+            await cluster.create_allocation("first", "lab")
+            await cluster.pass_by(15)
+            assert await cluster.list_ranges() == {}
+            await cluster.pass_by(15)
+            assert set(await cluster.list_ranges()) == {"first"}
+            assert "it is not known which kinds are served" not in read_readiness(replica)
 
 
 @pytest.mark.parametrize("kind", [CLAIMS, ADDRESSES], ids=["claims", "addresses"])
 async def test_a_kind_that_is_served_and_may_not_be_listed_fails_the_probe(kind: Any) -> None:
-    async with cluster(WITH_CLAIMS, CLAIMS, ADDRESSES) as home:
-        [replica] = home.start("a")
-        replica.link.forbidden_plurals.add(kind.plural)
-        await home.pass_by(20)
-        await home.ask("first", "lab")
-        await home.pass_by(PATIENCE_SECONDS + 5)
-        assert await home.ranges() == {}
-        assert f"cannot list {kind.full_name}" in probe(replica)
-        replica.link.forbidden_plurals.clear()
-        await home.pass_by(60)
-        assert set(await home.ranges()) == {"first"}
-        assert probe(replica).endswith("readyz check passed\n")
+    async with open_cluster(WITH_CLAIMS, CLAIMS, ADDRESSES) as cluster:
+        [replica] = cluster.start_replicas("a")
+        replica.link.forbidden.add(kind.plural)
+        await cluster.pass_by(20)
+        await cluster.create_allocation("first", "lab")
+        await cluster.pass_by(PATIENCE_SECONDS + 5)
+        assert await cluster.list_ranges() == {}
+        assert f"cannot list {kind.full_name}" in read_readiness(replica)
+        replica.link.forbidden.clear()
+        await cluster.pass_by(60)
+        assert set(await cluster.list_ranges()) == {"first"}
+        assert read_readiness(replica).endswith("readyz check passed\n")
 
 
 async def test_observed_allocations_that_may_no_longer_be_read_are_unknown() -> None:
-    async with cluster(WITH_OBSERVED, ALLOCATIONS) as home:
-        [replica] = home.start("a")
-        await home.pass_by(20)
-        await home.ask("first", "lab")
-        await home.pass_by(5)
-        assert set(await home.ranges()) == {"first"}
+    async with open_cluster(WITH_OBSERVED, ALLOCATIONS) as cluster:
+        [replica] = cluster.start_replicas("a")
+        await cluster.pass_by(20)
+        await cluster.create_allocation("first", "lab")
+        await cluster.pass_by(5)
+        assert set(await cluster.list_ranges()) == {"first"}
         replica.link.forbid(ALLOCATIONS.plural)
-        await home.pass_by(5)
-        await create_observed(home, "kkp", "10.0.0.0-10.0.0.127")
-        await home.ask("second", "lab", 64)
-        await home.pass_by(PATIENCE_SECONDS + 5)
-        assert set(await home.ranges()) == {"first"}
-        unknown = await ready(home)
-        assert unknown.reason == "HoldersUnknown"
-        assert "not allowed, a role has to grant it" in unknown.message
-        assert "ipamallocations.kubermatic.k8c.io" in probe(replica)
-        replica.link.forbidden_plurals.clear()
-        await home.pass_by(60)
-        _, first, _ = (await home.ranges())["second"]
-        assert first % 256 >= 128
+        await cluster.pass_by(5)
+        await create_ipam_allocation(cluster, "kkp", "10.0.0.0-10.0.0.127")
+        await cluster.create_allocation("second", "lab", 64)
+        await cluster.pass_by(PATIENCE_SECONDS + 5)
+        assert set(await cluster.list_ranges()) == {"first"}
+        ready = await read_ready(cluster)
+        assert ready.reason == "HoldersUnknown"
+        assert "not allowed, a role has to grant it" in ready.message
+        assert "ipamallocations.kubermatic.k8c.io" in read_readiness(replica)
+        replica.link.forbidden.clear()
+        await cluster.pass_by(60)
+        assert (await cluster.list_ranges())["second"].first % 256 >= 128
 
 
-async def test_a_leader_that_does_not_know_the_holders_rewrites_no_status_of_one_that_does() -> (
-    None
-):
-    async with cluster(WITH_OBSERVED, ALLOCATIONS) as home:
-        home.shards = 0
-        knowing, unknowing = home.start("a", "b", leader_elect=False)
-        unknowing.link.forbidden_plurals.add(ALLOCATIONS.plural)
-        await home.pass_by(PATIENCE_SECONDS + 5)
+async def test_replicas_do_not_overwrite_each_other_if_only_one_may_read_a_kind() -> None:
+    """Both replicas lead and work on the pool; replica `b` may not read IPAMAllocations."""
+    async with open_cluster(WITH_OBSERVED, ALLOCATIONS) as cluster:
+        cluster.shards = 0
+        allowed, forbidden = cluster.start_replicas("a", "b", leader_elect=False)
+        forbidden.link.forbidden.add(ALLOCATIONS.plural)
+        await cluster.pass_by(PATIENCE_SECONDS + 5)
         for number in range(3):
-            await home.ask(f"ask-{number}", "lab")
-            await home.pass_by(5)
-        assert len(await home.ranges()) == 3
-        await home.pass_by(60)  # settled promises are dropped
-        knowing.link.sent.clear()
-        unknowing.link.sent.clear()
-        await home.pass_by(60)
-        assert (await ready(home)).reason == "Ready"
-        assert knowing.take_written_names()["networkpools"] == set()
-        assert unknowing.take_written_names()["networkpools"] == set()
+            await cluster.create_allocation(f"ask-{number}", "lab")
+            await cluster.pass_by(5)
+        assert len(await cluster.list_ranges()) == 3
+        await cluster.pass_by(60)  # settled promises are dropped
+        allowed.link.sent.clear()
+        forbidden.link.sent.clear()
+        await cluster.pass_by(60)
+        assert (await read_ready(cluster)).reason == "Ready"
+        assert allowed.take_written_names()["networkpools"] == set()
+        assert forbidden.take_written_names()["networkpools"] == set()

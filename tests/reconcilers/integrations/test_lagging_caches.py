@@ -1,4 +1,4 @@
-"""What a LIST showed is not forgotten: a lagging cache is used again once it shows that, too."""
+"""A reader that has listed objects does not read from its cache until the cache has caught up."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -28,61 +28,68 @@ from tests.clock import VirtualClock
 from tests.reconcilers import make
 
 PATIENCE = 1.0
+"""Seconds after which a reader lists the objects instead of waiting for its cache."""
 POOL = Key("team", "p")
 Read = Callable[[], Awaitable[Any]]
 
 
 @dataclass
-class Reading:
-    """The reader of one kind of requests.
+class PoolReading:
+    """The reader of the requests of pool `p`.
 
     Args:
-        cache: what it reads.
-        namespace: of the request that a person makes.
-        body: of that request.
-        list_now: reads a LIST that begins now.
-        read: returns a view that has read as far as a fresh journal says.
+        cache: the cache of requests that the reader uses.
+        namespace: the namespace of the request that the test creates.
+        body: the object of that request.
+        list_requests: reads the requests by a LIST.
+        read: reads the requests from the cache, or by a LIST once PATIENCE is over; raises Behind
+            before that if the cache lags. It requires no revision.
     """
 
     cache: Cache[Any]
     namespace: str
     body: Any
-    list_now: Read
+    list_requests: Read
     read: Read
 
 
-def of_kubermatic(client: Client, clock: VirtualClock) -> Reading:
+def read_ipam_pool(client: Client, clock: VirtualClock) -> PoolReading:
+    """Return the reader of the IPAMAllocations of an IPAMPool."""
     cache = Cache(kubermatic.ALLOCATIONS, indexes=kubermatic_reading.ALLOCATION_INDEXES)
     reader = kubermatic_reading.KkpReader(client, cache, clock=clock, patience=PATIENCE)
     body = {"metadata": {"name": "p"}, "spec": {"dc": "dc", "type": "range"}}
-    return Reading(
+    return PoolReading(
         cache,
         "cluster-a",
         body=body,
-        list_now=lambda: reader.list_live("p"),
+        list_requests=lambda: reader.list_live("p"),
         read=lambda: reader.read_up_to("p", 0),
     )
 
 
-def of_vitistack(client: Client, clock: VirtualClock) -> Reading:
+def read_network_namespace(client: Client, clock: VirtualClock) -> PoolReading:
+    """Return the reader of the IPAllocations of a NetworkNamespace of vitistack."""
     cache = Cache(vitistack.ALLOCATIONS, indexes=vitistack_caches.ALLOCATION_INDEXES)
-    others = Cache(vitistack.NETWORKS), Cache(vitistack.CONFIGURATIONS)
     caches = vitistack_caches.VitistackCaches(
-        others[0], cache, configurations=others[1], provider="butler"
+        Cache(vitistack.NETWORKS),
+        cache,
+        configurations=Cache(vitistack.CONFIGURATIONS),
+        provider="butler",
     )
     reader = vitistack_reading.VitistackReader(client, caches, clock=clock, patience=PATIENCE)
     space = NetworkSpace(Layout.parse("10.0.0.0/24"))
     body = {"metadata": {"name": "a"}, "spec": {"networkNamespaceName": POOL.name}}
-    return Reading(
+    return PoolReading(
         cache,
         POOL.namespace,
         body=body,
-        list_now=lambda: reader.list_live(POOL),
+        list_requests=lambda: reader.list_live(POOL),
         read=lambda: reader.read_up_to(POOL, space, 0),
     )
 
 
-def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
+def read_network_pool(client: Client, clock: VirtualClock) -> PoolReading:
+    """Return the reader of the IPAllocations of a NetworkPool."""
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     reader = PoolReader(cache, client, clock=clock, wait_seconds=PATIENCE)
     pool = make.pool("p", namespace=POOL.namespace)
@@ -92,32 +99,34 @@ def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
         "type": "nodes",
         "count": 1,
     }
-    return Reading(
+    return PoolReading(
         cache,
         POOL.namespace,
         body={"metadata": {"name": "a"}, "spec": spec},
-        list_now=lambda: reader.read_live(POOL),
+        list_requests=lambda: reader.read_live(POOL),
         read=lambda: reader.read_up_to(pool, Journal({IP_ALLOCATION.full_name: 0})),
     )
 
 
-@pytest.mark.parametrize("reading_of", [of_kubermatic, of_vitistack, of_network_pools])
-async def test_a_cache_is_used_again_once_it_has_read_what_a_list_showed(
-    reading_of: Callable[[Client, VirtualClock], Reading],
+@pytest.mark.parametrize(
+    "make_reading", [read_ipam_pool, read_network_namespace, read_network_pool]
+)
+async def test_a_cache_is_used_again_once_it_shows_a_request_that_a_list_showed(
+    make_reading: Callable[[Client, VirtualClock], PoolReading],
 ) -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
     client = Client(api)
-    reading = reading_of(client, clock)
+    reading = make_reading(client, clock)
     kind: Resource[Any] = reading.cache.resource
     api.serve(kind)
     reading.cache.replace([], (await client.list(kind)).revision, {})
     created = await client.create(kind, reading.namespace, reading.body)
-    await reading.list_now()
+    await reading.list_requests()
     with pytest.raises(Behind):
         await reading.read()
     await clock.advance(PATIENCE)
-    listed = await reading.read()  # the cache is given up, and the server asked
+    listed = await reading.read()  # by a LIST
     assert listed.position >= created.metadata.revision
     holder = Holder(kind.full_name, created.metadata.key)
     assert listed.find(holder) is not None

@@ -24,30 +24,33 @@ WITH_OBSERVED = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSetting
 
 @asynccontextmanager
 async def cluster_without_kinds(settings: Settings) -> AsyncIterator[Cluster]:
-    """Return a cluster with a pool and a replica, without the kinds of an integration."""
+    """Yield a cluster that serves no kind of an integration.
+
+    Its replica has served allocation `first` of NetworkPool `lab`.
+    """
     async with anyio.create_task_group() as group:
-        home = Cluster(group, settings, 1)
-        home.api.serve(DEFINITIONS)
-        await home.pool("lab", 0)
-        home.start("a")
-        await home.pass_by(20)
-        await home.ask("first", "lab")
-        await home.pass_by(5)
-        assert set(await home.ranges()) == {"first"}
-        yield home
+        cluster = Cluster(group, settings, 1)
+        cluster.api.serve(DEFINITIONS)
+        await cluster.create_pool("lab", 0)
+        cluster.start_replicas("a")
+        await cluster.pass_by(20)
+        await cluster.create_allocation("first", "lab")
+        await cluster.pass_by(5)
+        assert set(await cluster.list_ranges()) == {"first"}
+        yield cluster
         group.cancel_scope.cancel()
 
 
-async def define(home: Cluster, kind: Resource[Any], *, established: bool) -> None:
-    """Create the definition of a kind, which discovery does not list yet."""
+async def create_definition(cluster: Cluster, kind: Resource[Any], *, established: bool) -> None:
+    """Create the CustomResourceDefinition of a kind that discovery does not list yet."""
     body: dict[str, Any] = {
         "metadata": {"name": kind.full_name},
         "spec": {"versions": [{"name": kind.version, "served": True}]},
     }
-    created = await home.client.create(DEFINITIONS, "", body)
+    created = await cluster.client.create(DEFINITIONS, "", body)
     if established:
         conditions = [{"type": "Established", "status": "True"}]
-        await home.client.patch_status(DEFINITIONS, created, {"conditions": conditions})
+        await cluster.client.patch_status(DEFINITIONS, created, {"conditions": conditions})
 
 
 KINDS = pytest.mark.parametrize(
@@ -56,16 +59,16 @@ KINDS = pytest.mark.parametrize(
 
 
 @KINDS
-async def test_nothing_is_handed_out_while_discovery_lacks_a_kind_that_is_defined_now(
+async def test_nothing_is_handed_out_while_discovery_lacks_a_kind_whose_definition_is_established(
     settings: Settings, kind: Resource[Any]
 ) -> None:
-    async with cluster_without_kinds(settings) as home:
-        await define(home, kind, established=True)
-        await home.pass_by(1)
-        await home.ask("second", "lab")
-        await home.pass_by(20)
-        assert set(await home.ranges()) == {"first"}
-        pool = await home.client.get(NETWORK_POOL, Key(NAMESPACE, "lab"))
+    async with cluster_without_kinds(settings) as cluster:
+        await create_definition(cluster, kind, established=True)
+        await cluster.pass_by(1)
+        await cluster.create_allocation("second", "lab")
+        await cluster.pass_by(20)
+        assert set(await cluster.list_ranges()) == {"first"}
+        pool = await cluster.client.get(NETWORK_POOL, Key(NAMESPACE, "lab"))
         ready = next(
             condition for condition in pool.status.conditions if condition.type == "Ready"
         )
@@ -73,14 +76,15 @@ async def test_nothing_is_handed_out_while_discovery_lacks_a_kind_that_is_define
 
 
 @KINDS
-async def test_pools_are_served_again_once_a_definition_is_known_not_to_serve_the_kind(
+async def test_pools_are_served_again_if_a_new_definition_is_not_established_for_long(
     settings: Settings, kind: Resource[Any]
 ) -> None:
-    async with cluster_without_kinds(settings) as home:
-        await define(home, kind, established=False)
-        await home.pass_by(1)
-        await home.ask("second", "lab")
-        await home.pass_by(SETTLING_SECONDS / 2)
-        assert set(await home.ranges()) == {"first"}
-        await home.pass_by(SETTLING_SECONDS)
-        assert set(await home.ranges()) == {"first", "second"}
+    """A pool waits for the definition for SETTLING_SECONDS, no longer."""
+    async with cluster_without_kinds(settings) as cluster:
+        await create_definition(cluster, kind, established=False)
+        await cluster.pass_by(1)
+        await cluster.create_allocation("second", "lab")
+        await cluster.pass_by(SETTLING_SECONDS / 2)
+        assert set(await cluster.list_ranges()) == {"first"}
+        await cluster.pass_by(SETTLING_SECONDS)
+        assert set(await cluster.list_ranges()) == {"first", "second"}

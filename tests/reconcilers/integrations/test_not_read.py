@@ -1,4 +1,4 @@
-"""Who may read metal3's kinds and not all that decides about them."""
+"""What a user is shown of metal3's pools who may not list all kinds of metal3 and Cluster API."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,8 @@ from reconcilers.integrations.metal3 import api
 from tests.clock import VirtualClock
 
 
-def _serve() -> FakeApi:
+def _serve_claim() -> FakeApi:
+    """Return a server with IPPool `p`, and IPClaim `c` with an IPAddress of another name."""
     fake = FakeApi(VirtualClock())
     kinds: tuple[Resource[Any], ...] = (*api.KINDS, *CONTRACT_KINDS)
     for kind in kinds:
@@ -49,7 +50,8 @@ def _serve() -> FakeApi:
     return fake
 
 
-async def _read(fake: FakeApi, *forbidden: Resource[Any]) -> Views:
+async def _read_views(fake: FakeApi, *forbidden: Resource[Any]) -> Views:
+    """Read the objects as a command does for a user who may not list some kinds."""
     refused = Forbidden(403, "Forbidden", "not for you")
     for kind in forbidden:
         fake.fail(refused, times=9, method="LIST", resource=kind.full_name)
@@ -57,23 +59,25 @@ async def _read(fake: FakeApi, *forbidden: Resource[Any]) -> Views:
     return await views.from_cluster(Client(fake), "", pools=NetworkPools(), now=now)
 
 
-async def test_what_may_be_read_is_in_order() -> None:
-    all_views = await _read(_serve())
-    assert not all_views.troubles
-    [pool] = all_views.pictures
+async def test_a_user_who_may_list_all_kinds_sees_no_trouble() -> None:
+    views_of_user = await _read_views(_serve_claim())
+    assert not views_of_user.troubles
+    [pool] = views_of_user.pictures
     assert not pool.not_read
 
 
 @pytest.mark.parametrize("kind", [api.POOLS, api.ADDRESSES])
-async def test_what_may_not_be_read_is_not_missing(kind: Resource[Any]) -> None:
-    all_views = await _read(_serve(), kind)
-    assert [trouble.sentence for trouble in all_views.troubles] == []
+async def test_objects_of_a_kind_that_may_not_be_listed_are_not_reported_as_missing(
+    kind: Resource[Any],
+) -> None:
+    views_of_user = await _read_views(_serve_claim(), kind)
+    assert [trouble.sentence for trouble in views_of_user.troubles] == []
 
 
 @pytest.mark.parametrize("kind", [CONTRACT_CLAIMS, CONTRACT_ADDRESSES])
-async def test_claims_of_cluster_api_that_may_not_be_read_leave_an_ippool_unknown(
+async def test_an_ippool_counts_as_not_read_if_kinds_of_cluster_api_may_not_be_listed(
     kind: Resource[Any],
 ) -> None:
-    all_views = await _read(_serve(), kind)
-    [pool] = all_views.pictures
+    views_of_user = await _read_views(_serve_claim(), kind)
+    [pool] = views_of_user.pictures
     assert pool.not_read

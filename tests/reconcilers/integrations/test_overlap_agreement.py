@@ -1,4 +1,4 @@
-"""Pools of all kinds that hand out the same addresses are told so in the same words everywhere."""
+"""Overlaps between pools of all kinds are reported in the same words everywhere."""
 
 from datetime import UTC, datetime
 from itertools import permutations
@@ -30,6 +30,8 @@ CLIENT = cast("Client", None)
 """No pool of these tests loses addresses, so no validator asks the server."""
 RANGES = [{"start": "10.71.0.0", "end": "10.71.0.31"}]
 NETWORK_POOL = make.pool("np", "10.71.0.0/26", tenant={"ranges": RANGES})
+MOST_ADDRESSES = 1 << 20
+"""The addresses of the largest pool that the webhook accepts."""
 NAMES = {
     "NetworkPool": PoolName("NetworkPool", Key(HOME, "np")),
     "InClusterIPPool": PoolName("InClusterIPPool", Key(HOME, "ic")),
@@ -38,44 +40,46 @@ NAMES = {
 }
 
 
-def bodies(*kinds: str) -> list[dict[str, Any]]:
-    """Return the pools of some kinds that hand out 10.71.0.24 to 10.71.0.31."""
+def make_pools(*kinds: str) -> list[dict[str, Any]]:
+    """Return pools of some kinds, which hand out 10.71.0.24 to 10.71.0.31, as objects in JSON."""
     return [body for body in make_overlapping_pools(24, 31) if body["kind"] in kinds]
 
 
-def index_of(*kinds: str) -> SpaceIndex:
+def make_index(*kinds: str) -> SpaceIndex:
     """Return an index of the addresses that the pools of some kinds hand out."""
-    pools = NetworkPools([NETWORK_POOL] if "NetworkPool" in kinds else [])
-    others = [body for body in bodies(*kinds) if body["kind"] != "NetworkPool"]
-    return from_manifests(others, HOME, pools=pools, now=NOW).spaces
+    network_pools = NetworkPools([NETWORK_POOL] if "NetworkPool" in kinds else [])
+    pools = [pool for pool in make_pools(*kinds) if pool["kind"] != "NetworkPool"]
+    return from_manifests(pools, HOME, pools=network_pools, now=NOW).spaces
 
 
-async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
-    """Return the warnings of the webhook when the pool of a kind is created."""
+async def list_warnings(kind: str, spaces: SpaceIndex) -> list[str]:
+    """Return the warnings of the webhook when a pool of a kind is created."""
     if kind == "NetworkPool":
-        return [*networkpool.review_creation(NETWORK_POOL, spaces, 1 << 20).warnings]
+        return [*networkpool.review_creation(NETWORK_POOL, spaces, MOST_ADDRESSES).warnings]
     if kind == "InClusterIPPool":
-        caches = clusterapi_objects.from_bodies(bodies(kind), HOME, NOW)
+        caches = clusterapi_objects.from_bodies(make_pools(kind), HOME, NOW)
         [ip_pool] = caches.by_kind[kind]
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
     read = from_bodies(
-        bodies(kind), kubermatic.KINDS, namespace=HOME, now=NOW, fill_defaults=fill_defaults
+        make_pools(kind), kubermatic.KINDS, namespace=HOME, now=NOW, fill_defaults=fill_defaults
     )
     [ipam_pool] = read.by_kind[kind]
     return [*(await IPAMPoolValidator(CLIENT, spaces).review_creation(ipam_pool)).warnings]
 
 
 @pytest.mark.parametrize(("kind", "other"), PAIRS, ids=map("-".join, PAIRS))
-async def test_each_of_two_pools_is_told_of_the_other(kind: str, other: str) -> None:
-    spaces = index_of(kind, other)
+async def test_index_condition_and_webhook_report_a_pool_that_shares_eight_addresses(
+    kind: str, other: str
+) -> None:
+    spaces = make_index(kind, other)
     name = NAMES[kind]
     sharing = spaces.find_sharing(spaces.get_offers(name))
     assert [pool.pool for pool in sharing.pools] == [NAMES[other]]
     assert sum(sharing.pools[0].by_family.values()) == 8
-    condition = spaces.make_overlap_finding(spaces.get_offers(name))
-    assert condition is not None
-    assert (condition.status, condition.message) == (True, sharing.sentence)
+    finding = spaces.make_overlap_finding(spaces.get_offers(name))
+    assert finding is not None
+    assert (finding.status, finding.message) == (True, sharing.sentence)
     if kind != "NetworkNamespace":  # no webhook validates it
-        [warning] = await warnings(kind, spaces)
+        [warning] = await list_warnings(kind, spaces)
         assert warning.endswith(sharing.sentence)

@@ -14,10 +14,10 @@ from reconcilers.pictures.poolpicture import PoolPicture
 from tests.reconcilers.cli import test_platforms as platforms
 from tests.reconcilers.cli.test_claims import make_ip_pool, make_saved_object
 
-WHOLE = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24}
+GLOBAL_SPEC = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24}
 OBJECTS = (
     make_ip_pool("own", "10.0.0.10-10.0.0.13"),
-    make_saved_object("GlobalInClusterIPPool", "whole", spec=WHOLE, version="v1alpha2"),
+    make_saved_object("GlobalInClusterIPPool", "whole", spec=GLOBAL_SPEC, version="v1alpha2"),
     platforms.make_ipam_pool("metallb", east=platforms.RANGE),
     platforms.make_network(),
 )
@@ -27,17 +27,24 @@ PICTURES: dict[str, PoolPicture] = {
         OBJECTS, "b", pools=NetworkPools(), now=datetime(2026, 1, 1, tzinfo=UTC)
     ).pictures
 }
+"""The picture of a pool of each kind, for a user who may read everything."""
 NAMESPACES = {"InClusterIPPool": "b", "NetworkNamespace": "dc"}
+"""The namespace of each pool that is not of the whole cluster."""
 
 
-def limits_of(kind: str, namespace: str) -> list[NotRead]:
-    """Return that no kind that holds addresses of a pool may be read outside a namespace."""
-    return [NotRead(name, namespace) for name in sorted(get_holder_kinds()[kind])]
+def limit_to_namespace(kind: str, namespace: str) -> list[NotRead]:
+    """Return the limits of a user who may read one namespace only.
+
+    Args:
+        kind: the kind of a pool; the limits are on the kinds that hold its addresses.
+        namespace: the namespace that the user may read.
+    """
+    return [NotRead(name, namespace) for name in sorted(holder_kinds()[kind])]
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_only_the_total_is_known_of_a_pool_that_other_namespaces_hold(kind: str) -> None:
-    limits = limits_of(kind, "elsewhere")
+def test_only_the_total_of_a_pool_is_shown_to_a_user_of_another_namespace(kind: str) -> None:
+    limits = limit_to_namespace(kind, "elsewhere")
     pool = as_readable(PICTURES[kind], limits)
     document = build_map_document(pool)
     [family] = document["families"]
@@ -52,8 +59,8 @@ def test_only_the_total_is_known_of_a_pool_that_other_namespaces_hold(kind: str)
 
 
 @pytest.mark.parametrize("kind", NAMESPACES)
-def test_all_figures_are_known_of_a_pool_of_the_namespace_that_may_be_read(kind: str) -> None:
-    limits = limits_of(kind, NAMESPACES[kind])
+def test_all_figures_of_a_pool_are_shown_to_a_user_of_its_namespace(kind: str) -> None:
+    limits = limit_to_namespace(kind, NAMESPACES[kind])
     assert build_pool_document(as_readable(PICTURES[kind], limits)) == build_pool_document(
         PICTURES[kind]
     )
@@ -61,7 +68,7 @@ def test_all_figures_are_known_of_a_pool_of_the_namespace_that_may_be_read(kind:
 
 @pytest.mark.parametrize("kind", ["GlobalInClusterIPPool", "IPAMPool"])
 @pytest.mark.parametrize("namespace", ["b", "dc"])
-def test_one_namespace_never_suffices_for_a_pool_of_the_whole_cluster(
+def test_figures_of_a_pool_of_the_whole_cluster_are_unknown_to_a_user_of_one_namespace(
     kind: str, namespace: str
 ) -> None:
-    assert as_readable(PICTURES[kind], limits_of(kind, namespace)).not_read
+    assert as_readable(PICTURES[kind], limit_to_namespace(kind, namespace)).not_read

@@ -31,18 +31,18 @@ REFUSED = {
 }
 LABELS = {clusterapi.CLUSTER_LABEL: "machines"}
 STATUS = {"addressRef": {"name": "web"}}
-SITE = make_pool("site", "10.9.0.0/29")
-SITE["metadata"]["namespace"] = "b"
-NET_CLAIM = {"addressRef": {"name": "lb"}}
+NETWORK_POOL_SITE = make_pool("site", "10.9.0.0/29")
+NETWORK_POOL_SITE["metadata"]["namespace"] = "b"
+LB_STATUS = {"addressRef": {"name": "lb"}}
 OBJECTS = (
-    SITE,
+    NETWORK_POOL_SITE,
     claims.make_saved_object("Cluster", "machines", {})
     | {"apiVersion": f"{CLUSTERS.group}/v1beta2"},
     claims.make_ip_pool("nodes", "10.0.0.10-10.0.0.12")
     | {"status": {"ipAddresses": {"total": 3, "used": 1, "free": 2, "outOfRange": 0}}},
     claims.make_claim("web", "nodes", metadata={"labels": LABELS}, status=STATUS),
     claims.make_address("web", "nodes", "10.0.0.11", metadata={"labels": LABELS}),
-    claims.make_claim("lb", "site", "NetworkPool", status=NET_CLAIM),
+    claims.make_claim("lb", "site", "NetworkPool", status=LB_STATUS),
     claims.make_address("lb", "site", ip="10.9.0.2", kind="NetworkPool"),
     platforms.make_ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
     platforms.make_kkp_cluster("blue", "east"),
@@ -51,15 +51,17 @@ OBJECTS = (
     platforms.make_vitistack_request("net-web", "10.3.0.11"),
     platforms.VM,
 )
+"""Objects of all platforms, without faults."""
 SHOWN = ["NetworkPool", "InClusterIPPool", "IPAMPool", "NetworkNamespace"]
+"""The kinds of pools that a user who may read everything is shown, in that order."""
 
 
-async def objects_without(refused: Resource[Any] | None, *more: Any) -> Objects:
-    """Return the objects that a user reads who may not read one kind.
+async def read_objects_without(refused: Resource[Any] | None, *more: Any) -> Objects:
+    """Read the objects of a cluster as a user who may not list one kind.
 
     Args:
-        refused: the kind; None for none.
-        *more: objects beside those of a cluster without faults.
+        refused: the kind that the user may not list; None if there is none.
+        *more: further objects beside OBJECTS.
     """
     cluster = Cluster(VirtualClock())
     cluster.serve_platforms(*PLATFORMS, CLUSTERS)
@@ -79,25 +81,27 @@ async def objects_without(refused: Resource[Any] | None, *more: Any) -> Objects:
 
 
 async def test_nothing_is_wrong_for_a_user_who_may_read_everything() -> None:
-    objects = await objects_without(None)
+    objects = await read_objects_without(None)
     assert objects.all_not_read == ()
     assert list_check_findings(objects, datetime.now(UTC)) == []
     assert [pool_picture.name.kind for pool_picture in draw_pools(objects)] == SHOWN
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-async def test_nothing_that_may_exist_is_reported_as_missing(kind: str) -> None:
-    objects = await objects_without(REFUSED[kind])
+async def test_no_object_of_a_kind_that_may_not_be_listed_is_reported_as_missing(
+    kind: str,
+) -> None:
+    objects = await read_objects_without(REFUSED[kind])
     assert [limit.kind for limit in objects.all_not_read] == [kind]
     assert list_check_findings(objects, datetime.now(UTC)) == []
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refused(
+async def test_a_pool_is_shown_without_figures_if_a_kind_of_its_holders_may_not_be_listed(
     kind: str,
 ) -> None:
-    pictures = draw_pools(await objects_without(REFUSED[kind]))
-    hidden = REFUSED[kind].kind if REFUSED[kind] in list_pool_kinds() else ""
+    pictures = draw_pools(await read_objects_without(REFUSED[kind]))
+    hidden = REFUSED[kind].kind if REFUSED[kind] in pool_kinds() else ""
     assert [picture.name.kind for picture in pictures] == [
         kind_name for kind_name in SHOWN if kind_name != hidden
     ]
@@ -110,11 +114,11 @@ async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refus
         )
 
 
-@pytest.mark.parametrize("kind", [None, *list_pool_kinds()], ids=str)
-async def test_an_overlap_says_that_pools_which_were_not_read_were_not_compared(
+@pytest.mark.parametrize("kind", [None, *pool_kinds()], ids=str)
+async def test_a_finding_about_an_overlap_mentions_that_some_pools_were_not_compared(
     kind: Resource[Any] | None,
 ) -> None:
-    objects = await objects_without(
+    objects = await read_objects_without(
         kind,
         make_pool("one", "10.60.0.0/29"),
         make_pool("two", "10.60.0.0/29"),

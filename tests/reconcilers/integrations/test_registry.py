@@ -12,13 +12,13 @@ def test_every_integration_of_the_settings_is_registered_once() -> None:
     assert [platform.name for platform in list_platforms(["metal3"])] == ["metal3"]
 
 
-def test_platforms_have_different_pools_and_words_for_them() -> None:
+def test_no_two_platforms_have_the_same_pools_or_the_same_word_for_pools() -> None:
     kinds = [kind.full_name for platform in PLATFORMS for kind in platform.pools]
     assert len(set(kinds)) == len(kinds)
     assert len({platform.compared_as for platform in PLATFORMS}) == len(PLATFORMS)
 
 
-def test_the_kinds_of_a_platform_include_those_that_it_names_elsewhere() -> None:
+def test_the_kinds_of_a_platform_include_all_kinds_in_its_other_fields() -> None:
     for platform in PLATFORMS:
         validated = [kind for kind, _ in platform.validated.values()]
         removable = platform.removable.values()
@@ -32,7 +32,7 @@ def test_a_platform_is_found_for_an_object_of_each_of_its_kinds() -> None:
             assert platform in candidate_platforms([{"apiVersion": f"{kind.group}/v1"}])
 
 
-def test_no_package_of_an_integration_is_imported_for_objects_of_ours_alone() -> None:
+def test_a_command_that_reads_only_our_kinds_imports_no_package_of_an_integration() -> None:
     script = (
         "import sys\n"
         "from reconcilers.cli.main import main\n"

@@ -9,51 +9,55 @@ from reconcilers.configuration.integrationnames import CLUSTER_API
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from tests.reconcilers.integrations.test_late_definitions import define
-from tests.reconcilers.integrations.test_sharing import cluster
+from tests.reconcilers.integrations.test_late_definitions import create_definition
+from tests.reconcilers.integrations.test_sharing import open_sharing_cluster
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
 CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
 POOL = clusterapi.IN_CLUSTER_IP_POOL
 
 
-async def _claim(home: Cluster, name: str) -> None:
+async def _create_claim(cluster: Cluster, name: str) -> None:
+    """Create an IPAddressClaim of the InClusterIPPool `p`."""
     reference = {"apiGroup": POOL.group, "kind": POOL.kind, "name": "p"}
     body = {"metadata": {"name": name}, "spec": {"poolRef": reference}}
-    await home.client.create(CLAIMS, NAMESPACE, body)
+    await cluster.client.create(CLAIMS, NAMESPACE, body)
 
 
-async def _list_served(home: Cluster) -> set[str]:
-    page = await home.client.list(ADDRESSES)
+async def _list_served_claims(cluster: Cluster) -> set[str]:
+    """Return the names of the claims that have an IPAddress."""
+    page = await cluster.client.list(ADDRESSES)
     return {obj.metadata.name for obj in page.items}
 
 
-async def _edit_definition(home: Cluster, kind: Resource[Any]) -> None:
-    definition = await home.client.get(DEFINITIONS, Key("", kind.full_name))
+async def _edit_definition(cluster: Cluster, kind: Resource[Any]) -> None:
+    """Write the CustomResourceDefinition of a kind, so that replicas look at it again."""
+    definition = await cluster.client.get(DEFINITIONS, Key("", kind.full_name))
     change = {"metadata": {"labels": {"replaced": "true"}}}
-    await home.client.patch(DEFINITIONS, Version.from_object(definition), change)
+    await cluster.client.patch(DEFINITIONS, Version.from_object(definition), change)
 
 
 async def test_a_claim_is_served_soon_after_the_definition_of_its_pool_was_replaced() -> None:
+    """Requests for the kind of the pool fail for two minutes before that."""
     settings = Settings(integration=(CLUSTER_API,))
-    async with cluster(settings, CLAIMS, ADDRESSES, *clusterapi.POOLS) as home:
-        home.api.serve(DEFINITIONS)
-        await define(home, POOL, established=True)
-        [replica] = home.start("a")
-        await home.pass_by(20)
+    async with open_sharing_cluster(settings, CLAIMS, ADDRESSES, *clusterapi.POOLS) as cluster:
+        cluster.api.serve(DEFINITIONS)
+        await create_definition(cluster, POOL, established=True)
+        [replica] = cluster.start_replicas("a")
+        await cluster.pass_by(20)
         spec = {"addresses": ["10.9.0.8-10.9.0.15"], "prefix": 24, "gateway": "10.9.0.1"}
-        await home.client.create(POOL, NAMESPACE, {"metadata": {"name": "p"}, "spec": spec})
-        await _claim(home, "one")
-        await home.pass_by(5)
-        assert await _list_served(home) == {"one"}
+        await cluster.client.create(POOL, NAMESPACE, {"metadata": {"name": "p"}, "spec": spec})
+        await _create_claim(cluster, "one")
+        await cluster.pass_by(5)
+        assert await _list_served_claims(cluster) == {"one"}
 
-        away = ServerFailure(503, "ServiceUnavailable", "storage is (re)initializing")
-        replica.link.find_error = lambda path: away if path.endswith(f"/{POOL.plural}") else None
+        failure = ServerFailure(503, "ServiceUnavailable", "storage is (re)initializing")
+        replica.link.failing = lambda path: failure if path.endswith(f"/{POOL.plural}") else None
         replica.link.forbid(POOL.plural)  # ends the watches
-        replica.link.forbidden_plurals.clear()
-        await home.pass_by(120)
-        replica.link.find_error = lambda _: None
-        await _edit_definition(home, POOL)
-        await _claim(home, "two")
-        await home.pass_by(3)
-        assert await _list_served(home) == {"one", "two"}
+        replica.link.forbidden.clear()
+        await cluster.pass_by(120)
+        replica.link.failing = lambda _: None
+        await _edit_definition(cluster, POOL)
+        await _create_claim(cluster, "two")
+        await cluster.pass_by(3)
+        assert await _list_served_claims(cluster) == {"one", "two"}

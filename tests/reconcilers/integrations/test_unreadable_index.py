@@ -1,6 +1,9 @@
-"""A pass looks at the unreadable objects that may concern its pool, and at no others."""
+"""A pass examines the unreadable objects that may hold addresses of its pool, and no others.
 
-from collections.abc import Callable, Iterable
+An *outline* is the part of an unreadable object that can be decoded, such as the pool it names.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,76 +23,87 @@ from reconcilers.integrations.vitistack.caches import (
 from reconcilers.promises import unreadable as unreadables
 from reconcilers.promises.unreadable import UnreadableHolders
 
-OTHERS = 300
+POOLS = ["p", *(f"other-{number}" for number in range(300))]
 Check = Callable[[], None]
+"""Raises UnreadableHolders with the unreadable objects that may hold addresses of pool `p`."""
 
 
-def failures(outline: Callable[[ObjectMeta, str], Object], pools: Iterable[str]) -> dict[Key, str]:
-    """Return one unreadable object for each pool, in a namespace of the pool's name."""
-    reasons = dict[Key, str]()
-    for pool in pools:
+def fill_with_unreadable(
+    cache: Cache[Any], make_outline: Callable[[ObjectMeta, str], Object]
+) -> Cache[Any]:
+    """Put one unreadable object for each pool into a cache, and return the cache.
+
+    Args:
+        cache: the cache to fill.
+        make_outline: makes the outline of the object of the pool that it gets the name of. The
+            object has the name of the pool and is in a namespace of that name.
+    """
+    failures = dict[Key, str]()
+    for pool in POOLS:
         meta = ObjectMeta(namespace=pool, name=pool, uid=f"uid-{pool}", resourceVersion="1")
-        reasons[meta.key] = DecodeFailure("odd", outline(meta, pool), meta)
-    return reasons
-
-
-def unreadable(cache: Cache[Any], objects: dict[Key, str]) -> Cache[Any]:
-    cache.replace([], 1, objects)
+        failures[meta.key] = DecodeFailure("odd", make_outline(meta, pool), meta)
+    cache.replace([], 1, failures)
     return cache
 
 
-POOLS = ["p", *(f"other-{number}" for number in range(OTHERS))]
+def make_kkp_check() -> Check:
+    """Return the check of unreadable IPAMAllocations."""
 
-
-def of_kkp() -> Check:
-    def outline(meta: ObjectMeta, pool: str) -> Object:
+    def make_outline(meta: ObjectMeta, pool: str) -> Object:
         del pool
         return kubermatic.KkpOutline(meta, kubermatic.KkpOutlineSpec())
 
     indexes = kubermatic_reading.ALLOCATION_INDEXES
-    cache = unreadable(Cache(kubermatic.ALLOCATIONS, indexes=indexes), failures(outline, POOLS))
+    cache = fill_with_unreadable(Cache(kubermatic.ALLOCATIONS, indexes=indexes), make_outline)
     return lambda: kubermatic_reading.check_readable("p", cache.unreadable)
 
 
-def of_vitistack_allocations() -> Check:
-    def outline(meta: ObjectMeta, pool: str) -> Object:
+def make_vitistack_allocation_check() -> Check:
+    """Return the check of unreadable IPAllocations of vitistack."""
+
+    def make_outline(meta: ObjectMeta, pool: str) -> Object:
         return vitistack.VitistackOutline(meta, vitistack.AllocationOutlineSpec(pool))
 
-    objects = failures(outline, POOLS)
-    allocations = unreadable(Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES), objects)
-    return _make_check(allocations, Cache(vitistack.CONFIGURATIONS))
+    allocations = Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES)
+    return _make_vitistack_check(
+        fill_with_unreadable(allocations, make_outline), Cache(vitistack.CONFIGURATIONS)
+    )
 
 
-def of_vitistack_machines() -> Check:
-    def outline(meta: ObjectMeta, pool: str) -> Object:
+def make_vitistack_machine_check() -> Check:
+    """Return the check of unreadable NetworkConfigurations."""
+
+    def make_outline(meta: ObjectMeta, pool: str) -> Object:
         spec = vitistack.ConfigurationOutlineSpec(pool, "us")
         return vitistack.ConfigurationOutline(meta, spec)
 
-    indexes = {NAMESPACE_INDEX: list_namespaces_of}
-    machines = Cache(vitistack.CONFIGURATIONS, indexes=indexes)
+    machines = Cache(vitistack.CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of})
     allocations = Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES)
-    return _make_check(allocations, unreadable(machines, failures(outline, POOLS)))
+    return _make_vitistack_check(allocations, fill_with_unreadable(machines, make_outline))
 
 
-def _make_check(allocations: Cache[Any], machines: Cache[Any]) -> Check:
-    networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: list_namespaces_of})
+def _make_vitistack_check(allocations: Cache[Any], machines: Cache[Any]) -> Check:
+    """Return the check of caches of IPAllocations and NetworkConfigurations."""
+    networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
     caches = VitistackCaches(networks, allocations, configurations=machines, provider="us")
     return lambda: caches.check_readable(Key("p", "p"), allocations.unreadable)
 
 
-@pytest.mark.parametrize("make_check", [of_kkp, of_vitistack_allocations, of_vitistack_machines])
-def test_unreadable_objects_of_other_pools_are_not_looked_at(
+@pytest.mark.parametrize(
+    "make_check", [make_kkp_check, make_vitistack_allocation_check, make_vitistack_machine_check]
+)
+def test_unreadable_objects_of_other_pools_are_not_examined(
     make_check: Callable[[], Check], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check, looks = make_check(), list[str]()
+    check, examined = make_check(), list[str]()
     outline_of = unreadables.outline_of
 
-    def count_outline(failure: str) -> Object | None:
-        looks.append(failure)
+    def note_examined(failure: str) -> Object | None:
+        examined.append(failure)
         return outline_of(failure)
 
-    monkeypatch.setattr(unreadables, "outline_of", count_outline)
+    monkeypatch.setattr(unreadables, "outline_of", note_examined)
     with pytest.raises(UnreadableHolders) as raised:
         check()
     assert [unreadable.key for unreadable in raised.value.objects] == [Key("p", "p")]
-    assert len(looks) == 1
+    assert len(examined) == 1

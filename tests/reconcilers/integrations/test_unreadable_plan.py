@@ -22,7 +22,8 @@ POOLS = clusterapi.IN_CLUSTER_IP_POOL
 REF = {"apiGroup": POOLS.group, "kind": POOLS.kind, "name": "p"}
 
 
-def manifest(kind: Any, name: str, spec: Json, **more: Any) -> Json:
+def make_manifest(kind: Any, name: str, spec: Json, **more: Any) -> Json:
+    """Return an object of a kind in JSON, in namespace `team` if the kind has namespaces."""
     metadata = {"name": name, "uid": f"{kind.kind}-{name}"}
     if kind.namespaced:
         metadata["namespace"] = "team"
@@ -33,38 +34,40 @@ def manifest(kind: Any, name: str, spec: Json, **more: Any) -> Json:
 DATACENTER = {"type": "range", "poolCidr": "10.2.0.0/28", "allocationRange": 2}
 STATIC = {"type": "static", "static": {"ipv4CIDR": "10.3.0.0/28"}}
 MACHINE = {"networkNamespaceName": "p", "networkInterfaces": [{"name": "eth0"}]}
-NETWORK = manifest(vitistack.NETWORKS, "p", {"ipAllocation": STATIC})
-WAITING = manifest(vitistack.ALLOCATIONS, "b", {"networkNamespaceName": "p"})
-SITES: dict[str, tuple[Json, Json, Json]] = {
+NETWORK = make_manifest(vitistack.NETWORKS, "p", {"ipAllocation": STATIC})
+WAITING = make_manifest(vitistack.ALLOCATIONS, "b", {"networkNamespaceName": "p"})
+CASES: dict[str, tuple[Json, Json, Json]] = {
     "IPAddress": (
-        manifest(POOLS, "p", {"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24}),
-        manifest(CLAIMS, "b", {"poolRef": REF}),
-        manifest(ADDRESSES, "odd", {"poolRef": REF, "prefix": "many"}),
+        make_manifest(POOLS, "p", {"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24}),
+        make_manifest(CLAIMS, "b", {"poolRef": REF}),
+        make_manifest(ADDRESSES, "odd", {"poolRef": REF, "prefix": "many"}),
     ),
     "IPAMAllocation": (
-        manifest(kubermatic.POOLS, "p", {"datacenters": {"dc": DATACENTER}}),
-        manifest(kubermatic.CLUSTERS, "b", {"cloud": {"dc": "dc"}}),
-        manifest(kubermatic.ALLOCATIONS, "p", {"type": 7}),
+        make_manifest(kubermatic.POOLS, "p", {"datacenters": {"dc": DATACENTER}}),
+        make_manifest(kubermatic.CLUSTERS, "b", {"cloud": {"dc": "dc"}}),
+        make_manifest(kubermatic.ALLOCATIONS, "p", {"type": 7}),
     ),
     "ipallocations.vitistack.io": (
         NETWORK,
         WAITING,
-        manifest(vitistack.ALLOCATIONS, "odd", {**MACHINE, "interfaceName": 7}),
+        make_manifest(vitistack.ALLOCATIONS, "odd", {**MACHINE, "interfaceName": 7}),
     ),
     "IPAllocation of a machine": (
         NETWORK,
-        manifest(vitistack.CONFIGURATIONS, "b", MACHINE),
-        manifest(vitistack.ALLOCATIONS, "b-eth0", {**MACHINE, "interfaceName": 7}),
+        make_manifest(vitistack.CONFIGURATIONS, "b", MACHINE),
+        make_manifest(vitistack.ALLOCATIONS, "b-eth0", {**MACHINE, "interfaceName": 7}),
     ),
     "NetworkConfiguration": (
         NETWORK,
         WAITING,
-        manifest(vitistack.CONFIGURATIONS, "odd", {**MACHINE, "networkInterfaces": 7}),
+        make_manifest(vitistack.CONFIGURATIONS, "odd", {**MACHINE, "networkInterfaces": 7}),
     ),
 }
+"""For each kind of holder: a pool, a request, and a holder of addresses that is unreadable."""
 
 
-def work_out_plan(tmp_path: Path, *bodies: Json) -> PlanOutcome:
+def compute_plan(tmp_path: Path, *bodies: Json) -> PlanOutcome:
+    """Return the outcome that the command `plan` computes from objects in a file."""
     file = tmp_path / "objects.yaml"
     file.write_text(written_yaml(bodies))
     findings = Findings()
@@ -72,14 +75,14 @@ def work_out_plan(tmp_path: Path, *bodies: Json) -> PlanOutcome:
     return compute_outcome(manifests, Settings(namespace="team"), now=NOW, findings=findings)
 
 
-@pytest.mark.parametrize("holder", SITES)
-def test_a_plan_gives_nothing_of_a_pool_whose_holders_are_unknown(
+@pytest.mark.parametrize("holder", CASES)
+def test_a_plan_allocates_nothing_from_a_pool_with_an_unreadable_holder(
     holder: str, tmp_path: Path
 ) -> None:
-    pool, request, odd = SITES[holder]
-    requests = work_out_plan(tmp_path, pool, request).platform_requests
+    pool, request, unreadable_holder = CASES[holder]
+    requests = compute_plan(tmp_path, pool, request).platform_requests
     assert [bool(request.gets) for request in requests] == [True]
-    outcome = work_out_plan(tmp_path, pool, request, odd)
+    outcome = compute_plan(tmp_path, pool, request, unreadable_holder)
     [refused] = outcome.platform_requests
     assert refused.gets == ""
     assert "cannot be read; correct or delete it" in refused.reason

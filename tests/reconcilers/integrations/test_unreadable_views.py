@@ -1,4 +1,4 @@
-"""What people are shown of pools while an object that may hold some of them is unreadable."""
+"""What people are shown of pools while an object that may hold addresses cannot be decoded."""
 
 from dataclasses import replace
 from typing import Any
@@ -67,14 +67,19 @@ HOLDERS: dict[str, tuple[Resource[Any], dict[str, Any], str]] = {
 }
 
 
-async def objects_with(kind: Resource[Any] | None, spec: Any) -> Objects:
-    """Return the objects of a cluster with a pool p of each platform, and an object p."""
+async def read_objects_with(kind: Resource[Any] | None, spec: Any) -> Objects:
+    """Read the objects of a cluster with a pool `p` of each platform, and one further object.
+
+    Args:
+        kind: the kind of the further object, which is called `p`; None if there is none.
+        spec: the spec of the further object.
+    """
     fake = FakeApi(VirtualClock())
     for served_kind in SERVED:
         fake.serve(served_kind)
     client = Client(fake)
 
-    async def make(kind: Resource[Any], spec: Any, **status: Any) -> None:
+    async def create(kind: Resource[Any], spec: Any, **status: Any) -> None:
         untyped = replace(kind, type=Untyped, outline=None)
         namespace = "team" if kind.namespaced else ""
         body = {"metadata": {"name": "p"}, "spec": spec}
@@ -82,44 +87,47 @@ async def objects_with(kind: Resource[Any] | None, spec: Any) -> Objects:
         if status:
             await client.patch_status(untyped, created, status)
 
-    await make(NETWORK_POOL, {"cidr": "10.0.0.0/28"})
-    await make(POOLS, {"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24})
-    await make(kubermatic.POOLS, {"datacenters": {"dc": DATACENTER}})
-    await make(vitistack.NETWORKS, NETWORK, provisioningPhase="Ready")
+    await create(NETWORK_POOL, {"cidr": "10.0.0.0/28"})
+    await create(POOLS, {"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24})
+    await create(kubermatic.POOLS, {"datacenters": {"dc": DATACENTER}})
+    await create(vitistack.NETWORKS, NETWORK, provisioningPhase="Ready")
     if kind is not None:
-        await make(kind, spec)
+        await create(kind, spec)
     return await read_objects(client)
 
 
-def pool_with(objects: Objects, address: str) -> PoolPicture:
-    """Return the one pool that has an address."""
-    asked = AddressRange.parse(address, address)
+def draw_pool_with(objects: Objects, address: str) -> PoolPicture:
+    """Return the picture of the pool that hands out an address."""
+    single = AddressRange.parse(address, address)
     [pool] = [
         pool
         for pool in draw_pools(objects)
-        if any(extent.range.overlaps(asked) for extent in pool.families[0].extents)
+        if any(extent.range.overlaps(single) for extent in pool.families[0].extents)
     ]
     return pool
 
 
-def state_of(pool: PoolPicture, address: str) -> AddressState:
-    asked = AddressRange.parse(address, address)
-    [state] = [extent.state for extent in pool.families[0].extents if extent.range.overlaps(asked)]
+def find_state(pool: PoolPicture, address: str) -> AddressState:
+    """Return the state of an address in the picture of its pool."""
+    single = AddressRange.parse(address, address)
+    [state] = [
+        extent.state for extent in pool.families[0].extents if extent.range.overlaps(single)
+    ]
     return state
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder: str) -> None:
+async def test_no_address_of_a_pool_with_an_unreadable_holder_is_called_free(holder: str) -> None:
     kind, spec, address = HOLDERS[holder]
-    objects = await objects_with(kind, spec)
-    pool = pool_with(objects, address)
-    assert state_of(pool, address) is AddressState.UNKNOWN
+    objects = await read_objects_with(kind, spec)
+    pool = draw_pool_with(objects, address)
+    assert find_state(pool, address) is AddressState.UNKNOWN
     document = build_map_document(pool)
     assert f"{kind.kind.lower()}" in document["notRead"][0].lower()
     assert "team/p cannot be read; correct or delete it" in document["notRead"][0]
     [family] = document["families"]
-    unknown = (family["allocated"], family["available"], document["waiting"])
-    assert unknown == (None, None, None)
+    figures = (family["allocated"], family["available"], document["waiting"])
+    assert figures == (None, None, None)
     assert "free" not in {extent["state"] for extent in family["extents"]}
     kinds = {finding.kind for finding in audit(objects, draw_network_pools(objects))}
     assert "Unreadable" in kinds
@@ -131,9 +139,9 @@ async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder:
 
 
 async def test_addresses_are_free_where_all_objects_can_be_read() -> None:
-    objects = await objects_with(None, None)
+    objects = await read_objects_with(None, None)
     for _, _, address in HOLDERS.values():
-        pool = pool_with(objects, address)
-        assert state_of(pool, address) is AddressState.FREE
+        pool = draw_pool_with(objects, address)
+        assert find_state(pool, address) is AddressState.FREE
         assert not pool.not_read
     assert Key("team", "p") not in objects.integrations.unreadable

@@ -1,4 +1,7 @@
-"""A cluster whose objects become unreadable, and readable again, under one replica."""
+"""A cluster in which a test makes objects unreadable, and readable again, under one replica.
+
+An object is unreadable if it cannot be decoded, because a field has a value of a wrong type.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,32 +18,40 @@ from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
 Json = dict[str, Any]
 LEASE_SECONDS = 20.0
-"""After which another replica leads."""
+"""Seconds after which another replica leads."""
 
 
-class Site:
-    """A cluster and the replicas at it."""
+class PlatformCluster(Cluster):
+    """A cluster that serves the kinds of a platform, and the replicas of butler-ipam at it.
 
-    def __init__(self, home: Cluster) -> None:
-        self.home = home
+    In all methods, `namespace` does not matter for kinds without namespaces.
+    """
 
-    async def make(self, kind: Resource[Any], name: str, spec: Json, **more: Any) -> None:
-        """Create an object; `namespace`, `metadata` and `status` are optional."""
+    async def create_object(self, kind: Resource[Any], name: str, spec: Json, **more: Any) -> None:
+        """Create an object, whether it can be decoded or not.
+
+        Args:
+            kind: the kind of the object.
+            name: the name of the object.
+            spec: the spec of the object.
+            **more: `namespace`, `metadata` and `status` of the object.
+        """
         namespace = more.get("namespace", NAMESPACE if kind.namespaced else "")
         metadata = {"name": name, **more.get("metadata", {})}
         body = {"metadata": metadata, "spec": spec}
-        created = await self.home.client.create(_make_untyped(kind), namespace, body)
+        created = await self.client.create(_make_untyped(kind), namespace, body)
         if "status" in more:
-            await self.home.client.patch_status(_make_untyped(kind), created, dict(more["status"]))
+            await self.client.patch_status(_make_untyped(kind), created, dict(more["status"]))
 
-    def see(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> Json:
-        """Return an object as it is stored; empty if it is gone."""
-        key = Key(namespace if kind.namespaced else "", name)
-        return self.home.api.get_stored(kind, key) or {}
+    def get_stored(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> Json:
+        """Return an object as it is stored; empty if there is none."""
+        return self.api.get_stored(kind, _make_key(kind, name, namespace)) or {}
 
-    def ready(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> Json:
-        """Return the condition Ready of an object; empty for none."""
-        conditions = self.see(kind, name, namespace).get("status", {}).get("conditions", [])
+    def get_ready_condition(
+        self, kind: Resource[Any], name: str, namespace: str = NAMESPACE
+    ) -> Json:
+        """Return the condition Ready of an object; empty if it has none."""
+        conditions = self.get_stored(kind, name, namespace).get("status", {}).get("conditions", [])
         return next((condition for condition in conditions if condition["type"] == "Ready"), {})
 
     async def edit(
@@ -48,59 +59,66 @@ class Site:
     ) -> None:
         """Merge a patch into an object, whether it can be decoded afterwards or not."""
         untyped = _make_untyped(kind)
-        key = Key(namespace if kind.namespaced else "", name)
-        client = await self.home.client.get(untyped, key)
-        version = Version.from_object(client)
+        obj = await self.client.get(untyped, _make_key(kind, name, namespace))
         status = patch.pop("status", None)
         if patch:
-            client = await self.home.client.patch(untyped, version, patch)
+            obj = await self.client.patch(untyped, Version.from_object(obj), patch)
         if status is not None:
-            await self.home.client.patch_status(untyped, client, status)
+            await self.client.patch_status(untyped, obj, status)
 
-    async def remove(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
-        """Delete an object, finalizers or not."""
+    async def remove_by_force(
+        self, kind: Resource[Any], name: str, namespace: str = NAMESPACE
+    ) -> None:
+        """Remove the finalizers of an object, then delete it."""
         await self.edit(kind, name, patch={"metadata": {"finalizers": None}}, namespace=namespace)
         await self.delete(kind, name, namespace)
 
     async def delete(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
-        """Delete an object, as a person does."""
+        """Delete an object as a person does: its finalizers keep it until they are removed."""
         untyped = _make_untyped(kind)
-        key = Key(namespace if kind.namespaced else "", name)
-        client = await self.home.client.get(untyped, key)
-        await self.home.client.delete(untyped, Version.from_object(client))
+        obj = await self.client.get(untyped, _make_key(kind, name, namespace))
+        await self.client.delete(untyped, Version.from_object(obj))
 
-    def gauge(self, name: str) -> list[float]:
-        """Return the values of a metric that the newest replica shows, one for each pool."""
-        families = self.home.replicas[-1].manager.metrics.registry.collect()
+    def read_metric(self, name: str) -> list[float]:
+        """Return the values of a metric of the newest replica, one for each pool."""
+        families = self.replicas[-1].manager.metrics.registry.collect()
         return [
             sample.value for family in families for sample in family.samples if sample.name == name
         ]
 
-    async def restart(self) -> None:
-        """Replace the replica by one that lists everything anew."""
-        self.stop()
-        await self.home.pass_by(1)
-        self.home.start(f"replica-{len(self.home.replicas)}")
-        await self.home.pass_by(LEASE_SECONDS)
+    async def restart_replica(self) -> None:
+        """Replace the replica by a new one, which lists all objects before it works."""
+        self.stop_replicas()
+        await self.pass_by(1)
+        self.start_replicas(f"replica-{len(self.replicas)}")
+        await self.pass_by(LEASE_SECONDS)
 
-    def stop(self) -> None:
-        """Stop the replica, as a rollout does."""
-        for replica in self.home.replicas:
+    def stop_replicas(self) -> None:
+        """Stop all replicas, as a rollout does."""
+        for replica in self.replicas:
             replica.manager.stop()
 
 
 @asynccontextmanager
-async def site(settings: Settings, *kinds: Resource[Any]) -> AsyncIterator[Site]:
-    """Return a cluster that serves kinds of an integration, with a replica that leads."""
+async def open_platform_cluster(
+    settings: Settings, *kinds: Resource[Any]
+) -> AsyncIterator[PlatformCluster]:
+    """Yield a cluster that serves some kinds beside ours, with a replica that leads."""
     async with anyio.create_task_group() as group:
-        home = Cluster(group, settings, 1)
+        cluster = PlatformCluster(group, settings, shards=1)
         for kind in (DEFINITIONS, *kinds):
-            home.api.serve(kind, fields=("metadata.name",))
-        home.start("replica-0")
-        await home.pass_by(20)
-        yield Site(home)
+            cluster.api.serve(kind, fields=("metadata.name",))
+        cluster.start_replicas("replica-0")
+        await cluster.pass_by(LEASE_SECONDS)
+        yield cluster
         group.cancel_scope.cancel()
 
 
 def _make_untyped(kind: Resource[Any]) -> Resource[Any]:
+    """Return a kind whose objects are decoded without their schema."""
     return replace(kind, type=Untyped, outline=None)
+
+
+def _make_key(kind: Resource[Any], name: str, namespace: str) -> Key:
+    """Return the key of an object; a kind without namespaces ignores `namespace`."""
+    return Key(namespace if kind.namespaced else "", name)

@@ -27,7 +27,7 @@ from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.promises.journal import ANNOTATION
-from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, open_platform_cluster
 from tests.reconcilers.test_sharing import NAMESPACE
 
 CLAIMS, ADDRESSES, CLUSTERS = (
@@ -110,7 +110,7 @@ class Pool(ABC):
     """A pool of some kind in a cluster, and its requests.
 
     Args:
-        place: the cluster.
+        cluster: has one replica, which serves the pool.
 
     Attributes:
         kind: the kind of the pool.
@@ -124,8 +124,8 @@ class Pool(ABC):
     capacity = 400
     """How many promises the journal of the pool has room for."""
 
-    def __init__(self, place: Site) -> None:
-        self.place = place
+    def __init__(self, cluster: PlatformCluster) -> None:
+        self.cluster = cluster
 
     @abstractmethod
     async def create(self) -> None:
@@ -159,7 +159,7 @@ class Pool(ABC):
 
     async def pass_by(self, seconds: float) -> None:
         """Let the replica work for so many seconds of the virtual clock."""
-        await self.place.home.pass_by(seconds)
+        await self.cluster.pass_by(seconds)
 
     async def delete(self) -> None:
         """Delete the pool, and its first request."""
@@ -167,12 +167,12 @@ class Pool(ABC):
 
     def annotations(self) -> Json:
         """Return the annotations of the pool."""
-        return dict(self.place.see(self.kind, "p")["metadata"].get("annotations") or {})
+        return dict(self.cluster.get_stored(self.kind, "p")["metadata"].get("annotations") or {})
 
     async def drop_journal(self) -> None:
         """Remove the annotation that is the journal of the pool, as a person may."""
         patch = {"metadata": {"annotations": {ANNOTATION: None}}}
-        await self.place.edit(self.kind, "p", patch)
+        await self.cluster.edit(self.kind, "p", patch)
 
     def is_gone(self) -> bool:
         """Return whether the pool is gone."""
@@ -221,7 +221,9 @@ class ClaimPool(Pool):
 
     @override
     async def create(self) -> None:
-        await self.place.make(self.kind, "p", {"addresses": ["10.0.0.0/20"], "prefix": 20})
+        await self.cluster.create_object(
+            self.kind, "p", {"addresses": ["10.0.0.0/20"], "prefix": 20}
+        )
 
     @staticmethod
     def _namespace(name: str) -> str:
@@ -231,23 +233,27 @@ class ClaimPool(Pool):
     async def create_request(self, name: str) -> None:
         ref = {"apiGroup": self.kind.group, "kind": self.kind.kind, "name": "p"}
         namespace = self._namespace(name)
-        await self.place.make(CLAIMS, name, {"poolRef": ref}, namespace=namespace)
+        await self.cluster.create_object(CLAIMS, name, {"poolRef": ref}, namespace=namespace)
 
     @override
     def find_address(self, name: str) -> str:
         namespace = self._namespace(name)
-        if not self.place.see(CLAIMS, name, namespace).get("status", {}).get("addressRef"):
+        if (
+            not self.cluster.get_stored(CLAIMS, name, namespace)
+            .get("status", {})
+            .get("addressRef")
+        ):
             return ""
-        return str(self.place.see(ADDRESSES, name, namespace)["spec"]["address"])
+        return str(self.cluster.get_stored(ADDRESSES, name, namespace)["spec"]["address"])
 
     @override
     def read_reason(self, name: str) -> str:
-        ready = self.place.ready(CLAIMS, name, self._namespace(name))
+        ready = self.cluster.get_ready_condition(CLAIMS, name, self._namespace(name))
         return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
 
     @override
     def list_promised(self) -> list[str]:
-        return _promised_names(self.place.see(self.kind, "p"))
+        return _promised_names(self.cluster.get_stored(self.kind, "p"))
 
     @staticmethod
     @override
@@ -262,12 +268,12 @@ class ClaimPool(Pool):
 
     @override
     async def delete(self) -> None:
-        await self.place.delete(CLAIMS, "first")
-        await self.place.delete(self.kind, "p")
+        await self.cluster.delete(CLAIMS, "first")
+        await self.cluster.delete(self.kind, "p")
 
     @override
     def is_gone(self) -> bool:
-        return not self.place.see(self.kind, "p")
+        return not self.cluster.get_stored(self.kind, "p")
 
 
 class RangePool(Pool):
@@ -280,7 +286,7 @@ class RangePool(Pool):
 
     @override
     async def create(self) -> None:
-        await self.place.make(NETWORK_POOL, "p", {"cidr": "10.0.0.0/20"})
+        await self.cluster.create_object(NETWORK_POOL, "p", {"cidr": "10.0.0.0/20"})
 
     @override
     async def create_request(self, name: str) -> None:
@@ -291,21 +297,21 @@ class RangePool(Pool):
             "type": "loadbalancer",
             "count": 1,
         }
-        await self.place.make(IP_ALLOCATION, name, spec)
+        await self.cluster.create_object(IP_ALLOCATION, name, spec)
 
     @override
     def find_address(self, name: str) -> str:
-        status = self.place.see(IP_ALLOCATION, name).get("status", {})
+        status = self.cluster.get_stored(IP_ALLOCATION, name).get("status", {})
         return str(status.get("startAddress") or "")
 
     @override
     def read_reason(self, name: str) -> str:
-        ready = self.place.ready(IP_ALLOCATION, name)
+        ready = self.cluster.get_ready_condition(IP_ALLOCATION, name)
         return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
 
     @override
     def list_promised(self) -> list[str]:
-        status = self.place.see(NETWORK_POOL, "p").get("status", {})
+        status = self.cluster.get_stored(NETWORK_POOL, "p").get("status", {})
         return [entry["name"] for entry in status.get("assignments") or []]
 
     @staticmethod
@@ -322,12 +328,12 @@ class RangePool(Pool):
 
     @override
     async def delete(self) -> None:
-        await self.place.delete(IP_ALLOCATION, "first")
-        await self.place.delete(NETWORK_POOL, "p")
+        await self.cluster.delete(IP_ALLOCATION, "first")
+        await self.cluster.delete(NETWORK_POOL, "p")
 
     @override
     def is_gone(self) -> bool:
-        return not self.place.see(NETWORK_POOL, "p")
+        return not self.cluster.get_stored(NETWORK_POOL, "p")
 
 
 class MachineNetwork(Pool):
@@ -342,26 +348,26 @@ class MachineNetwork(Pool):
         static = {"ipv4CIDR": "10.0.0.0/20", "ipv4Gateway": "10.0.0.1", "ttlSeconds": 86400}
         spec = {"ipAllocation": {"type": "static", "provider": "us", "static": static}}
         status = {"provisioningPhase": "Ready"}
-        await self.place.make(vitistack.NETWORKS, "p", spec, status=status)
+        await self.cluster.create_object(vitistack.NETWORKS, "p", spec, status=status)
 
     @override
     async def create_request(self, name: str) -> None:
         spec = {"networkNamespaceName": "p", "networkConfigurationName": f"no-{name}"}
-        await self.place.make(vitistack.ALLOCATIONS, name, spec)
+        await self.cluster.create_object(vitistack.ALLOCATIONS, name, spec)
 
     @override
     def find_address(self, name: str) -> str:
-        status = self.place.see(vitistack.ALLOCATIONS, name).get("status", {})
+        status = self.cluster.get_stored(vitistack.ALLOCATIONS, name).get("status", {})
         return str(status.get("address") or "")
 
     @override
     def read_reason(self, name: str) -> str:
-        status = self.place.see(vitistack.ALLOCATIONS, name).get("status", {})
+        status = self.cluster.get_stored(vitistack.ALLOCATIONS, name).get("status", {})
         return str(status.get("message") or "")
 
     @override
     def list_promised(self) -> list[str]:
-        return _promised_names(self.place.see(vitistack.NETWORKS, "p"))
+        return _promised_names(self.cluster.get_stored(vitistack.NETWORKS, "p"))
 
     @staticmethod
     @override
@@ -386,27 +392,35 @@ class ClusterPool(Pool):
     @override
     async def create(self) -> None:
         datacenter = {"type": "range", "poolCidr": "10.0.0.0/20", "allocationRange": 1}
-        await self.place.make(kubermatic.POOLS, "p", {"datacenters": {"dc": datacenter}})
+        await self.cluster.create_object(
+            kubermatic.POOLS, "p", {"datacenters": {"dc": datacenter}}
+        )
 
     @override
     async def create_request(self, name: str) -> None:
         status = {"namespaceName": f"cluster-{name}"}
-        await self.place.make(kubermatic.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
+        await self.cluster.create_object(
+            kubermatic.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status
+        )
 
     @override
     def find_address(self, name: str) -> str:
-        spec = self.place.see(kubermatic.ALLOCATIONS, "p", f"cluster-{name}").get("spec", {})
+        spec = self.cluster.get_stored(kubermatic.ALLOCATIONS, "p", f"cluster-{name}").get(
+            "spec", {}
+        )
         return ",".join(spec.get("addresses") or [])
 
     @override
     def read_reason(self, name: str) -> str:
-        conditions = self.place.see(kubermatic.CLUSTERS, name).get("status", {}).get("conditions")
+        conditions = (
+            self.cluster.get_stored(kubermatic.CLUSTERS, name).get("status", {}).get("conditions")
+        )
         condition = (conditions or {}).get(kubermatic.CONDITION, {})
         return f"{condition.get('reason')}: {condition.get('message')}"
 
     @override
     def list_promised(self) -> list[str]:
-        stored = self.place.see(kubermatic.POOLS, "p")
+        stored = self.cluster.get_stored(kubermatic.POOLS, "p")
         return [
             namespace.removeprefix("cluster-")
             for namespace in _promised_names(stored, by_namespace=True)
@@ -442,10 +456,10 @@ async def open_pool(kind: str | type[Pool]) -> AsyncIterator[Pool]:
     each waiting request, and hands out nothing while these writes are refused.
     """
     of_kind = KINDS[kind] if isinstance(kind, str) else kind
-    async with site(of_kind.settings, *of_kind.kinds) as place:
-        pool = of_kind(place)
+    async with open_platform_cluster(of_kind.settings, *of_kind.kinds) as cluster:
+        pool = of_kind(cluster)
         await pool.create()
         await pool.create_request("first")
-        await place.home.pass_by(5)
+        await cluster.pass_by(5)
         assert pool.find_address("first")
         yield pool

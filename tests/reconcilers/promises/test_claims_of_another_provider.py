@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from reconcilers.integrations.clusterapi import api
-from tests.reconcilers.integrations.unreadable import Json, Site
+from tests.reconcilers.integrations.unreadable import Json, PlatformCluster
 from tests.reconcilers.promises.refusing import (
     ADDRESSES,
     CLAIMS,
@@ -24,12 +24,12 @@ POOL: Json = {"apiGroup": api.GROUP, "kind": "GlobalInClusterIPPool", "name": "p
 
 
 async def _create_served_claim(
-    place: Site, name: str, ref: Json, *, has_address: bool = True, claim: str = ""
+    cluster: PlatformCluster, name: str, ref: Json, *, has_address: bool = True, claim: str = ""
 ) -> None:
     """Create a claim that is Ready, and the IPAddress that its addressRef names.
 
     Args:
-        place: the cluster.
+        cluster: serves the pool.
         name: the name of the claim and of the IPAddress.
         ref: the reference to the pool.
         has_address: whether the IPAddress exists.
@@ -38,7 +38,7 @@ async def _create_served_claim(
     if has_address:
         for_claim = {"name": claim or name}
         spec = {"address": "10.0.0.77", "prefix": 20, "claimRef": for_claim, "poolRef": ref}
-        await place.make(ADDRESSES, name, spec, namespace=GREEDY)
+        await cluster.create_object(ADDRESSES, name, spec, namespace=GREEDY)
     ready = {
         "type": "Ready",
         "status": "True",
@@ -47,37 +47,37 @@ async def _create_served_claim(
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     status = {"addressRef": {"name": name}, "conditions": [ready]}
-    await place.make(CLAIMS, name, {"poolRef": ref}, namespace=GREEDY, status=status)
+    await cluster.create_object(CLAIMS, name, {"poolRef": ref}, namespace=GREEDY, status=status)
 
 
 async def test_a_claim_with_an_address_stays_ready_although_its_promise_is_voided(
     gate: Gate,
 ) -> None:
     async with open_pool(ClaimPool) as pool:
-        place, name = pool.place, f"{GREEDY}-000"
+        cluster, name = pool.cluster, f"{GREEDY}-000"
         gate.refuses = lambda sent: sent.method != "POST" and pool.is_keep(sent)
-        await _create_served_claim(place, name, POOL)
-        await place.home.pass_by(10)
+        await _create_served_claim(cluster, name, POOL)
+        await cluster.pass_by(10)
         assert REFUSAL in pool.read_reason(name)
-        assert place.ready(CLAIMS, name, GREEDY)["status"] == "True"
+        assert cluster.get_ready_condition(CLAIMS, name, GREEDY)["status"] == "True"
 
 
-async def _block_by_an_invalid_spec(place: Site) -> Json:
+async def _block_by_an_invalid_spec(cluster: PlatformCluster) -> Json:
     """Make the pool invalid; return the reference for claims."""
-    await place.edit(api.GLOBAL_IP_POOL, "p", {"spec": {"addresses": ["nonsense"]}})
+    await cluster.edit(api.GLOBAL_IP_POOL, "p", {"spec": {"addresses": ["nonsense"]}})
     return POOL
 
 
-async def _block_by_another_holder(place: Site) -> Json:
+async def _block_by_another_holder(cluster: PlatformCluster) -> Json:
     """Let another claim have the address; return the reference for claims."""
-    await _create_served_claim(place, "other", POOL)
-    await place.home.pass_by(10)
+    await _create_served_claim(cluster, "other", POOL)
+    await cluster.pass_by(10)
     return POOL
 
 
-async def _name_a_missing_pool(place: Site) -> Json:
+async def _name_a_missing_pool(cluster: PlatformCluster) -> Json:
     """Return a reference to a pool that does not exist."""
-    del place
+    del cluster
     return POOL | {"name": "missing"}
 
 
@@ -91,19 +91,19 @@ async def _name_a_missing_pool(place: Site) -> Json:
     ids=["the pool's spec is invalid", "another claim has the address", "the pool is missing"],
 )
 async def test_a_claim_with_an_address_stays_ready_and_says_why_we_cannot_serve_it(
-    block: Callable[[Site], Awaitable[Json]], why: str
+    block: Callable[[PlatformCluster], Awaitable[Json]], why: str
 ) -> None:
     async with open_pool(ClaimPool) as pool:
-        place = pool.place
-        ref = await block(place)
-        await _create_served_claim(place, GREEDY, ref)
-        await place.home.pass_by(10)
-        ready = place.ready(CLAIMS, GREEDY, GREEDY)
+        cluster = pool.cluster
+        ref = await block(cluster)
+        await _create_served_claim(cluster, GREEDY, ref)
+        await cluster.pass_by(10)
+        ready = cluster.get_ready_condition(CLAIMS, GREEDY, GREEDY)
         assert why in ready["message"]
         assert ready["status"] == "True"
-        before = place.see(CLAIMS, GREEDY, GREEDY)["metadata"]["resourceVersion"]
-        await place.home.pass_by(300)
-        assert place.see(CLAIMS, GREEDY, GREEDY)["metadata"]["resourceVersion"] == before
+        before = cluster.get_stored(CLAIMS, GREEDY, GREEDY)["metadata"]["resourceVersion"]
+        await cluster.pass_by(300)
+        assert cluster.get_stored(CLAIMS, GREEDY, GREEDY)["metadata"]["resourceVersion"] == before
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ async def test_a_claim_whose_addressref_names_no_ipaddress_of_it_is_not_ready(
     has_address: bool, claim: str
 ) -> None:
     async with open_pool(ClaimPool) as pool:
-        place = pool.place
-        ref = await _block_by_an_invalid_spec(place)
-        await _create_served_claim(place, GREEDY, ref, has_address=has_address, claim=claim)
-        await place.home.pass_by(10)
-        ready = place.ready(CLAIMS, GREEDY, GREEDY)
+        cluster = pool.cluster
+        ref = await _block_by_an_invalid_spec(cluster)
+        await _create_served_claim(cluster, GREEDY, ref, has_address=has_address, claim=claim)
+        await cluster.pass_by(10)
+        ready = cluster.get_ready_condition(CLAIMS, GREEDY, GREEDY)
         assert (ready["status"], ready["reason"]) == ("False", "PoolNotReady")

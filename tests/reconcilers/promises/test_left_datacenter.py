@@ -19,9 +19,9 @@ async def test_a_cluster_moved_from_a_removed_datacenter_is_served_in_the_new_on
         assert name in pool.list_promised()
         datacenter = {"type": "range", "poolCidr": "10.1.0.0/20", "allocationRange": 1}
         datacenters = {"dc2": datacenter, "dc": None}
-        await pool.place.edit(kubermatic.POOLS, "p", {"spec": {"datacenters": datacenters}})
+        await pool.cluster.edit(kubermatic.POOLS, "p", {"spec": {"datacenters": datacenters}})
         moved = {"spec": {"cloud": {"dc": "dc2"}}}
-        await pool.place.edit(kubermatic.CLUSTERS, name, moved)
+        await pool.cluster.edit(kubermatic.CLUSTERS, name, moved)
         await pool.pass_by(5)
         gate.refuses = lambda _: False
         await pool.pass_by(2 * RESYNC)

@@ -118,7 +118,7 @@ async def test_a_tenant_whose_writes_are_all_refused_fills_half_of_a_journal_at_
             await pool.pass_by(RESYNC + 20)
             promised = [name for name in pool.list_promised() if name.startswith(GREEDY)]
             assert 0 < len(promised) <= pool.capacity // 2
-            await pool.place.restart()
+            await pool.cluster.restart_replica()
         await pool.create_request("other")
         await pool.pass_by(8)
         assert pool.find_address("other")
@@ -134,7 +134,7 @@ async def test_two_tenants_whose_writes_are_all_refused_do_not_fill_a_journal(
         for _ in range(3):  # each time, a new leader takes over that remembers nothing
             await pool.pass_by(RESYNC + 20)
             assert 0 < len(pool.list_promised()) <= pool.capacity // 2 + 2
-            await pool.place.restart()
+            await pool.cluster.restart_replica()
         await pool.create_request("other")
         await pool.pass_by(8)
         assert pool.find_address("other")

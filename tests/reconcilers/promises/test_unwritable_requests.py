@@ -34,7 +34,9 @@ class SmallClaimPool(ClaimPool):
 
     @override
     async def create(self) -> None:
-        await self.place.make(self.kind, "p", {"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})
+        await self.cluster.create_object(
+            self.kind, "p", {"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24}
+        )
 
 
 class SmallRangePool(RangePool):
@@ -44,7 +46,7 @@ class SmallRangePool(RangePool):
     async def create(self) -> None:
         ranges = [{"start": "10.0.0.1", "end": "10.0.0.2"}]
         spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": ranges}}
-        await self.place.make(NETWORK_POOL, "p", spec)
+        await self.cluster.create_object(NETWORK_POOL, "p", spec)
 
 
 class SmallNetwork(MachineNetwork):
@@ -61,7 +63,7 @@ class SmallNetwork(MachineNetwork):
         }
         spec = {"ipAllocation": {"type": "static", "provider": "us", "static": static}}
         status = {"provisioningPhase": "Ready"}
-        await self.place.make(vitistack.NETWORKS, "p", spec, status=status)
+        await self.cluster.create_object(vitistack.NETWORKS, "p", spec, status=status)
 
 
 class SmallClusterPool(ClusterPool):
@@ -70,7 +72,9 @@ class SmallClusterPool(ClusterPool):
     @override
     async def create(self) -> None:
         datacenter = {"type": "range", "poolCidr": "10.0.0.0/31", "allocationRange": 1}
-        await self.place.make(kubermatic.POOLS, "p", {"datacenters": {"dc": datacenter}})
+        await self.cluster.create_object(
+            kubermatic.POOLS, "p", {"datacenters": {"dc": datacenter}}
+        )
 
 
 SMALL_POOLS: list[type[Pool]] = [SmallClaimPool, SmallRangePool, SmallNetwork, SmallClusterPool]
@@ -150,7 +154,7 @@ async def test_a_deferred_claim_is_served_beside_a_refusal_that_cannot_be_writte
         name = f"{GREEDY}-000"
         spec = {"address": "10.9.9.9", "prefix": 20, "claimRef": {"name": "another"}}
         spec["poolRef"] = {"apiGroup": "example.com", "kind": "Pool", "name": "another"}
-        await pool.place.make(ADDRESSES, name, spec, namespace=GREEDY)
+        await pool.cluster.create_object(ADDRESSES, name, spec, namespace=GREEDY)
         gate.refuses = lambda sent: pool.is_keep_or_void(sent) or is_deferred(sent)
         await pool.create_request(name)
         await pool.create_request("deferred")
@@ -173,7 +177,9 @@ async def test_the_deletion_of_an_ipaddress_that_is_refused_is_retried_once_per_
             "finalizers": [ADDRESS_FINALIZER],
             "ownerReferences": [{**owner, "uid": "of-before", "controller": True}],
         }
-        await pool.place.make(ADDRESSES, name, spec, namespace=GREEDY, metadata=metadata)
+        await pool.cluster.create_object(
+            ADDRESSES, name, spec, namespace=GREEDY, metadata=metadata
+        )
         gate.refuses = lambda sent: sent.kind == ADDRESSES.full_name and sent.method == "DELETE"
         await pool.create_request(name)
         await pool.pass_by(RESYNC + 10)
@@ -205,9 +211,9 @@ async def test_the_repair_or_deletion_of_an_ipamallocation_that_is_refused_is_re
         gate.refuses = is_write_of_ours
         if is_moved:
             elsewhere = {"spec": {"cloud": {"dc": "elsewhere"}}}
-            await pool.place.edit(kubermatic.CLUSTERS, name, elsewhere)
+            await pool.cluster.edit(kubermatic.CLUSTERS, name, elsewhere)
         else:
-            await pool.place.edit(
+            await pool.cluster.edit(
                 kubermatic.ALLOCATIONS, "p", patch=without_owner, namespace=f"cluster-{name}"
             )
         await pool.pass_by(5)
@@ -220,6 +226,6 @@ async def test_the_repair_or_deletion_of_an_ipamallocation_that_is_refused_is_re
         assert 1 <= len(gate.refused) <= 6, "it is tried again once per resync"
         gate.refuses = lambda _: False
         await pool.pass_by(RESYNC + 10)
-        stored = pool.place.see(kubermatic.ALLOCATIONS, "p", f"cluster-{name}")
+        stored = pool.cluster.get_stored(kubermatic.ALLOCATIONS, "p", f"cluster-{name}")
         assert not stored or stored["metadata"]["ownerReferences"]
         assert bool(stored) != is_moved

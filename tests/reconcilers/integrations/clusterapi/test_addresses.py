@@ -1,4 +1,8 @@
-"""What pools of the in-cluster provider may hand out, held against sets of single addresses."""
+"""The addresses that pools of the in-cluster provider hand out, checked against sets of offsets.
+
+The tests use SIZE addresses of each IP family. The *offset* of an address is its distance from
+the first of them, which is in BASES.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,16 +34,22 @@ from reconcilers.promises.holdings import Holdings
 BASES = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("2001:db8::"))}
 SIZE = 64
 FULL = {4: 32, 6: 128}
+"""The length of the prefix of a single address."""
 
 
-def text(family: int, offset: int) -> str:
-    """Return the address that lies so far into the addresses these tests play in."""
+def render_address(family: int, offset: int) -> str:
+    """Return the address at an offset."""
     return str(ip_address(BASES[family] + offset))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a pool's list, with the offsets of the addresses it stands for."""
+    """One entry of the list of addresses of a pool.
+
+    Args:
+        entry_text: the entry as it is written: an address, a range or a CIDR.
+        offsets: the offsets of its addresses.
+    """
 
     entry_text: str
     offsets: frozenset[int]
@@ -47,35 +57,41 @@ class Entry:
 
 @st.composite
 def entries(draw: st.DrawFn, family: int) -> Entry:
-    """Draw an address, a range or a CIDR with host bits."""
+    """Draw an entry: an address, a range or a CIDR with host bits."""
     first = draw(st.integers(0, SIZE - 1))
     match draw(st.sampled_from(("single", "range", "cidr"))):
         case "single":
-            return Entry(text(family, first), frozenset({first}))
+            return Entry(render_address(family, first), frozenset({first}))
         case "range":
             last = draw(st.integers(first, SIZE - 1))
-            span = f"{text(family, first)}-{text(family, last)}"
+            span = f"{render_address(family, first)}-{render_address(family, last)}"
             return Entry(span, frozenset(range(first, last + 1)))
         case _:
             length = draw(st.integers(FULL[family] - 6, FULL[family]))
-            written = f"{text(family, first)}/{length}"
+            written = f"{render_address(family, first)}/{length}"
             network = ip_network(written, strict=False)
             return Entry(written, frozenset(int(ip) - BASES[family] for ip in network))
 
 
-def lists(family: int, least: int = 0) -> st.SearchStrategy[list[Entry]]:
-    """Return a strategy for the lists of entries that pools have."""
-    return st.lists(entries(family), min_size=least, max_size=5)
+def entry_lists(family: int, min_size: int = 0) -> st.SearchStrategy[list[Entry]]:
+    """Return a strategy for the list of entries of a pool."""
+    return st.lists(entries(family), min_size=min_size, max_size=5)
 
 
 def join_offsets(entries: Iterable[Entry]) -> set[int]:
-    """Return all offsets that entries stand for."""
+    """Return the offsets of the addresses of all entries."""
     return {offset for entry in entries for offset in entry.offsets}
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A pool, with the offsets that it may hand out by the oracle."""
+class DrawnPool:
+    """A pool of addresses.
+
+    Args:
+        spec: the spec of the pool.
+        family: 4 or 6.
+        usable: the offsets of the addresses that the pool has to hand out.
+    """
 
     spec: IPPoolSpec
     family: int
@@ -83,10 +99,10 @@ class Drawn:
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> Drawn:
-    """Draw a pool of addresses and work out one by one what it may hand out."""
+def pools(draw: st.DrawFn) -> DrawnPool:
+    """Draw a pool, and compute by sets of offsets what it has to hand out."""
     family = draw(st.sampled_from((4, 6)))
-    listed, excluded = draw(lists(family, 1)), draw(lists(family))
+    listed, excluded = draw(entry_lists(family, min_size=1)), draw(entry_lists(family))
     offsets = join_offsets(listed)
     shared = FULL[family] - (min(offsets) ^ max(offsets)).bit_length()
     prefix = draw(st.integers(FULL[family] - 6, shared) | st.just(0))
@@ -94,7 +110,7 @@ def pools(draw: st.DrawFn) -> Drawn:
     allocate_reserved = draw(st.booleans())
     usable = offsets - join_offsets(excluded) - {gateway}
     if not allocate_reserved:
-        network = ip_network(f"{text(family, min(offsets))}/{prefix}", strict=False)
+        network = ip_network(f"{render_address(family, min(offsets))}/{prefix}", strict=False)
         if network.prefixlen < FULL[family] - 1:
             usable.discard(int(network.network_address) - BASES[family])
             if family == 4:
@@ -102,15 +118,20 @@ def pools(draw: st.DrawFn) -> Drawn:
     spec = IPPoolSpec(
         addresses=tuple(entry.entry_text for entry in listed),
         prefix=prefix,
-        gateway="" if gateway is None else text(family, gateway),
+        gateway="" if gateway is None else render_address(family, gateway),
         excludedAddresses=tuple(entry.entry_text for entry in excluded),
         allocateReservedIPAddresses=allocate_reserved,
     )
-    return Drawn(spec, family, usable)
+    return DrawnPool(spec, family, usable)
 
 
-def holdings_of(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Holdings:
-    """Return the holdings of a pool with an IPAddress of each address and prefix."""
+def make_holdings(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Holdings:
+    """Return the holdings of a pool.
+
+    Args:
+        space: the addresses of the pool.
+        holders: address and prefix length of each IPAddress.
+    """
     addresses = {
         Key("", f"address-{number}"): IPAddress(
             ObjectMeta(name=f"address-{number}"), AddressSpec(address=address, prefix=prefix)
@@ -120,49 +141,54 @@ def holdings_of(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Ho
     return compute_claim_holdings({}, addresses, space)
 
 
-def all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
-    """Take all that is free, and return the first address of each block in that order."""
-    taken_offsets = []
+def take_all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
+    """Take free blocks until there is none; return their first addresses in that order."""
+    first_addresses = []
     while holdings.space().free:
         [block] = holdings.space().take_lowest(1)
-        taken_offsets.append(space.get_first_address(block.first))
-    return taken_offsets
+        first_addresses.append(space.text(block.first))
+    return first_addresses
 
 
 @given(pools())
-def test_a_pool_hands_out_what_its_texts_say_lowest_first(drawn: Drawn) -> None:
+def test_a_pool_hands_out_its_entries_but_not_its_exclusions_lowest_first(
+    drawn: DrawnPool,
+) -> None:
     space = parse_ip_space(drawn.spec)
-    assert all_free(space, holdings_of(space)) == [
-        text(drawn.family, offset) for offset in sorted(drawn.usable)
+    assert take_all_free(space, make_holdings(space)) == [
+        render_address(drawn.family, offset) for offset in sorted(drawn.usable)
     ]
     assert space.total == len(drawn.usable)
 
 
 @pytest.mark.slow
 @given(pools(), st.lists(st.integers(0, SIZE + 8), max_size=80))
-def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
-    drawn: Drawn, offsets: list[int]
+def test_addresses_in_use_are_counted_and_the_lowest_of_the_others_is_handed_out_next(
+    drawn: DrawnPool, offsets: list[int]
 ) -> None:
     space = parse_ip_space(drawn.spec)
-    holders = [(text(drawn.family, offset), drawn.spec.prefix) for offset in offsets]
+    holders = [(render_address(drawn.family, offset), drawn.spec.prefix) for offset in offsets]
     remaining = drawn.usable - set(offsets)
-    holdings = holdings_of(space, holders)
+    holdings = make_holdings(space, holders)
     assert compute_counts(space, holdings) == PoolCounts(
         total=len(drawn.usable),
         used=len(offsets),
         free=len(remaining),
         outOfRange=len(set(offsets) - drawn.usable),
     )
-    assert all_free(space, holdings) == [
-        text(drawn.family, offset) for offset in sorted(remaining)
+    assert take_all_free(space, holdings) == [
+        render_address(drawn.family, offset) for offset in sorted(remaining)
     ]
 
 
 @pytest.mark.slow
 @given(pools(), st.integers(0, SIZE + 8))
-def test_a_pool_tells_what_it_may_hand_out(drawn: Drawn, offset: int) -> None:
+def test_hands_out_is_true_for_the_usable_addresses_of_a_pool(
+    drawn: DrawnPool, offset: int
+) -> None:
+    """The prefix length that an IPAddress shows does not matter."""
     space = parse_ip_space(drawn.spec)
-    assert space.hands_out(text(drawn.family, offset), 7) == (offset in drawn.usable)
+    assert space.hands_out(render_address(drawn.family, offset), 7) == (offset in drawn.usable)
 
 
 @pytest.mark.slow
@@ -183,7 +209,7 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
         excludedPrefixes=tuple(entry.entry_text for entry in excluded),
     )
     space = parse_prefix_space(spec)
-    held_prefixes = [(text(6, offset), prefix) for offset, prefix in in_use]
+    held_prefixes = [(render_address(6, offset), prefix) for offset, prefix in in_use]
     blocks = [frozenset(range(start, start + size)) for start in range(0, SIZE, size)]
     usable = [
         block
@@ -197,14 +223,14 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
     }
     free = [block for block in usable if not block & taken_offsets]
     assert space.total == len(usable)
-    holdings = holdings_of(space, held_prefixes)
+    holdings = make_holdings(space, held_prefixes)
     free_counts = compute_counts(space, holdings)
     assert (free_counts.used, free_counts.free) == (len(held_prefixes), len(free))
-    assert all_free(space, holdings) == [text(6, min(block)) for block in free]
+    assert take_all_free(space, holdings) == [render_address(6, min(block)) for block in free]
     for offset, prefix in in_use:
-        whole = frozenset(range(offset, offset + size))
-        exact = prefix == length and whole in usable
-        assert space.hands_out(text(6, offset), prefix) == exact
+        block = frozenset(range(offset, offset + size))
+        is_usable = prefix == length and block in usable
+        assert space.hands_out(render_address(6, offset), prefix) == is_usable
 
 
 @pytest.mark.parametrize(
@@ -224,14 +250,14 @@ def test_a_subnets_ends_are_reserved_where_it_has_more_than_two_addresses(
     addresses: str, prefix: int, handed_out: list[str]
 ) -> None:
     space = parse_ip_space(IPPoolSpec(addresses=(addresses,), prefix=prefix))
-    assert all_free(space, holdings_of(space)) == handed_out
+    assert take_all_free(space, make_holdings(space)) == handed_out
 
 
 def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() -> None:
     space = parse_ip_space(IPPoolSpec(addresses=("2001:db8::/32",), prefix=32))
     in_use = [("2001:db8::1", 32), ("2001:db8:0:0:0:0:0:2", 32), ("::5", 32), ("none", 32)]
-    holdings = holdings_of(space, in_use)
-    assert compute_counts(space, holdings_of(space)) == PoolCounts(total=MAX_COUNT, free=MAX_COUNT)
+    holdings = make_holdings(space, in_use)
+    assert compute_counts(space, make_holdings(space)) == PoolCounts(total=MOST, free=MOST)
     assert compute_counts(space, holdings) == PoolCounts(
         total=MAX_COUNT, used=4, free=MAX_COUNT, outOfRange=2
     )
@@ -239,18 +265,22 @@ def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() ->
     assert space.get_first_address(lowest.first) == "2001:db8::3"
 
 
-def test_what_is_no_address_of_the_pools_family_holds_nothing_and_is_counted() -> None:
+def test_an_ipaddress_without_an_address_of_the_pools_family_is_counted_and_holds_nothing() -> (
+    None
+):
     space = parse_ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     odd = [("2001:db8::1", 64), ("", 24), ("010.0.0.1", 24), ("10.0.0.1/24", 24)]
-    assert compute_counts(space, holdings_of(space, odd)) == PoolCounts(
+    assert compute_counts(space, make_holdings(space, odd)) == PoolCounts(
         total=2, used=4, free=2, outOfRange=4
     )
 
 
-def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> None:
+def test_an_address_that_two_ipaddresses_hold_counts_twice_as_used_and_once_as_not_free() -> None:
     space = parse_ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     twice = [("10.0.0.1", 24), ("10.0.0.1", 24)]
-    assert compute_counts(space, holdings_of(space, twice)) == PoolCounts(total=2, used=2, free=1)
+    assert compute_counts(space, make_holdings(space, twice)) == PoolCounts(
+        total=2, used=2, free=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,10 +299,12 @@ def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> N
         (IPPoolSpec(("10.0.1.1", "10.0.0.0-10.0.0.9"), 24), "belongs to a different subnet"),
     ],
 )
-def test_a_pool_that_cannot_be_read_says_why(spec: IPPoolSpec, message: str) -> None:
-    with pytest.raises(InvalidPool) as refused:
+def test_an_invalid_pool_of_addresses_is_refused_with_a_message(
+    spec: IPPoolSpec, message: str
+) -> None:
+    with pytest.raises(InvalidPool) as raised:
         parse_ip_space(spec)
-    assert message in str(refused.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +317,9 @@ def test_a_pool_that_cannot_be_read_says_why(spec: IPPoolSpec, message: str) -> 
         (PrefixPoolSpec(("2001:db8::/72",)), "must be <= allocationPrefixLength (64)"),
     ],
 )
-def test_a_prefix_pool_that_cannot_be_read_says_why(spec: PrefixPoolSpec, message: str) -> None:
-    with pytest.raises(InvalidPool) as refused:
+def test_an_invalid_pool_of_prefixes_is_refused_with_a_message(
+    spec: PrefixPoolSpec, message: str
+) -> None:
+    with pytest.raises(InvalidPool) as raised:
         parse_prefix_space(spec)
-    assert message in str(refused.value)
+    assert message in str(raised.value)

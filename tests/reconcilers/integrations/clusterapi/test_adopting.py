@@ -18,8 +18,14 @@ from reconcilers.promises.journal import Journal
 from tests.reconcilers import make
 
 
-def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) -> ClaimTaker:
-    """Return a taker for a claim that has an IPAddress, while another kind holds a range."""
+def make_taker(pool: NetworkPool, claim: api.IPAddressClaim, observed: AddressRange) -> ClaimTaker:
+    """Return a ClaimTaker for a claim whose IPAddress exists with 10.40.0.9.
+
+    Args:
+        pool: the pool that the claim names.
+        claim: it has the IPAddress of its own name.
+        observed: a range that an object of another kind holds, such as an IPAMAllocation of KKP.
+    """
     kinds = api.claims("v1beta2"), api.addresses("v1beta2")
     spec = api.AddressSpec(
         api.NameRef("a"), claim.spec.poolRef, address="10.40.0.9", prefix=24, gateway=""
@@ -40,16 +46,16 @@ def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) 
         settled=Journal(),
         space=space,
         view=view,
-        observed=[other],
+        observed=[observed],
     )
 
 
-def test_a_claim_is_told_which_kind_has_the_address_of_its_ipaddress() -> None:
-    """KKP gives addresses by IPAMAllocations, from which NetworkPools keep clear."""
+def test_a_claim_is_refused_if_an_ipamallocation_has_the_address_of_its_ipaddress() -> None:
+    """NetworkPools never hand out addresses that KKP has allocated; the message names the kind."""
     claim = api.IPAddressClaim(
         ObjectMeta("a", make.NAMESPACE, uid="a"),
         api.ClaimSpec(api.PoolRef("NetworkPool", "lab", "butler.butlerlabs.dev")),
     )
-    range_ = AddressRange.parse("10.40.0.8", "10.40.0.15")
+    observed = AddressRange.parse("10.40.0.8", "10.40.0.15")
     with pytest.raises(Refused, match=r"but an IPAMAllocation has 10\.40\.0\.9"):
-        taker_of(make.pool(), claim, range_).take(claim)
+        make_taker(make.pool(), claim, observed).take(claim)

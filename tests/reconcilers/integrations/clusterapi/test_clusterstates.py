@@ -20,6 +20,7 @@ from reconcilers.integrations.core.objects import fill_cache
 
 
 def _make_cluster(name: str, *annotations: str, is_paused: bool = False) -> Cluster:
+    """Return a Cluster with annotations of empty values; `is_paused` is the field of its spec."""
     metadata = ObjectMeta(name, namespace="team", annotations=dict.fromkeys(annotations, ""))
     return Cluster(metadata, ClusterSpec(paused=is_paused))
 
@@ -34,9 +35,10 @@ def _make_cluster(name: str, *annotations: str, is_paused: bool = False) -> Clus
         ("absent", ClusterState.ABSENT),
     ],
 )
-def test_a_cluster_stops_what_belongs_to_it_if_it_is_paused_or_may_be(
+def test_the_state_of_a_cluster_says_whether_its_objects_may_be_served(
     name: str, state: ClusterState
 ) -> None:
+    """The Cluster `broken` was readable once, and cannot be decoded now."""
     readable = [
         _make_cluster("sound"),
         _make_cluster("paused", is_paused=True),
@@ -48,7 +50,9 @@ def test_a_cluster_stops_what_belongs_to_it_if_it_is_paused_or_may_be(
     assert find_cluster_state(clusters, Key("team", name)) is state
 
 
-def test_an_object_without_a_cluster_is_served_whether_clusters_are_or_not() -> None:
+def test_without_a_cache_of_clusters_objects_that_name_none_are_served_and_others_are_not() -> (
+    None
+):
     assert find_cluster_state(None, None) is ClusterState.SERVED
     assert find_cluster_state(None, Key("team", "a")) is ClusterState.ABSENT
 

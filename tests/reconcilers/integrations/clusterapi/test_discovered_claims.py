@@ -1,4 +1,8 @@
-"""What a replica remembers of pools whose claims are not served."""
+"""A NetworkPool waits until its claims are known to be served or absent.
+
+The *entry* of a pool is what its journal has of claims and IPAddresses: revisions and promises.
+`DiscoveredClaims.served_from` raises Behind while the pool has to wait.
+"""
 
 from typing import Any
 
@@ -16,23 +20,31 @@ from tests.clock import VirtualClock
 from tests.reconcilers import make
 
 
-def _pool_with_entry(*assignments: Any, of_allocations: int = 7, **status: Any) -> NetworkPool:
-    """Return a pool whose journal has revisions of claims and IPAddresses, and promises."""
-    revisions = {KIND: str(of_allocations), make.CLAIMS: "3"}
+def _make_pool_with_entry(
+    *assignments: Any, allocations_revision: int = 7, **status: Any
+) -> NetworkPool:
+    """Return a pool whose journal has a revision of claims.
+
+    Args:
+        *assignments: the promises of the journal.
+        allocations_revision: the revision of IPAllocations in the journal.
+        **status: further fields of the status.
+    """
+    revisions = {KIND: str(allocations_revision), make.CLAIMS: "3"}
     journal = {"revisions": revisions, "assignments": [*assignments], **status}
     return make.pool("p", status=journal)
 
 
-def _absent(clock: VirtualClock) -> DiscoveredClaims:
-    """Return the knowledge of a process that has found no kind of claims."""
+def _discover_no_claims(clock: VirtualClock) -> DiscoveredClaims:
+    """Return the claims of a process that has discovered that no kind of claims is served."""
     claims = DiscoveredClaims(clock)
     claims.is_known = True
     return claims
 
 
-async def test_a_pool_that_was_deleted_and_made_again_waits_as_long_as_a_new_one() -> None:
+async def test_a_recreated_pool_waits_as_long_as_a_new_one() -> None:
     clock = VirtualClock()
-    claims, pool = _absent(clock), _pool_with_entry()
+    claims, pool = _discover_no_claims(clock), _make_pool_with_entry()
     with pytest.raises(Behind):
         claims.find_pool_claims(pool)
     await clock.advance(ABSENCE_SECONDS)
@@ -42,30 +54,30 @@ async def test_a_pool_that_was_deleted_and_made_again_waits_as_long_as_a_new_one
         claims.find_pool_claims(pool)
 
 
-async def test_an_entry_of_a_lost_journal_shows_that_claims_were_served() -> None:
+async def test_a_pool_waits_again_if_a_promise_to_a_claim_appears_in_its_invalid_journal() -> None:
     clock = VirtualClock()
-    claims = _absent(clock)
+    claims = _discover_no_claims(clock)
     with pytest.raises(Behind):
-        claims.find_pool_claims(_pool_with_entry(journalOf="nonsense"))
+        claims.served_from(_make_pool_with_entry(journalOf="nonsense"))
     await clock.advance(ABSENCE_SECONDS)
     to_claim = make.listed_for_claim("10.40.0.1", "10.40.0.1")
     with pytest.raises(Behind):
-        claims.find_pool_claims(_pool_with_entry(to_claim, journalOf="nonsense"))
+        claims.served_from(_make_pool_with_entry(to_claim, journalOf="nonsense"))
     await clock.advance(ABSENCE_SECONDS)
-    assert claims.find_pool_claims(_pool_with_entry(to_claim, journalOf="other nonsense")) is None
+    assert claims.served_from(_make_pool_with_entry(to_claim, journalOf="other nonsense")) is None
 
 
-async def test_promises_to_allocations_do_not_count_as_a_change_of_the_entry() -> None:
+async def test_a_pool_does_not_wait_again_for_a_promise_to_an_allocation() -> None:
     clock = VirtualClock()
-    claims = _absent(clock)
+    claims = _discover_no_claims(clock)
     with pytest.raises(Behind):
-        claims.find_pool_claims(_pool_with_entry())
+        claims.served_from(_make_pool_with_entry())
     await clock.advance(ABSENCE_SECONDS)
     promised = make.list_promise(make.promise(make.allocation("a"), "10.40.0.1", "10.40.0.1"))
-    assert claims.find_pool_claims(_pool_with_entry(promised, of_allocations=9)) is None
+    assert claims.served_from(_make_pool_with_entry(promised, allocations_revision=9)) is None
 
 
-def test_a_pool_without_an_entry_waits_only_while_it_is_not_known_what_is_served() -> None:
+def test_a_pool_without_an_entry_waits_only_until_all_kinds_of_claims_are_discovered() -> None:
     claims = DiscoveredClaims(VirtualClock())
     with pytest.raises(Behind, match="not known"):
         claims.find_pool_claims(make.pool("p", memory=7))
@@ -76,12 +88,12 @@ def test_a_pool_without_an_entry_waits_only_while_it_is_not_known_what_is_served
         claims.find_pool_claims(make.pool("p", memory=7))
 
 
-@pytest.mark.parametrize("journal_of", ["nonsense", None])
-def test_a_process_without_the_integration_waits_for_a_pool_with_an_entry(
-    journal_of: str | None,
+@pytest.mark.parametrize("status", [{}, {"journalOf": "nonsense"}], ids=["valid", "invalid"])
+def test_without_the_integration_a_pool_with_an_entry_waits_until_a_person_removes_the_entry(
+    status: dict[str, str],
 ) -> None:
-    """Even if the journal is lost: that says nothing about IPAddresses."""
-    pool = _pool_with_entry() if journal_of is None else _pool_with_entry(journalOf=journal_of)
+    """Even if the journal is invalid: its IPAddresses may exist all the same."""
+    pool = _make_pool_with_entry(**status)
     with pytest.raises(Behind, match="set both fields to null"):
         ClaimService().find_pool_claims(pool)
     assert ClaimService().find_pool_claims(make.pool("p", memory=7)) is None

@@ -24,25 +24,28 @@ from tests.clock import VirtualClock
 
 CLOCK = VirtualClock()
 AGE = 90.0
+"""The age of each claim, in seconds."""
 POOL = "InClusterIPPool"
 
 
-def claim(name: str, *, cluster: str = "", paused: bool = False) -> IPAddressClaim:
-    born = CLOCK.now() - timedelta(seconds=AGE)
-    marks = {PAUSED: ""} if paused else {}
-    meta = ObjectMeta(name, "b", creationTimestamp=born, annotations=marks)
+def make_claim(name: str, *, cluster: str = "", is_paused: bool = False) -> IPAddressClaim:
+    """Return a claim of pool `p` that has no address yet."""
+    created = CLOCK.now() - timedelta(seconds=AGE)
+    annotations = {PAUSED: ""} if is_paused else {}
+    meta = ObjectMeta(name, "b", creationTimestamp=created, annotations=annotations)
     return IPAddressClaim(meta, ClaimSpec(PoolRef(POOL, "p", api.GROUP), cluster))
 
 
-def pool(*, paused: bool = False) -> InClusterIPPool:
-    meta = ObjectMeta("p", "b", annotations={PAUSED: ""} if paused else {})
+def make_pool(*, is_paused: bool = False) -> InClusterIPPool:
+    """Return pool `p` with the counts of COUNTS in its status."""
+    meta = ObjectMeta("p", "b", annotations={PAUSED: ""} if is_paused else {})
     return InClusterIPPool(
-        meta, status=InClusterPoolStatus(PoolCounts(8, 3, free=5, outOfRange=1))
+        meta, status=InClusterPoolStatus(PoolCounts(total=8, used=3, free=5, outOfRange=1))
     )
 
 
 def scrape(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
-    """Return the values of all series, by metric and pool."""
+    """Return the values that a scrape shows, by metric and labels."""
     objects = ObjectsByKind({"IPAddressClaim": list(claims), "Cluster": clusters, POOL: [pool]})
     families = ClaimGauges(fill_caches(objects), CLOCK).collect()
     return {
@@ -63,29 +66,29 @@ WAITING = {
 
 
 def test_claims_that_wait_are_counted_with_the_age_of_the_oldest() -> None:
-    assert scrape(claim("a"), pool=pool(), clusters=[]) == COUNTS | WAITING
+    assert scrape(make_claim("a"), pool=make_pool(), clusters=[]) == COUNTS | WAITING
 
 
 @pytest.mark.parametrize(
-    ("waiting", "paused_pool", "clusters"),
+    ("claim", "is_pool_paused", "clusters"),
     [
-        (claim("a", paused=True), False, []),
-        (claim("a"), True, []),
+        (make_claim("a", is_paused=True), False, []),
+        (make_claim("a"), True, []),
         (
-            claim("a", cluster="c"),
+            make_claim("a", cluster="c"),
             False,
             [Cluster(ObjectMeta("c", "b"), ClusterSpec(paused=True))],
         ),
     ],
     ids=["the claim", "its pool", "its Cluster"],
 )
-def test_what_a_person_paused_does_not_count_as_waiting(
-    waiting: IPAddressClaim, paused_pool: bool, clusters: list[Cluster]
+def test_a_claim_does_not_count_as_waiting_if_it_its_pool_or_its_cluster_is_paused(
+    claim: IPAddressClaim, is_pool_paused: bool, clusters: list[Cluster]
 ) -> None:
-    assert scrape(waiting, pool=pool(paused=paused_pool), clusters=clusters) == COUNTS
+    assert scrape(claim, pool=make_pool(is_paused=is_pool_paused), clusters=clusters) == COUNTS
 
 
-def test_a_claim_whose_cluster_is_not_there_counts_as_waiting() -> None:
+def test_a_claim_whose_cluster_does_not_exist_counts_as_waiting() -> None:
     others = [Cluster(ObjectMeta("other", "b"), ClusterSpec(paused=True))]
-    samples = scrape(claim("a", cluster="c"), pool=pool(), clusters=others)
+    samples = scrape(make_claim("a", cluster="c"), pool=make_pool(), clusters=others)
     assert samples == COUNTS | WAITING

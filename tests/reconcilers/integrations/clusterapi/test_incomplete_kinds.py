@@ -19,23 +19,24 @@ from tests.reconcilers.integrations.clusterapi.test_unreadable import (
     ADDRESSES,
     CLAIMS,
     WITH_CLAIMS,
-    ref,
+    make_pool_ref,
 )
-from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, open_platform_cluster
 from tests.reconcilers.test_sharing import NAMESPACE
 
 BOTH = {"claims": (CLAIMS, ADDRESSES), "addresses": (ADDRESSES, CLAIMS)}
 ONE_IS_SERVED = pytest.mark.parametrize(("served_kind", "missing"), BOTH.values(), ids=BOTH)
 ADDRESS: Json = {
     "claimRef": {"name": "machine"},
-    "poolRef": ref("lab", NETWORK_POOL),
+    "poolRef": make_pool_ref("lab", NETWORK_POOL),
     "address": "10.0.0.3",
     "prefix": 24,
 }
 
 
-async def _ready(place: Site) -> tuple[Any, Any]:
-    condition = place.ready(NETWORK_POOL, "lab")
+def _read_condition(cluster: PlatformCluster) -> tuple[Any, Any]:
+    """Return reason and message of the condition Ready of NetworkPool `lab`."""
+    condition = cluster.get_ready_condition(NETWORK_POOL, "lab")
     return condition["reason"], condition["message"]
 
 
@@ -43,13 +44,13 @@ async def _ready(place: Site) -> tuple[Any, Any]:
 async def test_a_pool_hands_out_nothing_and_names_the_definition_that_is_missing(
     served_kind: Any, missing: Any
 ) -> None:
-    async with site(WITH_CLAIMS, served_kind) as place:
-        await place.home.pool("lab", 0)
-        await place.home.pass_by(5)
-        await place.home.ask("one", "lab")
-        await place.home.pass_by(60)
-        assert await place.home.ranges() == {}
-        reason, message = await _ready(place)
+    async with open_platform_cluster(WITH_CLAIMS, served_kind) as cluster:
+        await cluster.create_pool("lab", 0)
+        await cluster.pass_by(5)
+        await cluster.create_allocation("one", "lab")
+        await cluster.pass_by(60)
+        assert await cluster.list_ranges() == {}
+        reason, message = _read_condition(cluster)
         assert reason == "HoldersUnknown"
         assert f"apply the CustomResourceDefinition {missing.full_name}" in message
 
@@ -58,26 +59,26 @@ async def test_a_pool_hands_out_nothing_and_names_the_definition_that_is_missing
 async def test_a_pool_is_served_once_the_missing_kind_is_served(
     served_kind: Any, missing: Any
 ) -> None:
-    async with site(WITH_CLAIMS, served_kind) as place:
-        await place.home.pool("lab", 0)
-        await place.home.ask("one", "lab")
-        await place.home.pass_by(20)
-        place.home.api.serve(missing, fields=("metadata.name",))
-        await place.home.pass_by(LOOK_AGAIN_SECONDS + 10)
-        assert set(await place.home.ranges()) == {"one"}
-        assert (await _ready(place))[0] == "Ready"
+    async with open_platform_cluster(WITH_CLAIMS, served_kind) as cluster:
+        await cluster.create_pool("lab", 0)
+        await cluster.create_allocation("one", "lab")
+        await cluster.pass_by(20)
+        cluster.api.serve(missing, fields=("metadata.name",))
+        await cluster.pass_by(LOOK_AGAIN_SECONDS + 10)
+        assert set(await cluster.list_ranges()) == {"one"}
+        assert _read_condition(cluster)[0] == "Ready"
 
 
 async def test_an_allocation_gets_no_address_of_an_ipaddress_while_claims_are_not_served() -> None:
-    async with site(WITH_CLAIMS, ADDRESSES) as place:
-        await place.home.pool("lab", 0)
-        await place.make(ADDRESSES, "machine", ADDRESS)
-        await place.home.ask("one", "lab")
-        await place.home.pass_by(60)
-        assert await place.home.ranges() == {}
-        place.home.api.serve(CLAIMS, fields=("metadata.name",))
-        await place.home.pass_by(LOOK_AGAIN_SECONDS + 10)
-        [(_, first, last)] = (await place.home.ranges()).values()
+    async with open_platform_cluster(WITH_CLAIMS, ADDRESSES) as cluster:
+        await cluster.create_pool("lab", 0)
+        await cluster.create_object(ADDRESSES, "machine", ADDRESS)
+        await cluster.create_allocation("one", "lab")
+        await cluster.pass_by(60)
+        assert await cluster.list_ranges() == {}
+        cluster.api.serve(CLAIMS, fields=("metadata.name",))
+        await cluster.pass_by(LOOK_AGAIN_SECONDS + 10)
+        [(_, first, last)] = (await cluster.list_ranges()).values()
         address = AddressRange.parse("10.0.0.3", "10.0.0.3").first
         assert not first <= address <= last
 

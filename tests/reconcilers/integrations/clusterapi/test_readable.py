@@ -1,4 +1,4 @@
-"""Whether the claims of a pool can be read is found out without a look at those of other pools."""
+"""`check_readable` examines the unreadable claims that may be of its pool, and no others."""
 
 import pytest
 from typing_extensions import override
@@ -17,35 +17,36 @@ from reconcilers.promises.unreadable import UnreadableHolders
 POOLS = api.IN_CLUSTER_IP_POOL
 
 
-class Reads(UnreadableObjects):
-    """Counts how many reasons are read."""
+class CountingUnreadables(UnreadableObjects):
+    """The unreadable objects of a cache; counts how many of them are read."""
 
-    count = 0
+    read_count = 0
 
     @override
     def __getitem__(self, key: Key) -> str:
-        self.count += 1
+        self.read_count += 1
         return super().__getitem__(key)
 
 
-def failure_of(key: Key, pool: str) -> DecodeFailure:
+def make_failure(key: Key, pool: str) -> DecodeFailure:
+    """Return why a claim cannot be decoded; the pool that it names can."""
     metadata = ObjectMeta(name=key.name, namespace=key.namespace)
     ref = PoolRef(POOLS.kind, pool, POOLS.group)
     return DecodeFailure("odd", PoolOutline(metadata, PoolOutlineSpec(ref)), metadata)
 
 
-def test_thousands_of_unreadable_claims_of_another_pool_cost_nothing() -> None:
-    claims = Reads({SPACE_INDEX: list_spaces})
+def test_unreadable_claims_of_another_pool_are_not_read() -> None:
+    claims = CountingUnreadables({SPACE_INDEX: list_spaces})
     for number in range(5_000):
         key = Key("team", f"c{number}")
-        claims.put(key, failure_of(key, "other"))
+        claims.put(key, make_failure(key, "other"))
     check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("team", "p")), claims, {})
-    assert claims.count == 0
+    assert claims.read_count == 0
     with pytest.raises(UnreadableHolders):
         check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("team", "other")), claims, {})
 
 
-def test_an_unreadable_claim_of_which_nothing_can_be_decoded_may_be_of_any_pool() -> None:
+def test_a_claim_of_which_nothing_can_be_decoded_blocks_all_pools_of_its_namespace() -> None:
     cache = Cache(api.claims("v1beta2"), indexes={SPACE_INDEX: list_spaces})
     cache.replace([], 1, {Key("team", "c"): "odd"})
     with pytest.raises(UnreadableHolders):

@@ -1,4 +1,4 @@
-"""etcd is restored from a backup: a pool hands out nothing before all kinds are listed anew."""
+"""etcd is restored from a backup: a pool hands out nothing before all kinds are listed again."""
 
 from functools import partial
 from typing import Any, cast
@@ -98,7 +98,7 @@ class PoolReading:
 
 
 def discover_claims(client: Client, caches: ClaimCaches, clock: VirtualClock) -> DiscoveredClaims:
-    """Return the claims of NetworkPools as they are once their kinds are discovered."""
+    """Return the service that a pass asks about claims once their kinds are discovered."""
     parts = ClaimParts(
         client,
         caches,
@@ -136,7 +136,7 @@ async def test_a_pool_waits_while_the_cache_of_claims_may_be_of_another_history(
 
 
 async def test_a_pool_waits_while_its_journal_names_a_kind_that_is_not_known() -> None:
-    """Requests of that kind may hold addresses, and nothing here reads them."""
+    """Requests of that kind may hold addresses, and the controllers do not read them."""
     lab = Lab()
     status = {"revisions": {IP_ALLOCATION.full_name: "1", "things.example": "1"}}
     lab.server.add("networkpools", make.pool(status=status))

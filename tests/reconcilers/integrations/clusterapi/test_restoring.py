@@ -25,28 +25,28 @@ POOL_REF = {"apiGroup": NETWORK_POOL.group, "kind": NETWORK_POOL.kind, "name": "
 async def serve_pool() -> AsyncIterator[Cluster]:
     """Yield a cluster with pool p, whose claims one replica serves."""
     async with anyio.create_task_group() as group:
-        home = Cluster(group, Settings(integration=(CLUSTER_API,)), 0)
+        cluster = Cluster(group, Settings(integration=(CLUSTER_API,)), 0)
         for kind in (DEFINITIONS, CLAIMS, ADDRESSES):
-            home.api.serve(kind)
-        await home.pool("p", 0)
-        home.start("a")
-        await home.pass_by(20)
-        yield home
+            cluster.api.serve(kind)
+        await cluster.create_pool("p", 0)
+        cluster.start_replicas("a")
+        await cluster.pass_by(20)
+        yield cluster
         group.cancel_scope.cancel()
 
 
-async def restore_claims(home: Cluster) -> None:
+async def restore_claims(cluster: Cluster) -> None:
     """Create the claims as a restore does: with our finalizer, without status."""
     for name in ADDRESS_BY_CLAIM:
         metadata = {"name": name, "finalizers": [api.CLAIM_FINALIZER]}
-        await home.client.create(
+        await cluster.client.create(
             CLAIMS, NAMESPACE, {"metadata": metadata, "spec": {"poolRef": POOL_REF}}
         )
 
 
-async def restore_addresses(home: Cluster) -> None:
-    """Create the IPAddresses as a garbage collector leaves them: their pool owns them."""
-    pool = await home.client.get(NETWORK_POOL, Key(NAMESPACE, "p"))
+async def restore_addresses(cluster: Cluster) -> None:
+    """Create the IPAddresses as a restore does; only their pool owns them, not their claims."""
+    pool = await cluster.client.get(NETWORK_POOL, Key(NAMESPACE, "p"))
     owner = {
         "apiVersion": NETWORK_POOL.api_version,
         "kind": NETWORK_POOL.kind,
@@ -60,50 +60,50 @@ async def restore_addresses(home: Cluster) -> None:
             "ownerReferences": [owner],
         }
         spec = {"claimRef": {"name": name}, "poolRef": POOL_REF, "address": address, "prefix": 24}
-        await home.client.create(ADDRESSES, NAMESPACE, {"metadata": metadata, "spec": spec})
+        await cluster.client.create(ADDRESSES, NAMESPACE, {"metadata": metadata, "spec": spec})
 
 
-async def read_addresses(home: Cluster) -> Mapping[str, Any]:
+async def read_addresses(cluster: Cluster) -> Mapping[str, Any]:
     """Return the address of each claim that is served."""
     claims = {
-        obj.metadata.name for obj in (await home.client.list(CLAIMS)).items if obj.address_name
+        obj.metadata.name for obj in (await cluster.client.list(CLAIMS)).items if obj.address_name
     }
-    items = (await home.client.list(ADDRESSES)).items
+    items = (await cluster.client.list(ADDRESSES)).items
     return {obj.metadata.name: obj.spec.address for obj in items if obj.metadata.name in claims}
 
 
 async def test_claims_that_are_restored_before_their_addresses_keep_them() -> None:
-    async with serve_pool() as home:
-        await restore_claims(home)
-        await home.pass_by(20)
-        assert await read_addresses(home) == {}
-        await restore_addresses(home)
-        await home.pass_by(2)
-        assert await read_addresses(home) == ADDRESS_BY_CLAIM
+    async with serve_pool() as cluster:
+        await restore_claims(cluster)
+        await cluster.pass_by(20)
+        assert await read_addresses(cluster) == {}
+        await restore_addresses(cluster)
+        await cluster.pass_by(2)
+        assert await read_addresses(cluster) == ADDRESS_BY_CLAIM
 
 
 async def test_claims_that_are_restored_after_their_addresses_keep_them() -> None:
-    async with serve_pool() as home:
-        await restore_addresses(home)
-        await home.pass_by(20)
-        await restore_claims(home)
-        await home.pass_by(2)
-        assert await read_addresses(home) == ADDRESS_BY_CLAIM
+    async with serve_pool() as cluster:
+        await restore_addresses(cluster)
+        await cluster.pass_by(20)
+        await restore_claims(cluster)
+        await cluster.pass_by(2)
+        assert await read_addresses(cluster) == ADDRESS_BY_CLAIM
 
 
 async def test_restored_claims_without_addresses_are_served_after_half_a_minute() -> None:
-    async with serve_pool() as home:
-        await restore_claims(home)
-        await home.pass_by(29)
-        assert await read_addresses(home) == {}
-        await home.pass_by(3)
-        assert len(set((await read_addresses(home)).values())) == len(ADDRESS_BY_CLAIM)
+    async with serve_pool() as cluster:
+        await restore_claims(cluster)
+        await cluster.pass_by(29)
+        assert await read_addresses(cluster) == {}
+        await cluster.pass_by(3)
+        assert len(set((await read_addresses(cluster)).values())) == len(ADDRESS_BY_CLAIM)
 
 
 async def test_a_claim_without_our_finalizer_is_served_at_once() -> None:
     """It is not restored from a backup: a claim gets our finalizer before it is served."""
-    async with serve_pool() as home:
+    async with serve_pool() as cluster:
         claim = {"metadata": {"name": "new"}, "spec": {"poolRef": POOL_REF}}
-        await home.client.create(CLAIMS, NAMESPACE, claim)
-        await home.pass_by(1)
-        assert "new" in await read_addresses(home)
+        await cluster.client.create(CLAIMS, NAMESPACE, claim)
+        await cluster.pass_by(1)
+        assert "new" in await read_addresses(cluster)

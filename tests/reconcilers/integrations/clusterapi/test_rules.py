@@ -1,4 +1,4 @@
-"""What the webhooks refuse of pools, in the words of Cluster API's in-cluster provider."""
+"""The webhooks refuse pools with the messages of Cluster API's in-cluster provider."""
 
 from typing import Any
 
@@ -24,34 +24,36 @@ from tests.contract.clusterapi_pool_cases import (
     Json,
 )
 
-BY_THE_SCHEMA = ("Required value", "greater than or", "less than or equal")
+SCHEMA_MESSAGES = ("Required value", "greater than or", "less than or equal")
+"""What messages begin with that only the schema of the CRD has."""
 CASES = {
     name: case
     for name, case in {**REFUSED, **REFUSED_BY_WEBHOOK}.items()
-    if not case[3].startswith(BY_THE_SCHEMA)
+    if not case[3].startswith(SCHEMA_MESSAGES)
 }
+"""By name: the kind of a pool, its spec, the wrong field, and the message about it."""
 
 
-def render_spec(kind: str, spec: Json) -> IPPoolSpec | PrefixPoolSpec:
-    """Return a spec as the webhook reads it."""
+def decode_spec(kind: str, spec: Json) -> IPPoolSpec | PrefixPoolSpec:
+    """Return the spec of a pool of a kind as the webhook decodes it."""
     [model] = [resource.type for resource in POOLS if resource.kind == kind]
-    read: IPPoolSpec | PrefixPoolSpec = msgspec.convert(
+    decoded: IPPoolSpec | PrefixPoolSpec = msgspec.convert(
         {"metadata": {"name": "x"}, "spec": spec}, model
     ).spec
-    return read
+    return decoded
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_webhook_refuses_what_the_schema_refuses_and_more(name: str) -> None:
+def test_the_webhook_refuses_each_spec_that_the_schema_or_upstream_refuses(name: str) -> None:
     kind, spec, field, message = CASES[name]
-    faults = rules.find_faults(render_spec(kind, spec))
+    faults = rules.find_faults(decode_spec(kind, spec))
     assert field.partition("[")[0] in {cause.field for cause in faults}
     assert any(message in cause.message for cause in faults), faults
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_the_webhook_accepts_what_the_schema_accepts(name: str) -> None:
-    assert rules.find_faults(render_spec(*ACCEPTED[name])) == []
+def test_the_webhook_accepts_each_spec_that_the_schema_accepts(name: str) -> None:
+    assert rules.find_faults(decode_spec(*ACCEPTED[name])) == []
 
 
 def test_a_value_is_quoted_as_the_api_server_quotes_it() -> None:
@@ -89,10 +91,11 @@ def test_the_length_of_prefixes_cannot_be_changed() -> None:
 
 BASE = IPPoolSpec(("10.0.0.1-10.0.0.20",), 24)
 IN_USE = [("10.0.0.3", 24), ("10.0.0.4", 24), ("10.0.0.9", 24)]
+"""Address and prefix length of each IPAddress of the pool."""
 
 
 @pytest.mark.parametrize(
-    ("new", "expected"),
+    ("new", "lost_ranges"),
     [
         (IPPoolSpec(("10.0.0.5-10.0.0.20",), 24), "[10.0.0.3-10.0.0.4]"),
         (IPPoolSpec(("10.0.0.4-10.0.0.8",), 24), "[10.0.0.3-10.0.0.3 10.0.0.9-10.0.0.9]"),
@@ -106,12 +109,15 @@ IN_USE = [("10.0.0.3", 24), ("10.0.0.4", 24), ("10.0.0.9", 24)]
         (IPPoolSpec(BASE.addresses, 24, "10.0.0.10"), ""),
     ],
 )
-def test_an_edit_that_leaves_out_what_is_in_use_is_refused(new: IPPoolSpec, expected: str) -> None:
-    said = rules.describe_left_out(new, BASE, IN_USE)
-    assert said == (expected and f"pool addresses do not contain allocated addresses: {expected}")
+def test_an_edit_that_takes_addresses_in_use_out_of_the_pool_is_refused(
+    new: IPPoolSpec, lost_ranges: str
+) -> None:
+    expected = f"pool addresses do not contain allocated addresses: {lost_ranges}"
+    message = rules.describe_left_out(new, BASE, IN_USE)
+    assert message == (expected if lost_ranges else "")
 
 
-def test_reserving_a_subnets_end_again_is_refused_while_it_is_in_use() -> None:
+def test_reserving_the_network_address_again_is_refused_while_it_is_in_use() -> None:
     old = IPPoolSpec(("10.0.0.0/24",), 24, allocateReservedIPAddresses=True)
     new = IPPoolSpec(("10.0.0.0/24",), 24)
     assert rules.may_give_up_blocks(new, old)
@@ -127,7 +133,7 @@ def test_an_edit_is_not_refused_for_an_address_that_was_outside_before() -> None
     assert rules.describe_left_out(wider, None, [("10.0.0.30", 24)]) != ""
 
 
-def test_an_edit_of_a_prefix_pool_that_leaves_out_what_is_in_use_is_refused() -> None:
+def test_an_edit_that_takes_a_prefix_in_use_out_of_the_pool_is_refused() -> None:
     old = PrefixPoolSpec(("2001:db8::/60",))
     new = PrefixPoolSpec(("2001:db8::/60",), excludedPrefixes=("2001:db8:0:1::7",))
     in_use = [("2001:db8::", 64), ("2001:db8:0:1::", 64)]
@@ -142,22 +148,28 @@ def test_an_edit_of_a_prefix_pool_that_leaves_out_what_is_in_use_is_refused() ->
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=4),
     st.lists(st.integers(0, 60), max_size=6),
 )
-def test_every_address_in_use_that_an_edit_leaves_out_is_reported(
-    before: list[tuple[int, int]], after: list[tuple[int, int]], used: list[int]
+def test_an_edit_is_refused_whenever_it_takes_an_address_in_use_out_of_the_pool(
+    old_spans: list[tuple[int, int]], new_spans: list[tuple[int, int]], used: list[int]
 ) -> None:
-    def spec(spans: list[tuple[int, int]]) -> IPPoolSpec:
-        texts = tuple(f"10.0.0.{first}-10.0.0.{first + size}" for first, size in spans)
-        return IPPoolSpec(texts, 24)
+    """A span is the last octet of its first address, and how many addresses follow that one."""
 
-    old, new = spec(before), spec(after)
+    def make_spec(spans: list[tuple[int, int]]) -> IPPoolSpec:
+        addresses = tuple(f"10.0.0.{first}-10.0.0.{first + size}" for first, size in spans)
+        return IPPoolSpec(addresses, 24)
+
+    old, new = make_spec(old_spans), make_spec(new_spans)
     in_use = [(f"10.0.0.{number}", 24) for number in used]
     old_space, new_space = rules.parse_space(old), rules.parse_space(new)
-    lost = [a for a, p in in_use if old_space.hands_out(a, p) and not new_space.hands_out(a, p)]
+    lost = [
+        address
+        for address, prefix in in_use
+        if old_space.hands_out(address, prefix) and not new_space.hands_out(address, prefix)
+    ]
     assert bool(rules.describe_left_out(new, old, in_use)) == bool(lost)
     assert rules.may_give_up_blocks(new, old) or not lost
 
 
-def test_a_pool_of_single_addresses_in_prefixes_is_warned_of() -> None:
+def test_a_prefix_pool_that_hands_out_single_addresses_gets_warnings() -> None:
     spec = PrefixPoolSpec(("2001:db8::/64",), 128, "2001:db8::1")
     first, second = rules.find_warnings(spec)
     assert first.startswith("spec.allocationPrefixLength=128 behaves like host-address allocation")
@@ -167,12 +179,12 @@ def test_a_pool_of_single_addresses_in_prefixes_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "allowed"),
+    ("annotation", "is_allowed"),
     [(SKIP_DELETE_CHECK, True), (DELETE_FOR_MOVE, True), (PAUSED, False), (None, False)],
 )
-def test_an_annotation_lets_a_pool_go_though_it_is_in_use(
-    annotation: str | None, *, allowed: bool
+def test_a_pool_in_use_may_be_deleted_only_with_certain_annotations(
+    annotation: str | None, *, is_allowed: bool
 ) -> None:
     annotations: dict[str, Any] = {annotation: ""} if annotation else {}
     body = {"metadata": {"name": "x", "annotations": annotations}, "spec": {}}
-    assert rules.may_be_deleted_in_use(msgspec.convert(body, InClusterIPPool)) is allowed
+    assert rules.may_be_deleted_in_use(msgspec.convert(body, InClusterIPPool)) is is_allowed

@@ -1,4 +1,7 @@
-"""A claim's status says whether it has its address, and is its record of which."""
+"""The status of a claim shows whether it is served, and records its address.
+
+A claim *waits* until its status records an address.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,14 +33,21 @@ POOL = PoolRef("InClusterIPPool", "p", GROUP)
 SERVED = Condition(READY, "True", "AddressAllocated", render_message("10.0.0.7", 24, POOL))
 
 
-def claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddressClaim:
+def make_claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddressClaim:
+    """Return claim `a` of POOL.
+
+    Args:
+        *conditions: the conditions in its status.
+        ref: the IPAddress that its status names; empty for none.
+        **metadata: fields of its metadata.
+    """
     meta = ObjectMeta(name="a", finalizers=(CLAIM_FINALIZER,), generation=3)
     status = ClaimStatus(NameRef(ref) if ref else None, conditions)
     return IPAddressClaim(replace(meta, **metadata), ClaimSpec(POOL), status)  # type: ignore[arg-type] # any field
 
 
-def test_the_record_is_what_the_ready_condition_says() -> None:
-    served_claim = claim(SERVED)
+def test_the_record_of_a_claim_is_the_address_in_its_condition_ready() -> None:
+    served_claim = make_claim(SERVED)
     assert read_record(served_claim) == ClaimRecord("10.0.0.7", 24)
     assert not is_waiting(served_claim)
 
@@ -45,20 +55,20 @@ def test_the_record_is_what_the_ready_condition_says() -> None:
 @pytest.mark.parametrize(
     "waiting_claim",
     [
-        claim(),
-        claim(SERVED, ref=""),
-        claim(SERVED, ref="b"),
-        claim(replace(SERVED, status="False")),
-        claim(replace(SERVED, message="something else")),
-        claim(replace(SERVED, message=render_message("10.0.0.7", 24, PoolRef("X", "q")))),
+        make_claim(),
+        make_claim(SERVED, ref=""),
+        make_claim(SERVED, ref="b"),
+        make_claim(replace(SERVED, status="False")),
+        make_claim(replace(SERVED, message="something else")),
+        make_claim(replace(SERVED, message=render_message("10.0.0.7", 24, PoolRef("X", "q")))),
     ],
     ids=[
         "no condition",
         "no addressRef",
-        "addressRef of another",
+        "addressRef to another IPAddress",
         "not ready",
-        "no record",
-        "of another pool",
+        "no address in the message",
+        "a message about another pool",
     ],
 )
 def test_a_claim_without_a_record_waits(waiting_claim: IPAddressClaim) -> None:
@@ -67,16 +77,16 @@ def test_a_claim_without_a_record_waits(waiting_claim: IPAddressClaim) -> None:
 
 
 def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None:
-    kept = claim(SERVED, deletionTimestamp=NOW, finalizers=(CLAIM_FINALIZER, "other"))
-    assert read_record(kept) is not None
-    assert not is_waiting(kept)
-    assert read_record(claim(SERVED, deletionTimestamp=NOW, finalizers=("other",))) is None
+    deleted = make_claim(SERVED, deletionTimestamp=NOW, finalizers=(CLAIM_FINALIZER, "other"))
+    assert read_record(deleted) is not None
+    assert not waits(deleted)
+    assert read_record(make_claim(SERVED, deletionTimestamp=NOW, finalizers=("other",))) is None
 
 
-def test_conditions_of_others_are_kept() -> None:
+def test_conditions_that_other_controllers_wrote_are_kept() -> None:
     other = Condition("Other", "True", "Because", "", NOW)
     written = render_ready(
-        claim(other),
+        make_claim(other),
         ConditionFinding(READY, False, reason="PoolExhausted", message="x"),
         version="v1beta2",
         now=NOW,
@@ -85,11 +95,13 @@ def test_conditions_of_others_are_kept() -> None:
     assert written["conditions"][1]["observedGeneration"] == 3
 
 
-def test_the_older_list_has_a_severity_where_something_is_wrong_and_no_generation() -> None:
+def test_conditions_of_v1beta1_have_a_severity_if_they_are_false_and_no_observed_generation() -> (
+    None
+):
     failed = ConditionFinding(READY, False, reason="PoolExhausted", message="no free address")
-    [written] = render_ready(claim(), failed, version="v1beta1", now=NOW)["conditions"]
+    [written] = render_ready(make_claim(), failed, version="v1beta1", now=NOW)["conditions"]
     assert written["severity"] == "Error"
     assert "observedGeneration" not in written
     finding = ConditionFinding(READY, True, reason="AddressAllocated", message="x")
-    [written] = render_ready(claim(), finding, version="v1beta1", now=NOW)["conditions"]
+    [written] = render_ready(make_claim(), finding, version="v1beta1", now=NOW)["conditions"]
     assert "severity" not in written

@@ -1,4 +1,7 @@
-"""A state of an object has one event until it changes."""
+"""An object gets one event for a state until the state changes.
+
+`EventMemory.begin` returns whether the state is new, so that an event has to be recorded.
+"""
 
 from reconcilers.integrations.core.eventmemory import EventMemory
 

@@ -1,4 +1,4 @@
-"""Figures of pools that are kept from scrape to scrape."""
+"""Figures of pools are kept from scrape to scrape until an object changes."""
 
 from datetime import timedelta
 
@@ -13,7 +13,8 @@ from tests.clock import VirtualClock
 
 
 async def test_figures_are_computed_again_only_after_a_change_and_waiting_requests_age() -> None:
-    clock, computed = VirtualClock(), list[int]()
+    """A request of pool `p` has waited for seven seconds at first; pool `q` has no request."""
+    clock, computations = VirtualClock(), 0
     families = (
         FamilyFigures(Capacity(8, 3, available=5, largest_free=5, fragmentation_percent=0)),
     )
@@ -21,7 +22,8 @@ async def test_figures_are_computed_again_only_after_a_change_and_waiting_reques
     names = [PoolName("IPAMPool", Key("", name)) for name in ("p", "q")]
 
     def list_figures() -> list[PoolFigures]:
-        computed.append(1)
+        nonlocal computations
+        computations += 1
         return [
             PoolFigures(names[0], "", families=families, waiting=1, waiting_since=since),
             PoolFigures(names[1], "", families),
@@ -33,17 +35,18 @@ async def test_figures_are_computed_again_only_after_a_change_and_waiting_reques
         PoolGauges("pools", "a pool", labels=labels, list_figures=figures, clock=clock)
     )
 
-    def ages() -> list[float | None]:
+    def scrape_ages() -> list[float | None]:
+        """Return for both pools the age of the oldest waiting request, in seconds."""
         return [
             registry.get_sample_value("pools_oldest_waiting_seconds", {"pool": name})
             for name in ("p", "q")
         ]
 
-    assert ages() == [7.0, 0.0]
+    assert scrape_ages() == [7.0, 0.0]
     assert registry.get_sample_value("pools_used", {"pool": "p"}) == 3
     await clock.advance(30)
-    assert ages() == [37.0, 0.0]
-    assert len(computed) == 1
-    figures.drop(None)
-    assert ages() == [37.0, 0.0]
-    assert len(computed) == 2
+    assert scrape_ages() == [37.0, 0.0]
+    assert computations == 1
+    figures.note(None)
+    assert scrape_ages() == [37.0, 0.0]
+    assert computations == 2

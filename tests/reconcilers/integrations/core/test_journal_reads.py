@@ -1,4 +1,4 @@
-"""A pass decodes the journal of its pool once, whatever it does with it."""
+"""A pass decodes the journal of its pool once."""
 
 import sys
 
@@ -21,9 +21,10 @@ def test_a_pass_reads_the_annotation_of_its_pool_once(
     reads: list[int] = []
     read = AnnotatedJournal.read
 
-    def noting(self: AnnotatedJournal, pool: Object) -> Journal:
+    def note_read(self: AnnotatedJournal, pool: Object) -> Journal:
+        """Read the journal; note its number of promises if the pass asked, not the simulation."""
         journal = read(self, pool)
-        if sys._getframe(1).f_globals["__name__"].startswith("reconcilers."):  # not the judge
+        if sys._getframe(1).f_globals["__name__"].startswith("reconcilers."):
             reads.append(len(journal.promises))
         return journal
 
@@ -31,12 +32,12 @@ def test_a_pass_reads_the_annotation_of_its_pool_once(
         replica = stage.start_replica()
         await stage.reconcile_pool(replica)
         replica.catch_up()
-        for name in "abc":  # the first pass may fence; the last ones find promises to drop
+        for name in "abc":  # the first pass may only write a new journal
             stage.create_request(name)
             replica.catch_up()
             reads.clear()
             with monkeypatch.context() as patched:
-                patched.setattr(AnnotatedJournal, "read", noting)
+                patched.setattr(AnnotatedJournal, "read", note_read)
                 await stage.reconcile_pool(replica)
             replica.catch_up()
             assert len(reads) == 1, (name, reads)
@@ -51,7 +52,8 @@ def test_a_pass_reads_the_status_of_its_networkpool_once(
     reads: list[int] = []
     read = StatusJournal.read
 
-    def noting(self: StatusJournal, pool: NetworkPool) -> Journal:
+    def note_read(self: StatusJournal, pool: NetworkPool) -> Journal:
+        """Read the journal; note its number of promises unless `is_stored` asked."""
         journal = read(self, pool)
         if sys._getframe(1).f_code.co_name != "is_stored":
             reads.append(len(journal.promises))
@@ -64,7 +66,7 @@ def test_a_pass_reads_the_status_of_its_networkpool_once(
             replica.catch_up()
             reads.clear()
             with monkeypatch.context() as patched:
-                patched.setattr(StatusJournal, "read", noting)
+                patched.setattr(StatusJournal, "read", note_read)
                 await stage.reconcile_pool(replica)
             replica.catch_up()
             assert len(reads) == 1, (name, reads)

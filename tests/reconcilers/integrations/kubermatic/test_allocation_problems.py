@@ -1,4 +1,7 @@
-"""Which other allocation is named by one that shares its addresses, and what that costs."""
+"""Allocations that share addresses: each reports the oldest other one, at a bounded cost.
+
+Cost is a number of function calls.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -32,10 +35,18 @@ RANGES = st.tuples(st.integers(0, 40), st.integers(0, 6)).map(
     lambda span: f"10.0.0.{span[0]}-10.0.0.{sum(span)}"
 )
 AGES = st.sampled_from([None, 0, 1, 2])
+UNKNOWN_AGE = 9
+"""An allocation of unknown age counts as younger than all others."""
 
 
-def _allocation(name: str, *addresses: str, age: int | None = None) -> IPAMAllocation:
-    """Return an allocation that is younger by `age` seconds than the oldest one."""
+def _make_allocation(name: str, *addresses: str, age: int | None = None) -> IPAMAllocation:
+    """Return the allocation of pool p in a namespace.
+
+    Args:
+        name: the namespace.
+        *addresses: the ranges of its spec.
+        age: how many seconds after make.EPOCH it was created; None if that is unknown.
+    """
     created = None if age is None else make.EPOCH + timedelta(seconds=age)
     meta = ObjectMeta(POOL, name, f"uid-{name}", "1", creationTimestamp=created)
     return IPAMAllocation(meta, AllocationSpec(RANGE, "x", addresses=addresses))
@@ -45,7 +56,8 @@ def _list_ranges(allocation: IPAMAllocation) -> Sequence[AddressRange]:
     return parse_holding(allocation.spec).ranges
 
 
-def _overlap(allocation: IPAMAllocation, other: IPAMAllocation) -> bool:
+def _do_overlap(allocation: IPAMAllocation, other: IPAMAllocation) -> bool:
+    """Return whether two allocations share an address."""
     return any(a.overlaps(b) for a in _list_ranges(allocation) for b in _list_ranges(other))
 
 
@@ -55,15 +67,15 @@ def test_each_allocation_names_the_oldest_of_all_others_that_share_addresses_wit
     drawn: Sequence[tuple[Sequence[str], int | None]],
 ) -> None:
     allocations = [
-        _allocation(f"n{number}", *addresses, age=age)
+        _make_allocation(f"n{number}", *addresses, age=age)
         for number, (addresses, age) in enumerate(drawn)
     ]
     expected = {}
     for allocation in allocations:
         others = [
-            (9 if age is None else age, other.metadata.key)
+            (UNKNOWN_AGE if age is None else age, other.metadata.key)
             for other, (_, age) in zip(allocations, drawn, strict=True)
-            if other is not allocation and _overlap(allocation, other)
+            if other is not allocation and _do_overlap(allocation, other)
         ]
         if others:
             _, expected[allocation.metadata.key] = min(others)
@@ -72,13 +84,15 @@ def test_each_allocation_names_the_oldest_of_all_others_that_share_addresses_wit
     } == expected
 
 
-def test_an_allocation_names_the_oldest_other_one_and_of_two_as_old_the_first_by_name() -> None:
+def test_an_allocation_names_the_oldest_other_allocation_and_the_first_by_name_of_the_oldest() -> (
+    None
+):
     shared = "10.0.0.1-10.0.0.2"
     allocations = [
-        _allocation("a-young", shared, age=2),
-        _allocation("b", shared, age=1),
-        _allocation("c", shared, age=1),
-        _allocation("apart", "10.0.0.9"),
+        _make_allocation("a-young", shared, age=2),
+        _make_allocation("b", shared, age=1),
+        _make_allocation("c", shared, age=1),
+        _make_allocation("apart", "10.0.0.9"),
     ]
     named_keys = {
         key.namespace: problem.message.removeprefix(
@@ -90,9 +104,9 @@ def test_an_allocation_names_the_oldest_other_one_and_of_two_as_old_the_first_by
     assert named_keys == {name: f" IPAMAllocation {other}" for name, other in expected.items()}
 
 
-async def _count_on_one_address(holders: int) -> int:
-    """Return how many calls find the overlaps of so many holders of one address."""
-    allocations = [_allocation(f"n{number}", "10.0.0.1") for number in range(holders)]
+async def _count_calls_of_search(holders: int) -> int:
+    """Return how many calls it costs to find the overlaps of `holders` holders of one address."""
+    allocations = [_make_allocation(f"n{number}", "10.0.0.1") for number in range(holders)]
     overlaps: dict[Key, Rank] = {}
 
     async def find() -> None:
@@ -103,16 +117,21 @@ async def _count_on_one_address(holders: int) -> int:
     return calls
 
 
-async def test_thousands_of_holders_of_one_address_cost_no_more_each_than_a_few() -> None:
+async def test_a_search_among_thousands_of_holders_of_one_address_costs_no_more_per_holder() -> (
+    None
+):
     few, many = 100, 2000
-    await _count_on_one_address(few)  # parsed addresses are remembered
-    assert await _count_on_one_address(many) < 2 * many // few * await _count_on_one_address(few)
+    await _count_calls_of_search(few)  # fills the memory of parsed addresses
+    assert await _count_calls_of_search(many) < 2 * many // few * await _count_calls_of_search(few)
 
 
-async def _count_release(holders: int) -> int:
-    """Return how many calls follow if the oldest of so many holders of an address releases it."""
+async def _count_calls_of_release(holders: int) -> int:
+    """Return how many calls it costs to update the problems after a release.
+
+    The oldest of `holders` holders of one address releases the address.
+    """
     allocations = {
-        make_holder(f"n{number:05}", POOL): _allocation(f"n{number:05}", "10.0.0.1")
+        holder_in(f"n{number:05}", POOL): _make_allocation(f"n{number:05}", "10.0.0.1")
         for number in range(holders)
     }
     kept = AllocationProblems({"x": SPACE}, allocations.values())
@@ -138,7 +157,9 @@ async def _count_release(holders: int) -> int:
     return calls
 
 
-async def test_a_release_by_the_oldest_of_thousands_of_holders_costs_no_more_each() -> None:
+async def test_a_release_by_the_oldest_of_thousands_of_holders_costs_no_more_per_holder() -> None:
     few, many = 100, 2000
-    await _count_release(few)
-    assert await _count_release(many) < 2 * many // few * await _count_release(few)
+    await _count_calls_of_release(few)  # fills the memory of parsed addresses
+    assert await _count_calls_of_release(many) < 2 * many // few * await _count_calls_of_release(
+        few
+    )

@@ -1,4 +1,9 @@
-"""What passes keep of an IPAMPool's clusters is what an examination of all of them finds."""
+"""What a replica keeps about an IPAMPool's clusters is what an examination of all of them finds.
+
+A pass examines only the clusters of which something changed, and keeps the findings about the
+others. A *row* is the clusters that need the same addresses; if the first of a row is refused, the
+pass does not try the others, and all of them show the same refusal.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -85,15 +90,17 @@ ADDRESSES = st.integers(0, 9).flatmap(
 SPANS = st.one_of(st.just(()), st.lists(ADDRESSES, min_size=1, max_size=2).map(tuple))
 OWNER = OwnerReference("kubermatic.k8c.io/v1", POOLS.kind, POOL, "uid-p")
 AGES = [None, make.EPOCH, make.EPOCH + timedelta(seconds=1)]
-OTHERS = PoolName("NetworkPool", Key("a", "other"))
+OTHER_POOL = PoolName("NetworkPool", Key("a", "other"))
+"""A pool that may share addresses with the IPAMPool."""
 
 
 def _fail(pool: str, parts: Sequence[str]) -> None:
+    """Fail the test: what a replica keeps about a pool differs from what it computes."""
     pytest.fail(f"what is kept of {pool} differs in {parts}")
 
 
 class _Replica:
-    """What passes over the pool find and report, without their writes."""
+    """Decides and reports in passes over the pool, and writes nothing."""
 
     def __init__(self, caches: KubermaticCaches, clock: VirtualClock, spaces: SpaceIndex) -> None:
         client = Client.__new__(Client)  # no request is sent
@@ -116,27 +123,38 @@ class _Replica:
         self.check_in_each_pass(is_checked=False)
 
     def check_in_each_pass(self, *, is_checked: bool) -> None:
-        """Check what is kept in each pass from now on, or in none."""
+        """Compare what is kept with what is computed, in each pass from now on or in none."""
         cast("Any", self.pools._findings)._is_check_due = lambda _: is_checked
 
     def list_reports(self) -> dict[str, Any]:
-        """Return the reports about all clusters, by name."""
+        """Return the reports about clusters, by cluster and pool.
+
+        A report is a problem, or None for a cluster that has its addresses.
+        """
         return {
             name: dict(problems)
             for name in NAMES
             if (problems := self.reports.list_for_cluster(Key("", name)))
         }
 
-    def new_events(self) -> list[tuple[Any, ...]]:
-        """Return the events since the last call, in any order."""
-        new = sorted(zip(self.events.events, self.events.subjects, strict=True))
+    def take_events(self) -> list[tuple[Any, ...]]:
+        """Return the events since the last call, and their objects, sorted."""
+        events = sorted(zip(self.events.events, self.events.subjects, strict=True))
         self.events.events.clear()
         self.events.subjects.clear()
-        return new
+        return events
 
 
-class _World:
-    """Objects of KKP that change, a replica that keeps, and one that examines all in each pass."""
+class _TwoReplicas:
+    """Two replicas of which only one keeps findings, over caches that a test changes.
+
+    Attributes:
+        revision: the resourceVersion of the last change.
+        spec: the spec of pool `p`.
+        journal: the open promises of pool `p`.
+        keeping: examines what changed since its last pass.
+        forgetting: examines all clusters in each pass.
+    """
 
     def __init__(self) -> None:
         self.revision = 10
@@ -151,31 +169,43 @@ class _World:
         self.spec = KkpPoolSpec({"x": _X, "y": _Y})
         self.journal, self.shares = Journal({JOURNALS.kind: 0}), Shares(10.0)
         self.keeping = _Replica(self.caches, self.clock, self.spaces)
-        self.whole = _Replica(self.caches, self.clock, self.spaces)
+        self.forgetting = _Replica(self.caches, self.clock, self.spaces)
 
-    def ask(self, name: str) -> None:
-        """Make a cluster that is served."""
+    def create_cluster(self, name: str) -> None:
+        """Create a cluster of datacenter `x`."""
         self.revision += 1
         meta = ObjectMeta(name, "", f"first{name}", str(self.revision))
         spec, status = KkpClusterSpec(CloudSpec("x")), ClusterStatus(f"cluster-{name}")
         self.caches.clusters.apply(Modified(KkpCluster(meta, spec, status)))
 
-    def hold(self, name: str, addresses: str, **meta: Any) -> IPAMAllocation:
-        """Make the allocation of a cluster, or change its addresses."""
+    def put_allocation(self, name: str, addresses: str, **metadata: Any) -> IPAMAllocation:
+        """Create the allocation of a cluster, or replace it.
+
+        Args:
+            name: the name of the cluster.
+            addresses: the range that the allocation has.
+            **metadata: fields that its metadata has beside the usual ones.
+        """
         self.revision += 1
         namespace = f"cluster-{name}"
-        of = ObjectMeta(POOL, namespace, namespace, str(self.revision), ownerReferences=(OWNER,))
+        meta = ObjectMeta(
+            POOL,
+            namespace,
+            uid=namespace,
+            resourceVersion=str(self.revision),
+            ownerReferences=(OWNER,),
+        )
         spec = AllocationSpec(RANGE, "x", cidr="", addresses=(addresses,))
-        allocation = IPAMAllocation(replace(of, **meta), spec)
+        allocation = IPAMAllocation(replace(meta, **metadata), spec)
         self.caches.allocations.apply(Modified(allocation))
         return allocation
 
-    def garble(self, cache: Cache[Any], key: Key) -> None:
-        """Have an object be one that cannot be decoded."""
+    def make_unreadable(self, cache: Cache[Any], key: Key) -> None:
+        """Put an object that cannot be decoded into a cache."""
         self.revision += 1
         cache.apply(Unreadable(key, self.revision, "odd"))
 
-    def release(self, name: str) -> None:
+    def delete_allocation(self, name: str) -> None:
         """Delete the allocation of a cluster."""
         allocation = self.caches.allocations.get(Key(f"cluster-{name}", POOL))
         assert allocation is not None
@@ -183,18 +213,19 @@ class _World:
         meta = replace(allocation.metadata, resourceVersion=str(self.revision))
         self.caches.allocations.apply(Deleted(replace(allocation, metadata=meta)))
 
-    def hold_all(self) -> None:
-        """Have an allocation hold all addresses of the pool, or no longer."""
+    def toggle_full(self) -> None:
+        """Create an allocation that holds all addresses of the pool, or delete it if it exists."""
         if self.caches.allocations.get(Key("cluster-by-hand", POOL)) is None:
-            self.hold("by-hand", "10.0.0.0-10.0.0.7")
+            self.put_allocation("by-hand", "10.0.0.0-10.0.0.7")
         else:
-            self.release("by-hand")
+            self.delete_allocation("by-hand")
 
-    def wait(self) -> None:
+    def skip_time(self) -> None:
+        """Let six seconds pass, after which a deferred cluster may be tried again."""
         self.clock.skip(6)
 
     def keep_promises(self) -> None:
-        """Write the promises to their allocations, where these are as the promises name them."""
+        """Write each promised range to its allocation, if that is at the promised version."""
         for promise in self.journal.promises:
             allocation = self.caches.allocations.get(promise.key)
             if allocation is None or (
@@ -213,27 +244,27 @@ class _World:
 
     async def pass_over_pool(
         self,
-        fails: Callable[[str], bool] = lambda _: False,
-        is_stopped: Callable[[], bool] = lambda: False,
+        is_creation_refused: Callable[[str], bool] = lambda _: False,
+        is_interrupted: Callable[[], bool] = lambda: False,
     ) -> Examination | None:
-        """Decide and report with both replicas, which have to agree.
+        """Decide and report with both replicas; assert that they agree.
 
         Args:
-            fails: returns whether the allocation of a cluster cannot be created.
-            is_stopped: returns whether the pass does not come to its end.
+            is_creation_refused: returns whether the allocation of a cluster cannot be created.
+            is_interrupted: returns whether the pass ends before it promises anything.
 
         Returns:
-            What the keeping replica examined; None if allocations cannot be decoded.
+            What the keeping replica examined; None if an allocation cannot be decoded.
         """
         pool = IPAMPool(ObjectMeta(POOL, uid="uid-p"), self.spec)
         allocations = self.caches.allocations
-        self.whole.pools._findings.forget(POOL)
+        self.forgetting.pools._findings.forget(POOL)
         try:
             check_readable(POOL, allocations.unreadable)
         except UnreadableHolders as unreadable:
-            for replica in (self.keeping, self.whole):
+            for replica in (self.keeping, self.forgetting):
                 await replica.pools.report_unreadable(pool, unreadable)
-            self.compare()
+            self.assert_same_reports()
             return None
         view = KkpView(
             allocations.position,
@@ -241,44 +272,56 @@ class _World:
             find=find_by_key(JOURNALS.kind, allocations.get),
             unreadable=allocations.unreadable.keys(),
         )
-        decided, of_whole = self.decide(pool, view)
+        decided, decided_afresh = self.decide(pool, view)
         failed = {
             make_holder(grant.cluster.namespace, POOL): (
                 grant.cluster.metadata.key,
                 AllocationProblem(RECONCILING_ERROR, "no"),
             )
             for grant in decided.grants
-            if grant.allocation is None and fails(grant.cluster.metadata.name)
+            if grant.allocation is None and is_creation_refused(grant.cluster.metadata.name)
         }
-        if failed:  # their addresses are for others
-            decided, of_whole = self.decide(pool, view, failed)
-        if is_stopped():
+        if failed:  # other clusters may get the addresses of these
+            decided, decided_afresh = self.decide(pool, view, failed)
+        if is_interrupted():
             return decided.examination
         for key in {key for key, _ in failed.values()}:
             self.defer(key)
         self.promise(decided)
-        for replica, choice in ((self.keeping, decided), (self.whole, of_whole)):
+        for replica, choice in ((self.keeping, decided), (self.forgetting, decided_afresh)):
             replica.pools._findings.commit(
                 pool, view, examination=choice.examination, failed=failed
             )
             replica.reports.record_pool(pool, choice.problems)
-        self.compare()
+        self.assert_same_reports()
         return decided.examination
 
     def decide(
         self, pool: IPAMPool, view: KkpView, omitted: Collection[Holder] = ()
-    ) -> tuple[IPAMPoolDecision, IPAMPoolDecision]:
-        """Decide with both replicas; what they are to do has to be the same."""
-        decided, of_whole = (
-            replica.pools._decide(pool, self.journal, view, limits=self.limits(), omitted=omitted)
-            for replica in (self.keeping, self.whole)
-        )
-        assert decided.grants == of_whole.grants
-        assert decided.problems == of_whole.problems
-        assert _list_work(decided) == _list_work(of_whole)
-        return decided, of_whole
+    ) -> tuple[Decided, Decided]:
+        """Decide with both replicas; assert that they decide the same.
 
-    def limits(self) -> Limits:
+        Args:
+            pool: pool `p` with the current spec.
+            view: the allocations of the pool.
+            omitted: the allocations that cannot be created in this pass.
+
+        Returns:
+            The decision of the keeping replica, then that of the forgetting one.
+        """
+        decided, decided_afresh = (
+            replica.pools._decide(
+                pool, self.journal, view, limits=self.make_limits(), omitted=omitted
+            )
+            for replica in (self.keeping, self.forgetting)
+        )
+        assert decided.grants == decided_afresh.grants
+        assert decided.problems == decided_afresh.problems
+        assert _list_work(decided) == _list_work(decided_afresh)
+        return decided, decided_afresh
+
+    def make_limits(self) -> Limits:
+        """Return the limits that tenants have on open promises now."""
         now = self.clock.monotonic()
         return Limits(
             lambda promises: self.shares.eligibility(
@@ -288,14 +331,14 @@ class _World:
         )
 
     def defer(self, key: Key) -> None:
-        """Defer a cluster whose allocation cannot be created."""
+        """Let a cluster whose allocation cannot be created wait before it is tried again."""
         cluster = self.caches.clusters.get(key)
         if cluster is not None:
             self.shares.defer(cluster.metadata, self.clock.monotonic())
 
-    def promise(self, decided: IPAMPoolDecision) -> None:
-        """Promise what is granted, to allocations that are created if they are missing."""
-        granted = []
+    def promise(self, decided: Decided) -> None:
+        """Promise each grant to the allocation of its cluster, which is created if missing."""
+        promises = []
         for grant in decided.grants:
             allocation = grant.allocation
             if allocation is None:
@@ -305,42 +348,46 @@ class _World:
                 meta = replace(meta, ownerReferences=(OWNER,))
                 allocation = IPAMAllocation(meta, AllocationSpec(RANGE, grant.datacenter))
                 self.caches.allocations.apply(Modified(allocation))
-            granted.append(make_promise(grant, allocation))
-        self.journal = decided.journal.with_promises(granted)
+            promises.append(make_promise(grant, allocation))
+        self.journal = decided.journal.with_promises(promises)
 
-    def compare(self) -> None:
-        assert self.keeping.list_reports() == self.whole.list_reports()
-        assert self.keeping.new_events() == self.whole.new_events()
+    def assert_same_reports(self) -> None:
+        """Assert that both replicas report the same problems and recorded the same events."""
+        assert self.keeping.list_reports() == self.forgetting.list_reports()
+        assert self.keeping.take_events() == self.forgetting.take_events()
 
 
-class _DrawnWorld(_World):
-    """A world to which anything may happen."""
+class _RandomReplicas(_TwoReplicas):
+    """Two replicas, and changes that Hypothesis draws."""
 
     def __init__(self, data: st.DataObject) -> None:
         super().__init__()
         self.data = data
 
-    def meta(self, name: str, namespace: str = "", **more: Any) -> ObjectMeta:
+    def draw_metadata(self, name: str, namespace: str = "", **more: Any) -> ObjectMeta:
+        """Draw the metadata of an object: its UID, its age, and rarely a deletion."""
         self.revision += 1
-        gone = self.data.draw(st.sampled_from([*[None] * 9, make.EPOCH]))
+        deletion = self.data.draw(st.sampled_from([*[None] * 9, make.EPOCH]))
         uid = self.data.draw(st.sampled_from(["first", "first", "second"])) + name + namespace
         age = self.data.draw(st.sampled_from(AGES))
         meta = ObjectMeta(name, namespace, uid, str(self.revision), creationTimestamp=age, **more)
-        return replace(meta, deletionTimestamp=gone)
+        return replace(meta, deletionTimestamp=deletion)
 
-    def crowd(self) -> None:
-        """Make clusters that ask for the same."""
+    def create_row(self) -> None:
+        """Create three or more clusters that need the same addresses."""
         for name in NAMES[: self.data.draw(st.integers(3, len(NAMES)))]:
-            self.ask(name)
+            self.create_cluster(name)
 
-    def cluster(self) -> None:
+    def put_random_cluster(self) -> None:
+        """Create or replace a cluster."""
         draw, name = self.data.draw, self.data.draw(st.sampled_from(NAMES))
-        pause = draw(st.sampled_from([False, False, False, True]))
-        spec = KkpClusterSpec(CloudSpec(draw(DATACENTERS)), pause)
+        is_paused = draw(st.sampled_from([False, False, False, True]))
+        spec = KkpClusterSpec(CloudSpec(draw(DATACENTERS)), is_paused)
         status = ClusterStatus(draw(st.sampled_from([f"cluster-{name}"] * 3 + [""])))
-        self.caches.clusters.apply(Modified(KkpCluster(self.meta(name), spec, status)))
+        self.caches.clusters.apply(Modified(KkpCluster(self.draw_metadata(name), spec, status)))
 
-    def allocation(self) -> None:
+    def put_random_allocation(self) -> None:
+        """Create or replace the allocation of a cluster."""
         draw, name = self.data.draw, self.data.draw(st.sampled_from(NAMES))
         addresses = draw(SPANS)
         if draw(st.integers(0, 9)) == 0:
@@ -351,10 +398,11 @@ class _DrawnWorld(_World):
             kind, draw(DATACENTERS), cidr="" if addresses else cidr, addresses=addresses
         )
         owners = draw(st.sampled_from([(OWNER,), (OWNER,), (OWNER,), ()]))
-        meta = self.meta(POOL, f"cluster-{name}", ownerReferences=owners)
+        meta = self.draw_metadata(POOL, f"cluster-{name}", ownerReferences=owners)
         self.caches.allocations.apply(Modified(IPAMAllocation(meta, spec)))
 
-    def deletion(self) -> None:
+    def delete_random_object(self) -> None:
+        """Delete a cluster or an allocation, if there is one."""
         cache: Cache[Any] = self.data.draw(
             st.sampled_from([self.caches.clusters, self.caches.allocations])
         )
@@ -365,27 +413,30 @@ class _DrawnWorld(_World):
             meta = replace(obj.metadata, resourceVersion=str(self.revision))
             cache.apply(Deleted(replace(obj, metadata=meta)))
 
-    def unreadable(self) -> None:
+    def make_random_object_unreadable(self) -> None:
+        """Make a cluster or an allocation one that cannot be decoded."""
         name = self.data.draw(st.sampled_from(NAMES))
         if self.data.draw(st.booleans()):
-            self.garble(self.caches.clusters, Key("", name))
+            self.make_unreadable(self.caches.clusters, Key("", name))
         else:
-            self.garble(self.caches.allocations, Key(f"cluster-{name}", POOL))
+            self.make_unreadable(self.caches.allocations, Key(f"cluster-{name}", POOL))
 
-    def edit(self) -> None:
+    def edit_pool(self) -> None:
+        """Replace the spec of the pool."""
         self.spec = KkpPoolSpec(self.data.draw(SPECS))
 
-    def share(self) -> None:
+    def edit_other_pool(self) -> None:
+        """Let another pool hand out addresses of this one, or no longer."""
         spans = self.data.draw(st.sampled_from([(), ("10.0.0.0-10.0.0.3",)]))
-        self.spaces.put(OTHERS, [offer("a/other", *spans)] if spans else [])
+        self.spaces.put(OTHER_POOL, [offer("a/other", *spans)] if spans else [])
 
-    def doubt(self) -> None:
-        """Have it unknown whether NetworkPools share addresses, or known again."""
+    def toggle_other_pools_known(self) -> None:
+        """Make it unknown whether NetworkPools share addresses, or known again."""
         spaces = self.spaces
         (spaces.expect if spaces.is_known else spaces.settle)(Kinds.NETWORK_POOLS)
 
-    async def pass_over_pool_somehow(self) -> None:
-        """Pass over the pool; some allocations cannot be created, some passes are stopped."""
+    async def pass_over_pool_with_failures(self) -> None:
+        """Pass over the pool; some allocations cannot be created, some passes are interrupted."""
         draw = self.data.draw
         self.keeping.check_in_each_pass(is_checked=draw(st.integers(0, 2)) == 0)
         await self.pass_over_pool(
@@ -393,8 +444,8 @@ class _DrawnWorld(_World):
         )
 
 
-def _list_work(decided: IPAMPoolDecision) -> tuple[Any, ...]:
-    """Return the allocations to delete and to repair."""
+def _list_work(decided: Decided) -> tuple[Any, ...]:
+    """Return the allocations that a pass deletes, replaces and repairs."""
     examination = decided.examination
     return examination.surplus, examination.moved, examination.list_repairs(())
 
@@ -402,185 +453,205 @@ def _list_work(decided: IPAMPoolDecision) -> tuple[Any, ...]:
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_a_pass_that_examines_what_changed_reports_and_deletes_as_if_it_examined_all(
+def test_a_pass_that_examines_what_changed_decides_and_reports_as_if_it_examined_all(
     data: st.DataObject,
 ) -> None:
-    world = _DrawnWorld(data)
-    happens: list[Callable[[], None]] = [
-        *(world.cluster, world.allocation, world.deletion, world.crowd, world.unreadable),
-        *(world.hold_all, world.hold_all, world.edit, world.share, world.doubt, world.wait),
+    """`pass_over_pool` asserts it after each pass."""
+    replicas = _RandomReplicas(data)
+    changes: list[Callable[[], None]] = [
+        replicas.put_random_cluster,
+        replicas.put_random_allocation,
+        replicas.delete_random_object,
+        replicas.create_row,
+        replicas.make_random_object_unreadable,
+        replicas.toggle_full,
+        replicas.toggle_full,
+        replicas.edit_pool,
+        replicas.edit_other_pool,
+        replicas.toggle_other_pools_known,
+        replicas.skip_time,
     ]
 
     async def play() -> None:
         if data.draw(st.booleans()):
-            world.crowd()
+            replicas.create_row()
         for _ in range(data.draw(st.integers(1, 14))):
-            for happening in data.draw(st.lists(st.sampled_from(happens), max_size=2)):
-                happening()
-            await world.pass_over_pool_somehow()
+            for change in data.draw(st.lists(st.sampled_from(changes), max_size=2)):
+                change()
+            await replicas.pass_over_pool_with_failures()
             if data.draw(st.integers(0, 3)):
-                world.keep_promises()
+                replicas.keep_promises()
 
     anyio.run(play)
 
 
-async def test_a_cluster_that_joins_a_row_which_is_not_tried_shows_its_refusal_later() -> None:
-    world = _World()
-    world.hold_all()
+async def test_a_cluster_that_joins_a_full_row_shows_the_refusal_once_the_row_is_tried_again() -> (
+    None
+):
+    """Batches are of two promises, so a pass that serves `a` and `b` does not try the row."""
+    replicas = _TwoReplicas()
+    replicas.toggle_full()
     for name in "abc":
-        world.ask(name)
-    await world.pass_over_pool()
-    assert world.keeping.list_reports().keys() == {*"abc"}
-    world.hold_all()
-    world.ask("h")
-    await world.pass_over_pool()
-    assert "h" not in world.keeping.list_reports(), "the batch is full before its row is refused"
-    world.hold_all()
-    await world.pass_over_pool()
-    assert world.keeping.list_reports()["h"] == world.keeping.list_reports()["c"]
+        replicas.create_cluster(name)
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports().keys() == {*"abc"}
+    replicas.toggle_full()
+    replicas.create_cluster("h")
+    await replicas.pass_over_pool()
+    assert "h" not in replicas.keeping.list_reports(), (
+        "the batch is full before its row is refused"
+    )
+    replicas.toggle_full()
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports()["h"] == replicas.keeping.list_reports()["c"]
 
 
-async def test_a_cluster_whose_allocation_was_refused_shows_later_that_the_pool_is_full() -> None:
-    world = _World()
-    world.hold_all()
+async def test_a_cluster_shows_that_its_allocation_failed_and_later_that_the_pool_is_full() -> (
+    None
+):
+    replicas = _TwoReplicas()
+    replicas.toggle_full()
     for name in "bcd":
-        world.ask(name)
-    await world.pass_over_pool()
-    world.hold_all()
-    await world.pass_over_pool(lambda name: name == "c")
-    [failure] = world.keeping.list_reports()["c"].values()
+        replicas.create_cluster(name)
+    await replicas.pass_over_pool()
+    replicas.toggle_full()
+    await replicas.pass_over_pool(lambda name: name == "c")
+    [failure] = replicas.keeping.list_reports()["c"].values()
     assert failure.reason == RECONCILING_ERROR
-    world.keep_promises()
-    world.hold_all()
-    world.ask("a")
+    replicas.keep_promises()
+    replicas.toggle_full()
+    replicas.create_cluster("a")
     for _ in range(2):
-        world.wait()
-    await world.pass_over_pool()
-    assert world.keeping.list_reports()["c"] == world.keeping.list_reports()["a"]
+        replicas.skip_time()
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports()["c"] == replicas.keeping.list_reports()["a"]
 
 
 async def test_a_waiting_cluster_shows_its_overlap_until_its_row_is_refused_again() -> None:
-    world = _World()
-    world.hold_all()
+    replicas = _TwoReplicas()
+    replicas.toggle_full()
     for name in "abgh":
-        world.ask(name)
+        replicas.create_cluster(name)
     for name, address in {"g": "10.0.0.0", "h": "10.0.0.1"}.items():
-        world.hold(name, address)
-    world.hold("a-thief", "10.0.0.0-10.0.0.1")
-    await world.pass_over_pool()
-    [refusal] = world.keeping.list_reports()["h"].values()
+        replicas.put_allocation(name, address)
+    replicas.put_allocation("a-thief", "10.0.0.0-10.0.0.1")
+    await replicas.pass_over_pool()
+    [refusal] = replicas.keeping.list_reports()["h"].values()
     assert refusal.reason == POOL_EXHAUSTED
-    world.hold_all()
-    await world.pass_over_pool()
-    [overlap] = world.keeping.list_reports()["h"].values()
+    replicas.toggle_full()
+    await replicas.pass_over_pool()
+    [overlap] = replicas.keeping.list_reports()["h"].values()
     assert overlap.reason == OVERLAPPING, "the batch is full before its row is tried"
-    world.hold_all()
-    await world.pass_over_pool()
-    assert world.keeping.list_reports()["h"] == {POOL: refusal}
+    replicas.toggle_full()
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports()["h"] == {POOL: refusal}
 
 
 async def test_clusters_of_a_full_row_show_later_that_their_addresses_would_be_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(planning, "MOST_PARTS", 1)
-    world = _World()
-    world.hold_all()
+    replicas = _TwoReplicas()
+    replicas.toggle_full()
     for name in "ab":
-        world.ask(name)
-    await world.pass_over_pool()
-    world.hold("even", "10.0.0.0")
+        replicas.create_cluster(name)
+    await replicas.pass_over_pool()
+    replicas.put_allocation("even", "10.0.0.0")
     for number in (2, 4, 6):
-        world.hold(f"even-{number}", f"10.0.0.{number}")
-    world.hold_all()
-    await world.pass_over_pool()
+        replicas.put_allocation(f"even-{number}", f"10.0.0.{number}")
+    replicas.toggle_full()
+    await replicas.pass_over_pool()
     for name in "ab":
-        [refusal] = world.keeping.list_reports()[name].values()
+        [refusal] = replicas.keeping.list_reports()[name].values()
         assert "would be split into 2 ranges" in refusal.message
 
 
-async def test_all_clusters_are_examined_in_one_pass_once_other_addresses_are_shared() -> None:
-    world = _World()
+async def test_all_clusters_are_examined_once_when_another_pool_starts_or_stops_to_overlap() -> (
+    None
+):
+    replicas = _TwoReplicas()
     for name in "abc":
-        world.ask(name)
-    while world.journal.promises or not world.caches.allocations.get(Key("cluster-c", POOL)):
-        await world.pass_over_pool()
-        world.keep_promises()
+        replicas.create_cluster(name)
+    while replicas.journal.promises or not replicas.caches.allocations.get(Key("cluster-c", POOL)):
+        await replicas.pass_over_pool()
+        replicas.keep_promises()
     for is_shared in (True, False):
-        world.spaces.put(OTHERS, [offer("a/other", "10.0.0.0-10.0.0.3")] if is_shared else [])
-        examinations = [await world.pass_over_pool() for _ in range(3)]
-        assert [len(of.findings) for of in examinations if of is not None] == [3, 0, 0]
-        reports = world.keeping.list_reports()
+        replicas.spaces.put(
+            OTHER_POOL, [offer("a/other", "10.0.0.0-10.0.0.3")] if is_shared else []
+        )
+        examinations = [await replicas.pass_over_pool() for _ in range(3)]
+        assert [len(passed.findings) for passed in examinations if passed is not None] == [3, 0, 0]
+        reports = replicas.keeping.list_reports()
         assert {name: bool(report[POOL]) for name, report in reports.items()} == dict.fromkeys(
             "abc", is_shared
         )
 
 
-async def test_clusters_that_come_while_an_allocation_is_unreadable_are_told_of_it() -> None:
-    world = _World()
-    world.ask("a")
-    world.garble(world.caches.allocations, Key("cluster-odd", POOL))
-    await world.pass_over_pool()
-    world.ask("b")
-    world.hold("c", "10.0.0.0-10.0.0.1")
-    world.ask("c")
-    await world.pass_over_pool()
-    reports = world.keeping.list_reports()
+async def test_a_cluster_that_is_created_while_an_allocation_is_unreadable_reports_it() -> None:
+    replicas = _TwoReplicas()
+    replicas.create_cluster("a")
+    replicas.make_unreadable(replicas.caches.allocations, Key("cluster-odd", POOL))
+    await replicas.pass_over_pool()
+    replicas.create_cluster("b")
+    replicas.put_allocation("c", "10.0.0.0-10.0.0.1")
+    replicas.create_cluster("c")
+    await replicas.pass_over_pool()
+    reports = replicas.keeping.list_reports()
     assert [report[POOL].reason for report in reports.values()] == [HOLDERS_UNKNOWN] * 2
     assert reports.keys() == {*"ab"}, "c has its addresses"
-    world.release("c")
-    await world.pass_over_pool()
-    assert world.keeping.list_reports().keys() == {*"abc"}
+    replicas.delete_allocation("c")
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports().keys() == {*"abc"}
 
 
-async def test_a_check_calls_a_cluster_no_difference_for_which_nothing_could_be_created() -> None:
-    world = _World()
+async def test_a_check_finds_no_difference_for_a_cluster_whose_allocation_cannot_be_created() -> (
+    None
+):
+    replicas = _TwoReplicas()
     for name in "abc":
-        world.ask(name)
-    await world.pass_over_pool()
-    world.keeping.check_in_each_pass(is_checked=True)
-    world.keep_promises()
-    await world.pass_over_pool(lambda name: name == "c")
-    [failure] = world.keeping.list_reports()["c"].values()
+        replicas.create_cluster(name)
+    await replicas.pass_over_pool()
+    replicas.keeping.check_in_each_pass(is_checked=True)
+    replicas.keep_promises()
+    await replicas.pass_over_pool(lambda name: name == "c")
+    [failure] = replicas.keeping.list_reports()["c"].values()
     assert failure.reason == RECONCILING_ERROR
 
 
-async def test_a_cluster_is_told_of_others_once_its_own_unreadable_allocation_is_gone() -> None:
-    world = _World()
-    allocations = world.caches.allocations
-    world.ask("h")
+async def test_a_cluster_reports_other_unreadable_allocations_once_its_own_is_deleted() -> None:
+    replicas = _TwoReplicas()
+    allocations = replicas.caches.allocations
+    replicas.create_cluster("h")
     for name in [*map(str, range(20)), "h"]:  # more than a message names
-        world.garble(allocations, Key(f"cluster-{name}", POOL))
-    await world.pass_over_pool()
-    assert world.keeping.list_reports() == {}, "h may have its addresses"
-    world.garble(allocations, Key("cluster-g", POOL))
-    world.revision += 1
-    meta = ObjectMeta(POOL, "cluster-h", resourceVersion=str(world.revision))
+        replicas.make_unreadable(allocations, Key(f"cluster-{name}", POOL))
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports() == {}, "h may have its addresses"
+    replicas.make_unreadable(allocations, Key("cluster-g", POOL))
+    replicas.revision += 1
+    meta = ObjectMeta(POOL, "cluster-h", resourceVersion=str(replicas.revision))
     allocations.apply(Deleted(IPAMAllocation(meta)))
-    await world.pass_over_pool()
-    assert world.keeping.list_reports()["h"][POOL].reason == HOLDERS_UNKNOWN
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports()["h"][POOL].reason == HOLDERS_UNKNOWN
 
 
-async def test_a_cluster_is_not_served_while_it_cannot_be_decoded() -> None:
-    world = _World()
-    world.ask("a")
-    world.hold("a", "10.0.0.0-10.0.0.1")
-    await world.pass_over_pool()
-    assert world.keeping.list_reports() == {"a": {POOL: None}}
-    world.garble(world.caches.clusters, Key("", "a"))
-    await world.pass_over_pool()
-    assert world.keeping.list_reports() == {}
+async def test_nothing_is_reported_about_a_cluster_that_cannot_be_decoded() -> None:
+    replicas = _TwoReplicas()
+    replicas.create_cluster("a")
+    replicas.put_allocation("a", "10.0.0.0-10.0.0.1")
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports() == {"a": {POOL: None}}
+    replicas.make_unreadable(replicas.caches.clusters, Key("", "a"))
+    await replicas.pass_over_pool()
+    assert replicas.keeping.list_reports() == {}
 
 
-async def test_an_allocation_is_repaired_once_no_promise_of_an_invalid_datacenter_is_open() -> (
-    None
-):
-    world = _World()
-    world.ask("a")
-    allocation = world.hold("a", "10.0.0.0", ownerReferences=())
-    meta, ranges = (
-        allocation.metadata,
-        (PromisedRange(AddressRange.parse(*["10.0.0.1"] * 2), "x"),),
-    )
+async def test_an_allocation_is_repaired_once_no_promise_to_it_is_open() -> None:
+    """The allocation lacks its owner; its datacenter becomes invalid while a promise is open."""
+    replicas = _TwoReplicas()
+    replicas.create_cluster("a")
+    allocation = replicas.put_allocation("a", "10.0.0.0", ownerReferences=())
+    meta = allocation.metadata
+    ranges = (PromisedRange(AddressRange.parse("10.0.0.1", "10.0.0.1"), "x"),)
     promise = Promise(
         JOURNALS.kind,
         meta.key,
@@ -588,29 +659,29 @@ async def test_an_allocation_is_repaired_once_no_promise_of_an_invalid_datacente
         resourceVersion=meta.resourceVersion,
         ranges=ranges,
     )
-    world.journal = world.journal.with_promises([promise])
-    await world.pass_over_pool()
-    world.spec = KkpPoolSpec({"x": replace(_X, poolCidr="odd")})
-    await world.pass_over_pool()
-    world.journal = Journal(world.journal.revisions)
-    examination = await world.pass_over_pool()
+    replicas.journal = replicas.journal.with_promises([promise])
+    await replicas.pass_over_pool()
+    replicas.spec = KkpPoolSpec({"x": replace(_X, poolCidr="odd")})
+    await replicas.pass_over_pool()
+    replicas.journal = Journal(replicas.journal.revisions)
+    examination = await replicas.pass_over_pool()
     assert examination is not None
     assert examination.list_repairs(()) == [(allocation, RANGE)]
 
 
-async def test_a_pass_that_finds_a_kept_problem_wrong_reports_the_right_one() -> None:
-    world = _World()
-    world.ask("a")
-    allocation = world.hold("a", "10.0.0.0-10.0.0.1")
-    await world.pass_over_pool()
+async def test_a_check_replaces_a_wrong_kept_problem_and_names_the_difference() -> None:
+    replicas = _TwoReplicas()
+    replicas.create_cluster("a")
+    allocation = replicas.put_allocation("a", "10.0.0.0-10.0.0.1")
+    await replicas.pass_over_pool()
     differences: list[list[str]] = []
-    findings = world.keeping.pools._findings
+    findings = replicas.keeping.pools._findings
     findings._on_difference = lambda _, parts: differences.append(parts)
     kept = findings._pools[POOL]
     assert isinstance(kept, StoredPool)
     kept.problems.by_key[allocation.metadata.key] = AllocationProblem("OutOfPool", "wrong")
-    world.keeping.check_in_each_pass(is_checked=True)
+    replicas.keeping.check_in_each_pass(is_checked=True)
     for _ in range(2):
-        await world.pass_over_pool()
-        assert world.keeping.list_reports() == {"a": {POOL: None}}
+        await replicas.pass_over_pool()
+        assert replicas.keeping.list_reports() == {"a": {POOL: None}}
     assert differences == [["problem of cluster-a/p"]]

@@ -1,4 +1,4 @@
-"""Events about objects of KKP: each problem once, of each object of a name."""
+"""Events about objects of KKP: a problem has one event until the object is recreated."""
 
 from typing import cast
 
@@ -15,7 +15,7 @@ KEY = Key("cluster-a", "p")
 HOLDER = make_holder(KEY.namespace, KEY.name)
 
 
-def test_an_object_that_is_created_anew_gets_its_event_again() -> None:
+def test_pools_and_allocations_that_are_recreated_get_their_events_again() -> None:
     recorded = Recorded()
     reports = Reports(cast("Recorder", recorded))
     for uid in ("1", "1", "2"):

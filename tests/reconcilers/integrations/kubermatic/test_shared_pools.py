@@ -19,7 +19,7 @@ KEY = Key("", "kkp")
 SPEC = {"datacenters": {"dc": {"type": "range", "poolCidr": "10.0.0.0/28", "allocationRange": 4}}}
 
 
-async def test_a_pool_that_is_created_anew_with_the_same_overlap_is_reported_again() -> None:
+async def test_a_recreated_pool_with_the_same_overlap_gets_an_event_again() -> None:
     api = FakeApi(VirtualClock())
     api.serve(POOLS)
     client = Client(api).with_field_manager("test")

@@ -1,4 +1,4 @@
-"""Two replicas that report other failures of one Cluster do not correct each other for ever."""
+"""Replicas that report different failures of a Cluster do not overwrite each other for ever."""
 
 import pytest
 
@@ -7,7 +7,13 @@ from controller.client import Client
 from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.testing.api import FakeApi
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, CONDITION, POOLS
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    CLUSTERS,
+    CONDITION,
+    POOLS,
+    ClusterCondition,
+)
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
 from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.reading import (
@@ -23,8 +29,20 @@ KEY = Key("", "a")
 FAILURE = AllocationProblem(RECONCILING_ERROR, "create ipamallocations: not allowed")
 
 
-class Replica:
-    """A replica that writes conditions of Clusters."""
+async def _create_cluster(client: Client) -> None:
+    """Create Cluster `a` of KKP with its namespace."""
+    body = {"metadata": {"name": "a"}, "spec": {"cloud": {"dc": "dc"}}}
+    cluster = await client.create(CLUSTERS, "", body)
+    await client.patch_status(CLUSTERS, cluster, {"namespaceName": "cluster-a"})
+
+
+async def _read_condition(client: Client) -> ClusterCondition:
+    """Return the condition of Cluster `a` that the replicas write."""
+    return (await client.get(CLUSTERS, KEY)).status.conditions[CONDITION]
+
+
+class ClusterReplica:
+    """A replica with the reconciler that writes conditions of Clusters, and no pass over pools."""
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
         self.client = Client(api)
@@ -38,8 +56,12 @@ class Replica:
             self.client, self.caches, reports=self.reports, clock=clock
         )
 
-    async def look(self, problem: AllocationProblem | None) -> str:
-        """Write the condition, given what the pass over the pool found; return its version."""
+    async def report(self, problem: AllocationProblem | None) -> str:
+        """Reconcile the Cluster after a pass over pool `p` found a problem, or None.
+
+        Returns:
+            The resourceVersion of the Cluster afterwards.
+        """
         page = await self.client.list(CLUSTERS)
         self.caches.clusters.replace(page.items, page.revision)
         self.reports.note("p", {KEY: problem})
@@ -47,46 +69,45 @@ class Replica:
         return (await self.client.get(CLUSTERS, KEY)).metadata.resourceVersion
 
 
-async def test_a_cluster_that_is_created_anew_is_told_the_same_failure_again() -> None:
+async def test_a_recreated_cluster_shows_the_same_failure_again() -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
     for kind in (POOLS, ALLOCATIONS, CLUSTERS):
         api.serve(kind)
-    client, replica = Client(api), Replica(api, clock)
+    client, replica = Client(api), ClusterReplica(api, clock)
     for _ in range(2):
-        body = {"metadata": {"name": "a"}, "spec": {"cloud": {"dc": "dc"}}}
-        created = await client.create(CLUSTERS, "", body)
-        await client.patch_status(CLUSTERS, created, {"namespaceName": "cluster-a"})
-        await replica.look(FAILURE)
+        await _create_cluster(client)
+        await replica.report(FAILURE)
         cluster = await client.get(CLUSTERS, KEY)
         assert cluster.status.conditions[CONDITION].reason == RECONCILING_ERROR
         await client.delete(CLUSTERS, Version.from_object(cluster))
 
 
 @pytest.mark.parametrize(
-    "other", [None, AllocationProblem(RECONCILING_ERROR, "create ipamallocations: no answer")]
+    "other_problem",
+    [None, AllocationProblem(RECONCILING_ERROR, "create ipamallocations: no answer")],
+    ids=["no failure", "another failure"],
 )
-async def test_a_failure_of_one_replica_is_written_once(other: AllocationProblem | None) -> None:
+async def test_a_failure_is_written_once_while_another_replica_finds_a_different_problem(
+    other_problem: AllocationProblem | None,
+) -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
     for kind in (POOLS, ALLOCATIONS, CLUSTERS):
         api.serve(kind)
-    body = {"metadata": {"name": "a"}, "spec": {"cloud": {"dc": "dc"}}}
     client = Client(api)
-    cluster = await client.create(CLUSTERS, "", body)
-    await client.patch_status(CLUSTERS, cluster, {"namespaceName": "cluster-a"})
-    replica, two = Replica(api, clock), Replica(api, clock)
+    await _create_cluster(client)
+    first, second = ClusterReplica(api, clock), ClusterReplica(api, clock)
     for _ in range(2):
-        await replica.look(FAILURE)
-        await two.look(other)
-    settled = await replica.look(FAILURE)
+        await first.report(FAILURE)
+        await second.report(other_problem)
+    settled_version = await first.report(FAILURE)
     for _ in range(3):
-        assert await two.look(other) == settled
-        assert await replica.look(FAILURE) == settled
-    await two.look(None)
-    await replica.look(None)
-    condition = (await client.get(CLUSTERS, KEY)).status.conditions[CONDITION]
-    assert condition.status == "True"
-    await replica.look(FAILURE)
-    again = (await client.get(CLUSTERS, KEY)).status.conditions[CONDITION]
-    assert again.reason == RECONCILING_ERROR, "a later failure is written again"
+        assert await second.report(other_problem) == settled_version
+        assert await first.report(FAILURE) == settled_version
+    await second.report(None)
+    await first.report(None)
+    assert (await _read_condition(client)).status == "True"
+    await first.report(FAILURE)
+    condition = await _read_condition(client)
+    assert condition.reason == RECONCILING_ERROR, "a later failure is written again"

@@ -9,146 +9,155 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.integrationnames import KUBERMATIC
 from reconcilers.configuration.settings import KubermaticSettings, Settings
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, CONDITION, KINDS, POOLS
-from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, open_platform_cluster
 
 SERVING = Settings(integration=(KUBERMATIC,))
 OBSERVING = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True))
 TODO = "IPAMAllocation cluster-a/p cannot be read; correct or delete it"
 
 
-async def pool(place: Site, name: str, third: int) -> None:
+async def create_ipam_pool(cluster: PlatformCluster, name: str, third_octet: int) -> None:
+    """Create an IPAMPool that hands out two of 16 addresses to each cluster of datacenter dc."""
     datacenter = {
         "type": "range",
-        "poolCidr": f"10.0.{third}.0/28",
+        "poolCidr": f"10.0.{third_octet}.0/28",
         "allocationRange": 2,
     }
-    await place.make(POOLS, name, {"datacenters": {"dc": datacenter}})
+    await cluster.create_object(POOLS, name, {"datacenters": {"dc": datacenter}})
 
 
-async def cluster(place: Site, name: str) -> None:
+async def create_user_cluster(cluster: PlatformCluster, name: str) -> None:
+    """Create a Cluster of KKP in datacenter dc, with the namespace cluster-`name`."""
     status = {"namespaceName": f"cluster-{name}"}
-    await place.make(CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
+    await cluster.create_object(CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
 
 
-def addresses(place: Site, cluster: str, pool: str) -> list[str]:
-    """Return the addresses that a cluster has of a pool."""
-    spec = place.see(ALLOCATIONS, pool, f"cluster-{cluster}").get("spec", {})
+def list_addresses(cluster: PlatformCluster, user_cluster: str, pool: str) -> list[str]:
+    """Return the addresses that a Cluster of KKP has of a pool."""
+    spec = cluster.get_stored(ALLOCATIONS, pool, f"cluster-{user_cluster}").get("spec", {})
     return list(spec.get("addresses", []))
 
 
-def condition(place: Site, cluster: str) -> Json:
-    conditions = place.see(CLUSTERS, cluster).get("status", {}).get("conditions", {})
+def read_condition(cluster: PlatformCluster, user_cluster: str) -> Json:
+    """Return the condition by which butler-ipam reports to a Cluster of KKP; empty if none."""
+    conditions = cluster.get_stored(CLUSTERS, user_cluster).get("status", {}).get("conditions", {})
     return dict(conditions.get(CONDITION, {}))
 
 
-async def test_the_gauges_call_nothing_free_that_an_unreadable_allocation_may_hold() -> None:
-    async with site(SERVING, *KINDS) as place:
-        await pool(place, "p", 0)
-        await cluster(place, "a")
-        await place.home.pass_by(5)
-        assert place.gauge("butler_kkp_pool_free") == [14]
-        await place.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
-        await place.home.pass_by(5)
+async def test_gauges_show_no_free_addresses_while_an_allocation_is_unreadable() -> None:
+    async with open_platform_cluster(SERVING, *KINDS) as cluster:
+        await create_ipam_pool(cluster, "p", 0)
+        await create_user_cluster(cluster, "a")
+        await cluster.pass_by(5)
+        assert cluster.read_metric("butler_kkp_pool_free") == [14]
+        await cluster.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
+        await cluster.pass_by(5)
         for name in ("free", "used"):
-            assert place.gauge(f"butler_kkp_pool_{name}") == []
-        assert place.gauge("butler_kkp_pool_total") == [16]
+            assert cluster.read_metric(f"butler_kkp_pool_{name}") == []
+        assert cluster.read_metric("butler_kkp_pool_total") == [16]
 
 
 async def test_a_cluster_does_not_count_as_waiting_while_it_cannot_be_decoded() -> None:
-    async with site(SERVING, *KINDS) as place:
-        await pool(place, "p", 0)
+    async with open_platform_cluster(SERVING, *KINDS) as cluster:
+        await create_ipam_pool(cluster, "p", 0)
         for number in range(9):
-            await cluster(place, f"c{number}")
-            await place.home.pass_by(5)
-        assert place.gauge("butler_kkp_pool_waiting") == [1], "the pool has addresses for eight"
-        await place.edit(CLUSTERS, "c8", {"spec": {"cloud": {"dc": 7}}})
-        await place.home.pass_by(5)
-        assert place.gauge("butler_kkp_pool_waiting") == [0]
+            await create_user_cluster(cluster, f"c{number}")
+            await cluster.pass_by(5)
+        assert cluster.read_metric("butler_kkp_pool_waiting") == [1], (
+            "the pool has addresses for eight"
+        )
+        await cluster.edit(CLUSTERS, "c8", {"spec": {"cloud": {"dc": 7}}})
+        await cluster.pass_by(5)
+        assert cluster.read_metric("butler_kkp_pool_waiting") == [0]
 
 
 async def test_a_pool_hands_out_nothing_while_an_allocation_of_it_is_unreadable() -> None:
-    async with site(SERVING, *KINDS) as place:
-        await pool(place, "p", 0)
-        await pool(place, "q", 1)
-        await cluster(place, "a")
-        await place.home.pass_by(5)
-        assert addresses(place, "a", "p") == ["10.0.0.0-10.0.0.1"]
+    async with open_platform_cluster(SERVING, *KINDS) as cluster:
+        await create_ipam_pool(cluster, "p", 0)
+        await create_ipam_pool(cluster, "q", 1)
+        await create_user_cluster(cluster, "a")
+        await cluster.pass_by(5)
+        assert list_addresses(cluster, "a", "p") == ["10.0.0.0-10.0.0.1"]
         # Were the cluster not paused, its addresses would be set aside for it all the same.
-        await place.edit(CLUSTERS, "a", {"spec": {"pause": True}})
-        await place.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
-        await place.restart()
-        await cluster(place, "b")
-        await place.home.pass_by(30)
-        assert addresses(place, "b", "p") == []
-        assert addresses(place, "b", "q") == ["10.0.1.2-10.0.1.3"]
-        reconciled = condition(place, "b")
+        await cluster.edit(CLUSTERS, "a", {"spec": {"pause": True}})
+        await cluster.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
+        await cluster.restart_replica()
+        await create_user_cluster(cluster, "b")
+        await cluster.pass_by(30)
+        assert list_addresses(cluster, "b", "p") == []
+        assert list_addresses(cluster, "b", "q") == ["10.0.1.2-10.0.1.3"]
+        reconciled = read_condition(cluster, "b")
         assert (reconciled["status"], reconciled["reason"]) == ("False", "HoldersUnknown")
         assert TODO in reconciled["message"]
-        assert condition(place, "a")["status"] == "True", "it has its addresses"
-        await place.edit(
+        assert read_condition(cluster, "a")["status"] == "True", "it has its addresses"
+        await cluster.edit(
             ALLOCATIONS, "p", patch={"spec": {"type": "range"}}, namespace="cluster-a"
         )
-        await place.home.pass_by(3)
-        assert addresses(place, "b", "p") == ["10.0.0.2-10.0.0.3"]
-        assert condition(place, "b")["status"] == "True"
+        await cluster.pass_by(3)
+        assert list_addresses(cluster, "b", "p") == ["10.0.0.2-10.0.0.3"]
+        assert read_condition(cluster, "b")["status"] == "True"
 
 
-async def test_an_allocation_that_becomes_unreadable_with_other_addresses_keeps_them() -> None:
-    async with site(SERVING, *KINDS) as place:
-        await pool(place, "p", 0)
-        await cluster(place, "a")
-        await place.home.pass_by(5)
+async def test_an_allocation_that_becomes_unreadable_with_other_addresses_blocks_its_pool() -> (
+    None
+):
+    """Cluster `a` has 10.0.0.0-1; then its allocation shows 10.0.0.2-3, and cannot be decoded."""
+    async with open_platform_cluster(SERVING, *KINDS) as cluster:
+        await create_ipam_pool(cluster, "p", 0)
+        await create_user_cluster(cluster, "a")
+        await cluster.pass_by(5)
         patch = {"spec": {"type": 7, "addresses": ["10.0.0.2-10.0.0.3"]}}
-        await place.edit(ALLOCATIONS, "p", patch=patch, namespace="cluster-a")
-        await place.home.pass_by(1)
-        await cluster(place, "b")
-        await place.home.pass_by(30)
-        assert addresses(place, "b", "p") == []
-        await place.remove(ALLOCATIONS, "p", "cluster-a")
-        await place.home.pass_by(5)
-        assert len({*addresses(place, "a", "p"), *addresses(place, "b", "p")}) == 2
+        await cluster.edit(ALLOCATIONS, "p", patch=patch, namespace="cluster-a")
+        await cluster.pass_by(1)
+        await create_user_cluster(cluster, "b")
+        await cluster.pass_by(30)
+        assert list_addresses(cluster, "b", "p") == []
+        await cluster.remove_by_force(ALLOCATIONS, "p", "cluster-a")
+        await cluster.pass_by(5)
+        assert len({*list_addresses(cluster, "a", "p"), *list_addresses(cluster, "b", "p")}) == 2
 
 
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_an_unreadable_cluster_keeps_its_addresses_and_others_are_served(
     restarted: bool,
 ) -> None:
-    async with site(SERVING, *KINDS) as place:
-        await pool(place, "p", 0)
-        await cluster(place, "a")
-        await place.home.pass_by(5)
-        await place.edit(
+    async with open_platform_cluster(SERVING, *KINDS) as cluster:
+        await create_ipam_pool(cluster, "p", 0)
+        await create_user_cluster(cluster, "a")
+        await cluster.pass_by(5)
+        await cluster.edit(
             CLUSTERS, "a", {"spec": {"pause": "perhaps", "cloud": {"dc": "elsewhere"}}}
         )
         if restarted:
-            await place.restart()
-        await cluster(place, "b")
-        await place.home.pass_by(30)
-        assert addresses(place, "a", "p") == ["10.0.0.0-10.0.0.1"]
-        assert addresses(place, "b", "p") == ["10.0.0.2-10.0.0.3"]
+            await cluster.restart_replica()
+        await create_user_cluster(cluster, "b")
+        await cluster.pass_by(30)
+        assert list_addresses(cluster, "a", "p") == ["10.0.0.0-10.0.0.1"]
+        assert list_addresses(cluster, "b", "p") == ["10.0.0.2-10.0.0.3"]
 
 
-async def test_what_an_unreadable_pool_handed_out_stays_and_it_hands_out_nothing() -> None:
-    async with site(SERVING, *KINDS) as place:
-        await pool(place, "p", 0)
-        await cluster(place, "a")
-        await place.home.pass_by(5)
-        before = condition(place, "a")
+async def test_an_unreadable_pool_hands_out_nothing_and_takes_nothing_back() -> None:
+    async with open_platform_cluster(SERVING, *KINDS) as cluster:
+        await create_ipam_pool(cluster, "p", 0)
+        await create_user_cluster(cluster, "a")
+        await cluster.pass_by(5)
+        before = read_condition(cluster, "a")
         odd = {"spec": {"datacenters": {"dc": {"allocationRange": "two"}}}}
-        await place.edit(POOLS, "p", odd)
-        await place.restart()
-        await cluster(place, "b")
-        await place.home.pass_by(30)
-        assert addresses(place, "a", "p") == ["10.0.0.0-10.0.0.1"]
-        assert addresses(place, "b", "p") == []
-        assert condition(place, "a") == before
-        assert condition(place, "b") == {}, "no pool is known to name its datacenter"
-        await place.edit(POOLS, "p", {"spec": {"datacenters": {"dc": {"allocationRange": 2}}}})
-        await place.home.pass_by(3)
-        assert addresses(place, "b", "p") == ["10.0.0.2-10.0.0.3"]
+        await cluster.edit(POOLS, "p", odd)
+        await cluster.restart_replica()
+        await create_user_cluster(cluster, "b")
+        await cluster.pass_by(30)
+        assert list_addresses(cluster, "a", "p") == ["10.0.0.0-10.0.0.1"]
+        assert list_addresses(cluster, "b", "p") == []
+        assert read_condition(cluster, "a") == before
+        assert read_condition(cluster, "b") == {}, "no pool is known to name its datacenter"
+        await cluster.edit(POOLS, "p", {"spec": {"datacenters": {"dc": {"allocationRange": 2}}}})
+        await cluster.pass_by(3)
+        assert list_addresses(cluster, "b", "p") == ["10.0.0.2-10.0.0.3"]
 
 
 IN_LAB = ["10.0.0.0-10.0.0.7"]
+"""Addresses of NetworkPool `lab`."""
 UNKNOWN = {"addresses": [7]}
 UNREADABLE_SPECS: list[tuple[Json, set[str]]] = [
     # Only the type cannot be decoded: the pool with the addresses stops.
@@ -168,30 +177,30 @@ UNREADABLE_SPECS: list[tuple[Json, set[str]]] = [
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["in the list", "in the watch"])
 @pytest.mark.parametrize(("spec", "served_pools"), UNREADABLE_SPECS)
-async def test_networkpools_that_an_unreadable_allocation_may_touch_hand_out_nothing(
+async def test_networkpools_that_may_share_addresses_with_an_unreadable_allocation_are_blocked(
     spec: Json, served_pools: set[str], restarted: bool
 ) -> None:
-    async with site(OBSERVING, ALLOCATIONS) as place:
-        await place.home.pool("lab", 0)
-        await place.home.pool("other", 1)
-        await place.home.pass_by(5)
-        await place.make(ALLOCATIONS, "p", spec, namespace="cluster-a")
+    """KKP is only observed; `served_pools` are the NetworkPools that still hand out ranges."""
+    async with open_platform_cluster(OBSERVING, ALLOCATIONS) as cluster:
+        await cluster.create_pool("lab", 0)
+        await cluster.create_pool("other", 1)
+        await cluster.pass_by(5)
+        await cluster.create_object(ALLOCATIONS, "p", spec, namespace="cluster-a")
         if restarted:
-            await place.restart()
-        await place.home.pass_by(1)
+            await cluster.restart_replica()
+        await cluster.pass_by(1)
         for name in ("lab", "other"):
-            await place.home.ask(name, name)
-        await place.home.pass_by(20)
-        assert set(await place.home.ranges()) == served_pools
+            await cluster.create_allocation(name, name)
+        await cluster.pass_by(20)
+        assert set(await cluster.list_ranges()) == served_pools
         for name in {"lab", "other"} - served_pools:
-            ready = place.ready(NETWORK_POOL, name)
+            ready = cluster.get_ready_condition(NETWORK_POOL, name)
             assert ready["reason"] == "HoldersUnknown"
             assert TODO in ready["message"]
         repaired: dict[str, Any] = {"type": "range", "cidr": None, "addresses": IN_LAB}
-        await place.edit(ALLOCATIONS, "p", patch={"spec": repaired}, namespace="cluster-a")
-        await place.home.pass_by(3)
-        ranges = await place.home.ranges()
+        await cluster.edit(ALLOCATIONS, "p", patch={"spec": repaired}, namespace="cluster-a")
+        await cluster.pass_by(3)
+        ranges = await cluster.list_ranges()
         assert set(ranges) == {"lab", "other"}
         if "lab" not in served_pools:
-            first_address = ranges["lab"][1]
-            assert first_address == int(IPv4Address("10.0.0.8")), "it follows the held addresses"
+            assert ranges["lab"].first == int(IPv4Address("10.0.0.8")), "after IN_LAB"

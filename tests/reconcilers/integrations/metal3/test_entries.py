@@ -1,4 +1,4 @@
-"""What an IPPool hands out, by its entries."""
+"""The addresses that an IPPool hands out, by the entries in its spec."""
 
 from typing import Any
 
@@ -11,11 +11,8 @@ from reconcilers.integrations.metal3.api import Metal3PoolSpec, PoolEntry
 from reconcilers.integrations.metal3.entries import OUTSIDE, parse_space, parse_span
 
 
-def entry(**fields: Any) -> PoolEntry:
-    return PoolEntry(**fields)
-
-
-def single(address: str) -> AddressRange:
+def make_single(address: str) -> AddressRange:
+    """Return the range of one address."""
     return AddressRange.parse(address, address)
 
 
@@ -31,8 +28,8 @@ def single(address: str) -> AddressRange:
         ({"subnet": "fd00::/64"}, "fd00::1", "fd00::ffff:ffff:ffff:ffff"),
     ],
 )
-def test_an_entry_has_these_addresses(fields: dict[str, str], first: str, last: str) -> None:
-    assert parse_span(entry(**fields)) == AddressRange.parse(first, last)
+def test_an_entry_is_parsed_to_a_range(fields: dict[str, Any], first: str, last: str) -> None:
+    assert parse_span(PoolEntry(**fields)) == AddressRange.parse(first, last)
 
 
 @pytest.mark.parametrize(
@@ -49,17 +46,18 @@ def test_an_entry_has_these_addresses(fields: dict[str, str], first: str, last: 
         {"subnet": "10.0.0.0/33"},
     ],
 )
-def test_an_entry_without_addresses_hands_out_nothing(fields: dict[str, str]) -> None:
-    assert parse_span(entry(**fields)) is None
-    assert parse_space(Metal3PoolSpec("p", (entry(**fields),))).entries == ()
+def test_an_entry_without_addresses_hands_out_nothing(fields: dict[str, Any]) -> None:
+    entry = PoolEntry(**fields)
+    assert parse_span(entry) is None
+    assert parse_space(Metal3PoolSpec("p", (entry,))).entries == ()
 
 
-def test_an_address_of_two_entries_belongs_to_the_first() -> None:
+def test_an_address_of_two_entries_has_the_settings_of_the_first() -> None:
     spec = Metal3PoolSpec(
         "p",
         (
-            entry(start="10.0.0.5", end="10.0.0.6", prefix=24),
-            entry(start="10.0.0.1", end="10.0.0.9", gateway="10.0.0.254"),
+            PoolEntry(start="10.0.0.5", end="10.0.0.6", prefix=24),
+            PoolEntry(start="10.0.0.1", end="10.0.0.9", gateway="10.0.0.254"),
         ),
         prefix=16,
         gateway="10.0.0.9",
@@ -67,17 +65,19 @@ def test_an_address_of_two_entries_belongs_to_the_first() -> None:
     )
     space = parse_space(spec)
     assert [layout.total for layout in space.layouts.values()] == [2, 6]
-    first, second = (space.find_settings(single(address)) for address in ("10.0.0.5", "10.0.0.1"))
+    first, second = (
+        space.find_settings(make_single(address)) for address in ("10.0.0.5", "10.0.0.1")
+    )
     assert (first.prefix, first.gateway, first.dns_servers) == (24, "10.0.0.9", ("9.9.9.9",))
     assert (second.prefix, second.gateway) == (16, "10.0.0.254")
-    assert space.make_promised_range(single("10.0.0.6")).space == "0"
-    assert space.make_promised_range(single("10.0.1.6")).space == OUTSIDE
+    assert space.make_promised_range(make_single("10.0.0.6")).space == "0"
+    assert space.make_promised_range(make_single("10.0.1.6")).space == OUTSIDE
 
 
-def test_gateways_broadcast_and_pre_allocations_are_holes() -> None:
+def test_gateway_broadcast_address_and_pre_allocations_are_not_handed_out() -> None:
     spec = Metal3PoolSpec(
         "p",
-        (entry(subnet="10.0.0.0/29", gateway="10.0.0.1"),),
+        (PoolEntry(subnet="10.0.0.0/29", gateway="10.0.0.1"),),
         preAllocations={"a": "10.0.0.3", "b": "nonsense"},
     )
     blocks = parse_space(spec).layouts["0"].blocks
@@ -86,17 +86,17 @@ def test_gateways_broadcast_and_pre_allocations_are_holes() -> None:
 
 OCTETS = st.integers(min_value=0, max_value=40)
 ENTRIES = st.builds(
-    lambda start, size: entry(start=f"10.0.0.{start}", end=f"10.0.0.{start + size}"),
+    lambda start, size: PoolEntry(start=f"10.0.0.{start}", end=f"10.0.0.{start + size}"),
     OCTETS,
     OCTETS,
 )
 
 
 @given(st.lists(ENTRIES, max_size=5), st.lists(OCTETS, max_size=5))
-def test_entries_hand_out_every_address_once(
-    entries: list[PoolEntry], held_offsets: list[int]
+def test_overlapping_entries_hand_out_every_address_once(
+    entries: list[PoolEntry], preallocated_octets: list[int]
 ) -> None:
-    preallocations = {f"c{number}": f"10.0.0.{number}" for number in held_offsets}
+    preallocations = {f"c{octet}": f"10.0.0.{octet}" for octet in preallocated_octets}
     space = parse_space(Metal3PoolSpec("p", tuple(entries), preAllocations=preallocations))
     handed_out = [
         address
@@ -109,7 +109,7 @@ def test_entries_hand_out_every_address_once(
         for spec_entry in entries
         if (span := parse_span(spec_entry)) is not None
         for address in range(span.first, span.last + 1)
-    } - {single(preallocation).first for preallocation in preallocations.values()}
+    } - {make_single(preallocation).first for preallocation in preallocations.values()}
     assert sorted(handed_out) == sorted(expected)
     for address in expected:
         part = space.make_promised_range(AddressRange(address, address, 4))

@@ -16,8 +16,8 @@ from reconcilers.configuration.integrationnames import METAL3
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.metal3 import api
-from tests.reconcilers.integrations.unreadable import Json, Site
-from tests.reconcilers.integrations.unreadable import site as open_site
+from tests.reconcilers.integrations.unreadable import Json, PlatformCluster
+from tests.reconcilers.integrations.unreadable import open_platform_cluster as open_site
 from tests.reconcilers.test_sharing import NAMESPACE
 
 CONTRACT_CLAIMS, CONTRACT_ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
@@ -41,8 +41,8 @@ class PoolClaims:
         kind: of the claims: IPClaim or IPAddressClaim.
     """
 
-    def __init__(self, site: Site, kind: str) -> None:
-        self.site = site
+    def __init__(self, site: PlatformCluster, kind: str) -> None:
+        self.cluster = site
         self.claim_kind, self.address_kind = ADDRESSES_OF[kind]
 
     async def create(self, name: str, *finalizers: str) -> None:
@@ -52,24 +52,24 @@ class PoolClaims:
         if self.claim_kind == api.CLAIMS:
             spec = {"pool": {"name": "p"}}
         metadata = {"finalizers": [*finalizers]}
-        await self.site.make(self.claim_kind, name, spec, metadata=metadata)
-        await self.site.home.pass_by(SETTLE_SECONDS)
+        await self.cluster.create_object(self.claim_kind, name, spec, metadata=metadata)
+        await self.cluster.pass_by(SETTLE_SECONDS)
 
     async def remove_by_force(self, name: str) -> None:
         """Delete a claim without its finalizers, and let the replica react."""
-        await self.site.remove(self.claim_kind, name)
-        await self.site.home.pass_by(SETTLE_SECONDS)
+        await self.cluster.remove_by_force(self.claim_kind, name)
+        await self.cluster.pass_by(SETTLE_SECONDS)
 
     def find_address(self, name: str) -> str:
         """Return the address of a claim; empty if its status names no IPAddress."""
-        status = self.site.see(self.claim_kind, name).get("status", {})
+        status = self.cluster.get_stored(self.claim_kind, name).get("status", {})
         reference: Json = status.get("address") or status.get("addressRef") or {}
-        address = self.site.see(self.address_kind, reference.get("name", ""))
+        address = self.cluster.get_stored(self.address_kind, reference.get("name", ""))
         return str(address.get("spec", {}).get("address", ""))
 
     def has_ipaddress(self, name: str) -> bool:
         """Return whether an IPAddress of that name exists."""
-        return bool(self.site.see(self.address_kind, name))
+        return bool(self.cluster.get_stored(self.address_kind, name))
 
 
 @asynccontextmanager
@@ -87,15 +87,15 @@ async def test_an_address_in_use_is_kept_until_its_claim_is_removed_by_force(kin
     async with serve_claims(kind) as claims:
         await claims.create("a", CAPM3_FINALIZER)
         assert claims.find_address("a") == "10.0.0.1"
-        await claims.site.home.pass_by(RESYNC_SECONDS)
-        await claims.site.delete(claims.claim_kind, "a")
-        await claims.site.home.pass_by(RESYNC_SECONDS)
+        await claims.cluster.pass_by(RESYNC_SECONDS)
+        await claims.cluster.delete(claims.claim_kind, "a")
+        await claims.cluster.pass_by(RESYNC_SECONDS)
         await claims.create("b")
         assert claims.find_address("a") == "10.0.0.1", "the finalizer of CAPM3 keeps claim a"
         assert claims.find_address("b") == "10.0.0.2"
-        await claims.site.edit(claims.claim_kind, "a", {"metadata": {"finalizers": None}})
-        await claims.site.home.pass_by(SETTLE_SECONDS)
-        assert not claims.site.see(claims.claim_kind, "a")
+        await claims.cluster.edit(claims.claim_kind, "a", {"metadata": {"finalizers": None}})
+        await claims.cluster.pass_by(SETTLE_SECONDS)
+        assert not claims.cluster.get_stored(claims.claim_kind, "a")
         assert not claims.has_ipaddress("p-10-0-0-1")
         await claims.create("c")
         assert claims.find_address("c") == "10.0.0.1"
@@ -112,7 +112,7 @@ async def test_a_claim_recreated_after_its_removal_by_force_gets_its_address_bac
         assert claims.find_address("b") == "10.0.0.2", "the IPAddress of the earlier claim exists"
         await claims.create("a")
         assert claims.find_address("a") == "10.0.0.1"
-        await claims.site.home.pass_by(2 * RESYNC_SECONDS)
+        await claims.cluster.pass_by(2 * RESYNC_SECONDS)
         assert claims.find_address("a") == "10.0.0.1"
         assert claims.find_address("b") == "10.0.0.2"
 
@@ -125,7 +125,7 @@ async def test_the_ipaddress_of_a_claim_removed_by_force_is_deleted_within_a_min
         await claims.create("a")
         await claims.remove_by_force("a")
         assert claims.has_ipaddress("p-10-0-0-1"), "a restore may create the claim again"
-        await claims.site.home.pass_by(RESYNC_SECONDS)
+        await claims.cluster.pass_by(RESYNC_SECONDS)
         assert not claims.has_ipaddress("p-10-0-0-1")
         await claims.create("b")
         assert claims.find_address("b") == "10.0.0.1"
@@ -134,7 +134,7 @@ async def test_the_ipaddress_of_a_claim_removed_by_force_is_deleted_within_a_min
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
 async def test_an_address_that_no_status_named_is_free_once_its_claim_is_gone(kind: str) -> None:
     async with serve_claims(kind) as claims:
-        api_server = claims.site.home.api
+        api_server = claims.cluster.api
 
         def remove_claim(request: Request) -> None:
             """Remove claim a by force while its IPAddress is created."""
@@ -144,7 +144,7 @@ async def test_an_address_that_no_status_named_is_free_once_its_claim_is_gone(ki
 
         api_server.on_request = remove_claim
         await claims.create("a")
-        assert not claims.site.see(claims.claim_kind, "a")
+        assert not claims.cluster.get_stored(claims.claim_kind, "a")
         assert not claims.has_ipaddress("p-10-0-0-1")
         await claims.create("b")
         assert claims.find_address("b") == "10.0.0.1"

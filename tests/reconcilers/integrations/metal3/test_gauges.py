@@ -1,4 +1,4 @@
-"""What the gauges of IPPools show while an object cannot be decoded."""
+"""The gauges of IPPools while an object cannot be decoded."""
 
 import pytest
 
@@ -11,33 +11,33 @@ CLUSTERS = clusterapi.clusters("v1beta2")
 
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
-async def test_the_gauges_call_nothing_free_that_an_unreadable_ipaddress_may_hold(
+async def test_gauges_show_no_free_addresses_while_an_ipaddress_is_unreadable(
     kind: str,
 ) -> None:
     async with serve_claims(kind) as claims:
         await claims.create("a")
-        place = claims.site
-        assert place.gauge("butler_metal3_pool_free") == [8]
-        await place.edit(claims.address_kind, "p-10-0-0-1", UNREADABLE)
-        await place.home.pass_by(5)
+        cluster = claims.cluster
+        assert cluster.read_metric("butler_metal3_pool_free") == [8]
+        await cluster.edit(claims.address_kind, "p-10-0-0-1", UNREADABLE)
+        await cluster.pass_by(5)
         for name in ("free", "used"):
-            assert place.gauge(f"butler_metal3_pool_{name}") == []
-        assert place.gauge("butler_metal3_pool_total") == [9]
+            assert cluster.read_metric(f"butler_metal3_pool_{name}") == []
+        assert cluster.read_metric("butler_metal3_pool_total") == [9]
 
 
 async def test_a_claim_does_not_count_as_waiting_while_its_cluster_cannot_be_decoded() -> None:
     async with serve_claims("IPAddressClaim") as claims:
-        place = claims.site
-        await place.make(CLUSTERS, "north", {"paused": False})
+        cluster = claims.cluster
+        await cluster.create_object(CLUSTERS, "north", {"paused": False})
         for number in range(9):
             await claims.create(f"c{number}")
         spec = {
             "poolRef": {"apiGroup": api.GROUP, "kind": api.POOL, "name": "p"},
             "clusterName": "north",
         }
-        await place.make(claims.claim_kind, "waits", spec)
-        await place.home.pass_by(5)
-        assert place.gauge("butler_metal3_pool_waiting") == [1]
-        await place.edit(CLUSTERS, "north", {"spec": {"paused": "maybe"}})
-        await place.home.pass_by(5)
-        assert place.gauge("butler_metal3_pool_waiting") == [0]
+        await cluster.create_object(claims.claim_kind, "waits", spec)
+        await cluster.pass_by(5)
+        assert cluster.read_metric("butler_metal3_pool_waiting") == [1]
+        await cluster.edit(CLUSTERS, "north", {"spec": {"paused": "maybe"}})
+        await cluster.pass_by(5)
+        assert cluster.read_metric("butler_metal3_pool_waiting") == [0]

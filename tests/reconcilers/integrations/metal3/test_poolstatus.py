@@ -1,4 +1,7 @@
-"""The addresses that the status of an IPPool shows, kept from pass to pass."""
+"""The field `indexes` in the status of an IPPool, which has the address of each claim by name.
+
+A replica keeps it from pass to pass, and updates it by the objects that changed.
+"""
 
 from random import Random
 from typing import Any, cast
@@ -55,12 +58,12 @@ def get_claim_caches(
 
 
 def make_indexes(caches: Metal3Caches) -> PoolIndexes:
-    """Return indexes that have not been read yet; nothing is written."""
+    """Return indexes that a replica has not read yet; they send no request."""
     return PoolIndexes(cast("Client", None), caches, VirtualClock())
 
 
 def make_claim(name: str, revision: int, random: Random) -> api.Metal3Claim:
-    """Return a claim of this pool or of another one, with an address in its status or without."""
+    """Return a claim of pool `p` or `q`, whose status names an IPAddress or none."""
     meta = ObjectMeta(name, POOL.namespace, uid=name, resourceVersion=str(revision))
     reference = ObjectRef(f"p-10-0-0-{random.randrange(1, 9)}", POOL.namespace)
     status = api.Metal3ClaimStatus(reference if random.random() < 0.7 else None)
@@ -69,7 +72,7 @@ def make_claim(name: str, revision: int, random: Random) -> api.Metal3Claim:
 
 
 def make_address(name: str, revision: int, random: Random) -> api.Metal3Address:
-    """Return an IPAddress of this pool or of another one, for some claim."""
+    """Return an IPAddress of pool `p` or `q` for a claim, by the name of the claim."""
     last = random.randrange(1, 9)
     meta = ObjectMeta(f"p-10-0-0-{last}", POOL.namespace, resourceVersion=str(revision))
     address = random.choice([f"10.0.0.{last}", "nonsense"])
@@ -78,7 +81,7 @@ def make_address(name: str, revision: int, random: Random) -> api.Metal3Address:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> None:
+def test_kept_indexes_equal_indexes_that_are_read_afresh_after_random_changes(seed: int) -> None:
     random, caches, space = Random(seed), make_caches(), parse_space(SPEC)
     kept = make_indexes(caches)
     claim_caches = get_claim_caches(caches)
@@ -94,14 +97,15 @@ def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> Non
         else:
             cache.apply(Modified(obj))
         if random.random() < 0.5:
-            read_anew = make_indexes(caches).read_indexes(POOL, space)
-            assert kept.read_indexes(POOL, space) == read_anew
+            read_afresh = make_indexes(caches).read_indexes(POOL, space)
+            assert kept.read_indexes(POOL, space) == read_afresh
     assert kept.read_indexes(POOL, parse_space(SPEC)) == make_indexes(caches).read_indexes(
         POOL, space
     )
 
 
-def test_the_ipaddress_that_the_status_of_a_claim_names_is_shown() -> None:
+def test_of_two_ipaddresses_of_a_claim_the_indexes_show_the_one_in_its_status() -> None:
+    """Without a status, they show the lower address."""
     caches, space = make_caches(), parse_space(SPEC)
     claim_caches = get_claim_caches(caches)
     for revision, last in enumerate((2, 1), 1):

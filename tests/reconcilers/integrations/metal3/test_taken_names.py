@@ -1,4 +1,4 @@
-"""An IPAddress in the way with another address than its name says."""
+"""The name of an IPAddress is taken by one that has another address than the name says."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.reconcilers.integrations.metal3.test_poolstatus import (
 )
 
 
-async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopted() -> None:
+async def test_an_ipaddress_of_the_right_name_with_another_address_is_not_adopted() -> None:
     fake, caches = FakeApi(VirtualClock()), make_caches()
     for kind in api.KINDS:
         fake.serve(kind)
@@ -30,7 +30,7 @@ async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopte
     )
     claim = await client.get(api.CLAIMS, Key("home", "c"))
     own_pool = await client.get(api.POOLS, Key("home", "p"))
-    # A person creates it after the choice: its name is that of 10.0.0.5, its address another one.
+    # A person creates it after the pass chose 10.0.0.5.
     fake.put_object(
         api.ADDRESSES,
         {

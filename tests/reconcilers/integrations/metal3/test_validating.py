@@ -33,14 +33,18 @@ CASES: dict[str, tuple[Resource[Any], dict[str, Any]]] = {
 }
 
 
-def pool(name: str, end: str) -> Metal3Pool:
+def make_pool(name: str, end: str) -> Metal3Pool:
+    """Return an IPPool in namespace `team` that hands out 10.0.0.1 to `end`."""
     entries = [{"start": "10.0.0.1", "end": end}]
     body = {"metadata": {"name": name, "namespace": "team"}, "spec": {"pools": entries}}
     return msgspec.convert(body, Metal3Pool)
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_pool_loses_no_addresses_while_its_addresses_cannot_all_be_read(case: str) -> None:
+async def test_an_edit_that_narrows_a_pool_is_refused_while_an_ipaddress_of_it_is_unreadable(
+    case: str,
+) -> None:
+    """An edit that widens the pool is allowed, and so is any edit of pool `q`."""
     resource, spec = CASES[case]
     fake = FakeApi(VirtualClock())
     for kind in (*KINDS, CONTRACT, clusterapi.claims("v1beta2")):
@@ -50,14 +54,18 @@ async def test_a_pool_loses_no_addresses_while_its_addresses_cannot_all_be_read(
     await client.create(untyped, "team", {"metadata": {"name": "odd"}, "spec": spec})
     validator = Metal3PoolValidator(client, SpaceIndex())
 
-    narrowed = await validator.review_update(pool("p", "10.0.0.5"), pool("p", "10.0.0.9"))
+    narrowed = await validator.review_update(
+        make_pool("p", "10.0.0.5"), make_pool("p", "10.0.0.9")
+    )
     assert narrowed.refusal is not None
     assert "cannot tell whose addresses would be left out" in narrowed.refusal
     assert "team/odd" in narrowed.refusal
-    widened = await validator.review_update(pool("p", "10.0.0.9"), pool("p", "10.0.0.5"))
+    widened = await validator.review_update(make_pool("p", "10.0.0.9"), make_pool("p", "10.0.0.5"))
     assert widened.allowed
-    other = await validator.review_update(pool("q", "10.0.0.5"), pool("q", "10.0.0.9"))
-    assert other.allowed
+    other_pool = await validator.review_update(
+        make_pool("q", "10.0.0.5"), make_pool("q", "10.0.0.9")
+    )
+    assert other_pool.allowed
 
 
 @pytest.mark.parametrize(
@@ -71,13 +79,13 @@ async def test_a_pool_loses_no_addresses_while_its_addresses_cannot_all_be_read(
 async def test_an_entry_that_hands_out_nothing_is_a_warning(fields: dict[str, str]) -> None:
     fake = FakeApi(VirtualClock())
     validator = Metal3PoolValidator(Client(fake), SpaceIndex())
-    useful = pool("p", "10.0.0.9")
-    entries = (*useful.spec.pools, msgspec.convert(fields, PoolEntry))
+    pool = make_pool("p", "10.0.0.9")
+    entries = (*pool.spec.pools, msgspec.convert(fields, PoolEntry))
     verdict = await validator.review_creation(
-        replace(useful, spec=replace(useful.spec, pools=entries))
+        replace(pool, spec=replace(pool.spec, pools=entries))
     )
     assert verdict.allowed
     assert verdict.warnings == (
         "spec.pools[1]: the entry has no address, so it hands out nothing",
     )
-    assert (await validator.review_creation(useful)).warnings == ()
+    assert (await validator.review_creation(pool)).warnings == ()

@@ -1,4 +1,4 @@
-"""What is created for a machine follows what the server shows, not what a cache last showed."""
+"""Before an IPAllocation is created for a machine, the machine is read from the API server."""
 
 from typing import Any
 
@@ -20,8 +20,11 @@ from reconcilers.integrations.vitistack.configurations import ConfigurationRecon
 MACHINE = Key("n", "vm")
 
 
-async def stale_site() -> tuple[Client, ConfigurationReconciler]:
-    """Return a client and a reconciler that has seen a machine before it showed an address."""
+async def make_stale_reconciler() -> tuple[Client, ConfigurationReconciler]:
+    """Return a client of a server with a machine, and a reconciler whose caches are not updated.
+
+    The caches show the machine without an address, whatever is written to the server later.
+    """
     api, clock = FakeApi(SystemClock()), SystemClock()
     for kind in (NETWORKS, CONFIGURATIONS, ALLOCATIONS):
         api.serve(kind)
@@ -40,19 +43,19 @@ async def stale_site() -> tuple[Client, ConfigurationReconciler]:
         configurations=Cache(CONFIGURATIONS, indexes=by_namespace),
         provider="butler-ipam",
     )
-    caches_of: tuple[Cache[Any], ...] = (
+    all_caches: tuple[Cache[Any], ...] = (
         caches.networks,
         caches.allocations,
         caches.configurations,
     )
-    for cache in caches_of:
+    for cache in all_caches:
         page = await client.list(cache.resource)
         cache.replace(list(page.items), page.revision)
     return client, ConfigurationReconciler(client, caches, clock)
 
 
-async def test_an_address_that_the_cache_does_not_show_yet_is_requested() -> None:
-    client, reconciler = await stale_site()
+async def test_an_address_of_a_machine_that_the_cache_does_not_show_yet_is_requested() -> None:
+    client, reconciler = await make_stale_reconciler()
     machine = await client.get(CONFIGURATIONS, MACHINE)
     status = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": ["10.0.2.50"]}]}
     await client.patch_status(CONFIGURATIONS, machine, status)
@@ -61,8 +64,8 @@ async def test_an_address_that_the_cache_does_not_show_yet_is_requested() -> Non
     assert allocation.spec.requestedAddress == "10.0.2.50"
 
 
-async def test_nothing_is_created_for_a_machine_that_was_replaced_meanwhile() -> None:
-    client, reconciler = await stale_site()
+async def test_no_allocation_is_created_for_a_deleted_machine_that_the_cache_still_shows() -> None:
+    client, reconciler = await make_stale_reconciler()
     machine = await client.get(CONFIGURATIONS, MACHINE)
     machine = await remove_finalizer(client, CONFIGURATIONS, machine, FINALIZER)
     await client.delete(CONFIGURATIONS, Version.from_object(machine))

@@ -1,4 +1,4 @@
-"""What a pass over a network hands out follows what machines show on the server."""
+"""A pass over a network hands out no address that a machine shows on the API server."""
 
 from typing import Any
 
@@ -31,8 +31,13 @@ NET = Key("n", "net")
 STATIC = {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": "10.0.2.1"}
 
 
-class Site:
-    """A network, the server, and a replica whose caches are read when a test says so."""
+class NetworkReplica:
+    """A replica that passes over network `net`; a test updates its cache of machines.
+
+    Attributes:
+        api: the API server.
+        reconciler: the pass over a network.
+    """
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -63,19 +68,19 @@ class Site:
         )
         self.reconciler = PoolPasses(networks, self.client, clock=self.clock, settings=settings)
 
-    async def read(self, *caches: Cache[Any]) -> None:
-        """Bring caches up to date."""
+    async def update(self, *caches: Cache[Any]) -> None:
+        """Fill caches with the objects on the server."""
         for cache in caches:
             page = await self.client.list(cache.resource)
             cache.replace(page.items, page.revision)
 
-    async def look(self) -> None:
-        """Pass over the network with a cache of machines as it was read last."""
-        await self.read(self.caches.networks, self.caches.allocations)
+    async def pass_over_network(self) -> None:
+        """Pass over the network with current caches, except that of machines."""
+        await self.update(self.caches.networks, self.caches.allocations)
         await self.reconciler.reconcile(NET)
 
-    async def ask(self, machine: str) -> None:
-        """Create the IPAllocation of a machine."""
+    async def create_allocation(self, machine: str) -> None:
+        """Create the IPAllocation for interface eth0 of a machine."""
         spec = {
             "networkNamespaceName": "net",
             "networkConfigurationName": machine,
@@ -84,12 +89,12 @@ class Site:
         body = {"metadata": {"name": f"{machine}-eth0"}, "spec": spec}
         await self.client.create(ALLOCATIONS, "n", body)
 
-    async def address_of(self, machine: str) -> str:
+    async def read_address(self, machine: str) -> str:
         """Return the address that the IPAllocation of a machine holds."""
         allocation = await self.client.get(ALLOCATIONS, Key("n", f"{machine}-eth0"))
         return allocation.status.address
 
-    def lists(self) -> int:
+    def count_machine_lists(self) -> int:
         """Return how often NetworkConfigurations were listed so far."""
         kind = CONFIGURATIONS.full_name
         return sum(
@@ -97,45 +102,47 @@ class Site:
         )
 
 
-async def site_with_machine() -> Site:
-    site = Site()
-    how = {"type": "static", "static": STATIC}
-    network = {"metadata": {"name": "net"}, "spec": {"ipAllocation": how}}
-    created = await site.client.create(NETWORKS, "n", network)
-    await site.client.patch_status(NETWORKS, created, {"provisioningPhase": PROVISIONED})
+async def make_replica() -> NetworkReplica:
+    """Return a replica at a server with network `net`, and machine `vm` without an address."""
+    replica = NetworkReplica()
+    allocation = {"type": "static", "static": STATIC}
+    network = {"metadata": {"name": "net"}, "spec": {"ipAllocation": allocation}}
+    created = await replica.client.create(NETWORKS, "n", network)
+    await replica.client.patch_status(NETWORKS, created, {"provisioningPhase": PROVISIONED})
     machine = {"networkNamespaceName": "net", "networkInterfaces": [{"name": "eth0"}]}
-    await site.client.create(CONFIGURATIONS, "n", {"metadata": {"name": "vm"}, "spec": machine})
-    await site.read(site.caches.networks, site.caches.allocations, site.caches.configurations)
-    return site
+    await replica.client.create(CONFIGURATIONS, "n", {"metadata": {"name": "vm"}, "spec": machine})
+    await replica.update(
+        replica.caches.networks, replica.caches.allocations, replica.caches.configurations
+    )
+    return replica
 
 
-async def test_an_address_that_another_operator_gave_a_machine_a_moment_ago_goes_to_no_other() -> (
-    None
-):
-    site = await site_with_machine()
-    await site.ask("first")
+async def test_an_address_that_another_operator_just_gave_to_a_machine_is_not_handed_out() -> None:
+    """The cache of machines does not show the address 10.0.2.3 yet."""
+    replica = await make_replica()
+    await replica.create_allocation("first")
     for _ in range(3):
-        await site.look()
-    assert await site.address_of("first") == "10.0.2.2"
-    machine = await site.client.get(CONFIGURATIONS, Key("n", "vm"))
+        await replica.pass_over_network()
+    assert await replica.read_address("first") == "10.0.2.2"
+    machine = await replica.client.get(CONFIGURATIONS, Key("n", "vm"))
     status = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": ["10.0.2.3"]}]}
-    await site.client.patch_status(CONFIGURATIONS, machine, status)
-    await site.ask("second")
+    await replica.client.patch_status(CONFIGURATIONS, machine, status)
+    await replica.create_allocation("second")
     for _ in range(3):
-        await site.look()
-    assert await site.address_of("second") == "10.0.2.4"
+        await replica.pass_over_network()
+    assert await replica.read_address("second") == "10.0.2.4"
 
 
-async def test_machines_are_listed_once_for_a_pass_that_gives_addresses_and_for_no_other() -> None:
-    site = await site_with_machine()
+async def test_machines_are_listed_only_in_the_pass_that_hands_out_addresses() -> None:
+    replica = await make_replica()
     for name in ("first", "second", "third"):
-        await site.ask(name)
-    before = site.lists()
+        await replica.create_allocation(name)
+    before = replica.count_machine_lists()
     for _ in range(5):
-        await site.look()
-    assert {await site.address_of(name) for name in ("first", "second", "third")} == {
+        await replica.pass_over_network()
+    assert {await replica.read_address(name) for name in ("first", "second", "third")} == {
         "10.0.2.2",
         "10.0.2.3",
         "10.0.2.4",
     }
-    assert site.lists() - before == 1
+    assert replica.count_machine_lists() - before == 1

@@ -1,4 +1,4 @@
-"""What a network hands out, by its settings alone; and when an address is renewed."""
+"""The addresses that a network hands out by its settings, and when they are renewed."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from reconcilers.integrations.vitistack.api import Static
 from reconcilers.integrations.vitistack.ranges import parse_space
 
 
-def handed_out(static: Static) -> list[str]:
-    """Return every address that a network hands out."""
+def list_addresses(static: Static) -> list[str]:
+    """Return every address that a network with static settings hands out."""
     blocks = parse_space(static).layout.blocks
     return [address for block in blocks for address in block.addresses(100)]
 
 
 @pytest.mark.parametrize(
-    ("static", "expected"),
+    ("static", "last_octets"),
     [
         (Static("10.0.2.0/29", "10.0.2.1"), ["2", "3", "4", "5", "6"]),
         (Static("10.0.2.0/30", "10.0.2.1"), ["2"]),
@@ -35,9 +35,9 @@ def handed_out(static: Static) -> list[str]:
     ],
 )
 def test_a_network_hands_out_its_range_without_gateway_network_and_broadcast(
-    static: Static, expected: list[str]
+    static: Static, last_octets: list[str]
 ) -> None:
-    assert handed_out(static) == [f"10.0.2.{last}" for last in expected]
+    assert list_addresses(static) == [f"10.0.2.{octet}" for octet in last_octets]
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,15 @@ def test_a_network_hands_out_its_range_without_gateway_network_and_broadcast(
         Static("10.0.2.300/24", "10.0.2.1"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused_by_the_documented_words(
+def test_settings_that_contradict_each_other_are_refused_with_the_documented_message(
     static: Static,
 ) -> None:
     with pytest.raises(InvalidPool, match=r"^invalid IP range: "):
         parse_space(static)
 
 
-def test_expiries_are_moved_ahead_between_half_and_three_quarters_of_their_time() -> None:
+def test_an_address_is_renewed_between_half_and_three_quarters_of_its_time_to_live() -> None:
+    """Addresses that were allocated together are renewed at different times."""
     margins = [compute_renewal_margin(f"uid-{number}", 3600) for number in range(100)]
     assert min(margins) >= 900
     assert max(margins) <= 1800

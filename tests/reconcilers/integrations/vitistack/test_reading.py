@@ -1,6 +1,5 @@
-"""Addresses that machines show without holding them, found without looking at all machines."""
+"""The addresses that machines show and hold by no IPAllocation, kept up to date by changes."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TypeVar
@@ -34,24 +33,28 @@ MACHINES = 200
 T = TypeVar("T", NetworkConfiguration, VitistackAllocation)
 
 
-class Looks(Cache[VitistackAllocation]):
-    """Counts how often the IPAllocations of a machine are asked for."""
+class CountingCache(Cache[VitistackAllocation]):
+    """A cache that counts how often the IPAllocations of a machine are read."""
 
-    looks = 0
+    read_count = 0
 
     @override
     def list_by_index(self, index: str, value: str) -> tuple[VitistackAllocation, ...]:
-        self.looks += 1
+        self.read_count += 1
         return super().list_by_index(index, value)
 
 
-class Site:
-    """Machines of one network and their IPAllocations."""
+class MachineCaches:
+    """Caches of machines and IPAllocations in namespace `n`, which a test changes.
+
+    Attributes:
+        shown: what is kept about the addresses that machines show.
+    """
 
     def __init__(self) -> None:
         self._revisions = count(1)
-        self.allocations = Looks(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
-        by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
+        self.allocations = CountingCache(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
+        by_namespace = {NAMESPACE_INDEX: namespace_of}
         self.machines = Cache(CONFIGURATIONS, indexes=by_namespace)
         networks = Cache(NETWORKS, indexes=by_namespace)
         caches = VitistackCaches(
@@ -62,14 +65,16 @@ class Site:
         self.shown = ShownAddresses(caches)
 
     def _put(self, cache: Cache[T], obj: T) -> T:
+        """Put an object into a cache at a new revision, and return it."""
         meta = replace(obj.metadata, resourceVersion=str(next(self._revisions)))
         put = replace(obj, metadata=meta)
         cache.apply(Modified(put))
         return put
 
-    def machine(
+    def put_machine(
         self, name: str, *addresses: str, network: str = "net", provider: str = ""
     ) -> NetworkConfiguration:
+        """Create or replace a machine whose status shows some addresses."""
         interfaces = ({"name": "eth0", "ipv4Addresses": list(addresses)},)
         return self._put(
             self.machines,
@@ -80,7 +85,10 @@ class Site:
             ),
         )
 
-    def holds(self, machine: str, address: str, network: str = "net") -> VitistackAllocation:
+    def put_allocation(
+        self, machine: str, address: str, network: str = "net"
+    ) -> VitistackAllocation:
+        """Create or replace the IPAllocation by which a machine holds an address."""
         return self._put(
             self.allocations,
             VitistackAllocation(
@@ -91,53 +99,56 @@ class Site:
         )
 
     def delete(self, cache: Cache[T], obj: T) -> None:
+        """Delete an object from a cache."""
         meta = replace(obj.metadata, resourceVersion=str(next(self._revisions)))
         cache.apply(Deleted(replace(obj, metadata=meta)))
 
 
-def test_an_address_is_shown_only_until_its_machine_holds_it_and_after_that_is_gone() -> None:
-    site = Site()
-    assert site.shown.list_in_network(NET) == {}
-    machine = site.machine("vm", "10.0.0.5")
-    assert site.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
-    holds = site.holds("vm", "10.0.0.5")
-    assert site.shown.list_in_network(NET) == {}
-    site.delete(site.allocations, holds)
-    assert site.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
-    site.delete(site.machines, machine)
-    assert site.shown.list_in_network(NET) == {}
+def test_an_address_counts_as_shown_while_its_machine_exists_and_has_no_allocation_of_it() -> None:
+    caches = MachineCaches()
+    assert caches.shown.list_in_network(NET) == {}
+    machine = caches.put_machine("vm", "10.0.0.5")
+    assert caches.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
+    allocation = caches.put_allocation("vm", "10.0.0.5")
+    assert caches.shown.list_in_network(NET) == {}
+    caches.delete(caches.allocations, allocation)
+    assert caches.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
+    caches.delete(caches.machines, machine)
+    assert caches.shown.list_in_network(NET) == {}
 
 
-def test_an_address_is_of_the_network_that_the_machine_names_and_of_its_own_provider() -> None:
-    site = Site()
-    site.machine("a", "10.0.0.5")
-    site.machine("b", "10.0.0.6", network="")
-    site.machine("c", "10.0.0.7", provider="kea")
-    assert set(site.shown.list_in_network(NET)) == {"10.0.0.5", "10.0.0.6"}
-    assert set(site.shown.list_in_network(OTHER)) == {"10.0.0.6"}
-    assert site.shown.list_in_network(Key("elsewhere", "net")) == {}
+def test_machines_of_another_network_or_provider_do_not_count() -> None:
+    """A machine that names no network counts in all networks of its namespace."""
+    caches = MachineCaches()
+    caches.put_machine("a", "10.0.0.5")
+    caches.put_machine("b", "10.0.0.6", network="")
+    caches.put_machine("c", "10.0.0.7", provider="kea")
+    assert set(caches.shown.list_in_network(NET)) == {"10.0.0.5", "10.0.0.6"}
+    assert set(caches.shown.list_in_network(OTHER)) == {"10.0.0.6"}
+    assert caches.shown.list_in_network(Key("elsewhere", "net")) == {}
 
 
-def test_an_allocation_that_names_another_network_since_leaves_the_address_shown() -> None:
-    site = Site()
-    site.machine("vm", "10.0.0.5")
-    site.holds("vm", "10.0.0.5")
-    assert site.shown.list_in_network(NET) == {}
-    site.holds("vm", "10.0.0.5", network="other")
-    assert site.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
+def test_an_address_counts_as_shown_again_once_its_allocation_names_another_network() -> None:
+    caches = MachineCaches()
+    caches.put_machine("vm", "10.0.0.5")
+    caches.put_allocation("vm", "10.0.0.5")
+    assert caches.shown.list_in_network(NET) == {}
+    caches.put_allocation("vm", "10.0.0.5", network="other")
+    assert caches.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
 
 
-def test_only_machines_of_which_something_changed_are_looked_at_again() -> None:
-    site = Site()
+def test_only_changed_machines_are_examined_again() -> None:
+    caches = MachineCaches()
     for number in range(MACHINES):
-        site.machine(f"vm{number}", f"10.0.1.{number}")
-        site.holds(f"vm{number}", f"10.0.1.{number}")
+        caches.put_machine(f"vm{number}", f"10.0.1.{number}")
+        caches.put_allocation(f"vm{number}", f"10.0.1.{number}")
 
-    def looks() -> Sequence[object]:
-        before = site.allocations.looks
-        return site.shown.list_in_network(NET), site.allocations.looks - before
+    def list_and_count() -> tuple[object, int]:
+        """Return the shown addresses, and how many machines were examined for that."""
+        before = caches.allocations.read_count
+        return caches.shown.list_in_network(NET), caches.allocations.read_count - before
 
-    assert looks() == ({}, MACHINES)
-    assert looks() == ({}, 0)
-    site.holds("vm7", "10.0.1.250")
-    assert looks() == ({"10.0.1.7": Key("n", "vm7")}, 1)
+    assert list_and_count() == ({}, MACHINES)
+    assert list_and_count() == ({}, 0)
+    caches.put_allocation("vm7", "10.0.1.250")
+    assert list_and_count() == ({"10.0.1.7": Key("n", "vm7")}, 1)

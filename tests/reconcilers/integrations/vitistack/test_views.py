@@ -1,4 +1,4 @@
-"""The metrics of networks say the same as the commands do."""
+"""The metrics of networks show the same figures as the commands."""
 
 from typing import Any, cast
 
@@ -15,35 +15,40 @@ BORN = "2020-01-01T00:00:00Z"
 Body = dict[str, Any]
 
 
-def vitistack(kind: str, name: str, spec: Body, status: Body) -> Body:
+def make_object(kind: str, name: str, spec: Body, status: Body) -> Body:
+    """Return an object of vitistack in namespace `n`."""
     meta = {"name": name, "namespace": "n", "creationTimestamp": BORN}
     head = {"apiVersion": "vitistack.io/v1alpha2", "kind": kind, "metadata": meta}
     return {**head, "spec": spec, "status": status}
 
 
-def network(name: str, first: str, last: str) -> Body:
+def make_network(name: str, first: str, last: str) -> Body:
+    """Return a network that hands out a range."""
     static = {"ipv4CIDR": "10.3.0.0/24", "ipv4Gateway": "10.3.0.1"}
     static |= {"ipv4RangeStart": first, "ipv4RangeEnd": last}
     spec = {"ipAllocation": {"type": "static", "static": static}}
-    return vitistack("NetworkNamespace", name, spec=spec, status={})
+    return make_object("NetworkNamespace", name, spec=spec, status={})
 
 
-def request(network: str, name: str, address: str = "") -> Body:
+def make_allocation(network: str, name: str, address: str = "") -> Body:
+    """Return an IPAllocation in a network; it waits if `address` is empty."""
     spec = {"networkNamespaceName": network, "networkConfigurationName": "vm"}
     status = {"phase": "Allocated", "address": address} if address else {}
-    return vitistack("IPAllocation", name, spec=spec, status=status)
+    return make_object("IPAllocation", name, spec=spec, status=status)
 
 
-def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
+def test_metrics_of_networks_equal_the_figures_in_pictures() -> None:
     clock = VirtualClock()
     bodies = [
-        network("net", "10.3.0.10", "10.3.0.12"),
-        network("broken", "10.3.0.9", "10.3.0.2"),
-        vitistack("NetworkNamespace", "other", spec={"ipAllocation": {"type": "dhcp"}}, status={}),
-        request("net", "a", "10.3.0.10"),
-        request("net", "outside", "10.3.0.99"),
-        request("net", "waits"),
-        request("broken", "waits-too"),
+        make_network("net", "10.3.0.10", "10.3.0.12"),
+        make_network("broken", "10.3.0.9", "10.3.0.2"),
+        make_object(
+            "NetworkNamespace", "other", spec={"ipAllocation": {"type": "dhcp"}}, status={}
+        ),
+        make_allocation("net", "a", "10.3.0.10"),
+        make_allocation("net", "outside", "10.3.0.99"),
+        make_allocation("net", "waits"),
+        make_allocation("broken", "waits-too"),
     ]
     read_objects = from_bodies(
         bodies, KINDS, namespace="n", now=clock.now(), fill_defaults=caches.fill_defaults
