@@ -105,7 +105,7 @@ def write_older_views(patch: pytest.MonkeyPatch) -> None:
 def keep_edits_of_deleted(patch: pytest.MonkeyPatch) -> None:
     """Leave the edits of people in the pool of a deleted allocation."""
 
-    async def restore(
+    async def disable_only(
         self: PoolProjection,
         pool: CiliumPool,
         ranges: ProjectedRanges,
@@ -114,21 +114,21 @@ def keep_edits_of_deleted(patch: pytest.MonkeyPatch) -> None:
         is_disabled: bool = False,
     ) -> bool:
         if not is_disabled:
-            return await restore_any(self, pool, ranges, intended)
+            return await ensure_intended(self, pool, ranges, intended)
         if not pool.spec.disabled:
             uid = ranges.allocation.uid
             await self._patch(pool, {"disabled": True}, projection=intended, uid=uid)
         return pool.spec.disabled
 
-    restore_any = PoolProjection._ensure_intended
-    patch.setattr(PoolProjection, "_ensure_intended", restore)
+    ensure_intended = PoolProjection._ensure_intended
+    patch.setattr(PoolProjection, "_ensure_intended", disable_only)
 
 
 def empty_without_drain(patch: pytest.MonkeyPatch) -> None:
     """Empty a pool that was not disabled before."""
     find_first_step = release._decide_before_own_write
 
-    def find_hasty_step(
+    def find_step_without_drain(
         pool: CiliumPool, withdrawal: Withdrawal, memory: Any, now: float
     ) -> ReleaseStep | None:
         step = find_first_step(pool, withdrawal, memory=memory, now=now)
@@ -136,19 +136,19 @@ def empty_without_drain(patch: pytest.MonkeyPatch) -> None:
             return ReleaseStep(NotYet("not drained"), ReleaseWrite.EMPTY)
         return step
 
-    patch.setattr(release, "_decide_before_own_write", find_hasty_step)
+    patch.setattr(release, "_decide_before_own_write", find_step_without_drain)
 
 
 def ignore_used_count(patch: pytest.MonkeyPatch) -> None:
     """Ignore how many addresses of a range the operator counts as used."""
-    step_acknowledged = release._decide_acknowledged
+    decide_acknowledged = release._decide_acknowledged
 
-    def step_hastily(*arguments: Any, is_confirmed: bool) -> ReleaseStep:
+    def decide_without_count(*arguments: Any, is_confirmed: bool) -> ReleaseStep:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(release, "read_count", lambda pool, kind: 0)
-            return step_acknowledged(*arguments, is_confirmed=is_confirmed)
+            return decide_acknowledged(*arguments, is_confirmed=is_confirmed)
 
-    patch.setattr(release, "_decide_acknowledged", step_hastily)
+    patch.setattr(release, "_decide_acknowledged", decide_without_count)
 
 
 def accept_one_acknowledgement(patch: pytest.MonkeyPatch) -> None:

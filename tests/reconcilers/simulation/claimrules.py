@@ -42,9 +42,9 @@ Patch = pytest.MonkeyPatch
 
 def ignore_promises(mp: Patch) -> None:
     """Let promised addresses be chosen again."""
-    elsewhere = AddressRange(0, 0, 4)
+    unrelated = AddressRange(0, 0, 4)
     for module in (claimtaking, pools):
-        mp.setattr(module, "to_blocks", lambda space, addresses: elsewhere)
+        mp.setattr(module, "to_blocks", lambda space, addresses: unrelated)
 
 
 def keep_revision(mp: Patch) -> None:
@@ -71,7 +71,7 @@ def resend_choice_after_conflict(mp: Patch) -> None:
     """Send the same choice again after a conflict, to the version that the pool has now."""
     patch = Client.patch
 
-    async def stubborn(
+    async def patch_live_version(
         self: Client, resource: Any, at: Any, body: Any, *, subresource: str = ""
     ) -> Any:
         try:
@@ -82,59 +82,59 @@ def resend_choice_after_conflict(mp: Patch) -> None:
         live = await self.get(resource, at.key)
         return await patch(self, resource, Version.from_object(live), body)
 
-    mp.setattr(Client, "patch", stubborn)
+    mp.setattr(Client, "patch", patch_live_version)
 
 
 def serve_without_finalizer(mp: Patch) -> None:
     """Serve every claim, with or without a finalizer."""
 
-    def asks(claim: Any) -> bool:
+    def waits_without_finalizer(claim: Any) -> bool:
         return not claim.metadata.is_terminating and statuses.read_record(claim) is None
 
-    mp.setattr(caches, "is_waiting", asks)
+    mp.setattr(caches, "waits", waits_without_finalizer)
 
 
 def serve_while_terminating(mp: Patch) -> None:
     """Serve every claim, even while it is being deleted."""
 
-    def asks(claim: Any) -> bool:
+    def waits_while_terminating(claim: Any) -> bool:
         return bool(claim.metadata.finalizers) and statuses.read_record(claim) is None
 
-    mp.setattr(caches, "is_waiting", asks)
+    mp.setattr(caches, "waits", waits_while_terminating)
 
 
 def believe_foreign_memory(mp: Patch) -> None:
     """Believe a journal that came with a copy of the pool, or from a backup."""
     read = AnnotatedJournal.read
 
-    def credulous(self: AnnotatedJournal, pool: Object) -> Journal:
+    def read_as_own(self: AnnotatedJournal, pool: Object) -> Journal:
         annotation = pool.metadata.annotations.get(journal.ANNOTATION)
         stored = journal._decoder.decode(annotation) if annotation else None
         if stored is None:
             return read(self, pool)
-        of_copy = ObjectMeta(uid=stored.uid, annotations=pool.metadata.annotations)
-        return read(self, MetadataOnly(of_copy))
+        metadata = ObjectMeta(uid=stored.uid, annotations=pool.metadata.annotations)
+        return read(self, MetadataOnly(metadata))
 
-    mp.setattr(AnnotatedJournal, "read", credulous)
+    mp.setattr(AnnotatedJournal, "read", read_as_own)
 
 
 def ignore_vanished_claims(mp: Patch) -> None:
     """Leave the IPAddress of a claim that is gone alone."""
 
-    async def nothing(self: ClaimReconciler, key: Key) -> Any:
+    async def settle_nothing(self: ClaimReconciler, key: Key) -> Any:
         del key
         return SETTLED
 
-    mp.setattr(ClaimReconciler, "_reconcile_gone", nothing)
+    mp.setattr(ClaimReconciler, "_reconcile_gone", settle_nothing)
 
 
 def keep_leftovers(mp: Patch) -> None:
     """Keep an IPAddress without a claim, so that a new claim of its name waits for ever."""
 
-    async def nothing(self: Leftovers, *_: Any, **__: Any) -> None:
+    async def collect_nothing(self: Leftovers, *_: Any, **__: Any) -> None:
         return
 
-    mp.setattr(Leftovers, "delete_leftovers", nothing)
+    mp.setattr(Leftovers, "collect", collect_nothing)
 
 
 def release_claims_by_cache(mp: Patch) -> None:
@@ -170,18 +170,18 @@ def list_addresses_first(mp: Patch) -> None:
     list_claims, list_addresses = ClaimReader.list_claims, claimreading.list_addresses
     listed: dict[tuple[Client, Any], list[IPAddress]] = {}
 
-    async def claims(self: Reader, source: Any, pool: Any) -> tuple[int, list[IPAddressClaim]]:
+    async def list_both(self: Reader, source: Any, pool: Any) -> tuple[int, list[IPAddressClaim]]:
         listed[self._client, pool] = await list_addresses(
             self._client, source.fields, kind=source.addresses.resource, pool=pool
         )
         return await list_claims(self, source, pool)
 
-    async def addresses(client: Client, fields: Any, *, kind: Any, pool: Any) -> list[IPAddress]:
+    async def get_listed(client: Client, fields: Any, *, kind: Any, pool: Any) -> list[IPAddress]:
         return listed.pop((client, pool))
 
-    mp.setattr(ClaimReader, "list_claims", claims)
-    mp.setattr(claimreading, "list_addresses", addresses)
-    mp.setattr(caches.ContractFields, "has_address", lambda self, claim: False)
+    mp.setattr(ClaimReader, "list_claims", list_both)
+    mp.setattr(claimreading, "list_addresses", get_listed)
+    mp.setattr(caches.ContractFields, "holds", lambda self, claim: False)
 
 
 def count_own_answers_as_read(mp: Patch) -> None:
@@ -192,7 +192,7 @@ def count_own_answers_as_read(mp: Patch) -> None:
     settle_before_addresses_are_read(mp)
     read = ClaimReader.read_cached
 
-    def further(self: Reader, pool: Any, space: Any) -> Any:
+    def read_up_to_own_writes(self: Reader, pool: Any, space: Any) -> Any:
         read_so_far = read(self, pool, space)
         views = {
             kind: replace(view, position=self._sources[kind]._source.claims.highest_revision)
@@ -200,7 +200,7 @@ def count_own_answers_as_read(mp: Patch) -> None:
         }
         return replace(read_so_far, views=views)
 
-    mp.setattr(ClaimReader, "read_cached", further)
+    mp.setattr(ClaimReader, "read_cached", read_up_to_own_writes)
 
 
 def skip_grace_period(mp: Patch) -> None:
@@ -211,10 +211,10 @@ def skip_grace_period(mp: Patch) -> None:
 def believe_pools_absent(mp: Patch) -> None:
     """Treat a pool that the cache does not show as one that does not exist."""
 
-    async def absent(self: ClaimReconciler, address: Any) -> None:
+    async def find_no_pool(self: ClaimReconciler, address: Any) -> None:
         del self, address
 
-    mp.setattr(ClaimReconciler, "_read_pool", absent)
+    mp.setattr(ClaimReconciler, "_read_pool", find_no_pool)
 
 
 def wait_for_lost_clusters(mp: Patch) -> None:
@@ -244,22 +244,22 @@ def replace_missing_revision_by_zero(mp: Patch) -> None:
     """Read no IPAddresses if the journal lacks the revision of IPAddresses."""
     read = AnnotatedJournal.read
 
-    def lenient(self: AnnotatedJournal, pool: Object) -> Journal:
+    def read_with_zero(self: AnnotatedJournal, pool: Object) -> Journal:
         stored = read(self, pool)
         if self.kind not in stored.revisions:
             return stored
         return replace(stored, revisions={self.effects: 0, **stored.revisions})
 
-    mp.setattr(AnnotatedJournal, "read", lenient)
+    mp.setattr(AnnotatedJournal, "read", read_with_zero)
 
 
 def fence_without_listing_addresses(mp: Patch) -> None:
     """Do not record in a fence how far IPAddresses have to be read."""
 
-    async def none_listed(*_: Any, **__: Any) -> list[Any]:
+    async def list_no_addresses(*_: Any, **__: Any) -> list[Any]:
         return []
 
-    mp.setattr(claimreading, "list_addresses", none_listed)
+    mp.setattr(claimreading, "list_addresses", list_no_addresses)
 
 
 def settle_promises_to_the_unreadable(mp: Patch) -> None:

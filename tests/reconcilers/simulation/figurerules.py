@@ -22,31 +22,33 @@ def keep_networkpool_figures(mp: Patch) -> None:
         *("utilizationPercent", "allocationCount", "secondary", "conditions"),
     }
 
-    def lazy(has: NetworkPoolStatus, expected: Mapping[str, Any]) -> bool:
+    def differs_beside_figures(has: NetworkPoolStatus, expected: Mapping[str, Any]) -> bool:
         others = {name: value for name, value in expected.items() if name not in figures}
         return not has.conditions or differs(
             has, others | {"conditions": render_conditions(has.conditions)}
         )
 
-    mp.setattr(status, "differs", lazy)
+    mp.setattr(status, "differs", differs_beside_figures)
 
 
 def keep_claim_pool_figures(mp: Patch) -> None:
     """Write the figures of an in-cluster pool only once."""
     render_patch = poolstatus.render_patch
 
-    def lazy(pool: Any, counts: Any, *args: Any, **how: Any) -> Mapping[str, Any]:
+    def render_first_counts(pool: Any, counts: Any, *args: Any, **how: Any) -> Mapping[str, Any]:
         return render_patch(pool, pool.status.ipAddresses or counts, *args, **how)
 
-    mp.setattr(poolstatus, "render_patch", lazy)
+    mp.setattr(poolstatus, "render_patch", render_first_counts)
 
 
 def keep_network_figures(mp: Patch) -> None:
     """Write the figures of vitistack's network only once."""
     counts = NetworkStatuses._build_counts
 
-    def lazy(self: NetworkStatuses, network: Any, *args: Any, **keywords: Any) -> dict[str, Any]:
+    def build_first_counts(
+        self: NetworkStatuses, network: Any, *args: Any, **keywords: Any
+    ) -> dict[str, Any]:
         is_shown = network.status.ipAllocationSummary is not None
         return {} if is_shown else counts(self, network, *args, **keywords)
 
-    mp.setattr(NetworkStatuses, "_build_counts", lazy)
+    mp.setattr(NetworkStatuses, "_build_counts", build_first_counts)

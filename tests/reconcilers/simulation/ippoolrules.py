@@ -56,11 +56,11 @@ def ignore_addresses_of_other_kind(mp: Patch) -> None:
     """Treat the addresses of IPAddressClaims as free."""
     compute_facts = IPPoolClaimCaches.compute_facts
 
-    def of_one_kind(
+    def find_facts_of_one_kind(
         self: EitherCaches, pool: Key, space: EntrySpace, claim: Any, addresses: Sequence[Any]
     ) -> Facts | None:
         facts = compute_facts(self, pool, space=space, claim=claim, addresses=addresses)
         is_other = not self.claim_kind.endswith("metal3.io")
         return facts._replace(ranges=()) if facts is not None and is_other else facts
 
-    mp.setattr(IPPoolClaimCaches, "compute_facts", of_one_kind)
+    mp.setattr(IPPoolClaimCaches, "facts_of", find_facts_of_one_kind)

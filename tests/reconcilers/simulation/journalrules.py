@@ -35,11 +35,11 @@ def ignore_promises_in(mp: Patch, user: ModuleType) -> None:
     """
     exclude_ranges = choosing.exclude_ranges
 
-    def careless(holdings: Any, promised: Any, also_held: Any = ()) -> Any:
+    def exclude_held_only(holdings: Any, promised: Any, also_held: Any = ()) -> Any:
         del promised
         return exclude_ranges(holdings, (), also_held)
 
-    mp.setattr(user, "exclude_ranges", careless)
+    mp.setattr(user, "exclude_ranges", exclude_held_only)
 
 
 def forget_promises_in(mp: Patch, user: ModuleType) -> None:
@@ -50,11 +50,11 @@ def forget_promises_in(mp: Patch, user: ModuleType) -> None:
         user: the module of the integration that calls `settle`.
     """
 
-    def nothing(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
+    def drop_all(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
         del view, effects
         return Journal({kind: 0, **journal.revisions})
 
-    mp.setattr(user, "settle", nothing)
+    mp.setattr(user, "settle", drop_all)
 
 
 def forget_unreadable_requests_in(mp: Patch, user: ModuleType) -> None:
@@ -66,10 +66,10 @@ def forget_unreadable_requests_in(mp: Patch, user: ModuleType) -> None:
     """
     settle = settling.settle
 
-    def careless(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
+    def settle_unreadable(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
         return settle(journal, kind, replace(view, unreadable=frozenset()), effects)
 
-    mp.setattr(user, "settle", careless)
+    mp.setattr(user, "settle", settle_unreadable)
 
 
 def keep_revision(mp: Patch, user: ModuleType) -> None:
@@ -81,33 +81,35 @@ def keep_revision(mp: Patch, user: ModuleType) -> None:
     """
     settle = settling.settle
 
-    def low(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
+    def settle_at_old_revision(
+        journal: Journal, kind: str, view: Any, effects: Any = None
+    ) -> Journal:
         return replace(settle(journal, kind, view, effects), revisions=journal.revisions)
 
-    mp.setattr(user, "settle", low)
+    mp.setattr(user, "settle", settle_at_old_revision)
 
 
 def keep_refused_promises(mp: Patch) -> None:
     """Keep a promise open, with its addresses, though its write is refused for good."""
 
-    async def stay(kept: Any, void: Any, memory: PoolMemory, clock: Clock) -> Any:
+    async def void_nothing(kept: Any, void: Any, memory: PoolMemory, clock: Clock) -> Any:
         del void
         for entry in kept:
             if entry.result is WriteResult.REFUSED:
                 memory.due.note_rejected(entry.promise.identity, clock.monotonic())
         return kept
 
-    mp.setattr(requestkinds, "void_refused", stay)
+    mp.setattr(requestkinds, "void_refused", void_nothing)
 
 
 def fence_without_voiding(mp: Patch) -> None:
     """Let a pool without memory serve requests while earlier promises may still be written."""
 
-    async def skip(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
+    async def list_unvoided(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
         del self
         return [*listed]
 
-    mp.setattr(Fence, "void_earlier", skip)
+    mp.setattr(Fence, "void_earlier", list_unvoided)
 
 
 def ignore_checksums(mp: Patch) -> None:
@@ -143,24 +145,24 @@ def patch_field_at_any_version(mp: Patch, kind: str, part: str) -> None:
         part: the field of the body by which a patch is chosen: metadata, spec or status.
     """
 
-    def concerns(plural: str, body: Any) -> bool:
+    def is_match(plural: str, body: Any) -> bool:
         meta = body.get("metadata") or {}
         other = set(meta) - {"resourceVersion", "uid"} or set(body) - {"metadata"}
         return plural == kind and part in body and bool(other) and "finalizers" not in meta
 
-    patch_at_any_version(mp, concerns)
+    patch_at_any_version(mp, is_match)
 
 
-def patch_at_any_version(mp: Patch, concerns: Callable[[str, Any], bool]) -> None:
-    """Store the patches that `concerns` picks by plural and body, at any version of the object."""
+def patch_at_any_version(mp: Patch, is_match: Callable[[str, Any], bool]) -> None:
+    """Store the patches that `is_match` picks by plural and body, at any version of the object."""
     run = Flight.run
 
-    def blind(self: Flight) -> None:
+    def run_at_live_version(self: Flight) -> None:
         live = self.model.get(self.plural, self.name)
-        if self.method == "PATCH" and live is not None and concerns(self.plural, self.body):
+        if self.method == "PATCH" and live is not None and is_match(self.plural, self.body):
             kept = {k: v for k, v in self.body.get("metadata", {}).items() if k != "uid"}
             version = {"resourceVersion": live["metadata"]["resourceVersion"]}
             self.body = {**self.body, "metadata": kept | version}
         run(self)
 
-    mp.setattr(Flight, "run", blind)
+    mp.setattr(Flight, "run", run_at_live_version)

@@ -65,18 +65,18 @@ def decide_again_by_first_view(mp: Patch) -> None:
     """Let the second decision of a pass use what the pass read at its start."""
     read_up_to = KkpReader.read_up_to
 
-    async def read_fixed_view(self: KkpReader, pool: str, revision: int) -> KkpView:
+    async def read_and_keep(self: KkpReader, pool: str, revision: int) -> KkpView:
         view = await read_up_to(self, pool, revision)
         allocations = view.list_allocations()
         return replace(view, list_allocations=lambda: allocations)
 
     async def decide_by_first_view(
         self: Pools, pool: IPAMPool, stored: Journal, view: KkpView, limits: Limits, omitted: Any
-    ) -> tuple[KkpView, IPAMPoolDecision]:
-        first_view = replace(view, is_listed=True)  # stored holdings show the present state
+    ) -> tuple[KkpView, Decided]:
+        first_view = replace(view, is_listed=True)  # kept holdings are of now
         return view, self._decide(pool, stored, view=first_view, limits=limits, omitted=omitted)
 
-    mp.setattr(KkpReader, "read_up_to", read_fixed_view)
+    mp.setattr(KkpReader, "read_up_to", read_and_keep)
     mp.setattr(Pools, "_decide_again", decide_by_first_view)
 
 
@@ -158,7 +158,7 @@ def keep_empty_allocations(mp: Patch) -> None:
     """Keep an IPAMAllocation for which the pool has no addresses left."""
     delete = Pools._delete_leftovers
 
-    async def delete_without_surplus(self: Pools, pool: Any, decided: IPAMPoolDecision) -> None:
+    async def delete_without_surplus(self: Pools, pool: Any, decided: Decided) -> None:
         examination = decided.examination
         findings = [
             finding if finding.cluster is None else replace(finding, surplus=None)
@@ -184,7 +184,7 @@ def replace_existing_addresses(mp: Patch) -> None:
     """Replace the addresses of an allocation by the promised ones instead of adding to them."""
     render_content = allocations.render_content
 
-    def render_replacement(
+    def render_without_existing(
         ipam_allocation: IPAMAllocation, *arguments: Any, **keywords: Any
     ) -> Any:
         without_addresses = replace(ipam_allocation.spec, addresses=())
@@ -192,7 +192,7 @@ def replace_existing_addresses(mp: Patch) -> None:
             replace(ipam_allocation, spec=without_addresses), *arguments, **keywords
         )
 
-    mp.setattr(allocations, "render_content", render_replacement)
+    mp.setattr(allocations, "render_content", render_without_existing)
 
 
 def delete_at_any_version(mp: Patch) -> None:

@@ -58,9 +58,9 @@ def give_another_address(mp: Patch) -> None:
 def report_ready_by_existing_allocations(mp: Patch) -> None:
     """Report Ready once all cached IPAllocations have addresses, even if some are missing."""
 
-    def hasty(allocation: Any, allocations: Any) -> Any:
-        said = compute_wanted_status(allocation, allocations)
-        if said.phase == "Pending" and all(
+    def compute_early_status(allocation: Any, allocations: Any) -> Any:
+        status = compute_wanted_status(allocation, allocations)
+        if status.phase == "Pending" and all(
             allocation.holds for allocation in allocations.values()
         ):
             return WantedStatus(
@@ -68,11 +68,11 @@ def report_ready_by_existing_allocations(mp: Patch) -> None:
                 "Success",
                 reason="Configured",
                 message="All allocated",
-                interfaces=said.interfaces,
+                interfaces=status.interfaces,
             )
-        return said
+        return status
 
-    mp.setattr(configurations, "compute_wanted_status", hasty)
+    mp.setattr(configurations, "compute_wanted_status", compute_early_status)
 
 
 def ignore_unreadable_objects(mp: Patch) -> None:
@@ -90,11 +90,13 @@ def free_shown_addresses_by_cache(mp: Patch) -> None:
     mp.setattr(reading, "_list_shown", _omit_held_addresses(reading._list_shown))
 
 
-def _omit_held_addresses(shown_by: Callable[..., frozenset[str]]) -> Callable[..., frozenset[str]]:
+def _omit_held_addresses(
+    list_shown: Callable[..., frozenset[str]],
+) -> Callable[..., frozenset[str]]:
     """Return a `_list_shown` that leaves out the addresses that IPAllocations hold."""
 
-    def shown_unheld(configuration: Any, allocations: Any) -> frozenset[str]:
+    def list_unheld(configuration: Any, allocations: Any) -> frozenset[str]:
         addresses = {allocation.status.address for allocation in allocations if allocation.holds}
-        return shown_by(configuration, allocations) - addresses
+        return list_shown(configuration, allocations) - addresses
 
-    return shown_unheld
+    return list_unheld

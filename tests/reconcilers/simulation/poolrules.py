@@ -60,11 +60,11 @@ def believe_any_position(mp: Patch) -> None:
         fenced_allocations: AllocationsView | None = None,
     ) -> AllocationsView:
         view, revision = self.read_cached(pool.metadata.key), journal.revisions.get(KIND)
-        if fenced_allocations is not None or revision is None:
-            return await honest(self, pool, journal=journal, fenced_allocations=fenced_allocations)
+        if seen is not None or revision is None:
+            return await read_honestly(self, pool, journal=journal, seen=seen)
         return replace(view, position=max(view.position, revision))
 
-    honest = PoolReader.read_up_to
+    read_honestly = PoolReader.read_up_to
     mp.setattr(PoolReader, "read_up_to", read_up_to)
 
 
@@ -81,12 +81,12 @@ def join_running_lists(mp: Patch) -> None:
     """Let a LIST also serve the pools that asked for one while it was running."""
     read = LiveLists.read
 
-    async def join(self: LiveLists, pool: NetworkPool) -> ListedAllocations | None:
+    async def read_for_all(self: LiveLists, pool: NetworkPool) -> ListedAllocations | None:
         listed = await read(self, pool)
         self._waiting |= self._asking
         return listed
 
-    mp.setattr(LiveLists, "read", join)
+    mp.setattr(LiveLists, "read", read_for_all)
 
 
 def reuse_lists_of_earlier_versions(mp: Patch) -> None:
@@ -96,14 +96,14 @@ def reuse_lists_of_earlier_versions(mp: Patch) -> None:
 
 def move_position_by_own_answers(mp: Patch) -> None:
     """Let the answers to a replica's own writes move the position of its cache."""
-    own = Cache.apply_own_write
+    apply_own_write = Cache.apply_own_write
 
-    def remember(self: Cache[Any], obj: Object) -> bool:
-        own_keys = own(self, obj)
+    def apply_and_move(self: Cache[Any], obj: Object) -> bool:
+        own_keys = apply_own_write(self, obj)
         self.position = max(self.position, obj.metadata.revision)
         return own_keys
 
-    mp.setattr(Cache, "apply_own_write", remember)
+    mp.setattr(Cache, "apply_own_write", apply_and_move)
 
 
 # 2. Taken.
@@ -113,10 +113,10 @@ def count_ranges_in_phase_allocated_only(mp: Patch) -> None:
     """Count the range of an allocation as held only while its phase is Allocated."""
     find_range = statusranges.find_held_range
 
-    def lax(allocation: IPAllocation) -> AddressRange | None:
+    def find_allocated_range(allocation: IPAllocation) -> AddressRange | None:
         return find_range(allocation) if allocation.status.phase == ALLOCATED else None
 
-    mp.setattr(statusranges, "find_held_range", lax)
+    mp.setattr(statusranges, "find_held_range", find_allocated_range)
 
 
 def ignore_promises(mp: Patch) -> None:
@@ -128,7 +128,7 @@ def ignore_second_promised_ranges(mp: Patch) -> None:
     """Let the second family's range of a promise be chosen again."""
     exclude_ranges = choosing.exclude_ranges
 
-    def lax(
+    def exclude_first_family(
         holdings: Holdings, promised: Iterable[PromisedRange], also_held: Iterable[PromisedRange]
     ) -> Any:
         first = next(iter(holdings.layouts))
@@ -136,7 +136,7 @@ def ignore_second_promised_ranges(mp: Patch) -> None:
             holdings, [part for part in promised if part.space == first], also_held
         )
 
-    mp.setattr(protocol, "exclude_ranges", lax)
+    mp.setattr(protocol, "exclude_ranges", exclude_first_family)
 
 
 def ignore_second_held_ranges(mp: Patch) -> None:
@@ -161,26 +161,26 @@ def serve_one_of_two_required_families(mp: Patch) -> None:
 def serve_without_finalizer(mp: Patch) -> None:
     """Serve every allocation, with or without a finalizer."""
 
-    def asks(allocation: IPAllocation) -> bool:
+    def waits_without_finalizer(allocation: IPAllocation) -> bool:
         return (
             not allocation.metadata.is_terminating
             and statusranges.find_held_range(allocation) is None
         )
 
-    mp.setattr(facts, "is_unserved", asks)
+    mp.setattr(facts, "is_unserved", waits_without_finalizer)
 
 
 def serve_while_terminating(mp: Patch) -> None:
     """Serve every allocation, even while it is being deleted."""
 
-    def asks(allocation: IPAllocation) -> bool:
+    def waits_while_terminating(allocation: IPAllocation) -> bool:
         return (
             bool(allocation.metadata.finalizers)
             and statusranges.find_held_range(allocation) is None
         )
 
-    mp.setattr(facts, "is_unserved", asks)
-    mp.setattr(AllocationsView, "find_promised_request", _find_at_version_though_terminating)
+    mp.setattr(facts, "is_unserved", waits_while_terminating)
+    mp.setattr(AllocationsView, "at_version", _find_at_version_though_terminating)
 
 
 def _find_at_version_though_terminating(
@@ -196,10 +196,10 @@ def promise_twice(mp: Patch) -> None:
     """Make another promise to an allocation that has an open one."""
     choose = choosing.choose
 
-    def careless(holdings: Any, takers: Any, _: Any, *rest: Any, **how: Any) -> Any:
+    def choose_without_promises(holdings: Any, takers: Any, _: Any, *rest: Any, **how: Any) -> Any:
         return choose(holdings, takers, (), *rest, **how)
 
-    mp.setattr(protocol, "choose", careless)
+    mp.setattr(protocol, "choose", choose_without_promises)
 
 
 # 4. Promise.
@@ -219,7 +219,7 @@ def resend_choice_after_conflict(mp: Patch) -> None:
     """Send the same choice again after a conflict, to the version that the pool has now."""
     patch = Client.patch
 
-    async def stubborn(
+    async def patch_live_version(
         self: Client, resource: Any, at: Any, body: Any, *, subresource: str = ""
     ) -> Any:
         try:
@@ -230,14 +230,14 @@ def resend_choice_after_conflict(mp: Patch) -> None:
         live = await self.get(resource, at.key)
         return await patch(self, resource, Version.from_object(live), body, subresource="status")
 
-    mp.setattr(Client, "patch", stubborn)
+    mp.setattr(Client, "patch", patch_live_version)
 
 
 def refuse_without_writing_the_pool(mp: Patch) -> None:
     """Write a refusal to an allocation though no write of the pool succeeded."""
     describe = NetworkPoolKind.describe_write
 
-    def lax(
+    def describe_as_written(
         self: NetworkPoolKind,
         pool: NetworkPool,
         reading: NetworkPoolReading,
@@ -245,21 +245,23 @@ def refuse_without_writing_the_pool(mp: Patch) -> None:
     ) -> PoolWrite:
         return replace(describe(self, pool, reading=reading, choice=choice), is_due=False)
 
-    mp.setattr(NetworkPoolKind, "describe_write", lax)
+    mp.setattr(NetworkPoolKind, "describe_write", describe_as_written)
 
 
 def promise_families_one_by_one(mp: Patch) -> None:
     """Promise each family by itself, the second one when the first is written."""
     fields, grant = StatusJournal.fields, pending_promises._render_granted
 
-    def apart(self: StatusJournal, pool: NetworkPool, journal: Journal) -> dict[str, Any]:
+    def render_first_ranges(
+        self: StatusJournal, pool: NetworkPool, journal: Journal
+    ) -> dict[str, Any]:
         promises = tuple(map(_keep_first_range, journal.promises))
         return fields(self, pool, replace(journal, promises=promises))
 
     def make_grant(promise: Promise, *rest: Any, **keywords: Any) -> dict[str, Any]:
         return grant(_keep_first_range(promise), *rest, **keywords)
 
-    mp.setattr(StatusJournal, "fields", apart)
+    mp.setattr(StatusJournal, "fields", render_first_ranges)
     mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
     mp.setattr(pending_promises, "_render_granted", make_grant)
 
@@ -278,7 +280,7 @@ def keep_promises_at_any_version(mp: Patch) -> None:
     def settle(journal: Journal, view: AllocationsView) -> Journal:
         return _settle(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
 
-    def current(self: AllocationsView, promise: Promise) -> IPAllocation | None:
+    def find_unserved(self: AllocationsView, promise: Promise) -> IPAllocation | None:
         current_allocation = self.find_current(promise.key, promise.uid)
         if (
             current_allocation is None
@@ -289,7 +291,7 @@ def keep_promises_at_any_version(mp: Patch) -> None:
         return current_allocation
 
     _replace_settling(mp, settle)
-    mp.setattr(AllocationsView, "find_promised_request", current)
+    mp.setattr(AllocationsView, "at_version", find_unserved)
 
 
 # 6. Drop.
@@ -365,7 +367,7 @@ def raise_revision_to_position(mp: Patch) -> None:
     _replace_settling(mp, settle)
     describe = NetworkPoolKind.describe_write
 
-    def eager(
+    def describe_raised(
         self: NetworkPoolKind,
         pool: NetworkPool,
         reading: NetworkPoolReading,
@@ -378,7 +380,7 @@ def raise_revision_to_position(mp: Patch) -> None:
         is_raised = choice.journal.revisions != stored.revisions
         return replace(write, is_due=write.is_due or is_raised)
 
-    mp.setattr(NetworkPoolKind, "describe_write", eager)
+    mp.setattr(NetworkPoolKind, "describe_write", describe_raised)
 
 
 # 7. Fence.
@@ -388,34 +390,34 @@ def skip_fence(mp: Patch) -> None:
     """Let a pool without memory hand out what looks free."""
     read = StatusJournal.read
 
-    def lenient(self: StatusJournal, pool: NetworkPool) -> Journal:
+    def read_with_zero(self: StatusJournal, pool: NetworkPool) -> Journal:
         journal = read(self, pool)
         return replace(journal, revisions={KIND: 0, **journal.revisions})
 
-    mp.setattr(StatusJournal, "read", lenient)
+    mp.setattr(StatusJournal, "read", read_with_zero)
 
 
 def believe_foreign_memory(mp: Patch) -> None:
     """Believe a journal whose revision is above that of every LIST."""
 
-    def trusting(
+    def needs_fence(
         self: AllocationKind, pool: NetworkPool, journal: Journal, *_: Any, **__: Any
     ) -> bool:
         return KIND not in journal.revisions
 
-    mp.setattr(AllocationKind, "needs_fence", trusting)
+    mp.setattr(AllocationKind, "needs_fence", needs_fence)
 
 
 def believe_copied_journals(mp: Patch) -> None:
     """Believe a journal that was written for another object."""
     read = StatusJournal.read
 
-    def credulous(self: StatusJournal, pool: NetworkPool) -> Journal:
+    def read_as_own(self: StatusJournal, pool: NetworkPool) -> Journal:
         status = pool.status
         own = seal(pool.metadata.uid, status.revisions, status.assignments)
         return read(self, structs.replace(pool, status=structs.replace(status, journalOf=own)))
 
-    mp.setattr(StatusJournal, "read", credulous)
+    mp.setattr(StatusJournal, "read", read_as_own)
 
 
 def serve_from_terminating_pools(mp: Patch) -> None:
@@ -439,13 +441,13 @@ def serve_from_pools_without_finalizer(mp: Patch) -> None:
 def release_pools_by_cache(mp: Patch) -> None:
     """Let a deleted pool go when the cache shows no allocation of it, without a LIST."""
 
-    async def by_cache(
+    async def count_by_cache(
         self: NetworkPoolKind, pool: NetworkPool, journal: Journal
     ) -> tuple[int, AllocationsView]:
         view = self._allocations.read_cached(pool.metadata.key)
         return protocol.count_blockers(journal, view), view
 
-    mp.setattr(NetworkPoolKind, "_count_blockers", by_cache)
+    mp.setattr(NetworkPoolKind, "_count_blockers", count_by_cache)
 
 
 # 8. Own answers.
@@ -454,13 +456,13 @@ def release_pools_by_cache(mp: Patch) -> None:
 def show_deleted_objects_again(mp: Patch) -> None:
     """Show the answer to an own write though the cached object was deleted."""
 
-    def newer_wins(self: Cache[Any], obj: Object) -> bool:
+    def apply_newer(self: Cache[Any], obj: Object) -> bool:
         cached = self.get(obj.metadata.key)
         if cached is None or cached.metadata.revision < obj.metadata.revision:
             self._set_object(obj.metadata.key, obj)
             self._notify([Change(cached, obj)])
         return True
 
-    mp.setattr(Cache, "apply_own_write", newer_wins)
+    mp.setattr(Cache, "apply_own_write", apply_newer)
     # The client hands on what its last finalizer left, as if it were still there.
     mp.setattr("controller.client.still_exists", lambda _: True)

@@ -45,23 +45,27 @@ def skip_fence_during_pause(mp: Patch) -> None:
     """Do not restore a lost journal while the pool is paused."""
     needs_fence = NetworkPoolClaims.needs_fence
 
-    def unless_paused(self: NetworkPoolClaims, pool: Any, *rest: Any, **keywords: Any) -> bool:
+    def needs_fence_unless_paused(
+        self: NetworkPoolClaims, pool: Any, *rest: Any, **keywords: Any
+    ) -> bool:
         return not self.is_paused(pool) and needs_fence(self, pool, *rest, **keywords)
 
-    mp.setattr(NetworkPoolClaims, "needs_fence", unless_paused)
+    mp.setattr(NetworkPoolClaims, "needs_fence", needs_fence_unless_paused)
 
 
 def keep_foreign_condition_without_journal(mp: Patch) -> None:
     """Keep the condition about another controller until the journal is restored."""
     prepare = NetworkPoolKind.prepare
 
-    async def end(self: NetworkPoolKind, pool: Any) -> tuple[Any, Outcome | None]:
+    async def block_without_journal(
+        self: NetworkPoolKind, pool: Any
+    ) -> tuple[Any, Outcome | None]:
         is_foreign = is_true(pool.status.conditions, FOREIGN_MANAGER)
         if is_foreign and not statusjournal.is_intact(pool):
             return pool, Blocked(FOREIGN_MANAGER)
         return await prepare(self, pool)
 
-    mp.setattr(NetworkPoolKind, "prepare", end)
+    mp.setattr(NetworkPoolKind, "prepare", block_without_journal)
 
 
 def adopt_allocated_addresses(mp: Patch) -> None:
@@ -85,19 +89,19 @@ def _forget_promises(mp: Patch, kind: str) -> None:
     """Let a pass drop the promises to one kind of requests, whatever it has read."""
     settle = statusjournal.settle_journal
 
-    def careless(journal: Journal, read: Any) -> Journal:
+    def settle_without_kind(journal: Journal, read: Any) -> Journal:
         promises = tuple(promise for promise in journal.promises if promise.kind != kind)
         return settle(replace(journal, promises=promises), read)
 
-    mp.setattr(protocol, "settle_journal", careless)
+    mp.setattr(protocol, "settle_journal", settle_without_kind)
 
 
 def keep_claims_read_before_the_list(mp: Patch) -> None:
     """Let a pass choose by what claims held before it waited for a LIST of allocations."""
     read_up_to = PoolReader.read_up_to
 
-    async def early(
-        self: PoolReader, pool: Any, journal: Journal, fenced_allocations: Any = None
+    async def read_claims_first(
+        self: PoolReader, pool: Any, journal: Journal, seen: Any = None
     ) -> Any:
         before = [*self.read_cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
         read = await read_up_to(self, pool, journal=journal, fenced_allocations=fenced_allocations)
@@ -107,18 +111,20 @@ def keep_claims_read_before_the_list(mp: Patch) -> None:
         holdings = Holdings(facts=facts)
         return replace(read, holdings=holdings, claims=read.claims.with_holdings(holdings))
 
-    mp.setattr(PoolReader, "read_up_to", early)
+    mp.setattr(PoolReader, "read_up_to", read_claims_first)
 
 
 def ignore_claims(mp: Patch) -> None:
     """Let the addresses of claims be given to allocations."""
     find_facts = NetworkPoolClaims.find_facts
 
-    def without_ranges(self: NetworkPoolClaims, pool: Any, holder: Holder) -> Facts | None:
+    def find_facts_without_ranges(
+        self: NetworkPoolClaims, pool: Any, holder: Holder
+    ) -> Facts | None:
         facts = find_facts(self, pool, holder)
         return None if facts is None else facts._replace(ranges=())
 
-    mp.setattr(NetworkPoolClaims, "find_facts", without_ranges)
+    mp.setattr(NetworkPoolClaims, "find_facts", find_facts_without_ranges)
 
 
 def believe_lagging_claims(mp: Patch) -> None:
@@ -152,23 +158,23 @@ def replace_missing_revision_by_zero(mp: Patch) -> None:
     """Read no IPAddresses if the journal lacks the revision of IPAddresses."""
     read = StatusJournal.read
 
-    def lenient(self: StatusJournal, pool: Any) -> Journal:
+    def read_with_zero(self: StatusJournal, pool: Any) -> Journal:
         stored = read(self, pool)
         if names.KIND_CLAIMS not in stored.revisions:
             return stored
         return replace(stored, revisions={names.KIND_ADDRESSES: 0, **stored.revisions})
 
-    mp.setattr(StatusJournal, "read", lenient)
+    mp.setattr(StatusJournal, "read", read_with_zero)
 
 
 def drop_all_promises_in_fence(mp: Patch) -> None:
     """Let a fence of one kind of requests drop the promises to the other kind, too."""
 
-    def alone(self: Journal, kind: str, revisions: Mapping[str, int]) -> Journal:
+    def drop_all(self: Journal, kind: str, revisions: Mapping[str, int]) -> Journal:
         del kind
         return Journal({**self.revisions, **revisions})
 
-    mp.setattr(Journal, "after_fence", alone)
+    mp.setattr(Journal, "after_fence", drop_all)
 
 
 def believe_absence_at_once(mp: Patch) -> None:
@@ -179,21 +185,21 @@ def believe_absence_at_once(mp: Patch) -> None:
 def compare_whole_journals(mp: Patch) -> None:
     """Believe the absence of claims only once the journal has not changed at all."""
 
-    def whole_journal(pool: Any) -> Any:
+    def get_whole_journal(pool: Any) -> Any:
         return tuple(pool.status.revisions.items()), tuple(pool.status.assignments)
 
-    mp.setattr(networkpoolclaims, "find_entry", whole_journal)
+    mp.setattr(networkpoolclaims, "find_entry", get_whole_journal)
 
 
 def treat_incomplete_as_absent(mp: Patch) -> None:
     """Treat claims as not served if only one of their kinds is missing."""
     find_pool_claims = DiscoveredClaims.find_pool_claims
 
-    def lax(self: DiscoveredClaims, pool: Any) -> Any:
-        self.incomplete_reason = ""
-        return find_pool_claims(self, pool)
+    def serve_as_complete(self: DiscoveredClaims, pool: Any) -> Any:
+        self.incomplete = ""
+        return served_from(self, pool)
 
-    mp.setattr(DiscoveredClaims, "find_pool_claims", lax)
+    mp.setattr(DiscoveredClaims, "served_from", serve_as_complete)
 
 
 def ignore_entry_without_integration(mp: Patch) -> None:
@@ -218,11 +224,11 @@ def settle_promises_by_key(mp: Patch) -> None:
     """Settle a promise by any request of its namespace and name, whatever the kind."""
     settle = settling.settle
 
-    def by_key(journal: Journal, kind: str, read: Any, effects: Any = None) -> Journal:
+    def settle_by_key(journal: Journal, kind: str, read: Any, effects: Any = None) -> Journal:
         of_kind = tuple(replace(promise, kind=kind) for promise in journal.promises)
         settled = settle(replace(journal, promises=of_kind), kind, read, effects)
         still_open = {promise.identity for promise in settled.promises}
         promises = tuple(promise for promise in journal.promises if promise.identity in still_open)
         return replace(settled, promises=promises)
 
-    mp.setattr(statusjournal, "settle", by_key)
+    mp.setattr(statusjournal, "settle", settle_by_key)

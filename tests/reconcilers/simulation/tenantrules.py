@@ -53,7 +53,7 @@ def ignore_vanished_clusters(mp: Patch) -> None:
 def project_marked_ranges(mp: Patch) -> None:
     """Project a range that is marked for release like any other."""
 
-    def projection(members: Sequence[IPAllocation], position: int) -> Projection:
+    def make_full_projection(members: Sequence[IPAllocation], position: int) -> Projection:
         unmarked = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
         held_ranges = [
             statusranges.find_held_range(a) for a in unmarked if a.status.phase == ALLOCATED
@@ -66,7 +66,7 @@ def project_marked_ranges(mp: Patch) -> None:
         unnamed = AllocationName("any", "")
         return Projection(tuple(ProjectedRanges(unnamed, entries) for entries in ranges), position)
 
-    mp.setattr(projector, "make_projection", projection)
+    mp.setattr(projector, "make_projection", make_full_projection)
     mp.setattr(projector, "find_needed_basis", lambda _: 0)
 
 
@@ -99,37 +99,39 @@ def move_basis_by_own_answers(mp: Patch) -> None:
     """Let the answers to own writes raise the basis of a projection."""
     find_projection = Projector.find_projection
 
-    def boastful(self: Projector, tenant: TenantCluster, provider: str = "") -> Projection:
+    def find_projection_at_newest(
+        self: Projector, tenant: TenantCluster, provider: str = ""
+    ) -> Projection:
         newest = max((a.metadata.revision for a in self._allocations), default=0)
         projection = find_projection(self, tenant, provider)
         return replace(projection, basis=max(projection.basis, newest))
 
-    mp.setattr(Projector, "find_projection", boastful)
+    mp.setattr(Projector, "find_projection", find_projection_at_newest)
 
 
 def accept_any_basis(mp: Patch) -> None:
     """Release a range though the tenant's pool was not written since the range was marked."""
     inspect = TenantReleaseCheck._inspect
 
-    async def lax(
+    async def inspect_without_mark(
         self: TenantReleaseCheck, client: Any, kind: Any, *, mark: int, **keywords: Any
     ) -> Any:
         del mark
         return await inspect(self, client, kind, mark=0, **keywords)
 
-    mp.setattr(TenantReleaseCheck, "_inspect", lax)
+    mp.setattr(TenantReleaseCheck, "_inspect", inspect_without_mark)
 
 
 def check_first_family_only(mp: Patch) -> None:
     """Check only the first range of an allocation of both families in the tenant."""
     inspect = TenantReleaseCheck._inspect
 
-    async def lax(
+    async def inspect_first_range(
         self: TenantReleaseCheck, client: Any, kind: Any, *, ranges: Any, **keywords: Any
     ) -> Any:
         return await inspect(self, client, kind, ranges=ranges[:1], **keywords)
 
-    mp.setattr(TenantReleaseCheck, "_inspect", lax)
+    mp.setattr(TenantReleaseCheck, "_inspect", inspect_first_range)
 
 
 def skip_uptake_check(mp: Patch) -> None:
@@ -150,47 +152,47 @@ def skip_pool_check(mp: Patch) -> None:
 def skip_service_check(mp: Patch) -> None:
     """Release a range though a Service may still show an address of it."""
 
-    async def no_user(*_: Any, **__: Any) -> None:
+    async def find_no_user(*_: Any, **__: Any) -> None:
         return None
 
-    mp.setattr(release_check, "_find_user", no_user)
+    mp.setattr(release_check, "_find_user", find_no_user)
 
 
 def release_without_answer(mp: Patch) -> None:
     """Release the ranges of a tenant that cannot be asked."""
-    look = TenantReleaseCheck._check_tenant
+    check_tenant = TenantReleaseCheck._check_tenant
 
-    async def hasty(
+    async def check_or_release(
         self: TenantReleaseCheck, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
-        answer = await look(self, tenant, allocation=allocation, mark=mark)
+        answer = await check_tenant(self, tenant, allocation=allocation, mark=mark)
         if isinstance(answer, InUse) and "cannot be asked" in answer.why:
             return Released("it does not answer")
         return answer
 
-    mp.setattr(TenantReleaseCheck, "_check_tenant", hasty)
+    mp.setattr(TenantReleaseCheck, "_check_tenant", check_or_release)
 
 
 def treat_failed_read_as_absence(mp: Patch) -> None:
     """Treat a kubeconfig that cannot be read as one that does not exist."""
     is_gone = TenantReleaseCheck._is_absent_live
 
-    async def hasty(self: TenantReleaseCheck, tenant: TenantCluster) -> bool:
+    async def is_absent_or_unreadable(self: TenantReleaseCheck, tenant: TenantCluster) -> bool:
         try:
             return await is_gone(self, tenant)
         except ControllerError:
             return True
 
-    mp.setattr(TenantReleaseCheck, "_is_absent_live", hasty)
+    mp.setattr(TenantReleaseCheck, "_is_absent_live", is_absent_or_unreadable)
 
 
 def skip_record_of_projection(mp: Patch) -> None:
     """Do not record that a projection begins before it does."""
 
-    async def begin(self: Projector, current: CurrentCluster) -> None:
+    async def record_nothing(self: Projector, current: CurrentCluster) -> None:
         """Record nothing."""
 
-    mp.setattr(Projector, "_record_projection_begun", begin)
+    mp.setattr(Projector, "_record_projection_begun", record_nothing)
 
 
 def create_with_ranges(mp: Patch) -> None:
@@ -233,28 +235,28 @@ def keep_marks(mp: Patch) -> None:
             await self._delete(allocation, answer.reason)
         return isinstance(answer, Released)
 
-    async def nothing(*_: Any, **__: Any) -> None:
+    async def withdraw_nothing(*_: Any, **__: Any) -> None:
         return None
 
     mp.setattr(MarkedReleaser, "_delete_or_unmark", delete_or_unmark)
-    mp.setattr(MarkedReleaser, "withdraw_used", nothing)
-    mp.setattr(changes, "withdraw_marks", nothing)
+    mp.setattr(MarkedReleaser, "withdraw_used", withdraw_nothing)
+    mp.setattr(changes, "withdraw_marks", withdraw_nothing)
 
 
 def ignore_losses(mp: Patch) -> None:
     """Do not look for a Service that lost an address of a withdrawn range."""
 
-    async def none_in_need(*_: Any, **__: Any) -> None:
+    async def find_none_in_need(*_: Any, **__: Any) -> None:
         return None
 
-    mp.setattr(release_check, "find_service_in_need", none_in_need)
+    mp.setattr(release_check, "find_service_in_need", find_none_in_need)
 
 
 def restart_elapsed_waits(mp: Patch) -> None:
     """Restart a bounded wait that has elapsed at the next check."""
     start_or_check = BoundedWait.start_or_check
 
-    def forgetful(
+    def check_and_clear(
         self: BoundedWait, state: tuple[int, str, int], seconds: float, now: float
     ) -> bool:
         elapsed = start_or_check(self, state, seconds=seconds, now=now)
@@ -262,19 +264,19 @@ def restart_elapsed_waits(mp: Patch) -> None:
             self.clear()
         return elapsed
 
-    mp.setattr(BoundedWait, "start_or_check", forgetful)
+    mp.setattr(BoundedWait, "start_or_check", check_and_clear)
 
 
 def keep_waits_across_states(mp: Patch) -> None:
     """Continue a bounded wait while the balancer is in another state."""
-    began: dict[tuple[int, tuple[int, str, int]], float] = {}
+    start_of_wait: dict[tuple[int, tuple[int, str, int]], float] = {}
 
-    def lasting(
+    def check_since_first(
         self: BoundedWait, state: tuple[int, str, int], seconds: float, now: float
     ) -> bool:
-        return now - began.setdefault((id(self), state), now) >= seconds
+        return now - start_of_wait.setdefault((id(self), state), now) >= seconds
 
-    mp.setattr(BoundedWait, "start_or_check", lasting)
+    mp.setattr(BoundedWait, "start_or_check", check_since_first)
 
 
 def delete_at_any_version(mp: Patch) -> None:
