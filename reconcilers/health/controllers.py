@@ -87,9 +87,9 @@ async def read_controllers(
     parts: list[str] = []
     findings: list[Finding] = []
     unreadable: list[str] = []
-    for resource, read in _READERS:
+    for resource, read_part in _READERS:
         try:
-            summary, kind_findings = await read(client, namespace, lease_name, now)
+            summary, kind_findings = await read_part(client, namespace, lease_name, now)
         except Forbidden:
             unreadable.append(resource.full_name)
             continue
