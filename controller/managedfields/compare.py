@@ -57,8 +57,13 @@ _CHANGED_LEAF = Comparison()
 _ABSENT = object()
 
 
-def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
-    """Compare two objects of a type.
+def compare_objects(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
+    """Return the fields that differ between two versions of an object.
+
+    Args:
+        node: the schema of the object.
+        old: the version before a write.
+        new: the version after that write.
 
     Raises:
         ModelError: an item of a set or keyed list has no path element.

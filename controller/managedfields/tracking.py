@@ -7,7 +7,7 @@ entry moves only when a write of its manager changed something.
 from typing import Any
 
 from controller.managedfields import entries, fieldset
-from controller.managedfields.compare import Comparison, compare
+from controller.managedfields.compare import Comparison, compare_objects
 from controller.managedfields.entries import UNOWNED, UPDATE, EntryManager, Managed, Owned
 from controller.managedfields.errors import ModelError
 from controller.managedfields.fieldmodel import FieldModel, Versions
@@ -60,7 +60,7 @@ class TrackedWrite:
 
     def compare(self, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
         """Compare two objects in the version of the request, without the ignored fields."""
-        comparison = compare(self.model.root, old, new)
+        comparison = compare_objects(self.model.root, old, new)
         comparison.drop_ignored(self.ignored)
         return comparison
 
@@ -73,7 +73,7 @@ class TrackedWrite:
             return None
         converted_old = self.convert(old, api_version)
         converted_new = self.convert(new, api_version)
-        return compare(model.root, converted_old, converted_new)
+        return compare_objects(model.root, converted_old, converted_new)
 
     def reconcile(self, managed: Managed) -> Managed:
         """Return the entries adapted to the present models.

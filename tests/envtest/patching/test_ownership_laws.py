@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.managedfields import ApplyConflict, FieldModel, apply, are_equal_except_times
 from controller.managedfields import fieldset as fs
-from controller.managedfields.compare import compare, list_claims
+from controller.managedfields.compare import compare_objects, list_claims
 from controller.managedfields.fieldset import Fields
 from tests.envtest.patching.values import LAW
 
@@ -170,7 +170,7 @@ def test_a_forced_applier_gets_its_values_and_owns_them(
     merged = _apply(_apply(None, first, "a"), second, "b")
     claims = list_claims(MODEL.root, {"spec": second})
     assert _get_fields(merged, "b") == fs.order_elements(claims)
-    change = compare(MODEL.root, merged, {**merged, "spec": second})
+    change = compare_objects(MODEL.root, merged, {**merged, "spec": second})
     assert not fs.intersection(claims, fs.union(change.modified, change.removed))
 
 
@@ -181,7 +181,7 @@ def test_what_two_appliers_own_both_is_the_same_for_both(
 ) -> None:
     merged = _apply(_apply(None, first, "a"), second, "b")
     both = fs.intersection(_get_fields(merged, "a"), _get_fields(merged, "b"))
-    change = compare(MODEL.root, _build_body(first), _build_body(second))
+    change = compare_objects(MODEL.root, _build_body(first), _build_body(second))
     assert not fs.intersection(both, change.modified)
 
 
@@ -213,7 +213,7 @@ def test_applying_nothing_keeps_the_fields_of_other_managers(
     remaining = _apply(merged, {}, "b")
     kept = _get_fields(remaining, "a")
     assert kept == _get_fields(merged, "a")
-    change = compare(MODEL.root, merged, remaining)
+    change = compare_objects(MODEL.root, merged, remaining)
     assert not fs.intersection(kept, fs.union(change.modified, change.removed))
 
 
