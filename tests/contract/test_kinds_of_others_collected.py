@@ -7,7 +7,7 @@ import pytest
 from envtest import ControlPlane
 from reconcilers.api import crd
 from tests.contract.conftest import administrator
-from tests.contract.kubermatic.lab import KubermaticLab, ranges
+from tests.contract.kubermatic.lab import KubermaticLab, make_range_settings
 from tests.contract.product import product
 from tests.contract.vitistack.lab import VitistackLab
 
@@ -35,7 +35,7 @@ async def test_allocations_are_collected_with_their_owners_and_their_addresses_a
 
 async def _check_kkp_allocations(lab: KubermaticLab) -> None:
     """Delete an IPAMPool with two allocations, and create it again with other addresses."""
-    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 4))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     await lab.create_cluster("b")
@@ -43,7 +43,7 @@ async def _check_kkp_allocations(lab: KubermaticLab) -> None:
     await lab.delete(lab.pool_path("p"))
     for name in ("a", "b"):
         await lab.wait_until_gone(lab.allocation_path(name, "p"))
-    await lab.create_pool("p", dc=ranges("10.1.0.0/29", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.1.0.0/29", 4))
     await lab.wait_for_ranges("a", "p", "10.1.0.0-10.1.0.3")
     await lab.wait_for_ranges("b", "p", "10.1.0.4-10.1.0.7")
 

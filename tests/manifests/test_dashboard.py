@@ -37,7 +37,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.wiring import assemble
 from tests.contract.clusterapi.lab import IPAM, ClusterApiLab
-from tests.contract.kubermatic.lab import KubermaticLab, ranges
+from tests.contract.kubermatic.lab import KubermaticLab, make_range_settings
 from tests.contract.metal3.lab import Metal3Lab
 from tests.contract.vitistack.lab import VitistackLab
 from tests.hidden_identity import make_hidden_opener
@@ -179,7 +179,7 @@ async def _fill_kkp_pool(http: httpx.AsyncClient) -> None:
     lab = KubermaticLab(http, "site")
     await lab.create_namespace("c")
     await lab.create_allocation("c", "pool", type="range", addresses=["10.6.0.9-10.6.0.9"])
-    await lab.create_pool("pool", dc=ranges("10.6.0.0/31", 2))
+    await lab.create_pool("pool", dc=make_range_settings("10.6.0.0/31", 2))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "pool", "10.6.0.0-10.6.0.1")
     await lab.create_cluster("b")

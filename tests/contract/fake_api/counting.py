@@ -13,8 +13,10 @@ class CountedTransport:
         self.methods: list[str] = []
 
     async def request(self, method: str, path: str, **rest: Any) -> bytes:
+        """Note the method of a request, then send the request."""
         self.methods.append(method)
         return await self._inner.request(method, path, **rest)
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the inner transport."""
         return getattr(self._inner, name)

@@ -77,11 +77,11 @@ def read_owned_fields(obj: Json) -> dict[tuple[str, str, str], Json]:
 async def test_apply_creates_an_object_whose_manager_owns_what_it_applied(
     transport: Transport,
 ) -> None:
-    made_by_apply = await apply(transport, "one", {"spec": {"place": "hall", "count": 2}})
-    assert made_by_apply["metadata"]["generation"] == 1
-    assert made_by_apply["metadata"]["uid"]
-    assert made_by_apply["spec"] == {"place": "hall", "count": 2}
-    [entry] = made_by_apply["metadata"]["managedFields"]
+    applied = await apply(transport, "one", {"spec": {"place": "hall", "count": 2}})
+    assert applied["metadata"]["generation"] == 1
+    assert applied["metadata"]["uid"]
+    assert applied["spec"] == {"place": "hall", "count": 2}
+    [entry] = applied["metadata"]["managedFields"]
     assert entry["time"]
     assert {name: value for name, value in entry.items() if name != "time"} == {
         "manager": "one",
@@ -90,7 +90,7 @@ async def test_apply_creates_an_object_whose_manager_owns_what_it_applied(
         "fieldsType": "FieldsV1",
         "fieldsV1": {"f:spec": {"f:place": {}, "f:count": {}}},
     }
-    assert await read_stored(transport) == made_by_apply
+    assert await read_stored(transport) == applied
 
 
 async def test_the_same_apply_again_is_no_new_version(transport: Transport) -> None:
@@ -116,7 +116,9 @@ async def test_a_field_of_another_manager_is_a_conflict_that_names_it(
     assert await read_stored(transport) == before
 
 
-async def test_force_takes_the_field_over(transport: Transport) -> None:
+async def test_a_forced_apply_takes_over_the_field_of_another_manager(
+    transport: Transport,
+) -> None:
     await apply(transport, "one", {"spec": {"place": "hall", "count": 2}})
     forced = await apply(transport, "two", {"spec": {"place": "cellar"}}, force="true")
     assert forced["spec"] == {"place": "cellar", "count": 2}
@@ -126,7 +128,7 @@ async def test_force_takes_the_field_over(transport: Transport) -> None:
     }
 
 
-async def test_managers_that_apply_the_same_value_both_own_it_until_both_let_go(
+async def test_managers_that_apply_the_same_value_both_own_it_until_neither_applies_it(
     transport: Transport,
 ) -> None:
     await apply(transport, "one", {"spec": {"place": "hall", "count": 2}})
@@ -321,9 +323,10 @@ async def test_an_apply_needs_a_manager_and_a_body_without_managed_fields(
         await apply(transport, "one", {"spec": {"count": 3}}, metadata=managed)
 
 
-async def test_fields_without_an_owner_belong_to_whoever_wrote_before_the_first_apply(
+async def test_fields_without_an_owner_belong_to_the_manager_before_first_apply(
     transport: Transport, client: Client
 ) -> None:
+    """The API server gives that name to the owner of all fields that have none."""
     person = client.with_field_manager("person")
     await person.create(SHELVES, "default", {"metadata": {"name": "a"}, "spec": {"count": 1}})
     shelf = await person.get(SHELVES, Key("default", "a"))

@@ -405,7 +405,13 @@ def make_rack(*ports: Json) -> Json:
 
 
 async def check_at_rest(client: Client, kind: Resource[Untyped], body: Json) -> None:
-    """Check that `ensure` only reads a child, with what a client has learned of defaults."""
+    """Assert that `ensure` sends only a GET for a child.
+
+    Args:
+        client: has learned the defaults that the server sets.
+        kind: the kind of the child.
+        body: the desired fields of the child.
+    """
     counted = CountedTransport(client._transport)
     reader = Client(counted)
     reader.applied_values = client.applied_values

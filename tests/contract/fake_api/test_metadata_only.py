@@ -23,7 +23,7 @@ PLACE = b'"hall"'
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Recording(Transport):
+class RecordingTransport(Transport):
     """A transport that appends the bytes of all answers to `received`."""
 
     def __init__(self, inner: Transport) -> None:
@@ -66,18 +66,18 @@ async def test_lists_watches_and_gets_bring_the_metadata_and_nothing_else(
     transport: Transport, client: Client
 ) -> None:
     await create_gauge(client, "before")
-    recording = Recording(transport)
+    recording = RecordingTransport(transport)
     manager = Manager(recording)
     heads = manager.get_informer(HEADS)
     seen = dict[str, str]()
     changed = anyio.Event()
 
-    def note(change: Change[MetadataOnly]) -> None:
+    def note_change(change: Change[MetadataOnly]) -> None:
         if change.new is not None:
             seen[change.new.metadata.name] = change.new.metadata.labels.get("state", "")
             changed.set()
 
-    heads.add_handler(note)
+    heads.add_handler(note_change)
 
     async def wait_for(expected: dict[str, str]) -> None:
         nonlocal changed

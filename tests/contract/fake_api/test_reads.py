@@ -115,14 +115,14 @@ async def test_a_watch_with_a_field_selector_delivers_changes_of_the_selected_ob
     seen: list[tuple[str, str]] = []
     last_seen = anyio.Event()
 
-    def handler(change: Change[Gauge]) -> None:
+    def note_change(change: Change[Gauge]) -> None:
         obj = change.new or change.old
         assert obj is not None
         seen.append((describe_change(change), obj.metadata.name))
         if obj.metadata.name == "last":
             last_seen.set()
 
-    watched.add_handler(handler)
+    watched.add_handler(note_change)
     async with anyio.create_task_group() as group:
         group.start_soon(watched.run)
         with anyio.fail_after(SECONDS):

@@ -186,7 +186,7 @@ class KubermaticLab:
             The notes.
         """
 
-        async def look() -> list[str]:
+        async def list_notes() -> list[str]:
             answer = await self.admin.get("/apis/events.k8s.io/v1/events")
             assert answer.status_code == 200, answer.text
             return [
@@ -197,7 +197,7 @@ class KubermaticLab:
                 and event["regarding"]["name"] == self.name(name)
             ]
 
-        return await until(look, holds)
+        return await until(list_notes, holds)
 
     async def wait_for_event(self, kind: str, name: str, reason: str, content: str) -> None:
         """Wait until an event about an object has a text in its note."""
@@ -212,7 +212,7 @@ def find_condition(body: Body | None) -> Body:
     return dict(conditions.get(CONDITION, {}))
 
 
-def ranges(cidr: str, size: int, *excluded: str) -> Body:
+def make_range_settings(cidr: str, size: int, *excluded: str) -> Body:
     """Return a datacenter's settings in a pool that hands out ranges.
 
     Args:
@@ -224,7 +224,7 @@ def ranges(cidr: str, size: int, *excluded: str) -> Body:
     return {**body, **({"excludeRanges": list(excluded)} if excluded else {})}
 
 
-def prefixes(cidr: str, length: int, *excluded: str) -> Body:
+def make_prefix_settings(cidr: str, length: int, *excluded: str) -> Body:
     """Return a datacenter's settings in a pool that hands out prefixes.
 
     Args:

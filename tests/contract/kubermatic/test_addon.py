@@ -2,7 +2,13 @@
 
 import pytest
 
-from tests.contract.kubermatic.lab import ROOT, Body, KubermaticLab, prefixes, ranges
+from tests.contract.kubermatic.lab import (
+    ROOT,
+    Body,
+    KubermaticLab,
+    make_prefix_settings,
+    make_range_settings,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -35,9 +41,9 @@ async def test_the_addon_renders_both_of_its_pools_from_our_allocations(
     lab: KubermaticLab,
 ) -> None:
     settings = {
-        "metallb": ranges("10.0.0.0/28", 4, "10.0.0.2"),
-        "metallb-ipv4": ranges("10.1.0.0/28", 4),
-        "metallb-ipv6": prefixes("2001:db8::/56", 64),
+        "metallb": make_range_settings("10.0.0.0/28", 4, "10.0.0.2"),
+        "metallb-ipv4": make_range_settings("10.1.0.0/28", 4),
+        "metallb-ipv6": make_prefix_settings("2001:db8::/56", 64),
     }
     for name, datacenter in settings.items():
         spec = lab.make_pool_spec(dc=datacenter)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.kubermatic.lab import KubermaticLab, prefixes, ranges
+from tests.contract.kubermatic.lab import KubermaticLab, make_prefix_settings, make_range_settings
 from tests.contract.product import Server, release_line
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 async def test_a_cluster_gets_the_lowest_free_range_in_an_allocation_like_those_of_kkp(
     lab: KubermaticLab,
 ) -> None:
-    pool = await lab.create_pool("p", dc=ranges("192.168.1.0/28", 6))
+    pool = await lab.create_pool("p", dc=make_range_settings("192.168.1.0/28", 6))
     await lab.create_cluster("a")
     allocation = await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.5")
     assert allocation["spec"] == {
@@ -76,7 +76,7 @@ async def test_a_range_is_split_around_held_and_excluded_addresses(
 ) -> None:
     await lab.create_namespace("other")
     await lab.create_allocation("other", "p", type="range", addresses=held_ranges)
-    await lab.create_pool("p", dc=ranges(cidr, size, *excluded))
+    await lab.create_pool("p", dc=make_range_settings(cidr, size, *excluded))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", *expected)
 
@@ -106,7 +106,7 @@ async def test_a_prefix_is_the_lowest_aligned_block_without_held_or_excluded_add
 ) -> None:
     await lab.create_namespace("other")
     await lab.create_allocation("other", "p", type="prefix", cidr=held_prefix)
-    await lab.create_pool("p", dc=prefixes(cidr, length, *excluded))
+    await lab.create_pool("p", dc=make_prefix_settings(cidr, length, *excluded))
     await lab.create_cluster("a")
     allocation = await lab.wait_for_ranges("a", "p", expected)
     assert "addresses" not in allocation["spec"]
@@ -115,7 +115,7 @@ async def test_a_prefix_is_the_lowest_aligned_block_without_held_or_excluded_add
 async def test_a_larger_size_appends_a_range_and_a_smaller_one_takes_nothing_away(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("192.168.1.0/26", 8))
+    await lab.create_pool("p", dc=make_range_settings("192.168.1.0/26", 8))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.7")
     await lab.create_cluster("b")
@@ -133,14 +133,18 @@ async def test_a_prefix_of_another_length_is_replaced(lab: KubermaticLab) -> Non
     await lab.create_cluster("a")
     await lab.create_allocation("a", "p", type="prefix", cidr="192.168.1.0/30")
     await lab.create_pool(
-        "p", dc=prefixes("192.168.1.0/26", 29, "192.168.1.8/29", "192.168.1.16/29")
+        "p", dc=make_prefix_settings("192.168.1.0/26", 29, "192.168.1.8/29", "192.168.1.16/29")
     )
     await lab.wait_for_ranges("a", "p", "192.168.1.0/29")
 
 
 async def test_each_datacenter_and_pool_has_addresses_of_its_own(lab: KubermaticLab) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4), other=prefixes("10.0.0.0/24", 28))
-    await lab.create_pool("q", dc=prefixes("2001:db8::/56", 64))
+    await lab.create_pool(
+        "p",
+        dc=make_range_settings("10.0.0.0/24", 4),
+        other=make_prefix_settings("10.0.0.0/24", 28),
+    )
+    await lab.create_pool("q", dc=make_prefix_settings("2001:db8::/56", 64))
     await lab.create_cluster("a")
     await lab.create_cluster("b", "other")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
@@ -150,7 +154,7 @@ async def test_each_datacenter_and_pool_has_addresses_of_its_own(lab: Kubermatic
 
 
 async def test_a_deleted_allocation_is_recreated(lab: KubermaticLab) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.create_cluster("a")
     first = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     await lab.delete(lab.allocation_path("a", "p"))
@@ -164,7 +168,7 @@ async def test_a_deleted_allocation_is_recreated(lab: KubermaticLab) -> None:
 async def test_a_released_allocation_is_one_line_in_the_log(
     lab: KubermaticLab, server: Server
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.create_cluster("a")
     allocation = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     await lab.delete(lab.allocation_path("a", "p"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.kubermatic.lab import KubermaticLab, ranges
+from tests.contract.kubermatic.lab import KubermaticLab, make_range_settings
 from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_in_thread
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 async def test_pools_whois_and_check_report_a_full_ipampool_and_its_allocation(
     server: Server, lab: KubermaticLab
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.78.0.0/31", 2))
+    await lab.create_pool("p", dc=make_range_settings("10.78.0.0/31", 2))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.78.0.0-10.78.0.1")
     await lab.create_cluster("b")
@@ -70,7 +70,7 @@ async def test_a_repair_deletes_one_of_two_overlapping_allocations_which_is_recr
     for name in ("a", "b"):
         await lab.create_cluster(name)
         await lab.create_allocation(name, "p", type="range", addresses=["10.77.0.0-10.77.0.3"])
-    await lab.create_pool("p", dc=ranges("10.77.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.77.0.0/24", 4))
     for name in ("a", "b"):
         # The integration writes an owner into them; a report from before would be out of date.
         path = lab.allocation_path(name, "p")

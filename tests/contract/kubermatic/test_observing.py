@@ -16,7 +16,7 @@ from reconcilers.api import crd, names
 from reconcilers.configuration.integrationnames import KUBERMATIC
 from reconcilers.configuration.settings import KubermaticSettings
 from tests.contract.conftest import administrator
-from tests.contract.kubermatic.lab import Body, KubermaticLab, ranges
+from tests.contract.kubermatic.lab import Body, KubermaticLab, make_range_settings
 from tests.contract.product import DATA, HOME, install_kinds, product, under_shipped_roles
 from tests.contract.test_webhooks import SETTINGS, WebhookLab, read_warnings
 from tests.polling import until
@@ -140,7 +140,7 @@ async def test_an_address_that_an_ipallocation_and_kkp_hold_is_reported_on_both_
 async def test_a_pool_of_kkp_and_a_networkpool_with_common_addresses_report_each_other(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("k", dc=ranges("10.5.0.0/28", 4))
+    await lab.create_pool("k", dc=make_range_settings("10.5.0.0/28", 4))
     await create_butler_object(
         lab, "NetworkPool", plural="networkpools", name="p", spec={"cidr": "10.5.0.8/29"}
     )
@@ -157,7 +157,7 @@ async def test_a_pool_of_kkp_and_a_networkpool_with_common_addresses_report_each
 
 async def test_observing_writes_no_object_of_kkp(lab: KubermaticLab) -> None:
     await lab.create_cluster("a")
-    await lab.create_pool("k", dc=ranges("10.7.0.0/29", 4))
+    await lab.create_pool("k", dc=make_range_settings("10.7.0.0/29", 4))
     await lab.create_namespace("x")
     allocation = await lab.create_allocation(
         "x", "k", type="range", addresses=["10.7.0.0-10.7.0.3"]

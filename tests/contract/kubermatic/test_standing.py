@@ -5,16 +5,21 @@ from pathlib import Path
 import pytest
 
 from reconcilers.api import names
-from tests.contract.kubermatic.lab import KubermaticLab, find_condition, prefixes, ranges
+from tests.contract.kubermatic.lab import (
+    KubermaticLab,
+    find_condition,
+    make_prefix_settings,
+    make_range_settings,
+)
 from tests.contract.product import Server, product
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-async def test_paused_foreign_and_unfinished_clusters_wait_until_they_are_none_of_that(
+async def test_clusters_are_not_served_while_paused_or_of_another_worker_or_without_namespace(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.create_cluster("paused", pause=True)
     await lab.create_cluster("foreign", labels={"worker-name": "another"})
     await lab.create_cluster("bare", namespace=False)
@@ -34,7 +39,7 @@ async def test_paused_foreign_and_unfinished_clusters_wait_until_they_are_none_o
 async def test_a_cluster_that_is_being_deleted_keeps_its_allocations_and_gets_no_new_ones(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/28", 8))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/28", 8))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.7")
     finalizers = {"metadata": {"finalizers": ["example.com/hold"]}}
@@ -42,7 +47,7 @@ async def test_a_cluster_that_is_being_deleted_keeps_its_allocations_and_gets_no
     await lab.delete(lab.cluster_path("a"))
     await lab.create_cluster("b")
     await lab.wait_for_ranges("b", "p", "10.0.0.8-10.0.0.15")
-    await lab.create_pool("q", dc=ranges("10.1.0.0/28", 8))
+    await lab.create_pool("q", dc=make_range_settings("10.1.0.0/28", 8))
     await lab.wait_for_ranges("b", "q", "10.1.0.0-10.1.0.7")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.7")
     assert await lab.find(lab.allocation_path("a", "q")) is None
@@ -52,7 +57,9 @@ async def test_a_cluster_that_is_being_deleted_keeps_its_allocations_and_gets_no
 async def test_a_datacenter_that_is_removed_takes_its_allocations_with_it(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4), other=ranges("10.0.0.0/24", 4))
+    await lab.create_pool(
+        "p", dc=make_range_settings("10.0.0.0/24", 4), other=make_range_settings("10.0.0.0/24", 4)
+    )
     await lab.create_cluster("a")
     await lab.create_cluster("b", "other")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
@@ -63,8 +70,8 @@ async def test_a_datacenter_that_is_removed_takes_its_allocations_with_it(
 
 
 async def test_a_deleted_pool_serves_no_cluster_any_more(lab: KubermaticLab) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
-    await lab.create_pool("q", dc=ranges("10.1.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
+    await lab.create_pool("q", dc=make_range_settings("10.1.0.0/24", 4))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     await lab.delete(lab.pool_path("p"))
@@ -76,7 +83,7 @@ async def test_a_deleted_pool_serves_no_cluster_any_more(lab: KubermaticLab) -> 
 async def test_type_datacenter_and_owner_of_an_allocation_are_repaired_and_foreign_owners_stay(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.create_cluster("a")
     allocation = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     [owner] = allocation["metadata"]["ownerReferences"]
@@ -96,15 +103,15 @@ async def test_type_datacenter_and_owner_of_an_allocation_are_repaired_and_forei
     assert repaired["metadata"]["uid"] == allocation["metadata"]["uid"]
 
 
-async def test_existing_allocations_are_kept_as_they_are(lab: KubermaticLab) -> None:
+async def test_existing_allocations_keep_their_addresses_in_any_form(lab: KubermaticLab) -> None:
     await lab.create_cluster("a")
     await lab.create_cluster("b")
     await lab.create_allocation(
         "a", "p", type="range", addresses=["10.0.0.9", "10.0.0.2-10.0.0.4"]
     )
     await lab.create_allocation("b", "q", type="prefix", cidr="10.1.0.20/29")
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
-    await lab.create_pool("q", dc=prefixes("10.1.0.0/24", 29))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
+    await lab.create_pool("q", dc=make_prefix_settings("10.1.0.0/24", 29))
     await lab.wait_for_ranges("b", "p", "10.0.0.0-10.0.0.1", "10.0.0.5-10.0.0.6")
     await lab.wait_for_ranges("a", "p", "10.0.0.9", "10.0.0.2-10.0.0.4")
     await lab.wait_for_ranges("a", "q", "10.1.0.0/29")
@@ -114,7 +121,7 @@ async def test_existing_allocations_are_kept_as_they_are(lab: KubermaticLab) -> 
 async def test_a_pool_whose_journal_was_deleted_voids_its_promises_before_it_serves_again(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     without_journal = {"metadata": {"annotations": {names.ANNOTATION_PROMISES: None}}}
@@ -130,7 +137,7 @@ async def test_clusters_of_a_worker_are_served_by_the_controller_of_that_name(
 ) -> None:
     await lab.create_cluster("other", labels={"worker-name": lab.name("worker")})
     await lab.create_cluster("plain")
-    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 2))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 2))
     await lab.wait_for_ranges("plain", "p", "10.0.0.0-10.0.0.1")
     assert await lab.find(lab.allocation_path("other", "p")) is None
     flag = f"--kubermatic-worker-name={lab.name('worker')}"
@@ -144,7 +151,7 @@ async def test_a_cluster_without_a_pool_has_a_condition_that_says_so_until_there
 ) -> None:
     await lab.create_cluster("a")
     assert lab.name("dc") in await lab.wait_for_condition("a", "True", "NoPool")
-    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 4))
     await lab.wait_for_condition("a", "True", "Allocated")
     await lab.delete(lab.pool_path("p"))
     await lab.wait_for_condition("a", "True", "NoPool")
@@ -155,8 +162,8 @@ async def test_a_restarted_process_does_not_write_clusters_again(
 ) -> None:
     worker = {"worker-name": lab.name("worker")}
     flags = f"--kubermatic-worker-name={lab.name('worker')}", "--leader-elect=false"
-    await lab.create_pool("p", dc=ranges("10.0.0.0/30", 2))
-    await lab.create_pool("q", dc=ranges("10.1.0.0/32", 1))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/30", 2))
+    await lab.create_pool("q", dc=make_range_settings("10.1.0.0/32", 1))
     with product("kubermatic", server.kubeconfig, tmp_path / "log", *flags):
         for name, status, reason in (("a", "True", "Allocated"), ("b", "False", "PoolExhausted")):
             await lab.create_cluster(name, labels=worker)
@@ -165,7 +172,7 @@ async def test_a_restarted_process_does_not_write_clusters_again(
     with product("kubermatic", server.kubeconfig, tmp_path / "log", *flags):
         await lab.create_cluster("c", labels=worker)
         await lab.wait_for_condition("c", "False", "PoolExhausted")
-        await lab.create_pool("r", other=ranges("10.2.0.0/30", 4))
+        await lab.create_pool("r", other=make_range_settings("10.2.0.0/30", 4))
         await lab.create_cluster("d", "other", labels=worker)
         await lab.wait_for_condition("d", "True", "Allocated")
     assert [await lab.find(lab.cluster_path(name)) for name in ("a", "b")] == before

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.kubermatic.lab import ROOT, KubermaticLab, ranges
+from tests.contract.kubermatic.lab import ROOT, KubermaticLab, make_range_settings
 from tests.contract.product import Server, frozen, product
 from tests.polling import until
 from tests.reconcilers.cli.commands import find_installed_command
@@ -20,7 +20,7 @@ async def create_clusters(lab: KubermaticLab, first: int, stop: int) -> None:
             group.start_soon(lab.create_cluster, f"c{number:03}")
 
 
-async def read_addresses(lab: KubermaticLab) -> list[list[str]]:
+async def read_allocations(lab: KubermaticLab) -> list[list[str]]:
     """Return the ranges of each allocation of pool `p`."""
     answer = await lab.admin.get(
         f"{ROOT}/ipamallocations", params={"fieldSelector": f"metadata.name={lab.name('p')}"}
@@ -32,7 +32,7 @@ async def read_addresses(lab: KubermaticLab) -> list[list[str]]:
 async def wait_until_served(lab: KubermaticLab, count: int) -> list[str]:
     """Wait until there are `count` allocations, each with ranges; return all ranges."""
     allocated = await until(
-        lambda: read_addresses(lab),
+        lambda: read_allocations(lab),
         lambda allocations: len(allocations) >= count and all(allocations),
     )
     return [span for ranges in allocated for span in ranges]
@@ -45,7 +45,7 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
     log = tmp_path / "log"
     with product("kubermatic", server.kubeconfig, log, program=find_installed_command) as other:
         await until(lambda: _read(log), lambda log: "controller=kubermatic-cluster" in log)
-        await lab.create_pool("p", dc=ranges("10.0.0.0/22", 4))
+        await lab.create_pool("p", dc=make_range_settings("10.0.0.0/22", 4))
         with frozen(server.process):
             await wait_until_served(lab, 16)
         async with anyio.create_task_group() as group:
@@ -66,8 +66,10 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 
 
 async def _list_ranges(lab: KubermaticLab) -> list[str]:
-    return [span for ranges in await read_addresses(lab) for span in ranges]
+    """Return the ranges of all allocations of pool `p`."""
+    return [span for ranges in await read_allocations(lab) for span in ranges]
 
 
 async def _read(path: Path) -> str:
+    """Return the content of a file."""
     return await anyio.Path(path).read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.kubermatic.lab import KubermaticLab, find_condition, ranges
+from tests.contract.kubermatic.lab import KubermaticLab, find_condition, make_range_settings
 from tests.contract.loosening import create_loosely, loosen_field
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -12,7 +12,7 @@ DEFINITION = "ipamallocations.kubermatic.k8c.io"
 async def test_no_cluster_gets_the_addresses_of_an_unreadable_allocation(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 4))
     await lab.create_namespace("odd")
     path = lab.allocation_path("odd", "p")
     async with loosen_field(lab.admin, DEFINITION, "type"):

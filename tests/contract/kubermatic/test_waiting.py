@@ -2,7 +2,12 @@
 
 import pytest
 
-from tests.contract.kubermatic.lab import KubermaticLab, find_condition, prefixes, ranges
+from tests.contract.kubermatic.lab import (
+    KubermaticLab,
+    find_condition,
+    make_prefix_settings,
+    make_range_settings,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -10,8 +15,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 async def test_a_full_pool_is_reported_on_cluster_and_pool_with_the_messages_of_kkp(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 8))
-    await lab.create_pool("q", dc=prefixes("10.1.0.0/29", 29))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 8))
+    await lab.create_pool("q", dc=make_prefix_settings("10.1.0.0/29", 29))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.7")
     await lab.wait_for_ranges("a", "q", "10.1.0.0/29")
@@ -39,7 +44,7 @@ async def test_a_full_pool_is_reported_on_cluster_and_pool_with_the_messages_of_
 async def test_the_oldest_waiting_cluster_is_served_when_a_range_is_released(
     lab: KubermaticLab,
 ) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 8))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 8))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.7")
     for name in ("b", "c"):
@@ -53,14 +58,18 @@ async def test_the_oldest_waiting_cluster_is_served_when_a_range_is_released(
     assert await lab.find(lab.allocation_path("c", "p")) is None
 
 
-async def test_a_bad_datacenter_or_pool_blocks_no_other(lab: KubermaticLab) -> None:
+async def test_invalid_datacenters_and_pools_are_reported_and_the_others_are_served(
+    lab: KubermaticLab,
+) -> None:
     invalid_settings = {"type": "range", "poolCidr": "10.0.0.0/24", "allocationRange": 1}
     await lab.create_pool(
-        "a-bad", dc={**invalid_settings, "excludeRanges": ["x"]}, good=ranges("10.0.0.0/24", 4)
+        "a-bad",
+        dc={**invalid_settings, "excludeRanges": ["x"]},
+        good=make_range_settings("10.0.0.0/24", 4),
     )
-    await lab.create_pool("b-bad", dc=prefixes("10.0.0.0/24", 20))
-    await lab.create_pool("full", dc=ranges("10.0.0.0/30", 5))
-    await lab.create_pool("p", dc=ranges("10.2.0.0/24", 4))
+    await lab.create_pool("b-bad", dc=make_prefix_settings("10.0.0.0/24", 20))
+    await lab.create_pool("full", dc=make_range_settings("10.0.0.0/30", 5))
+    await lab.create_pool("p", dc=make_range_settings("10.2.0.0/24", 4))
     await lab.create_cluster("a")
     await lab.create_cluster("b", "good")
     await lab.wait_for_ranges("a", "p", "10.2.0.0-10.2.0.3")
@@ -88,7 +97,7 @@ async def test_an_invalid_allocation_is_reported_on_itself_and_blocks_no_other(
 ) -> None:
     await lab.create_cluster("odd")
     await lab.create_allocation("odd", "p", type="range", addresses=addresses)
-    await lab.create_pool("p", dc=ranges("10.0.0.0/28", 4, "10.0.0.8"))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/28", 4, "10.0.0.8"))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     assert await lab.wait_for_events("IPAMAllocation", "p", reason)
@@ -98,8 +107,8 @@ async def test_overlapping_pools_and_allocations_are_reported_on_both(lab: Kuber
     for name in ("x", "y"):
         await lab.create_namespace(name)
         await lab.create_allocation(name, "p", type="range", addresses=["10.0.0.0-10.0.0.1"])
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
-    await lab.create_pool("q", dc=prefixes("10.0.0.128/25", 28))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
+    await lab.create_pool("q", dc=make_prefix_settings("10.0.0.128/25", 28))
     for name in ("p", "q"):
         assert await lab.wait_for_events("IPAMPool", name, "Overlapping")
     assert len(await lab.wait_for_events("IPAMAllocation", "p", "Overlapping")) == 2
@@ -109,9 +118,9 @@ async def test_a_cluster_reports_that_its_pools_overlap_though_it_has_its_addres
     lab: KubermaticLab,
 ) -> None:
     await lab.create_cluster("a")
-    await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.wait_for_condition("a", "True", "Allocated")
-    await lab.create_pool("q", dc=prefixes("10.0.0.128/25", 28))
+    await lab.create_pool("q", dc=make_prefix_settings("10.0.0.128/25", 28))
     message = await lab.wait_for_condition("a", "True", "Overlapping")
     assert lab.name("p") in message
     await lab.until(
@@ -122,7 +131,7 @@ async def test_a_cluster_reports_that_its_pools_overlap_though_it_has_its_addres
 
 
 async def test_a_namespace_that_is_missing_stops_only_its_cluster(lab: KubermaticLab) -> None:
-    await lab.create_pool("p", dc=ranges("10.0.0.0/29", 4))
+    await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 4))
     await lab.create_cluster("a", namespace=False)
     status = {"status": {"namespaceName": lab.namespace("a")}}
     await lab.patch(f"{lab.cluster_path('a')}/status", status)

@@ -3,7 +3,12 @@
 import pytest
 
 from tests.contract.kubermatic.conftest import serve_webhook
-from tests.contract.kubermatic.lab import Body, KubermaticLab, prefixes, ranges
+from tests.contract.kubermatic.lab import (
+    Body,
+    KubermaticLab,
+    make_prefix_settings,
+    make_range_settings,
+)
 from tests.contract.product import Server
 from tests.polling import until
 
@@ -23,10 +28,10 @@ async def try_create(lab: KubermaticLab, datacenter: Body) -> str:
 
 
 REFUSED = [
-    (ranges("10.0.0.0/19", 8), "pool prefix is too low for range allocation type"),
-    (ranges("2001:db8::/64", 8), "the pool is too big to be processed"),
+    (make_range_settings("10.0.0.0/19", 8), "pool prefix is too low for range allocation type"),
+    (make_range_settings("2001:db8::/64", 8), "the pool is too big to be processed"),
     (
-        ranges("10.0.0.0/28", 17),
+        make_range_settings("10.0.0.0/28", 17),
         (
             "allocation range cannot be greater than the pool subnet possible number of IP"
             " addresses"
@@ -37,35 +42,35 @@ REFUSED = [
         "allocation range should be greater than zero",
     ),
     (
-        ranges("10.0.0.0/28", 4, "10.0.0.1-10.0.0.2-10.0.0.3"),
+        make_range_settings("10.0.0.0/28", 4, "10.0.0.1-10.0.0.2-10.0.0.3"),
         (
             'invalid format for range: "10.0.0.1-10.0.0.2-10.0.0.3" (format should be'
             ' "{first_ip}-{last_ip}" or single "{ip}")'
         ),
     ),
     (
-        ranges("10.0.0.0/28", 4, "10.0.0.1-x"),
+        make_range_settings("10.0.0.0/28", 4, "10.0.0.1-x"),
         'invalid IP format for "x" in range "10.0.0.1-x"',
     ),
     (
-        ranges("10.0.0.0/28", 4, "10.0.0.1-::1"),
+        make_range_settings("10.0.0.0/28", 4, "10.0.0.1-::1"),
         'different IP versions for range "10.0.0.1-::1"',
     ),
     (
-        ranges("10.0.0.0/28", 4, "10.0.0.2-10.0.0.1"),
+        make_range_settings("10.0.0.0/28", 4, "10.0.0.2-10.0.0.1"),
         'invalid range order for "10.0.0.2-10.0.0.1"',
     ),
     (
-        ranges("10.0.0.0/28", 4, "::ffff:10.0.0.2-10.0.0.1"),
+        make_range_settings("10.0.0.0/28", 4, "::ffff:10.0.0.2-10.0.0.1"),
         'invalid range order for "::ffff:10.0.0.2-10.0.0.1"',
     ),
     (
-        prefixes("10.0.0.0/24", 20),
+        make_prefix_settings("10.0.0.0/24", 20),
         "allocation prefix cannot be smaller than the pool subnet mask size",
     ),
-    (prefixes("10.0.0.0/24", 33), "invalid allocation prefix for IP version"),
+    (make_prefix_settings("10.0.0.0/24", 33), "invalid allocation prefix for IP version"),
     (
-        prefixes("10.0.0.0/24", 28, "10.0.0.0/29"),
+        make_prefix_settings("10.0.0.0/24", 28, "10.0.0.0/29"),
         (
             'invalid length for subnet to exclude "10.0.0.0/29": must be the same as the pool'
             " allocation prefix (28)"
@@ -87,7 +92,11 @@ async def test_edits_of_immutable_fields_are_refused_unless_they_only_respell_th
     lab: KubermaticLab, server: Server
 ) -> None:
     async with serve_webhook(server):
-        await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4), six=prefixes("2001:db8::/56", 64))
+        await lab.create_pool(
+            "p",
+            dc=make_range_settings("10.0.0.0/24", 4),
+            six=make_prefix_settings("2001:db8::/56", 64),
+        )
 
         async def edit_datacenter(name: str, datacenter: Body) -> str:
             """Return the refusal of an edit; empty if it is accepted."""
@@ -131,7 +140,7 @@ async def test_a_pool_without_datacenters_is_refused(lab: KubermaticLab, server:
         assert refused.status_code == 403
         assert "spec.datacenters: must not be empty" in refused.json()["message"]
 
-        await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+        await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
         headers = {"Content-Type": "application/merge-patch+json"}
         removal = {"spec": {"datacenters": {lab.name("dc"): None}}}
         refused = await lab.admin.patch(lab.pool_path("p"), json=removal, headers=headers)
@@ -141,7 +150,7 @@ async def test_a_pool_without_datacenters_is_refused(lab: KubermaticLab, server:
 
 async def test_odd_pools_are_accepted_with_warnings(lab: KubermaticLab, server: Server) -> None:
     async with serve_webhook(server):
-        await lab.create_pool("q", dc=ranges("10.0.0.0/24", 4))
+        await lab.create_pool("q", dc=make_range_settings("10.0.0.0/24", 4))
 
         async def read_warnings(**datacenters: Body) -> str:
             """Create a pool by a dry run; return the Warning header of the answer."""
@@ -154,20 +163,27 @@ async def test_odd_pools_are_accepted_with_warnings(lab: KubermaticLab, server: 
             assert answer.status_code == 201, answer.text
             return str(answer.headers.get("Warning", ""))
 
-        assert "not in the pool" in await read_warnings(dc=ranges("10.9.0.0/24", 4, "10.8.0.1"))
+        assert "not in the pool" in await read_warnings(
+            dc=make_range_settings("10.9.0.0/24", 4, "10.8.0.1")
+        )
         await until(
-            lambda: read_warnings(dc=prefixes("10.0.0.128/25", 28)),
+            lambda: read_warnings(dc=make_prefix_settings("10.0.0.128/25", 28)),
             lambda warnings: lab.name("q") in warnings,
         )
-        assert await read_warnings(dc=prefixes("10.1.0.0/24", 28)) == ""
-        assert await read_warnings(dc=ranges("10.1.0.0/24", 4, "10.1.0.1-::ffff:10.1.0.2")) == ""
+        assert await read_warnings(dc=make_prefix_settings("10.1.0.0/24", 28)) == ""
+        assert (
+            await read_warnings(
+                dc=make_range_settings("10.1.0.0/24", 4, "10.1.0.1-::ffff:10.1.0.2")
+            )
+            == ""
+        )
 
 
-async def test_the_deletion_of_a_pool_in_use_is_let_through(
+async def test_the_deletion_of_a_pool_in_use_is_allowed(
     lab: KubermaticLab, server: Server
 ) -> None:
     async with serve_webhook(server):
-        await lab.create_pool("p", dc=ranges("10.0.0.0/24", 4))
+        await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
         await lab.create_cluster("a")
         await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
         await lab.delete(lab.pool_path("p"))

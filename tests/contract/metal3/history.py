@@ -54,6 +54,7 @@ class ClaimHistory:
                 group.start_soon(self._follow, lab, kind)
 
     async def _follow(self, lab: Metal3Lab, kind: str) -> None:
+        """Note what happens to claims of one kind until cancelled."""
         async with aclosing(follow_writes(lab.admin, lab.path(kind))) as events:
             async for event, body in events:
                 if event != "BOOKMARK":
@@ -84,6 +85,7 @@ class ClaimHistory:
         return [*self.renumbered, *self._list_shared()]
 
     def _list_shared(self) -> Iterator[str]:
+        """Yield a sentence for each address that two claims had at the same revision."""
         tenures = sorted(self._tenures.values(), key=attrgetter("address", "begin"))
         for address, group in groupby(tenures, key=attrgetter("address")):
             for first, other in combinations(group, 2):

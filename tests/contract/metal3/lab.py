@@ -167,16 +167,16 @@ class Metal3Lab:
         await until(lambda: self.list_objects(kind), lambda items: not items)
 
     async def wait_until_later_than(self, timestamp: str) -> None:
-        """Wait until new objects get a later creationTimestamp, which dry runs tell."""
+        """Wait until objects that are created now get a later creationTimestamp than this."""
 
-        async def look() -> str:
+        async def read_server_time() -> str:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "now-"}}
             path = f"/api/v1/namespaces/{self.namespace}/configmaps"
             answer = await self.admin.post(path, json=body, params={"dryRun": "All"})
             assert answer.status_code == 201, answer.text
             return str(answer.json()["metadata"]["creationTimestamp"])
 
-        await until(look, lambda now: now > timestamp)
+        await until(read_server_time, lambda now: now > timestamp)
 
     async def read_addresses(self) -> dict[str, str]:
         """Return the address of each claim that has one, by kind and name."""
@@ -195,7 +195,7 @@ class Metal3Lab:
     async def wait_for_events(self, kind: str, name: str) -> list[str]:
         """Wait for an event about an object; return the notes of all events about it."""
 
-        async def look() -> list[str]:
+        async def list_notes() -> list[str]:
             path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
             answer = await self.admin.get(path)
             assert answer.status_code == 200, answer.text
@@ -205,4 +205,4 @@ class Metal3Lab:
                 if (event["regarding"]["kind"], event["regarding"]["name"]) == (kind, name)
             ]
 
-        return await until(look, bool)
+        return await until(list_notes, bool)

@@ -16,10 +16,13 @@ pytestmark = [
     pytest.mark.parametrize("kind", CLAIM_KINDS),
 ]
 FOREIGN_FINALIZER = "metal3data.infrastructure.cluster.x-k8s.io"
+"""CAPM3 adds it to a claim for as long as a machine uses the address."""
 ENTRY = {"start": "10.0.0.1", "end": "10.0.0.9"}
 
 
-async def test_the_release_waits_for_finalizers_of_others(lab: Metal3Lab, kind: str) -> None:
+async def test_a_deleted_claim_keeps_its_address_until_the_finalizer_of_another_controller_is_gone(
+    lab: Metal3Lab, kind: str
+) -> None:
     await lab.create_pool("p", ENTRY)
     await lab.create_claim("a", "p", kind, finalizers=[FOREIGN_FINALIZER])
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
@@ -142,7 +145,7 @@ async def test_a_pool_of_a_cluster_gets_its_labels_and_owner_and_waits_while_it_
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
-async def test_claims_of_other_kinds_and_namespaces_are_left_alone(
+async def test_claims_of_pools_of_other_kinds_or_namespaces_are_not_written(
     lab: Metal3Lab, kind: str
 ) -> None:
     await lab.create_pool("p", ENTRY)

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 LEFTOVERS = ("shared-a", "shared-b", "surplus", "lost", "failed")
 """Claims: two of one IPAddress, one of two, one of none, and one that shows an error, too."""
 QUIET_SECONDS = 4.0
-"""For which nothing may be written."""
+"""Seconds for which no object may be written."""
 
 
 async def read_versions(lab: Metal3Lab) -> dict[str, str]:

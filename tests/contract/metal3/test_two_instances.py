@@ -130,4 +130,5 @@ async def replace_claims(lab: Metal3Lab, first: int, process: Any) -> None:
 
 
 async def _read(path: Path) -> str:
+    """Return the content of a file."""
     return await anyio.Path(path).read_text(encoding="utf-8")

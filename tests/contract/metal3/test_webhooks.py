@@ -31,6 +31,7 @@ async def try_edit(lab: Metal3Lab, kind: str, name: str, spec: Body) -> str:
 
 
 def _get_refusal(answer: httpx.Response) -> str:
+    """Return the message of a refusal; empty if the write was accepted."""
     assert answer.status_code in {200, 201, 422}, answer.text
     return "" if answer.status_code < 400 else str(answer.json()["message"])
 
@@ -85,8 +86,8 @@ async def test_each_rule_refuses_with_the_message_of_metal3(lab: Metal3Lab) -> N
     ):
         assert message in await try_edit(lab, kind, name=name, spec=edit)
     assert "spec.pool.name: Invalid value" in await try_create(lab, "IPClaim", {})
-    wish = {"annotations": {"ipAddress": "no"}}
-    refused = await try_create(lab, "IPClaim", {"pool": {"name": "p"}}, **wish)
+    invalid_request = {"annotations": {"ipAddress": "no"}}
+    refused = await try_create(lab, "IPClaim", {"pool": {"name": "p"}}, **invalid_request)
     assert "is not a valid IP address" in refused
     assert "spec.claim.name: Invalid value" in await try_create(lab, "IPAddress", {})
     await lab.create_claim("c", "p")
@@ -98,7 +99,7 @@ async def test_each_kind_of_metal3_has_a_webhook() -> None:
 
 
 @with_webhooks
-async def test_edits_are_judged_by_the_addresses_in_use_also_if_the_status_lacks_them(
+async def test_edits_that_leave_out_addresses_in_use_are_refused_though_the_status_lacks_these(
     lab: Metal3Lab,
 ) -> None:
     await lab.create_pool("p", RANGE)

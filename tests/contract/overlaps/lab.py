@@ -37,7 +37,7 @@ class OverlapLab:
 
     Args:
         admin: the administrator's client.
-        number: of the test; its subnet is 10.NUMBER.0.0/26, or fd00:NUMBER::/122.
+        number: the number of the test; its subnet is 10.NUMBER.0.0/26, or fd00:NUMBER::/122.
         ipv6: whether the test's pools are of IPv6.
         warnings: the warnings of webhooks about the last write.
     """
@@ -47,36 +47,33 @@ class OverlapLab:
     ipv6: bool = False
     warnings: list[str] = field(default_factory=list)
 
-    def name(self, kind: str) -> str:
+    def get_name(self, kind: str) -> str:
         """Return the name of the test's pool of a kind."""
         return f"{kind.lower()}-{self.number}"
 
-    def full_name(self, kind: str) -> str:
+    def get_full_name(self, kind: str) -> str:
         """Return the name of the test's pool of a kind as messages write it."""
         within = f"{NAMESPACE}/" if PATHS[kind][2] else ""
-        return f"{kind} {within}{self.name(kind)}"
+        return f"{kind} {within}{self.get_name(kind)}"
 
-    def path(self, kind: str, name: str = "") -> str:
+    def build_path(self, kind: str, name: str = "") -> str:
         """Return the URL path of a pool, or of the collection of a kind if `name` is empty."""
         version, plural, namespaced = PATHS[kind]
         within = f"/namespaces/{NAMESPACE}" if namespaced else ""
         return f"/apis/{version}{within}/{plural}" + (f"/{name}" if name else "")
 
-    def spec(self, kind: str, half: str) -> Body:
+    def make_spec(self, kind: str, half: str) -> Body:
         """Return the spec of a pool that hands out one half of the subnet."""
         first, last = (0, 31) if half == LOWER else (32, 63)
-        subnet_start, bits, prefix = (
-            self.address(0),
-            128 if self.ipv6 else 32,
-            64 if self.ipv6 else 24,
-        )
-        ends = self.address(first), self.address(last)
+        subnet_start = self.get_address(0)
+        bits, prefix = (128, 64) if self.ipv6 else (32, 24)
+        ends = self.get_address(first), self.get_address(last)
         span, block = "-".join(ends), f"{ends[0]}/{bits - 5}"
         if kind == "NetworkPool":
             ranges = [{"start": ends[0], "end": ends[1]}]
             return {"cidr": f"{subnet_start}/{bits - 6}", "tenantAllocation": {"ranges": ranges}}
         if kind.endswith("IPPool"):
-            return {"addresses": [span], "prefix": prefix, "gateway": self.address(254)}
+            return {"addresses": [span], "prefix": prefix, "gateway": self.get_address(254)}
         if kind.endswith("PrefixPool"):
             return {"prefixes": [block], "allocationPrefixLength": bits - 2}
         if kind == "IPAMPool":
@@ -85,7 +82,7 @@ class OverlapLab:
         within = {"ipv4RangeStart": ends[0], "ipv4RangeEnd": ends[1]}
         static = {
             "ipv4CIDR": f"{subnet_start}/{bits - 6}",
-            "ipv4Gateway": self.address(62),
+            "ipv4Gateway": self.get_address(62),
             **within,
         }
         return {
@@ -94,7 +91,7 @@ class OverlapLab:
             "ipAllocation": {"type": "static", "static": static},
         }
 
-    def address(self, offset: int) -> str:
+    def get_address(self, offset: int) -> str:
         """Return the address at an offset in the subnet."""
         subnet = f"fd00:{self.number}::" if self.ipv6 else f"10.{self.number}.0.0"
         return str(ip_address(subnet) + offset)
@@ -104,43 +101,43 @@ class OverlapLab:
         body = {
             "apiVersion": PATHS[kind][0],
             "kind": kind,
-            "metadata": {"name": self.name(kind)},
-            "spec": self.spec(kind, half),
+            "metadata": {"name": self.get_name(kind)},
+            "spec": self.make_spec(kind, half),
         }
-        answer = await self.admin.post(self.path(kind), json=body)
+        answer = await self.admin.post(self.build_path(kind), json=body)
         assert answer.status_code == 201, answer.text
         self._note_warnings(answer)
         return dict(answer.json())
 
     async def change_half(self, kind: str, half: str) -> None:
         """Let the test's pool of a kind hand out a half; an IPAMPool is recreated for it."""
-        path = self.path(kind, self.name(kind))
+        path = self.build_path(kind, self.get_name(kind))
         if kind == "IPAMPool":  # KKP does not allow a change of its addresses
             await self.delete(kind)
             await self.create(kind, half)
             return
         headers = {"Content-Type": "application/merge-patch+json"}
-        patch = {"spec": self.spec(kind, half)}
+        patch = {"spec": self.make_spec(kind, half)}
         answer = await self.admin.patch(path, json=patch, headers=headers)
         assert answer.status_code == 200, answer.text
         self._note_warnings(answer)
 
     async def delete(self, kind: str) -> None:
         """Delete the test's pool of a kind, and wait until it is gone."""
-        path = self.path(kind, self.name(kind))
+        path = self.build_path(kind, self.get_name(kind))
         answer = await self.admin.delete(path)
         assert answer.status_code in {200, 202}, answer.text
         await until(lambda: self.admin.get(path), lambda gone: gone.status_code == 404)
 
     async def find(self, kind: str) -> Body:
         """Return the test's pool of a kind."""
-        answer = await self.admin.get(self.path(kind, self.name(kind)))
+        answer = await self.admin.get(self.build_path(kind, self.get_name(kind)))
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
     async def wait_until_overlapping(self, kind: str, other: str) -> None:
         """Wait until the test's pool of a kind reports an overlap with that of kind `other`."""
-        name = self.full_name(other)
+        name = self.get_full_name(other)
         if kind == "IPAMPool":  # which has no status
             await until(self.list_overlap_notes, lambda notes: any(name in note for note in notes))
         else:
@@ -173,7 +170,7 @@ class OverlapLab:
     async def list_overlap_notes(self) -> list[str]:
         """Return the notes of the test's IPAMPool's events about shared addresses."""
         answer = await self.admin.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
-        regarding = "IPAMPool", self.name("IPAMPool"), "Overlapping"
+        regarding = "IPAMPool", self.get_name("IPAMPool"), "Overlapping"
         return [
             event["note"]
             for event in answer.json()["items"]
@@ -182,5 +179,6 @@ class OverlapLab:
         ]
 
     def _note_warnings(self, answer: httpx.Response) -> None:
+        """Store the warnings of webhooks in an answer, without code and agent."""
         warnings = answer.headers.get_list("warning")
         self.warnings = [value.split(" ", 2)[2].strip('"') for value in warnings]

@@ -67,7 +67,7 @@ async def test_a_webhook_warns_about_an_overlap_with_a_pool_of_another_kind(
         await lab.delete(new)
         return shown_warnings
 
-    shared = f"addresses are also handed out by {lab.full_name(other)}"
+    shared = f"addresses are also handed out by {lab.get_full_name(other)}"
     await until(read_warnings, lambda warnings: any(shared in warning for warning in warnings))
 
 
@@ -83,6 +83,7 @@ async def test_a_networkpool_names_the_pools_of_all_kinds_that_share_its_address
 
 
 async def test_conditions_about_overlaps_are_not_written_again(lab: OverlapLab) -> None:
+    """The pools of the test do not change while other pools are created."""
     kinds = ["NetworkPool", "GlobalInClusterIPPool", "NetworkNamespace"]
     for kind in [*kinds, "IPAMPool"]:
         await lab.create(kind)

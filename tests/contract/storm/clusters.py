@@ -9,7 +9,13 @@ from typing import Any
 import anyio
 import httpx
 
-from tests.contract.kubermatic.lab import ROOT, Body, KubermaticLab, prefixes, ranges
+from tests.contract.kubermatic.lab import (
+    ROOT,
+    Body,
+    KubermaticLab,
+    make_prefix_settings,
+    make_range_settings,
+)
 from tests.contract.storm.play import SETTLE_SECONDS, Action
 from tests.contract.storm.record import Record
 from tests.polling import until
@@ -138,12 +144,18 @@ class Clusters:
     def _list_pool_settings(self) -> Mapping[str, Mapping[str, Body]]:
         if self._large:
             return {
-                RANGES: {EAST: ranges("10.50.0.0/20", 4), WEST: ranges("10.52.0.0/24", 4)},
-                PREFIXES: {EAST: prefixes("10.51.0.0/19", 30)},
+                RANGES: {
+                    EAST: make_range_settings("10.50.0.0/20", 4),
+                    WEST: make_range_settings("10.52.0.0/24", 4),
+                },
+                PREFIXES: {EAST: make_prefix_settings("10.51.0.0/19", 30)},
             }
         return {
-            RANGES: {EAST: ranges("10.50.0.0/25", 4), WEST: ranges("10.52.0.0/25", 4)},
-            PREFIXES: {EAST: prefixes("10.51.0.0/26", 30)},
+            RANGES: {
+                EAST: make_range_settings("10.50.0.0/25", 4),
+                WEST: make_range_settings("10.52.0.0/25", 4),
+            },
+            PREFIXES: {EAST: make_prefix_settings("10.51.0.0/26", 30)},
         }
 
     async def _create_pool(self, pool: str) -> None:

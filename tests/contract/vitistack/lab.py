@@ -194,7 +194,7 @@ class VitistackLab:
     async def wait_for_events(self, kind: str, name: str, reason: str) -> list[str]:
         """Wait for an event of a reason about an object; return the notes of all of them."""
 
-        async def look() -> list[str]:
+        async def list_notes() -> list[str]:
             path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
             answer = await self.admin.get(path)
             assert answer.status_code == 200, answer.text
@@ -205,7 +205,7 @@ class VitistackLab:
                 and (item["regarding"]["kind"], item["regarding"]["name"]) == (kind, name)
             ]
 
-        return await until(look, bool)
+        return await until(list_notes, bool)
 
 
 def get_status(body: Body) -> Body:

@@ -189,14 +189,14 @@ async def test_the_summary_counts_allocated_and_available_addresses(lab: Vitista
 async def test_a_network_of_another_provider_is_left_alone(
     lab: VitistackLab, provider: str
 ) -> None:
-    how = {
+    ip_allocation = {
         "type": "static",
         "provider": provider,
         "static": {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": ""},
     }
-    await lab.create_network("other", allocation=how)
-    how["provider"] = " Butler-IPAM ".strip().upper()
-    await lab.create_network(allocation=how)
+    await lab.create_network("other", allocation=ip_allocation)
+    ip_allocation["provider"] = " Butler-IPAM ".strip().upper()
+    await lab.create_network(allocation=ip_allocation)
     await lab.create_allocation("theirs", networkNamespaceName="other")
     await lab.create_allocation("ours")
     await lab.wait_for_address("ours", "10.0.2.2")
@@ -206,8 +206,11 @@ async def test_a_network_of_another_provider_is_left_alone(
 
 
 async def test_a_network_of_dhcp_hands_out_nothing(lab: VitistackLab) -> None:
-    how = {"type": "dhcp", "static": {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": "10.0.2.1"}}
-    await lab.create_network(allocation=how)
+    ip_allocation = {
+        "type": "dhcp",
+        "static": {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": "10.0.2.1"},
+    }
+    await lab.create_network(allocation=ip_allocation)
     await lab.create_allocation("a")
     await lab.wait_until_refused("a", "has no static IP configuration")
 

@@ -31,12 +31,14 @@ async def test_an_ipallocation_of_each_kind_with_one_name_is_served(lab: Vitista
     await lab.create_allocation("same")
     await lab.wait_for_address("same", "10.0.2.2")
 
-    async def read_ours() -> dict[str, str]:
+    async def read_own_status() -> dict[str, str]:
+        """Return phase and first address of our IPAllocation."""
         answer = await lab.admin.get(f"{ROOT}/{lab.namespace}/ipallocations/same")
         return {
             name: get_status(answer.json()).get(name, "") for name in ("phase", "startAddress")
         }
 
     await until(
-        read_ours, lambda status: status == {"phase": "Allocated", "startAddress": "10.40.0.0"}
+        read_own_status,
+        lambda status: status == {"phase": "Allocated", "startAddress": "10.40.0.0"},
     )

@@ -41,8 +41,8 @@ def make_static_settings(number: int, first: int = 10, last: int = 20) -> Body:
 
 async def create_network(lab: VitistackLab, name: str, datacenter: str, **static: Any) -> None:
     """Create a network of a datacenter."""
-    how = {"type": "static", "static": static}
-    spec = {"datacenterIdentifier": datacenter, "ipAllocation": how}
+    ip_allocation = {"type": "static", "static": static}
+    spec = {"datacenterIdentifier": datacenter, "ipAllocation": ip_allocation}
     await lab.create("NetworkNamespace", name, spec)
     await lab.set_phase(name, "Ready")
 

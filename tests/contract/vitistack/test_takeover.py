@@ -33,7 +33,9 @@ async def set_provider(lab: VitistackLab, name: str | None) -> None:
     await lab.patch(lab.path("NetworkNamespace", "net"), {"spec": spec})
 
 
-async def test_machines_keep_their_addresses_and_new_ones_get_others(lab: VitistackLab) -> None:
+async def test_machines_with_addresses_keep_them_and_waiting_machines_get_other_addresses(
+    lab: VitistackLab,
+) -> None:
     static: dict[str, Any] = {"ipv4CIDR": "10.0.2.0/24", "ipv4Gateway": "10.0.2.1"}
     await lab.create_network(allocation={"type": "static", "static": static, **STATIC_IP_OPERATOR})
     async with anyio.create_task_group() as group:

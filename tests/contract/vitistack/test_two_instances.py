@@ -65,13 +65,13 @@ async def test_requests_that_are_created_and_deleted_at_once_leave_nothing_behin
 ) -> None:
     await lab.create_network()
 
-    async def come_and_go(name: str) -> None:
+    async def create_and_delete(name: str) -> None:
         await lab.create_allocation(name)
         await lab.delete("IPAllocation", name)
 
     async with anyio.create_task_group() as group:
         for number in range(60):
-            group.start_soon(come_and_go, f"x{number:02}")
+            group.start_soon(create_and_delete, f"x{number:02}")
     await until(lambda: lab.list_objects("IPAllocation"), lambda allocations: allocations == [])
     await lab.create_allocation("a")
     await lab.wait_for_address("a", "10.0.2.2")

@@ -8,7 +8,7 @@ from tests.contract.vitistack.lab import NETWORK, PATHS, VitistackLab
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-ODD = {
+UNREADABLE = {
     "IPAllocation": (
         "interfaceName",
         {"networkNamespaceName": NETWORK, "networkConfigurationName": "vm"},
@@ -18,14 +18,15 @@ ODD = {
         {"networkNamespaceName": NETWORK, "name": "odd"},
     ),
 }
+"""By kind: the field that gets a value of a wrong type, and the other fields of the spec."""
 
 
-@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("kind", UNREADABLE)
 async def test_a_network_hands_out_nothing_while_a_holder_cannot_be_read(
     lab: VitistackLab, kind: str
 ) -> None:
     await lab.create_network()
-    field, spec = ODD[kind]
+    field, spec = UNREADABLE[kind]
     version, plural = PATHS[kind]
     async with loosen_field(lab.admin, f"{plural}.vitistack.io", field):
         body = {

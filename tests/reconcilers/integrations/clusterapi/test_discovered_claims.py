@@ -90,7 +90,7 @@ def test_a_pool_without_an_entry_waits_only_until_all_kinds_of_claims_are_discov
 
 @pytest.mark.parametrize("status", [{}, {"journalOf": "nonsense"}], ids=["valid", "invalid"])
 def test_without_the_integration_a_pool_with_an_entry_waits_until_a_person_removes_the_entry(
-    status: dict[str, str],
+    status: dict[str, Any],
 ) -> None:
     """Even if the journal is invalid: its IPAddresses may exist all the same."""
     pool = _make_pool_with_entry(**status)

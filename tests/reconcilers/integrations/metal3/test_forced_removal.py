@@ -16,8 +16,7 @@ from reconcilers.configuration.integrationnames import METAL3
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.metal3 import api
-from tests.reconcilers.integrations.unreadable import Json, PlatformCluster
-from tests.reconcilers.integrations.unreadable import open_platform_cluster as open_site
+from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, open_platform_cluster
 from tests.reconcilers.test_sharing import NAMESPACE
 
 CONTRACT_CLAIMS, CONTRACT_ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
@@ -37,12 +36,12 @@ class PoolClaims:
     """The claims of one kind that name pool p, in a cluster with one replica.
 
     Args:
-        site: the cluster and its replica.
+        cluster: the cluster and its replica.
         kind: of the claims: IPClaim or IPAddressClaim.
     """
 
-    def __init__(self, site: PlatformCluster, kind: str) -> None:
-        self.cluster = site
+    def __init__(self, cluster: PlatformCluster, kind: str) -> None:
+        self.cluster = cluster
         self.claim_kind, self.address_kind = ADDRESSES_OF[kind]
 
     async def create(self, name: str, *finalizers: str) -> None:
@@ -76,10 +75,10 @@ class PoolClaims:
 async def serve_claims(kind: str) -> AsyncIterator[PoolClaims]:
     """Serve pool p, which has the addresses 10.0.0.1 to 10.0.0.9; yield its claims of a kind."""
     kinds = (*api.KINDS, CONTRACT_CLAIMS, CONTRACT_ADDRESSES, clusterapi.clusters("v1beta2"))
-    async with open_site(Settings(integration=(METAL3,)), *kinds) as site:
+    async with open_platform_cluster(Settings(integration=(METAL3,)), *kinds) as cluster:
         entries = [{"start": "10.0.0.1", "end": "10.0.0.9"}]
-        await site.make(api.POOLS, "p", {"namePrefix": "p", "pools": entries})
-        yield PoolClaims(site, kind)
+        await cluster.create_object(api.POOLS, "p", {"namePrefix": "p", "pools": entries})
+        yield PoolClaims(cluster, kind)
 
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)
