@@ -226,7 +226,7 @@ async def _store_copies(cluster: PlatformCluster, requests: RequestKind, size: i
         if MODEL in json.dumps(obj)
     ]
     assert len(stored) == len(requests.written), "the first request is not served"
-    cluster.stop()
+    cluster.stop_replicas()
     await cluster.pass_by(1)
     [model] = {address for _, obj in stored for address in _find_addresses(obj)}
     for number in range(1, size):
@@ -292,7 +292,7 @@ async def _measure_pool(name: str, size: int, waiting: int) -> None:
         await _store_copies(cluster, requests, requests.full if waiting else size)
         for number in range(waiting):
             await requests.create(cluster, f"waits-{number:06}")
-        await cluster.restart()
+        await cluster.restart_replica()
         await cluster.pass_by(60)
         gc.collect()
         gc.freeze()  # or a collection of all objects falls into one of the rounds
