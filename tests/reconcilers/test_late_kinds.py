@@ -76,7 +76,7 @@ async def test_a_kind_that_was_forbidden_is_served_without_a_restart(plural: str
         await cluster.create_allocation("a", "pool-0")
         await cluster.pass_by(60)
         assert await cluster.list_ranges() == {}
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await cluster.pass_by(LONGEST_PAUSE + 30)
         assert set(await cluster.list_ranges()) == {"a"}
         group.cancel_scope.cancel()

@@ -61,9 +61,9 @@ async def start_replica(cluster: Cluster, *, hidden_group: str = "") -> Replica:
         hidden_group: an API group that discovery does not show to the replica; empty for none.
     """
     [replica] = cluster.start_replicas("a")
-    replica.link.forbidden.add(DEFINITIONS.plural)
+    replica.link.forbidden_plurals.add(DEFINITIONS.plural)
     if hidden_group:
-        replica.link.hidden.add(hidden_group)
+        replica.link.hidden_groups.add(hidden_group)
     return replica
 
 
@@ -76,7 +76,7 @@ async def test_nothing_of_a_hidden_kind_is_handed_out_where_definitions_may_not_
         assert await cluster.list_ranges() == {}
         assert (await read_ready(cluster)).reason == "HoldersUnknown"
         assert "grant list and watch of customresourcedefinitions" in read_readiness(replica)
-        replica.link.hidden.clear()
+        replica.link.hidden_groups.clear()
         await cluster.pass_by(10)
         [held_range] = (await cluster.list_ranges()).values()
         assert held_range.first % 256 == 128
@@ -100,13 +100,13 @@ async def test_a_kind_counts_as_absent_after_discovery_lacked_it_for_half_a_minu
 async def test_a_kind_that_is_served_and_may_not_be_listed_fails_the_probe(kind: Any) -> None:
     async with open_cluster(WITH_CLAIMS, CLAIMS, ADDRESSES) as cluster:
         [replica] = cluster.start_replicas("a")
-        replica.link.forbidden.add(kind.plural)
+        replica.link.forbidden_plurals.add(kind.plural)
         await cluster.pass_by(20)
         await cluster.create_allocation("first", "lab")
         await cluster.pass_by(PATIENCE_SECONDS + 5)
         assert await cluster.list_ranges() == {}
         assert f"cannot list {kind.full_name}" in read_readiness(replica)
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await cluster.pass_by(60)
         assert set(await cluster.list_ranges()) == {"first"}
         assert read_readiness(replica).endswith("readyz check passed\n")
@@ -129,7 +129,7 @@ async def test_observed_allocations_that_may_no_longer_be_read_are_unknown() -> 
         assert ready.reason == "HoldersUnknown"
         assert "not allowed, a role has to grant it" in ready.message
         assert "ipamallocations.kubermatic.k8c.io" in read_readiness(replica)
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await cluster.pass_by(60)
         assert (await cluster.list_ranges())["second"].first % 256 >= 128
 
@@ -139,7 +139,7 @@ async def test_replicas_do_not_overwrite_each_other_if_only_one_may_read_a_kind(
     async with open_cluster(WITH_OBSERVED, ALLOCATIONS) as cluster:
         cluster.shards = 0
         allowed, forbidden = cluster.start_replicas("a", "b", leader_elect=False)
-        forbidden.link.forbidden.add(ALLOCATIONS.plural)
+        forbidden.link.forbidden_plurals.add(ALLOCATIONS.plural)
         await cluster.pass_by(PATIENCE_SECONDS + 5)
         for number in range(3):
             await cluster.create_allocation(f"ask-{number}", "lab")

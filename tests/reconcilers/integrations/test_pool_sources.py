@@ -140,14 +140,14 @@ async def test_an_overlap_condition_is_kept_until_the_pools_of_all_kinds_have_be
         assert condition.status == "True"
         first.link.cut = True
         [second] = cluster.start_replicas("b")
-        second.link.failing = fail_requests("ipampools", NoAnswer("away"))
+        second.link.find_error = fail_requests("ipampools", NoAnswer("away"))
         await cluster.pass_by(60)
         assert len(second.held_shards) == 8
         await cluster.create_allocation("more", POOLS[0])
         await cluster.pass_by(10)
         assert len(await cluster.list_ranges()) == 1, "the pool is served meanwhile"
         assert await read_overlap(cluster, POOLS[0]) == condition
-        second.link.failing = lambda _: None
+        second.link.find_error = lambda _: None
         await cluster.pass_by(60)
         assert await read_overlap(cluster, POOLS[0]) == condition
 
@@ -176,12 +176,12 @@ async def test_ipampools_are_compared_only_once_the_replica_may_list_them() -> N
     async with open_sharing_cluster(OBSERVED, IPAM_POOLS, ALLOCATIONS) as cluster:
         await create_ipam_pool(cluster, "kkp", "10.0.0.0/28")
         [replica] = cluster.start_replicas("a")
-        replica.link.failing = fail_requests("ipampools", Forbidden(403, "Forbidden", "no"))
+        replica.link.find_error = fail_requests("ipampools", Forbidden(403, "Forbidden", "no"))
         await cluster.pass_by(20)
         assert await read_overlap_message(cluster, POOLS[0]) == (
             "no other NetworkPool hands out these addresses"
         )
-        replica.link.failing = lambda _: None
+        replica.link.find_error = lambda _: None
         await cluster.pass_by(120)
         assert "IPAMPool kkp" in await read_overlap_message(cluster, POOLS[0])
 

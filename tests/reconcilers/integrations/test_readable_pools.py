@@ -39,7 +39,7 @@ def limit_to_namespace(kind: str, namespace: str) -> list[NotRead]:
         kind: the kind of a pool; the limits are on the kinds that hold its addresses.
         namespace: the namespace that the user may read.
     """
-    return [NotRead(name, namespace) for name in sorted(holder_kinds()[kind])]
+    return [NotRead(name, namespace) for name in sorted(get_holder_kinds()[kind])]
 
 
 @pytest.mark.parametrize("kind", PICTURES)

@@ -101,7 +101,7 @@ async def test_a_pool_is_shown_without_figures_if_a_kind_of_its_holders_may_not_
     kind: str,
 ) -> None:
     pictures = draw_pools(await read_objects_without(REFUSED[kind]))
-    hidden = REFUSED[kind].kind if REFUSED[kind] in pool_kinds() else ""
+    hidden = REFUSED[kind].kind if REFUSED[kind] in list_pool_kinds() else ""
     assert [picture.name.kind for picture in pictures] == [
         kind_name for kind_name in SHOWN if kind_name != hidden
     ]
@@ -114,7 +114,7 @@ async def test_a_pool_is_shown_without_figures_if_a_kind_of_its_holders_may_not_
         )
 
 
-@pytest.mark.parametrize("kind", [None, *pool_kinds()], ids=str)
+@pytest.mark.parametrize("kind", [None, *list_pool_kinds()], ids=str)
 async def test_a_finding_about_an_overlap_mentions_that_some_pools_were_not_compared(
     kind: Resource[Any] | None,
 ) -> None:

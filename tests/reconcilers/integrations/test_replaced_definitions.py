@@ -52,11 +52,13 @@ async def test_a_claim_is_served_soon_after_the_definition_of_its_pool_was_repla
         assert await _list_served_claims(cluster) == {"one"}
 
         failure = ServerFailure(503, "ServiceUnavailable", "storage is (re)initializing")
-        replica.link.failing = lambda path: failure if path.endswith(f"/{POOL.plural}") else None
+        replica.link.find_error = lambda path: (
+            failure if path.endswith(f"/{POOL.plural}") else None
+        )
         replica.link.forbid(POOL.plural)  # ends the watches
-        replica.link.forbidden.clear()
+        replica.link.forbidden_plurals.clear()
         await cluster.pass_by(120)
-        replica.link.failing = lambda _: None
+        replica.link.find_error = lambda _: None
         await _edit_definition(cluster, POOL)
         await _create_claim(cluster, "two")
         await cluster.pass_by(3)

@@ -77,14 +77,14 @@ def make_vitistack_machine_check() -> Check:
         spec = vitistack.ConfigurationOutlineSpec(pool, "us")
         return vitistack.ConfigurationOutline(meta, spec)
 
-    machines = Cache(vitistack.CONFIGURATIONS, indexes={NAMESPACE_INDEX: namespace_of})
+    machines = Cache(vitistack.CONFIGURATIONS, indexes={NAMESPACE_INDEX: list_namespaces_of})
     allocations = Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES)
     return _make_vitistack_check(allocations, fill_with_unreadable(machines, make_outline))
 
 
 def _make_vitistack_check(allocations: Cache[Any], machines: Cache[Any]) -> Check:
     """Return the check of caches of IPAllocations and NetworkConfigurations."""
-    networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
+    networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: list_namespaces_of})
     caches = VitistackCaches(networks, allocations, configurations=machines, provider="us")
     return lambda: caches.check_readable(Key("p", "p"), allocations.unreadable)
 

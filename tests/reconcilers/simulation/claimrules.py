@@ -91,7 +91,7 @@ def serve_without_finalizer(mp: Patch) -> None:
     def waits_without_finalizer(claim: Any) -> bool:
         return not claim.metadata.is_terminating and statuses.read_record(claim) is None
 
-    mp.setattr(caches, "waits", waits_without_finalizer)
+    mp.setattr(caches, "is_waiting", waits_without_finalizer)
 
 
 def serve_while_terminating(mp: Patch) -> None:
@@ -100,7 +100,7 @@ def serve_while_terminating(mp: Patch) -> None:
     def waits_while_terminating(claim: Any) -> bool:
         return bool(claim.metadata.finalizers) and statuses.read_record(claim) is None
 
-    mp.setattr(caches, "waits", waits_while_terminating)
+    mp.setattr(caches, "is_waiting", waits_while_terminating)
 
 
 def believe_foreign_memory(mp: Patch) -> None:
@@ -134,7 +134,7 @@ def keep_leftovers(mp: Patch) -> None:
     async def collect_nothing(self: Leftovers, *_: Any, **__: Any) -> None:
         return
 
-    mp.setattr(Leftovers, "collect", collect_nothing)
+    mp.setattr(Leftovers, "delete_leftovers", collect_nothing)
 
 
 def release_claims_by_cache(mp: Patch) -> None:
@@ -181,7 +181,7 @@ def list_addresses_first(mp: Patch) -> None:
 
     mp.setattr(ClaimReader, "list_claims", list_both)
     mp.setattr(claimreading, "list_addresses", get_listed)
-    mp.setattr(caches.ContractFields, "holds", lambda self, claim: False)
+    mp.setattr(caches.ContractFields, "has_address", lambda self, claim: False)
 
 
 def count_own_answers_as_read(mp: Patch) -> None:

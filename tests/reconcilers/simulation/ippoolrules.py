@@ -63,4 +63,4 @@ def ignore_addresses_of_other_kind(mp: Patch) -> None:
         is_other = not self.claim_kind.endswith("metal3.io")
         return facts._replace(ranges=()) if facts is not None and is_other else facts
 
-    mp.setattr(IPPoolClaimCaches, "facts_of", find_facts_of_one_kind)
+    mp.setattr(IPPoolClaimCaches, "compute_facts", find_facts_of_one_kind)

@@ -72,7 +72,7 @@ def decide_again_by_first_view(mp: Patch) -> None:
 
     async def decide_by_first_view(
         self: Pools, pool: IPAMPool, stored: Journal, view: KkpView, limits: Limits, omitted: Any
-    ) -> tuple[KkpView, Decided]:
+    ) -> tuple[KkpView, IPAMPoolDecision]:
         first_view = replace(view, is_listed=True)  # kept holdings are of now
         return view, self._decide(pool, stored, view=first_view, limits=limits, omitted=omitted)
 
@@ -158,7 +158,7 @@ def keep_empty_allocations(mp: Patch) -> None:
     """Keep an IPAMAllocation for which the pool has no addresses left."""
     delete = Pools._delete_leftovers
 
-    async def delete_without_surplus(self: Pools, pool: Any, decided: Decided) -> None:
+    async def delete_without_surplus(self: Pools, pool: Any, decided: IPAMPoolDecision) -> None:
         examination = decided.examination
         findings = [
             finding if finding.cluster is None else replace(finding, surplus=None)

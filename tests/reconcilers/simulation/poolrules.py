@@ -60,8 +60,10 @@ def believe_any_position(mp: Patch) -> None:
         fenced_allocations: AllocationsView | None = None,
     ) -> AllocationsView:
         view, revision = self.read_cached(pool.metadata.key), journal.revisions.get(KIND)
-        if seen is not None or revision is None:
-            return await read_honestly(self, pool, journal=journal, seen=seen)
+        if fenced_allocations is not None or revision is None:
+            return await read_honestly(
+                self, pool, journal=journal, fenced_allocations=fenced_allocations
+            )
         return replace(view, position=max(view.position, revision))
 
     read_honestly = PoolReader.read_up_to
@@ -180,7 +182,7 @@ def serve_while_terminating(mp: Patch) -> None:
         )
 
     mp.setattr(facts, "is_unserved", waits_while_terminating)
-    mp.setattr(AllocationsView, "at_version", _find_at_version_though_terminating)
+    mp.setattr(AllocationsView, "find_promised_request", _find_at_version_though_terminating)
 
 
 def _find_at_version_though_terminating(
@@ -291,7 +293,7 @@ def keep_promises_at_any_version(mp: Patch) -> None:
         return current_allocation
 
     _replace_settling(mp, settle)
-    mp.setattr(AllocationsView, "at_version", find_unserved)
+    mp.setattr(AllocationsView, "find_promised_request", find_unserved)
 
 
 # 6. Drop.

@@ -101,7 +101,7 @@ def keep_claims_read_before_the_list(mp: Patch) -> None:
     read_up_to = PoolReader.read_up_to
 
     async def read_claims_first(
-        self: PoolReader, pool: Any, journal: Journal, seen: Any = None
+        self: PoolReader, pool: Any, journal: Journal, fenced_allocations: Any = None
     ) -> Any:
         before = [*self.read_cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
         read = await read_up_to(self, pool, journal=journal, fenced_allocations=fenced_allocations)
@@ -196,10 +196,10 @@ def treat_incomplete_as_absent(mp: Patch) -> None:
     find_pool_claims = DiscoveredClaims.find_pool_claims
 
     def serve_as_complete(self: DiscoveredClaims, pool: Any) -> Any:
-        self.incomplete = ""
-        return served_from(self, pool)
+        self.incomplete_reason = ""
+        return find_pool_claims(self, pool)
 
-    mp.setattr(DiscoveredClaims, "served_from", serve_as_complete)
+    mp.setattr(DiscoveredClaims, "find_pool_claims", serve_as_complete)
 
 
 def ignore_entry_without_integration(mp: Patch) -> None:

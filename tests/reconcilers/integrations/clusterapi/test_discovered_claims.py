@@ -58,23 +58,26 @@ async def test_a_pool_waits_again_if_a_promise_to_a_claim_appears_in_its_invalid
     clock = VirtualClock()
     claims = _discover_no_claims(clock)
     with pytest.raises(Behind):
-        claims.served_from(_make_pool_with_entry(journalOf="nonsense"))
+        claims.find_pool_claims(_make_pool_with_entry(journalOf="nonsense"))
     await clock.advance(ABSENCE_SECONDS)
     to_claim = make.listed_for_claim("10.40.0.1", "10.40.0.1")
     with pytest.raises(Behind):
-        claims.served_from(_make_pool_with_entry(to_claim, journalOf="nonsense"))
+        claims.find_pool_claims(_make_pool_with_entry(to_claim, journalOf="nonsense"))
     await clock.advance(ABSENCE_SECONDS)
-    assert claims.served_from(_make_pool_with_entry(to_claim, journalOf="other nonsense")) is None
+    assert (
+        claims.find_pool_claims(_make_pool_with_entry(to_claim, journalOf="other nonsense"))
+        is None
+    )
 
 
 async def test_a_pool_does_not_wait_again_for_a_promise_to_an_allocation() -> None:
     clock = VirtualClock()
     claims = _discover_no_claims(clock)
     with pytest.raises(Behind):
-        claims.served_from(_make_pool_with_entry())
+        claims.find_pool_claims(_make_pool_with_entry())
     await clock.advance(ABSENCE_SECONDS)
     promised = make.list_promise(make.promise(make.allocation("a"), "10.40.0.1", "10.40.0.1"))
-    assert claims.served_from(_make_pool_with_entry(promised, allocations_revision=9)) is None
+    assert claims.find_pool_claims(_make_pool_with_entry(promised, allocations_revision=9)) is None
 
 
 def test_a_pool_without_an_entry_waits_only_until_all_kinds_of_claims_are_discovered() -> None:

@@ -79,7 +79,7 @@ def test_a_claim_without_a_record_waits(waiting_claim: IPAddressClaim) -> None:
 def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None:
     deleted = make_claim(SERVED, deletionTimestamp=NOW, finalizers=(CLAIM_FINALIZER, "other"))
     assert read_record(deleted) is not None
-    assert not waits(deleted)
+    assert not is_waiting(deleted)
     assert read_record(make_claim(SERVED, deletionTimestamp=NOW, finalizers=("other",))) is None
 
 

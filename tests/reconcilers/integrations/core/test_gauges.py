@@ -47,6 +47,6 @@ async def test_figures_are_computed_again_only_after_a_change_and_waiting_reques
     await clock.advance(30)
     assert scrape_ages() == [37.0, 0.0]
     assert computations == 1
-    figures.note(None)
+    figures.drop(None)
     assert scrape_ages() == [37.0, 0.0]
     assert computations == 2

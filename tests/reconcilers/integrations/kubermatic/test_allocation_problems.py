@@ -131,7 +131,7 @@ async def _count_calls_of_release(holders: int) -> int:
     The oldest of `holders` holders of one address releases the address.
     """
     allocations = {
-        holder_in(f"n{number:05}", POOL): _make_allocation(f"n{number:05}", "10.0.0.1")
+        make_holder(f"n{number:05}", POOL): _make_allocation(f"n{number:05}", "10.0.0.1")
         for number in range(holders)
     }
     kept = AllocationProblems({"x": SPACE}, allocations.values())

@@ -298,7 +298,7 @@ class _TwoReplicas:
 
     def decide(
         self, pool: IPAMPool, view: KkpView, omitted: Collection[Holder] = ()
-    ) -> tuple[Decided, Decided]:
+    ) -> tuple[IPAMPoolDecision, IPAMPoolDecision]:
         """Decide with both replicas; assert that they decide the same.
 
         Args:
@@ -336,7 +336,7 @@ class _TwoReplicas:
         if cluster is not None:
             self.shares.defer(cluster.metadata, self.clock.monotonic())
 
-    def promise(self, decided: Decided) -> None:
+    def promise(self, decided: IPAMPoolDecision) -> None:
         """Promise each grant to the allocation of its cluster, which is created if missing."""
         promises = []
         for grant in decided.grants:
@@ -444,7 +444,7 @@ class _RandomReplicas(_TwoReplicas):
         )
 
 
-def _list_work(decided: Decided) -> tuple[Any, ...]:
+def _list_work(decided: IPAMPoolDecision) -> tuple[Any, ...]:
     """Return the allocations that a pass deletes, replaces and repairs."""
     examination = decided.examination
     return examination.surplus, examination.moved, examination.list_repairs(())

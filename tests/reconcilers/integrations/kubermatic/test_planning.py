@@ -155,7 +155,7 @@ def _plan(
         omitted=(),
     )
     examine = Examiner(situation).examine
-    findings = [examine(holder_in(namespace, POOL)) for namespace in cluster_by_namespace]
+    findings = [examine(make_holder(namespace, POOL)) for namespace in cluster_by_namespace]
     problem_of_cluster = {
         finding.cluster: finding.problem
         for finding in findings
@@ -318,7 +318,7 @@ def test_a_range_with_addresses_that_were_excluded_later_grows_and_is_reported()
     plan = _plan(datacenter, [allocation], ["a"])
     assert plan.granted_texts == ["10.0.0.2/31"]
     problem = plan.get_problem("a")
-    assert (problem.reason, problem.harmless) == ("OutOfPool", True)
+    assert (problem.reason, problem.is_harmless) == ("OutOfPool", True)
     assert allocation.metadata.key in plan.problem_of_allocation
 
 

@@ -54,7 +54,7 @@ class MachineCaches:
     def __init__(self) -> None:
         self._revisions = count(1)
         self.allocations = CountingCache(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
-        by_namespace = {NAMESPACE_INDEX: namespace_of}
+        by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
         self.machines = Cache(CONFIGURATIONS, indexes=by_namespace)
         networks = Cache(NETWORKS, indexes=by_namespace)
         caches = VitistackCaches(
