@@ -365,7 +365,7 @@ def build_report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, A
     `notRead` has the lists that the user may not read. A command notes them in click's context.
 
     Args:
-        kind: the kind of the document, such as `PoolUsageList`.
+        kind: the kind of the document, such as `PoolList`.
         **parts: its lists, such as `items`.
     """
     head: dict[str, Any] = {"apiVersion": _REPORT, "kind": kind}

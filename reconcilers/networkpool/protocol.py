@@ -147,7 +147,7 @@ def count_blockers(journal: Journal, view: AllocationsView) -> int:
     """Return how many allocations hold a range of a pool, or may get one by an open promise.
 
     Claims are not counted here: the caller adds the IPAddresses that name the pool. Open promises
-    to claims do not block the deletion, because they are voided (`PoolClaims.blockers`).
+    to claims do not block the deletion, because they are voided (`PoolClaims.count_blockers`).
 
     Args:
         journal: of the pool.

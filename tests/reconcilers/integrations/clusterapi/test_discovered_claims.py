@@ -1,7 +1,7 @@
 """A NetworkPool waits until its claims are known to be served or absent.
 
 The *entry* of a pool is what its journal has of claims and IPAddresses: revisions and promises.
-`DiscoveredClaims.served_from` raises Behind while the pool has to wait.
+`DiscoveredClaims.find_pool_claims` raises Behind while the pool has to wait.
 """
 
 from typing import Any
