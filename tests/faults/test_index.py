@@ -134,7 +134,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         "faults.test_handover:"
         " a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_ended"
         " controller.test_lease_release:"
-        " a_released_lease_is_taken_within_one_retry_period"
+        " a_released_lease_is_taken_within_two_retry_periods"
         " controller.test_signals:"
         " the_first_signal_lets_work_end"
         " the_second_signal_ends_the_process_at_once",
@@ -142,7 +142,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     17: Behaviour(
         "replaced tokens, authorities and certificates are used within a minute, nothing fails",
         "controller.test_credentials:"
-        " replaced_files_are_used_within_a_minute_and_no_request_fails"
+        " replaced_tokens_and_certificates_are_used_within_a_minute"
         " controller.webhooks.test_server:"
         " files_replaced_by_a_symlink_as_kubelet_does_it_are_read"
         " a_new_certificate_is_used_for_new_connections_and_open_ones_stay",
