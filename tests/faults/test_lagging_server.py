@@ -120,7 +120,7 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_held_range() -> No
 def _describe_other_phases(estate: Estate[Plane], **phases: str) -> str:
     """Return the phases of all allocations unless these have the given ones."""
     phases_by_name = {
-        allocation.metadata.name: allocation.status.phases_by_name
+        allocation.metadata.name: allocation.status.phase
         for allocation in estate.witness.caches[PLURAL]
     }
     return "" if phases.items() <= phases_by_name.items() else f"{phases_by_name}"
