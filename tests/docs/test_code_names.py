@@ -45,10 +45,10 @@ class Source:
         quoted: the words in backticks of docstrings and comments, each with its line.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, code: str) -> None:
         self.names: set[str] = set()
         self.quoted: list[tuple[int, str]] = []
-        tree = ast.parse(text)
+        tree = ast.parse(code)
         docstrings = {
             id(node.value)
             for node in ast.walk(tree)
@@ -62,13 +62,13 @@ class Source:
                     self.names.update(re.findall(r"\w+", node.value))
             else:
                 self.names.update(list_names(node))
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
             if token.type == tokenize.COMMENT:
                 self._quote(token.start[0], token.string)
 
-    def _quote(self, line: int, text: str) -> None:
+    def _quote(self, line: int, sentences: str) -> None:
         """Add the words in backticks of a docstring or a comment, which begins at a line."""
-        self.quoted += ((line, word) for word in re.findall(r"`([^`\n]+)`", text))
+        self.quoted += ((line, word) for word in re.findall(r"`([^`\n]+)`", sentences))
 
 
 def list_names(node: ast.AST) -> Iterator[str]:
