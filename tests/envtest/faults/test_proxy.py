@@ -35,6 +35,20 @@ async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) 
             assert (await admin.get(PATH)).status_code == 200
 
 
+async def test_a_crd_that_is_not_served_in_time_is_reported_with_the_last_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("envtest.plane._ESTABLISHED_SECONDS", 0.0)
+    async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+        with (
+            proxy.inject(forbidden(), LIST),
+            pytest.raises(
+                PlaneError, match=r"not served .*: (condition Established is|GET .* answers 403)"
+            ),
+        ):
+            await proxy.install_crds([build_gauge_definition()])
+
+
 async def test_a_proxy_may_stand_before_a_proxy() -> None:
     async with run_proxied_plane() as here, Proxy.before(here.proxy) as outer:
         with outer.inject(forbidden(), Match(nth=2)) as struck:
