@@ -106,7 +106,7 @@ def publish_address(api: Api, cluster_address: str, address: str, port: int) -> 
     for group, plural, body in _describe_own_service(cluster_address, address, port):
         resource = _find(api, group, plural)
         meta = body["metadata"]
-        stored = api.get_table(resource).get(resource.key(meta["namespace"], meta["name"]))
+        stored = api.get_table(resource).get(resource.build_key(meta["namespace"], meta["name"]))
         if stored is None:
             _create(api, resource, body)
             continue
@@ -116,7 +116,7 @@ def publish_address(api: Api, cluster_address: str, address: str, port: int) -> 
         if "spec" in body:
             updated_body["spec"] = {**live["spec"], "ports": body["spec"]["ports"]}
         if updated_body != live:
-            api.store.write(resource.place, stored.key, resource.to_stored_form(updated_body))
+            api.store.write(resource.table_name, stored.key, resource.to_stored_form(updated_body))
 
 
 def _describe_own_service(
@@ -167,13 +167,13 @@ def _create(api: Api, resource: StoredResource, body: Body) -> None:
         **body,
         "metadata": dict(body["metadata"]),
     }
-    resource.rules.default(body)
+    resource.rules.set_defaults(body)
     resource.rules.prepare_create(body)
     objectmeta.set_creation_fields(body["metadata"])
     resource.rules.complete_new(body)
     meta = body["metadata"]
-    key = resource.key(meta.get("namespace", ""), meta["name"])
-    api.store.write(resource.place, key, resource.to_stored_form(body))
+    key = resource.build_key(meta.get("namespace", ""), meta["name"])
+    api.store.write(resource.table_name, key, resource.to_stored_form(body))
 
 
 def _build_cluster_roles() -> Iterator[Body]:

@@ -23,12 +23,12 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 
 from controller.managedfields.gotext import quote
 from envtest.access.tokens import CREDENTIAL, TokenIdentity, TokenRefused
-from envtest.schema.errors import invalid
+from envtest.schema.errors import build_invalid_error
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
 from envtest.server.call import AuthorizedCall, JsonAnswer, User
 from envtest.server.failures import build_bad_request, build_invalid_object
-from envtest.server.objectmeta import timestamp
+from envtest.server.objectmeta import format_current_time
 from envtest.server.options import read_write_options
 
 _GROUP = "authentication.k8s.io"
@@ -74,7 +74,7 @@ class AccountTokens:
         seconds = spec.get("expirationSeconds") or _DEFAULT_SECONDS
         if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
             detail = f"must be between {_SHORTEST_SECONDS} and {_LONGEST_SECONDS} seconds"
-            problem = invalid("spec.expirationSeconds", seconds, detail)
+            problem = build_invalid_error("spec.expirationSeconds", seconds, detail)
             raise build_invalid_object("TokenRequest", _GROUP, name="", problems=[problem])
         if spec.get("boundObjectRef"):
             raise build_bad_request("tokens that are bound to an object are not served")
@@ -87,7 +87,7 @@ class AccountTokens:
             {
                 "kind": "TokenRequest",
                 "apiVersion": _VERSION,
-                "metadata": {**names, "creationTimestamp": timestamp()},
+                "metadata": {**names, "creationTimestamp": format_current_time()},
                 "spec": {
                     "audiences": audiences,
                     "expirationSeconds": seconds,

@@ -14,7 +14,7 @@ from envtest.server.api import Api
 from envtest.server.selectors import read_label_selector
 from envtest.storage import StoredChange
 
-_PLACE = f"{GROUP}/clusterroles"
+_TABLE_NAME = f"{GROUP}/clusterroles"
 Body = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
@@ -30,7 +30,7 @@ class Aggregation:
     def attach(self) -> None:
         """Aggregate the present roles, then again after each change."""
         self._aggregate_all()
-        self._api.store.get_table(_PLACE).listeners.append(self._process_change)
+        self._api.store.get_table(_TABLE_NAME).listeners.append(self._process_change)
 
     def _process_change(self, event: StoredChange) -> None:  # noqa: ARG002  # any change may matter
         """Aggregate again after a change, unless it is a write of the aggregation itself."""
@@ -50,7 +50,7 @@ class Aggregation:
 
     def _read_roles(self) -> dict[str, Body]:
         """Return all ClusterRoles by name."""
-        table = self._api.store.get_table(_PLACE)
+        table = self._api.store.get_table(_TABLE_NAME)
         entries = ((key, table.get(key)) for key in table.scan())
         return {key: _decode(stored.body) for key, stored in entries if stored}
 
@@ -71,5 +71,5 @@ class Aggregation:
         if rules == (body.get("rules") or []):
             return False
         roles[key] = {**body, "rules": rules}
-        self._api.store.write(_PLACE, key, roles[key])
+        self._api.store.write(_TABLE_NAME, key, roles[key])
         return True

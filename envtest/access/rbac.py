@@ -11,10 +11,10 @@ from envtest.access.tokens import ADMIN_GROUP
 from envtest.server.call import AuthorizedCall, User
 from envtest.server.failures import StatusError, build_forbidden
 from envtest.server.request import RequestInfo
-from envtest.storage import Store, Stored
+from envtest.storage import Store, StoredObject
 
 GROUP = "rbac.authorization.k8s.io"
-_PLACES = tuple(
+_RBAC_TABLES = tuple(
     f"{GROUP}/{plural}"
     for plural in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 )
@@ -100,7 +100,7 @@ class Authorizer:
         # Scope of the binding (see `_Binding`) -> user or group -> subjects.
         self._subjects: dict[str, dict[str, list[_SubjectEntry]]] = {}
         # Each object with its decoded form, so that after a change only changed ones are decoded.
-        self._decoded: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
+        self._decoded: dict[tuple[str, str], tuple[StoredObject, Sequence[Rule] | _Binding]] = {}
 
     def is_allowed(self, user: User, access: AccessAttributes) -> bool:
         """Return whether a user may make a request."""
@@ -169,7 +169,7 @@ class Authorizer:
 
     def _refresh(self) -> None:
         """Rebuild the index if a role or binding has changed since it was built."""
-        tables = [self._store.get_table(place) for place in _PLACES]
+        tables = [self._store.get_table(table_name) for table_name in _RBAC_TABLES]
         current_changes = tuple(table.changes for table in tables)
         if current_changes == self._indexed_changes:
             return
@@ -182,14 +182,14 @@ class Authorizer:
                 stored = table.get(key)
                 if stored is None:
                     continue
-                cached = former.get((table.place, key))
+                cached = former.get((table.name, key))
                 # An object that is stored unchanged need not be decoded again.
                 entry = (
                     cached[1]
                     if cached and cached[0] is stored
-                    else _decode_entry(table.place, stored)
+                    else _decode_entry(table.name, stored)
                 )
-                self._decoded[table.place, key] = (stored, entry)
+                self._decoded[table.name, key] = (stored, entry)
                 if isinstance(entry, _Binding):
                     self._index_binding(entry, binding_count)
                     binding_count += 1
@@ -205,10 +205,10 @@ class Authorizer:
             subjects_by_identity.setdefault(identity, []).append(entry)
 
 
-def _decode_entry(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
+def _decode_entry(table_name: str, stored: StoredObject) -> Sequence[Rule] | _Binding:
     """Return the rules of a stored role, or a stored binding, by the table it comes from."""
     body = msgspec.json.decode(stored.body)
-    if place.endswith("roles"):
+    if table_name.endswith("roles"):
         return body.get("rules") or []
     scope, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
     kind, role = body["roleRef"]["kind"], body["roleRef"]["name"]

@@ -4,7 +4,7 @@ from typing import Any
 
 from envtest.access.rbac import AccessAttributes, Authorizer, Rule
 from envtest.access.tokens import Authenticator, TokenRefused
-from envtest.schema.errors import FieldError, invalid
+from envtest.schema.errors import FieldError, build_invalid_error
 from envtest.server.bodies import (
     check_version,
     enforce_field_validation,
@@ -150,10 +150,14 @@ def _validate_attributes(spec: dict[str, Any]) -> list[FieldError]:
     path_attributes = spec.get("nonResourceAttributes") is not None
     if resource_attributes and path_attributes:
         detail = "cannot be specified in combination with resourceAttributes"
-        return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], detail)]
+        return [
+            build_invalid_error(
+                "spec.nonResourceAttributes", spec["nonResourceAttributes"], detail
+            )
+        ]
     if not resource_attributes and not path_attributes:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid("spec.resourceAttributes", None, detail)]
+        return [build_invalid_error("spec.resourceAttributes", None, detail)]
     return []
 
 
@@ -161,7 +165,9 @@ def _validate_subject(spec: dict[str, Any]) -> list[FieldError]:
     """Return an error if the spec has neither a user nor groups."""
     if spec.get("user") or spec.get("groups"):
         return []
-    return [invalid("spec.user", "", "at least one of user or group must be specified")]
+    return [
+        build_invalid_error("spec.user", "", "at least one of user or group must be specified")
+    ]
 
 
 def _validate_namespace(spec: dict[str, Any], namespace: str) -> list[FieldError]:
@@ -170,7 +176,7 @@ def _validate_namespace(spec: dict[str, Any], namespace: str) -> list[FieldError
     if requested == namespace:
         return []
     detail = "must match metadata.namespace"
-    return [invalid("spec.resourceAttributes.namespace", requested, detail)]
+    return [build_invalid_error("spec.resourceAttributes.namespace", requested, detail)]
 
 
 def _read_user(spec: dict[str, Any]) -> User:

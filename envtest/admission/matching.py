@@ -20,7 +20,7 @@ from envtest.server.api import Api
 from envtest.server.failures import StatusError, build_forbidden
 from envtest.server.resource import StoredResource
 from envtest.server.selectors import LabelSelector, read_label_selector
-from envtest.storage import Stored
+from envtest.storage import StoredObject
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING = "mutatingwebhookconfigurations"
@@ -70,7 +70,7 @@ class Configurations:
     def __init__(self, api: Api) -> None:
         self._api = api
         # Plural -> name of a configuration -> its stored object and webhooks.
-        self._hooks_by_name: dict[str, dict[str, tuple[Stored, list[Hook]]]] = {}
+        self._hooks_by_name: dict[str, dict[str, tuple[StoredObject, list[Hook]]]] = {}
         # Plural -> the number of changes of its table, and all webhooks. Few writes find a change.
         self._all_hooks: dict[str, tuple[int, Sequence[Hook]]] = {}
 
@@ -160,7 +160,7 @@ class Matcher:
         assert namespaces is not None
         stored = self._api.get_table(namespaces).get(attributes.namespace)
         if stored is None:
-            raise namespaces.not_found(attributes.namespace)
+            raise namespaces.build_not_found_error(attributes.namespace)
         return hook.namespaces.matches(get_labels(namespaces.load(stored)))
 
     def _find_resource(self, hook: Hook, attributes: AdmissionAttributes) -> StoredResource | None:
@@ -191,8 +191,8 @@ class Matcher:
         """Yield the other resources that show the same objects and have the subresource."""
         for other in self._api.registry:
             has_subresource = not subresource or subresource in other.subresources
-            is_same_place = other.place == request_resource.place
-            if other is not request_resource and is_same_place and has_subresource:
+            is_same_table = other.table_name == request_resource.table_name
+            if other is not request_resource and is_same_table and has_subresource:
                 yield other
 
 

@@ -165,7 +165,7 @@ def _apply_patch(
         webhook_resource.rules.decode(patched)
     except (PatchError, TypedError, MalformedObject, MalformedMetadata) as error:
         raise build_internal_error(str(error)) from None
-    webhook_resource.rules.default(patched)
+    webhook_resource.rules.set_defaults(patched)
     return convert_version(patched, webhook_resource, request_resource) or {}
 
 

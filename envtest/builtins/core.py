@@ -8,7 +8,13 @@ from itertools import chain, permutations
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules, keep_status
-from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid, too_long
+from envtest.schema.errors import (
+    FieldError,
+    build_forbidden_error,
+    build_invalid_error,
+    build_required_error,
+    build_too_long_error,
+)
 from envtest.server.objectmeta import Body
 from envtest.server.rules import restore_other_fields
 
@@ -34,7 +40,7 @@ class NamespaceRules(BuiltinRules):
     marks_deletion = True
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         """Add the label that has the name of the namespace."""
         meta = body["metadata"]
         if meta.get("name"):
@@ -46,7 +52,7 @@ class NamespaceRules(BuiltinRules):
     @override
     def complete_new(self, body: Body) -> None:
         # A generated name is known only now.
-        self.default(body)
+        self.set_defaults(body)
 
     @override
     def prepare_create(self, body: Body) -> None:
@@ -73,18 +79,18 @@ class NamespaceRules(BuiltinRules):
         restore_other_fields(body, old, "spec")
 
     @override
-    def field_value(self, body: Body, field: str) -> str:
+    def read_field_value(self, body: Body, field: str) -> str:
         # Selectors of namespaces may say `name` for short.
-        return super().field_value(body, "metadata.name" if field == "name" else field)
+        return super().read_field_value(body, "metadata.name" if field == "name" else field)
 
     @override
     def begin_deletion(self, body: Body) -> None:
         body["status"] = {**body.get("status", {}), "phase": "Terminating"}
 
     @override
-    def is_finished(self, body: Body) -> bool:
+    def can_be_removed(self, body: Body) -> bool:
         """Return whether a terminating namespace has no finalizers, in metadata or in the spec."""
-        return super().is_finished(body) and not body.get("spec", {}).get("finalizers")
+        return super().can_be_removed(body) and not body.get("spec", {}).get("finalizers")
 
 
 class KeyedRules(BuiltinRules):
@@ -105,7 +111,7 @@ class KeyedRules(BuiltinRules):
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         """Return the errors of keys, of the total size, and of changes of immutable fields."""
         problems = [
-            invalid(f"{part}[{key}]", key, error)
+            build_invalid_error(f"{part}[{key}]", key, error)
             for part in self.data_fields
             for key in body.get(part, ())
             for error in _validate_key(key)
@@ -113,20 +119,24 @@ class KeyedRules(BuiltinRules):
         for part, other_part in permutations(self.data_fields, 2):
             repeated_keys = [key for key in body.get(part, ()) if key in body.get(other_part, ())]
             detail = f"duplicate of key present in {other_part}"
-            problems += [invalid(f"{part}[{key}]", key, detail) for key in repeated_keys]
+            problems += [
+                build_invalid_error(f"{part}[{key}]", key, detail) for key in repeated_keys
+            ]
         sizes = (
             _iterate_sizes(body, part, is_base64=part in self.base64_fields)
             for part in self.data_fields
         )
         if sum(chain.from_iterable(sizes)) > _LARGEST_BYTES:
-            problems.append(too_long(self.size_error_path, _LARGEST_BYTES))
+            problems.append(build_too_long_error(self.size_error_path, _LARGEST_BYTES))
         if old is not None and old.get("immutable"):
             if not body.get("immutable"):
                 problems.append(
-                    forbidden("immutable", "field is immutable when `immutable` is set")
+                    build_forbidden_error(
+                        "immutable", "field is immutable when `immutable` is set"
+                    )
                 )
             problems += [
-                forbidden(part, "field is immutable when `immutable` is set")
+                build_forbidden_error(part, "field is immutable when `immutable` is set")
                 for part in self.data_fields
                 if body.get(part) != old.get(part)
             ]
@@ -141,7 +151,7 @@ class SecretRules(KeyedRules):
     size_error_path = "data"
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         """Set the default type, and move stringData into data, encoded."""
         body.setdefault("type", "Opaque")
         texts = body.pop("stringData", None) or {}
@@ -156,7 +166,9 @@ class SecretRules(KeyedRules):
         """Return the errors of keys, size and `immutable`, and those of the type."""
         problems = [*super().check_content(body, old), *_validate_type(body)]
         if old is not None and body.get("type") != old.get("type"):
-            problems.append(invalid("type", body.get("type", ""), "field is immutable"))
+            problems.append(
+                build_invalid_error("type", body.get("type", ""), "field is immutable")
+            )
         return problems
 
 
@@ -197,9 +209,11 @@ class LeaseRules(BuiltinRules):
         duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
         if duration is not None and duration <= 0:
             problems.append(
-                invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
+                build_invalid_error(
+                    "spec.leaseDurationSeconds", duration, "must be greater than 0"
+                )
             )
         if transitions is not None and transitions < 0:
             detail = "must be greater than or equal to 0"
-            problems.append(invalid("spec.leaseTransitions", transitions, detail))
+            problems.append(build_invalid_error("spec.leaseTransitions", transitions, detail))
         return problems

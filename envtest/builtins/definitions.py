@@ -26,7 +26,7 @@ class DefinitionRules(BuiltinRules):
     marks_deletion = True
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         default_crd(body)
 
     @override
@@ -70,10 +70,10 @@ class DefinitionRules(BuiltinRules):
         body["spec"] = old["spec"]
 
     @override
-    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+    def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         """Return the errors of an update; of a write to the status, those of accepted names."""
         if not subresource:
-            return super().check_update(body, old, subresource)
+            return super().find_update_errors(body, old, subresource)
         accepted = body.get("status", {}).get("acceptedNames") or {}
         problems = objectmeta.find_change_errors(body["metadata"], old["metadata"])
         return problems + find_names_errors(accepted, "status.acceptedNames")
@@ -97,9 +97,9 @@ class DefinitionRules(BuiltinRules):
         )
 
     @override
-    def is_finished(self, body: Body) -> bool:
+    def can_be_removed(self, body: Body) -> bool:
         """Return whether a CRD is being deleted and has no finalizers."""
-        return "deletionTimestamp" in body["metadata"] and super().is_finished(body)
+        return "deletionTimestamp" in body["metadata"] and super().can_be_removed(body)
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:

@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema.errors import FieldError, build_required_error, invalid
+from envtest.schema.errors import FieldError, build_invalid_error, build_required_error
 from envtest.server.objectmeta import Body
 
 # events.k8s.io name -> core name.
@@ -83,7 +83,7 @@ class EventRules(BuiltinRules):
         self.error_group = ""
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         # The core group is the group with an empty name.
         if self.group:
             body.update({**_NEW_BLANKS, **body})
@@ -99,14 +99,14 @@ class EventRules(BuiltinRules):
         return is_own_name and super().is_selectable(_to_core_field(field))
 
     @override
-    def field_value(self, body: Body, field: str) -> str:
+    def read_field_value(self, body: Body, field: str) -> str:
         """Return the value of a field; `source` stands for the component that reports."""
         core = to_core(body) if self.group else body
         field = _to_core_field(field) if self.group else field
         if field == "source":
             component = core["source"].get("component") if core.get("source") else ""
             return str(component or core.get("reportingComponent") or "")
-        return super().field_value(core, field)
+        return super().read_field_value(core, field)
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
@@ -118,7 +118,9 @@ class EventRules(BuiltinRules):
         if (involved_object.get("namespace") or "default") != namespace:
             detail = "does not match event.namespace"
             problems.append(
-                invalid("involvedObject.namespace", involved_object.get("namespace", ""), detail)
+                build_invalid_error(
+                    "involvedObject.namespace", involved_object.get("namespace", ""), detail
+                )
             )
         if old is None and self.group:
             problems += [
@@ -127,7 +129,9 @@ class EventRules(BuiltinRules):
                 if not body.get(name)
             ]
             if body.get("type") not in {"Normal", "Warning"}:
-                problems.append(invalid("type", "", f"has invalid value: {body.get('type', '')}"))
+                problems.append(
+                    build_invalid_error("type", "", f"has invalid value: {body.get('type', '')}")
+                )
         return problems
 
     def _list_required_fields(self, body: Body) -> tuple[str, ...]:

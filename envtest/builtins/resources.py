@@ -104,7 +104,7 @@ def _build_resource(  # the parts of one discovery entry
         short_names=tuple(entry.get("shortNames", ())),
         categories=tuple(entry.get("categories", ())),
         deprecation=_DEPRECATED.get((group, version, kind), ""),
-        place=f"{group}/{plural}" if group and not is_new_event else plural,
+        table_name=f"{group}/{plural}" if group and not is_new_event else plural,
         to_version=to_events_group if is_new_event else None,
         to_storage=to_core if is_new_event else None,
     )

@@ -6,7 +6,12 @@ from typing import Any
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema.errors import FieldError, build_required_error, invalid, not_supported
+from envtest.schema.errors import (
+    FieldError,
+    build_invalid_error,
+    build_not_supported_error,
+    build_required_error,
+)
 from envtest.server.objectmeta import Body
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -17,7 +22,7 @@ class RoleRules(BuiltinRules):
     """Roles and ClusterRoles; `rules` is null if unset, because Go encodes it always."""
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         body.setdefault("rules", None)
 
     @override
@@ -39,10 +44,10 @@ def _validate_rule(rule: Body, path: str, *, in_namespace: bool) -> Iterator[Fie
     if paths:
         if in_namespace:
             detail = "namespaced rules cannot apply to non-resource URLs"
-            yield invalid(f"{path}.nonResourceURLs", paths, detail)
+            yield build_invalid_error(f"{path}.nonResourceURLs", paths, detail)
         if any(rule.get(name) for name in ("apiGroups", "resources", "resourceNames")):
             detail = "rules cannot apply to both regular resources and non-resource URLs"
-            yield invalid(f"{path}.nonResourceURLs", paths, detail)
+            yield build_invalid_error(f"{path}.nonResourceURLs", paths, detail)
         return
     if not rule.get("apiGroups"):
         detail = "resource rules must supply at least one api group"
@@ -57,7 +62,7 @@ class BindingRules(BuiltinRules):
     """RoleBindings and ClusterRoleBindings, whose roleRef is immutable."""
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         """Set the group of the role and of users and groups, and missing fields of roleRef."""
         reference = body.setdefault("roleRef", {})
         reference["apiGroup"] = reference.get("apiGroup") or _GROUP
@@ -78,16 +83,16 @@ class BindingRules(BuiltinRules):
             # The message prints a Go struct.
             names = {"apiGroup": "APIGroup", "kind": "Kind", "name": "Name"}
             role_ref = {title: reference[name] for name, title in names.items()}
-            problems.append(invalid("roleRef", role_ref, "cannot change roleRef"))
+            problems.append(build_invalid_error("roleRef", role_ref, "cannot change roleRef"))
         return problems
 
     def _validate_reference(self, reference: Body) -> Iterator[FieldError]:
         """Yield the errors of a binding's roleRef."""
         kinds = ("ClusterRole",) if self.kind == "ClusterRoleBinding" else ("Role", "ClusterRole")
         if reference["apiGroup"] != _GROUP:
-            yield not_supported("roleRef.apiGroup", reference["apiGroup"], (_GROUP,))
+            yield build_not_supported_error("roleRef.apiGroup", reference["apiGroup"], (_GROUP,))
         if reference["kind"] not in kinds:
-            yield not_supported("roleRef.kind", reference["kind"], kinds)
+            yield build_not_supported_error("roleRef.kind", reference["kind"], kinds)
         if not reference["name"]:
             yield build_required_error("roleRef.name")
 
@@ -99,12 +104,12 @@ class BindingRules(BuiltinRules):
         match kind:
             case "ServiceAccount":
                 if group:
-                    yield not_supported(f"{path}.apiGroup", group, ("",))
+                    yield build_not_supported_error(f"{path}.apiGroup", group, ("",))
                 if self.kind == "ClusterRoleBinding" and not subject.get("namespace"):
                     yield build_required_error(f"{path}.namespace")
             case "Group" | "User":
                 if group != _GROUP:
-                    yield not_supported(f"{path}.apiGroup", group, (_GROUP,))
+                    yield build_not_supported_error(f"{path}.apiGroup", group, (_GROUP,))
             case _:
                 subject_kinds = ("ServiceAccount", "User", "Group")
-                yield not_supported(f"{path}.kind", kind, subject_kinds)
+                yield build_not_supported_error(f"{path}.kind", kind, subject_kinds)

@@ -9,7 +9,7 @@ from envtest.builtins.columns import list_columns
 from envtest.kinds.catalogue import build_schema_name
 from envtest.kinds.typed import TypedNode, decode, load_node
 from envtest.patching.builtinmodels import builtin_model
-from envtest.schema.errors import FieldError, invalid
+from envtest.schema.errors import FieldError, build_invalid_error
 from envtest.schema.names import find_label_errors, find_subdomain_errors
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body, NameRule, find_path_segment_errors
@@ -123,13 +123,13 @@ class BuiltinRules(Rules):
         return decode(body, self._node)
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         """Set `spec.replicas` of kinds whose replicas kubectl reads without testing for them."""
         if self.kind in _REPLICATED:
             body.setdefault("spec", {}).setdefault("replicas", 1)
 
     @override
-    def model(self) -> FieldModel:
+    def get_field_model(self) -> FieldModel:
         return builtin_model(self.group, self.version, self.kind)
 
     @override
@@ -161,7 +161,7 @@ class BuiltinRules(Rules):
             keep_status(body, old)
 
     @override
-    def check(self, body: Body) -> list[FieldError]:
+    def find_errors(self, body: Body) -> list[FieldError]:
         """Return the errors of a new object: of its metadata, finalizers and content."""
         problems = objectmeta.find_metadata_errors(
             body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
@@ -170,7 +170,7 @@ class BuiltinRules(Rules):
         return problems + self.check_content(body, None)
 
     @override
-    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+    def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         """Return the errors of an update: of metadata, finalizers and content.
 
         For kinds in `_VALIDATED_WHOLE`, all metadata is validated like that of a new object, too.
@@ -196,7 +196,7 @@ class BuiltinRules(Rules):
             return []
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         return [
-            invalid(f"metadata.finalizers[{index}]", name, detail)
+            build_invalid_error(f"metadata.finalizers[{index}]", name, detail)
             for index, name in enumerate(body["metadata"].get("finalizers") or ())
             if "/" not in name and name not in _FINALIZERS
         ]
@@ -223,11 +223,11 @@ class BuiltinRules(Rules):
         )
 
     @override
-    def columns(self) -> list[BuiltInColumn]:
+    def list_columns(self) -> list[BuiltInColumn]:
         return [column for column, _ in list_columns(self.kind)]
 
     @override
-    def cells(self, body: Body) -> Cells:
+    def build_cells(self, body: Body) -> Cells:
         return [cell(body) for _, cell in list_columns(self.kind)]
 
 

@@ -15,11 +15,11 @@ from typing_extensions import override
 from envtest.builtins.rules import BuiltinRules
 from envtest.schema.errors import (
     FieldError,
+    build_duplicate_error,
+    build_forbidden_error,
+    build_invalid_error,
+    build_not_supported_error,
     build_required_error,
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
 )
 from envtest.schema.names import find_label_errors, find_qualified_name_errors
 from envtest.server import failures, objectmeta
@@ -45,7 +45,7 @@ class ServiceRules(BuiltinRules):
         self._network = network
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         """Set the defaults of the spec, and those of a load balancer's addresses in the status."""
         spec = body.setdefault("spec", {})
         spec.setdefault("sessionAffinity", "None")
@@ -101,10 +101,10 @@ class ServiceRules(BuiltinRules):
         self._allocate(body)
 
     @override
-    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+    def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         """Return the errors of an update; of a write to the status, those of its addresses."""
         if subresource != "status":
-            return super().check_update(body, old, subresource)
+            return super().find_update_errors(body, old, subresource)
         problems = objectmeta.find_change_errors(body["metadata"], old["metadata"])
         return [*problems, *_validate_status(body)]
 
@@ -171,7 +171,7 @@ class ServiceRules(BuiltinRules):
         spec, old_spec = body.get("spec", {}), (old or {}).get("spec", {})
         problems = list(_validate_ports(spec))
         if spec.get("type") not in _TYPES:
-            problems.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
+            problems.append(build_not_supported_error("spec.type", spec.get("type", ""), _TYPES))
         problems += self._validate_address(body, old_spec)
         problems += _validate_class(spec, old_spec)
         return problems or list(self._validate_node_ports(body, old_spec))
@@ -182,18 +182,20 @@ class ServiceRules(BuiltinRules):
         address = spec.get("clusterIP", "")
         if old_spec:
             if old_address and address != old_address and spec.get("type") != "ExternalName":
-                yield invalid("spec.clusterIPs[0]", [address], "may not change once set")
+                yield build_invalid_error(
+                    "spec.clusterIPs[0]", [address], "may not change once set"
+                )
         elif address not in {"", "None"}:
             used_addresses, _ = self._collect_used(body)
             if not _is_address(address):
-                yield invalid("spec.clusterIPs[0]", address, _IP)
+                yield build_invalid_error("spec.clusterIPs[0]", address, _IP)
             elif ip_address(address) not in self._network:
                 detail = f"failed to allocate IP {address}: "
                 detail += "the provided network does not match the current range"
-                yield invalid("spec.clusterIPs", [address], detail)
+                yield build_invalid_error("spec.clusterIPs", [address], detail)
             elif address in used_addresses:
                 detail = f"failed to allocate IP {address}: provided IP is already allocated"
-                yield invalid("spec.clusterIPs", [address], detail)
+                yield build_invalid_error("spec.clusterIPs", [address], detail)
 
     def _validate_node_ports(self, body: Body, old_spec: Body) -> Iterator[FieldError]:
         """Yield an error for each new node port that is out of range or used."""
@@ -207,9 +209,11 @@ class ServiceRules(BuiltinRules):
             if number not in NODE_PORTS:
                 low, high = NODE_PORTS[0], NODE_PORTS[-1]
                 detail = "provided port is not in the valid range. "
-                yield invalid(path, number, f"{detail}The range of valid ports is {low}-{high}")
+                yield build_invalid_error(
+                    path, number, f"{detail}The range of valid ports is {low}-{high}"
+                )
             elif number in used_ports:
-                yield invalid(path, number, "provided port is already allocated")
+                yield build_invalid_error(path, number, "provided port is already allocated")
 
 
 def _validate_ports(spec: Body) -> Iterator[FieldError]:
@@ -225,14 +229,18 @@ def _validate_ports(spec: Body) -> Iterator[FieldError]:
         if len(ports) > 1 and not name:
             yield build_required_error(f"{path}.name")
         for error in find_label_errors(name) if name else ():
-            yield invalid(f"{path}.name", name, error)
+            yield build_invalid_error(f"{path}.name", name, error)
         if name in names:
-            yield duplicate(f"{path}.name", name)
+            yield build_duplicate_error(f"{path}.name", name)
         names |= {name} - {""}
         if not 1 <= number <= 65535:
-            yield invalid(f"{path}.port", number, "must be between 1 and 65535, inclusive")
+            yield build_invalid_error(
+                f"{path}.port", number, "must be between 1 and 65535, inclusive"
+            )
         if port.get("protocol") not in _PROTOCOLS:
-            yield not_supported(f"{path}.protocol", port.get("protocol", ""), _PROTOCOLS)
+            yield build_not_supported_error(
+                f"{path}.protocol", port.get("protocol", ""), _PROTOCOLS
+            )
 
 
 def _validate_class(spec: Body, old_spec: Body) -> Iterator[FieldError]:
@@ -240,15 +248,15 @@ def _validate_class(spec: Body, old_spec: Body) -> Iterator[FieldError]:
     path, load_balancer_class = "spec.loadBalancerClass", spec.get("loadBalancerClass")
     if spec.get("type") != "LoadBalancer":
         if load_balancer_class is not None:
-            yield forbidden(path, "may only be used when `type` is 'LoadBalancer'")
+            yield build_forbidden_error(path, "may only be used when `type` is 'LoadBalancer'")
         return
     # The class may be chosen when the Service becomes a LoadBalancer, and not later.
     was_load_balancer = old_spec.get("type") == "LoadBalancer"
     if was_load_balancer and old_spec.get("loadBalancerClass") != load_balancer_class:
-        yield invalid(path, load_balancer_class, "may not change once set")
+        yield build_invalid_error(path, load_balancer_class, "may not change once set")
     if load_balancer_class is not None:
         for error in find_qualified_name_errors(load_balancer_class):
-            yield invalid(path, load_balancer_class, error)
+            yield build_invalid_error(path, load_balancer_class, error)
 
 
 def _validate_status(body: Body) -> Iterator[FieldError]:
@@ -256,12 +264,12 @@ def _validate_status(body: Body) -> Iterator[FieldError]:
     path = "status.loadBalancer.ingress"
     ingresses = (body.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
     if ingresses and body.get("spec", {}).get("type") != "LoadBalancer":
-        yield forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")
+        yield build_forbidden_error(path, "may only be used when `spec.type` is 'LoadBalancer'")
         return
     for index, ingress in enumerate(ingresses):
         address = ingress.get("ip") or ""
         if address and not _is_address(address):
-            yield invalid(f"{path}[{index}].ip", address, _IP)
+            yield build_invalid_error(f"{path}[{index}].ip", address, _IP)
 
 
 def _is_address(address: str) -> bool:

@@ -12,12 +12,12 @@ from envtest.builtins.rules import BuiltinRules
 from envtest.schema.cel import compile_condition
 from envtest.schema.errors import (
     FieldError,
+    build_duplicate_error,
+    build_forbidden_error,
+    build_invalid_error,
+    build_not_supported_error,
     build_required_error,
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    too_many,
+    build_too_many_error,
 )
 from envtest.schema.names import (
     find_label_value_errors,
@@ -44,7 +44,7 @@ class WebhookRules(BuiltinRules):
     """ValidatingWebhookConfigurations and MutatingWebhookConfigurations."""
 
     @override
-    def default(self, body: Body) -> None:
+    def set_defaults(self, body: Body) -> None:
         for hook in body.get("webhooks") or ():
             for name, value in _DEFAULTS.items():
                 hook.setdefault(name, value)
@@ -71,7 +71,7 @@ def _validate_hooks(hooks: Sequence[Body]) -> Iterator[FieldError]:
         yield from _validate_hook(hook, path)
         name = hook.get("name") or ""
         if name and name in names:
-            yield duplicate(f"{path}.name", name)
+            yield build_duplicate_error(f"{path}.name", name)
         names.add(name)
 
 
@@ -90,13 +90,13 @@ def _validate_hook(hook: Body, path: str) -> Iterator[FieldError]:
     seconds = hook.get("timeoutSeconds", 10)
     if not 1 <= seconds <= _LONGEST_SECONDS:
         detail = "the timeout value must be between 1 and 30 seconds"
-        yield invalid(f"{path}.timeoutSeconds", seconds, detail)
+        yield build_invalid_error(f"{path}.timeoutSeconds", seconds, detail)
     for name in ("namespaceSelector", "objectSelector"):
         yield from _validate_selector(hook.get(name) or {}, f"{path}.{name}")
     versions = hook.get("admissionReviewVersions") or []
     if not {"v1", "v1beta1"} & set(versions):
         detail = f"must include at least one of {_REVIEWS}"
-        yield invalid(f"{path}.admissionReviewVersions", versions, detail)
+        yield build_invalid_error(f"{path}.admissionReviewVersions", versions, detail)
     yield from find_client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     yield from _validate_conditions(hook.get("matchConditions") or (), f"{path}.matchConditions")
 
@@ -106,7 +106,7 @@ def _validate_choice(
 ) -> Iterator[FieldError]:
     """Yield the error of a field that is set to none of its choices."""
     if hook.get(name) and hook[name] not in choices:
-        yield not_supported(f"{path}.{name}", hook[name], choices)
+        yield build_not_supported_error(f"{path}.{name}", hook[name], choices)
 
 
 def _validate_name(name: str, path: str) -> Iterator[FieldError]:
@@ -115,10 +115,10 @@ def _validate_name(name: str, path: str) -> Iterator[FieldError]:
     if not name:
         yield build_required_error(path)
     elif errors:
-        yield invalid(path, name, ",".join(errors))
+        yield build_invalid_error(path, name, ",".join(errors))
     elif name.count(".") < 2:
         detail = "should be a domain with at least three segments separated by dots"
-        yield invalid(path, name, detail)
+        yield build_invalid_error(path, name, detail)
 
 
 def _validate_rule(rule: Body, path: str) -> Iterator[FieldError]:
@@ -128,29 +128,29 @@ def _validate_rule(rule: Body, path: str) -> Iterator[FieldError]:
             yield build_required_error(f"{path}.{name}")
     for index, operation in enumerate(rule.get("operations") or ()):
         if operation not in _OPERATIONS:
-            yield not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS)
+            yield build_not_supported_error(f"{path}.operations[{index}]", operation, _OPERATIONS)
     if rule.get("scope") and rule["scope"] not in _SCOPES:
-        yield not_supported(f"{path}.scope", rule["scope"], _SCOPES)
+        yield build_not_supported_error(f"{path}.scope", rule["scope"], _SCOPES)
 
 
 def _validate_conditions(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
     """Yield the errors of matchConditions."""
     if len(conditions) > _MOST_CONDITIONS:
-        yield too_many(path, len(conditions), _MOST_CONDITIONS)
+        yield build_too_many_error(path, len(conditions), _MOST_CONDITIONS)
     names: set[str] = set()
     for index, condition in enumerate(conditions):
         name, expression = condition.get("name") or "", condition.get("expression") or ""
         if not expression.strip():
             yield build_required_error(f"{path}[{index}].expression")
         elif failure := compile_condition(expression).failure:
-            yield invalid(f"{path}[{index}].expression", expression, failure)
+            yield build_invalid_error(f"{path}[{index}].expression", expression, failure)
         if not name:
             yield build_required_error(f"{path}[{index}].name")
             continue
         for error in find_qualified_name_errors(name):
-            yield invalid(f"{path}[{index}].name", name, error)
+            yield build_invalid_error(f"{path}[{index}].name", name, error)
         if name in names:
-            yield duplicate(f"{path}[{index}].name", name)
+            yield build_duplicate_error(f"{path}[{index}].name", name)
         names.add(name)
 
 
@@ -158,9 +158,9 @@ def _validate_selector(selector: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors of a selector at a path."""
     for key, value in (selector.get("matchLabels") or {}).items():
         for error in find_qualified_name_errors(key):
-            yield invalid(f"{path}.matchLabels", key, error)
+            yield build_invalid_error(f"{path}.matchLabels", key, error)
         for error in find_label_value_errors(value):
-            yield invalid(f"{path}.matchLabels", value, error)
+            yield build_invalid_error(f"{path}.matchLabels", value, error)
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
         yield from _validate_expression(requirement, f"{path}.matchExpressions[{index}]")
 
@@ -175,11 +175,11 @@ def _validate_expression(requirement: Body, path: str) -> Iterator[FieldError]:
     elif operator in {"Exists", "DoesNotExist"}:
         if values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden(f"{path}.values", detail)
+            yield build_forbidden_error(f"{path}.values", detail)
     else:
-        yield invalid(f"{path}.operator", operator, "not a valid selector operator")
+        yield build_invalid_error(f"{path}.operator", operator, "not a valid selector operator")
     for error in find_qualified_name_errors(requirement.get("key") or ""):
-        yield invalid(f"{path}.key", requirement.get("key") or "", error)
+        yield build_invalid_error(f"{path}.key", requirement.get("key") or "", error)
     for index, value in enumerate(values):
         for error in find_label_value_errors(value):
-            yield invalid(f"{path}.values[{index}]", value, error)
+            yield build_invalid_error(f"{path}.values[{index}]", value, error)

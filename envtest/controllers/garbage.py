@@ -17,10 +17,10 @@ from controller.managedfields.gotext import quote
 from envtest.controllers.metadata import StoredMeta, StoredOwner, decode_metadata
 from envtest.server import objectmeta
 from envtest.server.api import Api
-from envtest.server.deletes import remove
+from envtest.server.deletes import remove_or_terminate
 from envtest.server.objectmeta import Body
 from envtest.server.resource import StoredResource
-from envtest.storage import Stored, StoredChange
+from envtest.storage import StoredChange, StoredObject
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -43,7 +43,7 @@ class _SortedOwners:
 class _Node:
     """One object in the graph."""
 
-    place: str
+    table_name: str
     key: str
     meta: StoredMeta
 
@@ -68,7 +68,7 @@ class GarbageCollector:
             for key in table.scan():
                 stored = table.get(key)
                 if stored is not None:
-                    self._update_graph(table.place, stored)
+                    self._update_graph(table.name, stored)
         api.store.listeners.append(self._track_change)
 
     async def run(self) -> None:
@@ -86,7 +86,7 @@ class GarbageCollector:
                 if node is not None:
                     self._process(node)
 
-    def _track_change(self, place: str, event: StoredChange) -> None:
+    def _track_change(self, table_name: str, event: StoredChange) -> None:
         """Update the graph by one change in a table, and queue the objects that it concerns."""
         if event.type == "DELETED":
             uid = decode_metadata(event.current.body).uid
@@ -98,7 +98,7 @@ class GarbageCollector:
             self._note_deletion(uid)
             self._queue |= self._dependents.get(uid, set())
         else:
-            self._update_graph(place, event.current)
+            self._update_graph(table_name, event.current)
 
     def _note_deletion(self, uid: str) -> None:
         """Remember the uid of a deleted object; forget which events about it were recorded."""
@@ -108,7 +108,7 @@ class GarbageCollector:
             # The first key is the uid that was added first.
             del self._deleted_owners[next(iter(self._deleted_owners))]
 
-    def _update_graph(self, place: str, stored: Stored) -> None:
+    def _update_graph(self, table_name: str, stored: StoredObject) -> None:
         """Add an object to the graph, or update it.
 
         Queue its owners, and the object itself if it has owners or is terminating.
@@ -118,7 +118,7 @@ class GarbageCollector:
         if former_node is not None:
             for owner in former_node.meta.ownerReferences:
                 self._dependents.get(owner.uid, set()).discard(meta.uid)
-        self._nodes[meta.uid] = _Node(place, stored.key, meta)
+        self._nodes[meta.uid] = _Node(table_name, stored.key, meta)
         for owner in meta.ownerReferences:
             self._dependents.setdefault(owner.uid, set()).add(meta.uid)
             self._queue.add(owner.uid)
@@ -219,7 +219,7 @@ class GarbageCollector:
         if resource.namespaced and not namespace:
             self._report_foreign_owner(node, reference)
             return StoredMeta(reference.uid)
-        key = resource.key(namespace, reference.name)
+        key = resource.build_key(namespace, reference.name)
         stored = self._api.get_table(resource).get(key)
         meta = decode_metadata(stored.body) if stored else None
         if meta is not None and meta.uid == reference.uid:
@@ -255,10 +255,10 @@ class GarbageCollector:
         uids = sorted(self._dependents.get(node.meta.uid, ()))
         return [self._nodes[uid] for uid in uids if uid in self._nodes]
 
-    def _find_current(self, node: _Node) -> tuple[StoredResource, Stored] | None:
+    def _find_current(self, node: _Node) -> tuple[StoredResource, StoredObject] | None:
         """Return an object's resource and stored state; None if it was deleted or recreated."""
-        stored = self._api.store.get_table(node.place).get(node.key)
-        resource = next((r for r in self._api.registry if r.place == node.place), None)
+        stored = self._api.store.get_table(node.table_name).get(node.key)
+        resource = next((r for r in self._api.registry if r.table_name == node.table_name), None)
         if stored is None or resource is None:
             return None
         return (resource, stored) if decode_metadata(stored.body).uid == node.meta.uid else None
@@ -267,7 +267,7 @@ class GarbageCollector:
         """Delete an object with a propagationPolicy, unless it was deleted or recreated."""
         current = self._find_current(node)
         if current:
-            remove(self._api, *current, {"propagationPolicy": policy})
+            remove_or_terminate(self._api, *current, {"propagationPolicy": policy})
 
     def _remove_reference(self, node: _Node, owner: str) -> None:
         """Remove the reference to the owner with this uid from an object."""
@@ -293,7 +293,7 @@ class GarbageCollector:
             resource, stored = current
             body = msgspec.json.decode(stored.body)
             change(body["metadata"])
-            self._api.store.write(resource.place, stored.key, body)
+            self._api.store.write(resource.table_name, stored.key, body)
 
     def _remove_finalizer(self, node: _Node, finalizer: str) -> None:
         """Remove a finalizer; delete the object if it was the last one."""
@@ -308,20 +308,20 @@ class GarbageCollector:
             meta["finalizers"] = remaining
         else:
             meta.pop("finalizers", None)
-        if resource.rules.is_finished(body):
-            self._api.store.delete(resource.place, stored.key)
+        if resource.rules.can_be_removed(body):
+            self._api.store.delete(resource.table_name, stored.key)
         else:
-            self._api.store.write(resource.place, stored.key, body)
+            self._api.store.write(resource.table_name, stored.key, body)
 
 
 def _record_event(
-    api: Api, resource: StoredResource, stored: Stored, *, reason: str, message: str
+    api: Api, resource: StoredResource, stored: StoredObject, *, reason: str, message: str
 ) -> None:
     """Store a Warning event about an object; for a cluster-scoped one in `default`."""
     meta = msgspec.json.decode(stored.body)["metadata"]
     namespace = meta.get("namespace", "default")
     name = f"{meta['name']}.{secrets.token_hex(8)}"
-    now = objectmeta.timestamp()
+    now = objectmeta.format_current_time()
     event_meta: Body = {"name": name, "namespace": namespace}
     objectmeta.set_creation_fields(event_meta)
     body: Body = {

@@ -7,8 +7,8 @@ import anyio
 
 from envtest.controllers.metadata import decode_metadata
 from envtest.server.api import Api
-from envtest.server.deletes import remove
-from envtest.server.objectmeta import Body, timestamp
+from envtest.server.deletes import remove_or_terminate
+from envtest.server.objectmeta import Body, format_current_time
 from envtest.server.resource import StoredResource
 
 _FINALIZER = "kubernetes"
@@ -52,13 +52,13 @@ class NamespaceController:
         remaining: Counter[str] = Counter()
         finalizers: Counter[str] = Counter()
         # The versions of a kind show the same table, which is emptied once.
-        for resource in {r.place: r for r in self._api.registry if r.namespaced}.values():
+        for resource in {r.table_name: r for r in self._api.registry if r.namespaced}.values():
             table = self._api.get_table(resource)
             for key in list(table.scan(f"{name}/")):
                 stored = table.get(key)
                 # Objects that are terminating already are left to their finalizers.
                 if stored is not None and not _is_terminating(stored.body):
-                    remove(
+                    remove_or_terminate(
                         self._api,
                         resource,
                         stored=stored,
@@ -93,14 +93,16 @@ class NamespaceController:
         for condition in _build_conditions(remaining, finalizers):
             old_condition = old_conditions.pop(condition["type"], {})
             has_same_status = old_condition.get("status") == condition["status"]
-            since = old_condition["lastTransitionTime"] if has_same_status else timestamp()
+            since = (
+                old_condition["lastTransitionTime"] if has_same_status else format_current_time()
+            )
             conditions.append({**condition, "lastTransitionTime": since})
         # Conditions of other types stay.
         conditions += old_conditions.values()
         if conditions != body["status"].get("conditions"):
             body["status"]["conditions"] = conditions
             stored_form = self._namespaces.to_stored_form(body)
-            self._api.store.write(self._namespaces.place, name, stored_form)
+            self._api.store.write(self._namespaces.table_name, name, stored_form)
 
     def _remove_finalizer(self, name: str) -> None:
         """Remove the finalizer of a terminating namespace; delete it if that was the last."""
@@ -114,11 +116,11 @@ class NamespaceController:
         body["spec"]["finalizers"] = [
             finalizer for finalizer in finalizers if finalizer != _FINALIZER
         ]
-        if self._namespaces.rules.is_finished(body):
-            self._api.store.delete(self._namespaces.place, name)
+        if self._namespaces.rules.can_be_removed(body):
+            self._api.store.delete(self._namespaces.table_name, name)
         else:
             stored_form = self._namespaces.to_stored_form(body)
-            self._api.store.write(self._namespaces.place, name, stored_form)
+            self._api.store.write(self._namespaces.table_name, name, stored_form)
 
 
 def _is_terminating(body: bytes) -> bool:

@@ -13,11 +13,11 @@ from envtest.faults.fault import (
     Refusal,
     RefusedConnection,
     SlowAnswer,
-    forbidden,
-    internal_error,
     refuse_as_expired,
-    too_many_requests,
-    unavailable,
+    refuse_as_forbidden,
+    refuse_as_internal_error,
+    refuse_as_overloaded,
+    refuse_as_unavailable,
 )
 from envtest.faults.proxy import Injection, Proxy
 from envtest.faults.streams import (
@@ -28,10 +28,10 @@ from envtest.faults.streams import (
     StopAfter,
     SwallowedBookmarks,
     TruncatedEvent,
-    error_without_reason,
-    expired_event,
-    half_open,
-    unknown_event,
+    insert_error_without_reason,
+    insert_expired_event,
+    insert_unknown_event,
+    silence_watch,
 )
 
 __all__ = [
@@ -58,13 +58,13 @@ __all__ = [
     "StopAfter",
     "SwallowedBookmarks",
     "TruncatedEvent",
-    "error_without_reason",
-    "expired_event",
-    "forbidden",
-    "half_open",
-    "internal_error",
+    "insert_error_without_reason",
+    "insert_expired_event",
+    "insert_unknown_event",
     "refuse_as_expired",
-    "too_many_requests",
-    "unavailable",
-    "unknown_event",
+    "refuse_as_forbidden",
+    "refuse_as_internal_error",
+    "refuse_as_overloaded",
+    "refuse_as_unavailable",
+    "silence_watch",
 ]

@@ -117,7 +117,7 @@ class Match:
     times: int | None = None
     chance: float = 1.0
 
-    def admits(self, call: Call) -> bool:
+    def matches(self, call: Call) -> bool:
         """Return whether a request matches, whatever its number."""
         pairs = (
             (self.verb, call.verb),
@@ -149,7 +149,7 @@ class Count:
     def select(self, call: Call) -> bool:
         """Count a request; return whether it gets the fault."""
         match = self._match
-        if not match.admits(call):
+        if not match.matches(call):
             return False
         self._match_count += 1
         # Without a limit, `times` is None, which equals no count.

@@ -177,13 +177,13 @@ class Exchange:
     async def _exchange(self) -> web.StreamResponse:
         """Forward the request and the answer; a fault may answer in the server's place."""
         for fault in self._faults:
-            answer = await fault.before()
+            answer = await fault.intercept_request()
             if answer is not None:
                 return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
         response = await self._forward()
         try:
             for fault in self._faults:
-                await fault.after()
+                await fault.intercept_answer()
             return await self._send_answer(response)
         finally:
             # A watch that was not read to its end would keep the connection busy.
@@ -238,7 +238,7 @@ def _alter_steps(fault: Fault, number: int, steps: Iterator[Step]) -> Iterator[S
     """Yield the steps of an answer after a fault has altered its pieces."""
     for step in steps:
         if isinstance(step, bytes):
-            yield from fault.alter(number, step)
+            yield from fault.alter_piece(number, step)
         else:
             yield step
 

@@ -66,7 +66,7 @@ class Fault:
     watches_only: ClassVar[bool] = False
     replaces_server: ClassVar[bool] = False
 
-    async def before(self) -> Answer | None:
+    async def intercept_request(self) -> Answer | None:
         """Act before the request is forwarded; return an answer to give in the server's place.
 
         Raises:
@@ -74,14 +74,14 @@ class Fault:
         """
         return None
 
-    async def after(self) -> None:
+    async def intercept_answer(self) -> None:
         """Act when the server has answered, before the answer is forwarded.
 
         Raises:
             ConnectionTornError: reset the connection.
         """
 
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:  # noqa: ARG002 - some count
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:  # noqa: ARG002 - some count
         """Yield the steps by which a piece of the answer is sent.
 
         Args:
@@ -125,7 +125,7 @@ class LateRequest(Fault):
     pause: Pause
 
     @override
-    async def before(self) -> Answer | None:
+    async def intercept_request(self) -> Answer | None:
         await self.pause.wait()
         return None
 
@@ -137,7 +137,7 @@ class LateAnswer(Fault):
     pause: Pause
 
     @override
-    async def after(self) -> None:
+    async def intercept_answer(self) -> None:
         await self.pause.wait()
 
 
@@ -159,7 +159,7 @@ class Refusal(Fault):
     replaces_server: ClassVar[bool] = True
 
     @override
-    async def before(self) -> Answer | None:
+    async def intercept_request(self) -> Answer | None:
         headers = {"Content-Type": "application/json"}
         details: dict[str, object] = {}
         if self.retry_after is not None:
@@ -172,18 +172,18 @@ class Refusal(Fault):
         )
 
 
-def too_many_requests(retry_after: int = 1) -> Refusal:
+def refuse_as_overloaded(retry_after: int = 1) -> Refusal:
     """Return a refusal with code 429, as from an overloaded server."""
     message = "Too many requests, please try again later."
     return Refusal(429, "TooManyRequests", message=message, retry_after=retry_after)
 
 
-def internal_error() -> Refusal:
+def refuse_as_internal_error() -> Refusal:
     """Return a refusal with code 500 and reason InternalError."""
     return Refusal(500, "InternalError", "Internal error occurred: injected")
 
 
-def unavailable(retry_after: int | None = None) -> Refusal:
+def refuse_as_unavailable(retry_after: int | None = None) -> Refusal:
     """Return a refusal with code 503, as from a server that is starting or stopping."""
     message = "the server is currently unable to handle the request"
     return Refusal(503, "ServiceUnavailable", message=message, retry_after=retry_after)
@@ -194,7 +194,7 @@ def refuse_as_expired() -> Refusal:
     return Refusal(410, "Expired", "too old resource version: 1 (2)")
 
 
-def forbidden(subject: str = "it") -> Refusal:
+def refuse_as_forbidden(subject: str = "it") -> Refusal:
     """Return a refusal with code 403, as for a user who lacks a role."""
     return Refusal(403, "Forbidden", f"{subject} is forbidden: User cannot do that")
 
@@ -211,7 +211,7 @@ class GatewayPage(Fault):
     replaces_server: ClassVar[bool] = True
 
     @override
-    async def before(self) -> Answer | None:
+    async def intercept_request(self) -> Answer | None:
         page = f"<html><body><h1>{self.code} Bad Gateway</h1></body></html>\r\n"
         return Answer(self.code, page.encode(), _HTML)
 
@@ -223,7 +223,7 @@ class RefusedConnection(Fault):
     replaces_server: ClassVar[bool] = True
 
     @override
-    async def before(self) -> Answer | None:
+    async def intercept_request(self) -> Answer | None:
         raise ConnectionTornError
 
 
@@ -232,7 +232,7 @@ class LostAnswer(Fault):
     """The server answers, but the connection is reset before the client gets a byte."""
 
     @override
-    async def after(self) -> None:
+    async def intercept_answer(self) -> None:
         raise ConnectionTornError
 
 
@@ -252,7 +252,7 @@ class CutAnswer(Fault):
     end: End = End.RESET
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield whole pieces, then the beginning of the next piece, then the end."""
         if number <= self.pieces:
             yield piece
@@ -274,7 +274,7 @@ class SlowAnswer(Fault):
     pause: Pause = field(default_factory=Pause)
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield a piece in chunks, with a pause after each."""
         # The empty piece 0 has no chunks, and other faults need it.
         if not number:

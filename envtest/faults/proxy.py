@@ -1,9 +1,9 @@
 """A TLS proxy in front of a control plane that injects faults into its traffic.
 
-    async with Proxy.before(plane) as proxy:
-        with proxy.inject(half_open(), Match(verb="watch", resource="pods", times=1)) as fault:
+    async with Proxy.run_before(plane) as proxy:
+        with proxy.inject(silence_watch(), Match(verb="watch", resource="pods", times=1)) as fault:
             ...                         # clients that use proxy.kubeconfig()
-            await fault.struck.wait()
+            await fault.affected_calls.wait()
 
 Without faults it forwards everything unchanged, except for the credentials. Its only random
 decisions are those of `Match.chance`, which the seed makes repeatable.
@@ -40,12 +40,12 @@ class Injection:
 
     Attributes:
         fault: the fault.
-        struck: the requests that got it, in order.
+        affected_calls: the requests that got it, in order.
     """
 
     def __init__(self, fault: Fault, match: Match, randomness: random.Random) -> None:
         self.fault = fault
-        self.struck: Record[Call] = Record()
+        self.affected_calls: Record[Call] = Record()
         self._count = Count(match, randomness)
 
     def select(self, call: Call) -> bool:
@@ -54,12 +54,12 @@ class Injection:
             return False
         if not self._count.select(call):
             return False
-        self.struck.add(call)
+        self.affected_calls.add(call)
         return True
 
 
 class Proxy(RunningControlPlane):
-    """The control plane as clients see it through an unreliable network. `before` creates it.
+    """The control plane as clients see it through an unreliable network. `run_before` creates it.
 
     Attributes:
         calls: all requests that arrived, in order.
@@ -87,7 +87,7 @@ class Proxy(RunningControlPlane):
 
     @classmethod
     @asynccontextmanager
-    async def before(cls, plane: RunningControlPlane, *, seed: int = 0) -> AsyncIterator[Self]:
+    async def run_before(cls, plane: RunningControlPlane, *, seed: int = 0) -> AsyncIterator[Self]:
         """Run a proxy in front of a control plane for as long as the context lasts.
 
         Args:

@@ -30,14 +30,14 @@ class StopAfter(Fault):
     watches_only: ClassVar[bool] = True
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield a piece; end the watch after the last event, or after piece 0 without events."""
         yield piece
         if number >= self.events:
             yield self.end
 
 
-def half_open(events: int = 0) -> StopAfter:
+def silence_watch(events: int = 0) -> StopAfter:
     """Return a fault that leaves the connection open but silent after some events."""
     return StopAfter(events, End.SILENCE)
 
@@ -50,7 +50,7 @@ class ClosedAtOnce(Fault):
     replaces_server: ClassVar[bool] = True
 
     @override
-    async def before(self) -> Answer | None:
+    async def intercept_request(self) -> Answer | None:
         return Answer(200, b"")
 
 
@@ -70,7 +70,7 @@ class DroppedEvents(Fault):
     watches_only: ClassVar[bool] = True
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield the first events; drop the next ones, and end the watch at the last of them."""
         if number <= self.events:
             yield piece
@@ -90,7 +90,7 @@ class SwallowedBookmarks(Fault):
     watches_only: ClassVar[bool] = True
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield a piece unless it is a dropped bookmark; piece 0 is no line of the watch."""
         if not (number and self._is_swallowed(piece)):
             yield piece
@@ -116,7 +116,7 @@ class TruncatedEvent(Fault):
     watches_only: ClassVar[bool] = True
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield a piece; of the event to cut, yield the beginning and a line end."""
         yield piece[: self.size] + b"\n" if number == self.events + 1 else piece
 
@@ -137,7 +137,7 @@ class InsertedEvent(Fault):
     watches_only: ClassVar[bool] = True
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield a piece; after the last event before the line, yield the line as well."""
         yield piece
         if number == self.events:
@@ -146,17 +146,17 @@ class InsertedEvent(Fault):
                 yield self.end
 
 
-def expired_event(events: int = 0) -> InsertedEvent:
+def insert_expired_event(events: int = 0) -> InsertedEvent:
     """Return a fault that ends a watch with an ERROR event of code 410."""
     return InsertedEvent(encode_event("ERROR", _EXPIRED), events, End.CLOSED)
 
 
-def unknown_event(events: int = 0) -> InsertedEvent:
+def insert_unknown_event(events: int = 0) -> InsertedEvent:
     """Return a fault that inserts an event of an unknown type."""
     return InsertedEvent(encode_event("RENAMED", {"metadata": {"name": "odd"}}), events)
 
 
-def error_without_reason(events: int = 0) -> InsertedEvent:
+def insert_error_without_reason(events: int = 0) -> InsertedEvent:
     """Return a fault that ends a watch with an ERROR event whose Status has no reason."""
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
     return InsertedEvent(encode_event("ERROR", body), events, End.CLOSED)
@@ -174,7 +174,7 @@ class LargeEvents(Fault):
     watches_only: ClassVar[bool] = True
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
         """Yield an event with a long annotation; piece 0 and bookmarks unchanged."""
         if not number or piece.startswith(_BOOKMARK):
             yield piece

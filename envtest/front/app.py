@@ -305,7 +305,7 @@ def _render_refusal(
     request: web.BaseRequest, error: StatusError, warnings: list[str]
 ) -> web.Response:
     """Return a refusal as a response with its Status."""
-    data = msgspec.json.encode(error.body())
+    data = msgspec.json.encode(error.build_status())
     if _wants_pretty(request, Query(request.raw_path.partition("?")[2])):
         data = msgspec.json.format(data, indent=2)
     response = _build_response(error.code, data, content_type=JSON, warnings=warnings)

@@ -6,19 +6,19 @@ from envtest.access.accounts import AccountTokens
 from envtest.access.reviews import REVIEWS, Reviews
 from envtest.server.api import Api
 from envtest.server.call import Answer, AuthorizedCall
-from envtest.server.deletes import delete, delete_collection
+from envtest.server.deletes import answer_delete, answer_delete_collection
 from envtest.server.failures import (
     StatusError,
     build_bad_request,
     build_method_not_allowed,
     build_method_not_supported,
 )
-from envtest.server.patches import patch
-from envtest.server.reads import get, list_
+from envtest.server.patches import answer_patch
+from envtest.server.reads import answer_get, answer_list
 from envtest.server.request import RequestInfo
 from envtest.server.resource import StoredResource
 from envtest.server.scale import answer_scale
-from envtest.server.writes import create, update
+from envtest.server.writes import answer_create, answer_update
 
 # Verbs on namespaced resources whose path need not have a namespace.
 _ACROSS_NAMESPACES = frozenset({"list", "watch"})
@@ -26,13 +26,13 @@ _ACROSS_NAMESPACES = frozenset({"list", "watch"})
 Verb = Callable[[Api, AuthorizedCall], Awaitable[Answer]]
 
 _VERBS: dict[str, Verb] = {
-    "get": get,
-    "list": list_,
-    "create": create,
-    "update": update,
-    "patch": patch,
-    "delete": delete,
-    "deletecollection": delete_collection,
+    "get": answer_get,
+    "list": answer_list,
+    "create": answer_create,
+    "update": answer_update,
+    "patch": answer_patch,
+    "delete": answer_delete,
+    "deletecollection": answer_delete_collection,
 }
 
 
@@ -59,7 +59,7 @@ def _refuse_unsupported_verb(resource: StoredResource, info: RequestInfo) -> Non
     if info.subresource:
         if info.subresource not in resource.subresources:
             raise (
-                resource.not_found(info.name)
+                resource.build_not_found_error(info.name)
                 if resource.rules.is_custom
                 else build_missing_path_error()
             )

@@ -13,14 +13,14 @@ from envtest.memo import remember_results
 from envtest.schema import objectmeta
 from envtest.schema.correlation import Pair, Shape
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
-from envtest.schema.errors import NO_FIELD, FieldError, invalid
+from envtest.schema.errors import NO_FIELD, FieldError, build_invalid_error
 from envtest.schema.maplists import MapListNode
 from envtest.schema.pruning import AppliedDefaultNode, DefaultNode, PruneNode
 from envtest.schema.rules import RuleTree
 from envtest.schema.values import ValueSchema
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_RULES_SKIPPED: Final = invalid(
+_RULES_SKIPPED: Final = build_invalid_error(
     NO_FIELD,
     None,
     "some validation rules were not checked because the object was invalid; correct the existing "
@@ -38,7 +38,7 @@ LONGEST_CACHED_SCHEMA: Final = 1 << 16
 class CompiledSchema:
     """The schema of one version of a kind, compiled once; all methods work on plain decoded JSON.
 
-    The order in which a server uses it: `prune`, `default`, then `validate`.
+    The order in which a server uses it: `prune`, `set_defaults`, then `validate`.
     """
 
     def __init__(self, open_api_v3_schema: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ class CompiledSchema:
             self._embedded.coerce(obj, "", unknown)
         return problems + unknown
 
-    def default(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> None:
+    def set_defaults(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> None:
         """Set defaults, and drop nulls where the schema does not allow null, in place.
 
         Args:
@@ -125,7 +125,7 @@ class CompiledSchema:
         """
         self._defaults.apply(obj, old)
 
-    def default_applied(self, obj: dict[str, Any]) -> None:
+    def set_defaults_on_apply(self, obj: dict[str, Any]) -> None:
         """Set defaults after a server-side apply, in place; nulls without a default stay."""
         self._applied_defaults.apply(obj)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from envtest.schema import names, objectmeta
-from envtest.schema.errors import FieldError, build_required_error, invalid
+from envtest.schema.errors import FieldError, build_invalid_error, build_required_error
 
 
 class MalformedObject(ValueError):
@@ -98,7 +98,9 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
     """
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
-            raise MalformedObject(invalid(f"{path}.{name}", value[name], "must be a string"))
+            raise MalformedObject(
+                build_invalid_error(f"{path}.{name}", value[name], "must be a string")
+            )
     if "metadata" not in value:
         return
     # Go's decoder reads null as an empty struct.
@@ -108,7 +110,9 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
     try:
         unknown += objectmeta.coerce(metadata, f"{path}.metadata")
     except objectmeta.MalformedMetadata as error:
-        raise MalformedObject(invalid(f"{path}.metadata", metadata, str(error))) from error
+        raise MalformedObject(
+            build_invalid_error(f"{path}.metadata", metadata, str(error))
+        ) from error
 
 
 def _check_object(value: Mapping[str, Any], path: str, out: list[FieldError]) -> None:
@@ -125,9 +129,11 @@ def _check_api_version(version: Any, path: str, out: list[FieldError]) -> None:
     if version is None:
         out.append(build_required_error(path))
     elif not version:
-        out.append(invalid(path, version, "must not be empty"))
+        out.append(build_invalid_error(path, version, "must not be empty"))
     elif version.count("/") > 1:
-        out.append(invalid(path, version, f"unexpected GroupVersion string: {version}"))
+        out.append(
+            build_invalid_error(path, version, f"unexpected GroupVersion string: {version}")
+        )
 
 
 def _check_kind(kind: Any, path: str, out: list[FieldError]) -> None:
@@ -135,9 +141,9 @@ def _check_kind(kind: Any, path: str, out: list[FieldError]) -> None:
     if kind is None:
         out.append(build_required_error(path))
     elif not kind:
-        out.append(invalid(path, kind, "must not be empty"))
+        out.append(build_invalid_error(path, kind, "must not be empty"))
     else:
         errors = names.find_label_1035_errors(kind.lower())
         if errors:
             detail = "may have mixed case, but should otherwise match: " + ",".join(errors)
-            out.append(invalid(path, kind, detail))
+            out.append(build_invalid_error(path, kind, detail))

@@ -1,6 +1,6 @@
 """Errors of single fields: type, path, offending value and detail, in the API server's words.
 
-The functions that create them are named as in apimachinery's package field (`field.Invalid`).
+The functions that build them are those of apimachinery's package field (`field.Invalid`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class FieldError:
         """Whether rules are left unchecked on an object with this error."""
         return self.error_type in _BLOCKING
 
-    def cause(self) -> dict[str, str]:
+    def build_cause(self) -> dict[str, str]:
         """Return the error as an entry of `details.causes` in a Status."""
         return {"reason": _REASONS[self.error_type], "message": self.body, "field": self.field}
 
@@ -110,22 +110,22 @@ def build_required_error(field: str, detail: str = "") -> FieldError:
     return FieldError("Required", field, value="", detail=detail)
 
 
-def invalid(field: str, value: Any, detail: str) -> FieldError:
+def build_invalid_error(field: str, value: Any, detail: str) -> FieldError:
     """Return the error of a value that breaks a rule."""
     return FieldError("Invalid", field, value=value, detail=detail)
 
 
-def forbidden(field: str, detail: str) -> FieldError:
+def build_forbidden_error(field: str, detail: str) -> FieldError:
     """Return the error of a field that must not be set here."""
     return FieldError("Forbidden", field, value="", detail=detail)
 
 
-def duplicate(field: str, value: Any) -> FieldError:
+def build_duplicate_error(field: str, value: Any) -> FieldError:
     """Return the error of a value that occurs twice where it may occur once."""
     return FieldError("Duplicate", field, value=value, detail="")
 
 
-def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
+def build_not_supported_error(field: str, value: Any, supported: Sequence[str]) -> FieldError:
     """Return the error of a value that is not allowed.
 
     Args:
@@ -137,7 +137,7 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldErro
     return FieldError("NotSupported", field, value=value, detail=detail if supported else "")
 
 
-def too_long(field: str, limit: int) -> FieldError:
+def build_too_long_error(field: str, limit: int) -> FieldError:
     """Return the error of a string of more than `limit` characters; its message says bytes.
 
     A negative limit, which no string keeps, is left out of the message.
@@ -147,7 +147,7 @@ def too_long(field: str, limit: int) -> FieldError:
     return FieldError("TooLong", field, value="", detail=detail)
 
 
-def too_many(field: str, actual: int, limit: int) -> FieldError:
+def build_too_many_error(field: str, actual: int, limit: int) -> FieldError:
     """Return the error for more than `limit` items or properties."""
     noun = "item" if limit == 1 else "items"
     return FieldError("TooMany", field, value=actual, detail=f"must have at most {limit} {noun}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from controller.managedfields.gotext import encode_json
-from envtest.schema.errors import FieldError, duplicate, invalid
+from envtest.schema.errors import FieldError, build_duplicate_error, build_invalid_error
 
 
 class MapKeys:
@@ -21,7 +21,7 @@ class MapKeys:
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
 
-    def key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
+    def build_key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
         """Return the key of an item within its list: the values of its key fields.
 
         A missing key field counts as null. Values of different types differ, such as true and 1.
@@ -49,7 +49,7 @@ class MapListIndex:
         self._keys = keys
         # Reversed, so that the first of several items with one key stays.
         self._by_key = {
-            keys.key(item): item for item in reversed(items) if self._is_complete(item)
+            keys.build_key(item): item for item in reversed(items) if self._is_complete(item)
         }
 
     def _is_complete(self, item: Any) -> bool:
@@ -63,7 +63,7 @@ class MapListIndex:
         """
         if not self._is_complete(item):
             return default
-        return self._by_key.get(self._keys.key(item), default)
+        return self._by_key.get(self._keys.build_key(item), default)
 
 
 def read_map_keys(schema: Mapping[str, Any]) -> MapKeys:
@@ -123,14 +123,14 @@ class MapListNode:
                     continue
                 if not isinstance(item, dict):
                     detail = "must be an object for an array of list-type map"
-                    out.append(invalid(f"{path}[{index}]", item, detail))
+                    out.append(build_invalid_error(f"{path}[{index}]", item, detail))
                     # kube-apiserver compares no keys in a list with such an item.
                     break
-                key = self._map_keys.key(item)
+                key = self._map_keys.build_key(item)
                 error_value = {name: item[name] for name in self._map_keys.names if name in item}
             if key in seen and key not in reported:
                 reported.add(key)
-                out.append(duplicate(f"{path}[{index}]", error_value))
+                out.append(build_duplicate_error(f"{path}[{index}]", error_value))
             seen.add(key)
         if self._items is not None:
             for index, item in enumerate(value):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from envtest.memo import remember_results
 from envtest.schema import names
-from envtest.schema.errors import FieldError, invalid, too_long
+from envtest.schema.errors import FieldError, build_invalid_error, build_too_long_error
 
 _ANNOTATIONS_MAX: Final = 256 * 1024
 _STRING = "string"
@@ -261,7 +261,7 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
     check_owners(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
     for finalizer in metadata.get("finalizers") or []:
         out += [
-            invalid(f"{path}.finalizers", finalizer, problem)
+            build_invalid_error(f"{path}.finalizers", finalizer, problem)
             for problem in names.find_qualified_name_errors(finalizer)
         ]
     check_labels(metadata.get("labels") or {}, f"{path}.labels", out)
@@ -272,8 +272,14 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
 def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) -> None:
     """Append the errors of label keys and values."""
     for key, value in sorted(labels.items()):
-        out += [invalid(path, key, problem) for problem in names.find_qualified_name_errors(key)]
-        out += [invalid(path, value, problem) for problem in names.find_label_value_errors(value)]
+        out += [
+            build_invalid_error(path, key, problem)
+            for problem in names.find_qualified_name_errors(key)
+        ]
+        out += [
+            build_invalid_error(path, value, problem)
+            for problem in names.find_label_value_errors(value)
+        ]
 
 
 def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
@@ -281,12 +287,12 @@ def check_annotations(annotations: Mapping[str, str], path: str, out: list[Field
     for key in sorted(annotations):
         # As in ValidateAnnotations, case does not matter.
         out += [
-            invalid(path, key, problem)
+            build_invalid_error(path, key, problem)
             for problem in names.find_qualified_name_errors(key.lower())
         ]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _ANNOTATIONS_MAX:
-        out.append(too_long(path, _ANNOTATIONS_MAX))
+        out.append(build_too_long_error(path, _ANNOTATIONS_MAX))
 
 
 def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
@@ -304,7 +310,7 @@ def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError])
                 "Only one reference can have Controller set to true. "
                 f'Found "true" in references for {pair}'
             )
-            out.append(invalid(path, owners, detail))
+            out.append(build_invalid_error(path, owners, detail))
         else:
             controller = owner
 
@@ -314,13 +320,13 @@ def _check_owner(owner: dict[str, Any], path: str, out: list[FieldError]) -> Non
     version = str(owner.get("apiVersion", ""))
     group, _, version_name = version.rpartition("/")
     if not version_name or version.count("/") > 1:
-        out.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+        out.append(build_invalid_error(f"{path}.apiVersion", version, "version must not be empty"))
     out += [
-        invalid(f"{path}.{name}", "", "must not be empty")
+        build_invalid_error(f"{path}.{name}", "", "must not be empty")
         for name in ("kind", "name", "uid")
         if not owner.get(name)
     ]
     # The only kind that may not be an owner (BannedOwners of apimachinery).
     if owner.get("kind") == "Event" and version_name == "v1" and group in {"", "events.k8s.io"}:
         detail = f"{group}/{version_name}, Kind=Event is disallowed from being an owner"
-        out.append(invalid(path, owner, detail))
+        out.append(build_invalid_error(path, owner, detail))

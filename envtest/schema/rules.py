@@ -15,7 +15,14 @@ import msgspec
 from envtest.schema.cel import CelError, Program, reads_old_self, rewrite_optional_old
 from envtest.schema.celtypes import build_converter
 from envtest.schema.correlation import Pair
-from envtest.schema.errors import NO_FIELD, OMITTED, FieldError, duplicate, forbidden, invalid
+from envtest.schema.errors import (
+    NO_FIELD,
+    OMITTED,
+    FieldError,
+    build_duplicate_error,
+    build_forbidden_error,
+    build_invalid_error,
+)
 from envtest.schema.errors import build_required_error as required_error
 from envtest.schema.maplists import MapKeys, read_map_keys
 
@@ -304,7 +311,7 @@ class RuleTree:
             except CelError as error:
                 path = rule_value.path or NO_FIELD
                 results.errors.append(
-                    invalid(path, self._schema_type, rule.describe_failure(error))
+                    build_invalid_error(path, self._schema_type, rule.describe_failure(error))
                 )
                 continue
             if not message:
@@ -326,9 +333,9 @@ def _build_error(rule: ValidationRule, rule_value: _RuleValue, detail: str) -> F
     # As in the real server, the message does not quote whole objects and lists.
     value = OMITTED if isinstance(rule_value.value, dict | list) else rule_value.value
     if rule.reason == "FieldValueForbidden":
-        return forbidden(path, detail)
+        return build_forbidden_error(path, detail)
     if rule.reason == "FieldValueRequired":
         return required_error(path, detail)
     if rule.reason == "FieldValueDuplicate":
-        return duplicate(path, value)
-    return invalid(path, value, detail)
+        return build_duplicate_error(path, value)
+    return build_invalid_error(path, value, detail)

@@ -17,11 +17,11 @@ from envtest.schema.correlation import Pair
 from envtest.schema.errors import (
     NO_FIELD,
     FieldError,
+    build_invalid_error,
+    build_not_supported_error,
     build_required_error,
-    invalid,
-    not_supported,
-    too_long,
-    too_many,
+    build_too_long_error,
+    build_too_many_error,
 )
 from envtest.schema.formats import InvalidPattern, build_matcher
 
@@ -170,12 +170,14 @@ class ValueSchema:
     def _check_string(self, value: str, path: str, out: list[FieldError]) -> None:
         """Append the first error of length and pattern, and the error of the format."""
         if self._max_length is not None and len(value) > self._max_length:
-            out.append(too_long(path, self._max_length))
+            out.append(build_too_long_error(path, self._max_length))
         elif self._min_length is not None and len(value) < self._min_length:
             detail = f"{path} in body should be at least {self._min_length} chars long"
-            out.append(invalid(path, value, detail))
+            out.append(build_invalid_error(path, value, detail))
         elif self._matches is not None and not self._matches(value):
-            out.append(invalid(path, value, f"{path} in body should match '{self._pattern}'"))
+            out.append(
+                build_invalid_error(path, value, f"{path} in body should match '{self._pattern}'")
+            )
         if self._format_check is not None and not self._format_check(value):
             out.append(_build_type_error(path, self._format, value))
 
@@ -197,9 +199,9 @@ class ValueSchema:
         size = len(value)
         if self._min_items is not None and size < self._min_items:
             detail = f"{path} in body should have at least {self._min_items} items"
-            out.append(invalid(path, size, detail))
+            out.append(build_invalid_error(path, size, detail))
         if self._max_items is not None and size > self._max_items:
-            out.append(too_many(path, size, self._max_items))
+            out.append(build_too_many_error(path, size, self._max_items))
 
     def _check_object(
         self, value: dict[str, Any], path: str, out: list[FieldError], pair: Pair | None
@@ -209,7 +211,7 @@ class ValueSchema:
         if self._allows_no_additional:
             for name in value.keys() - self._properties.keys():
                 detail = f"{path}.{name} in body is a forbidden property"
-                out.append(invalid(path, name, detail))
+                out.append(build_invalid_error(path, name, detail))
         properties, additional = self._properties, self._additional
         old = pair.old if pair is not None and type(pair.old) is dict else None
         prefix = f"{path}." if path else ""
@@ -233,9 +235,9 @@ class ValueSchema:
         """Append the errors of the number of an object's properties."""
         if self._min_properties is not None and size < self._min_properties:
             detail = f"{path} in body should have at least {self._min_properties} properties"
-            out.append(invalid(path, size, detail))
+            out.append(build_invalid_error(path, size, detail))
         if self._max_properties is not None and size > self._max_properties:
-            out.append(too_many(path, size, self._max_properties))
+            out.append(build_too_many_error(path, size, self._max_properties))
 
 
 class _Number:
@@ -254,7 +256,7 @@ class _Number:
         if not self._fits(value):
             shape = f"with format {self._format}" if self._format else "(default format)"
             detail = f"Checked value must be of type {self._schema_type} {shape} in {path}"
-            out.append(invalid(NO_FIELD, "", detail))
+            out.append(build_invalid_error(NO_FIELD, "", detail))
         if self._factor is not None and not _is_multiple(value, self._factor):
             out.append(
                 _build_bound_error(path, value, relation="a multiple of", bound=self._factor)
@@ -285,7 +287,9 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 def _build_bound_error(path: str, value: float, relation: str, bound: float) -> FieldError:
     """Return the error of a number that is not, for example, `greater than` a bound."""
-    return invalid(path, value, f"{path} in body should be {relation} {format_number(bound)}")
+    return build_invalid_error(
+        path, value, f"{path} in body should be {relation} {format_number(bound)}"
+    )
 
 
 class _Enum:
@@ -307,7 +311,7 @@ class _Enum:
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append an error for a value that is not allowed; null never is."""
         if value is None or self._build_key(value) not in self._allowed_keys:
-            out.append(not_supported(path, value, self._listed_values))
+            out.append(build_not_supported_error(path, value, self._listed_values))
 
 
 class _Branches:
@@ -381,7 +385,7 @@ def _find_shortest(branch_errors: list[list[FieldError]]) -> list[FieldError]:
 
 def _build_branch_error(detail: str) -> FieldError:
     """Return the error of a value that does not match its branches; it belongs to no field."""
-    return invalid(NO_FIELD, "", detail)
+    return build_invalid_error(NO_FIELD, "", detail)
 
 
 def _is_integer(value: float) -> bool:

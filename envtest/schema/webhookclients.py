@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controller.managedfields.gotext import quote
-from envtest.schema.errors import FieldError, build_required_error, invalid
+from envtest.schema.errors import FieldError, build_invalid_error, build_required_error
 from envtest.schema.names import find_subdomain_errors
 
 _URL_FORM: Final = "; desired format: https://host[/path]"
@@ -43,16 +43,22 @@ def _find_url_errors(url: str, path: str) -> list[FieldError]:
     out: list[FieldError] = []
     if parts.scheme != "https":
         out.append(
-            invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}")
+            build_invalid_error(
+                path, parts.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}"
+            )
         )
     if not host:
-        out.append(invalid(path, "", f"host must be specified{_URL_FORM}"))
+        out.append(build_invalid_error(path, "", f"host must be specified{_URL_FORM}"))
     if user := parts.netloc.rpartition("@")[0]:
-        out.append(invalid(path, user, "user information is not permitted in the URL"))
+        out.append(build_invalid_error(path, user, "user information is not permitted in the URL"))
     if parts.fragment:
-        out.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+        out.append(
+            build_invalid_error(path, parts.fragment, "fragments are not permitted in the URL")
+        )
     if parts.query:
-        out.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
+        out.append(
+            build_invalid_error(path, parts.query, "query parameters are not permitted in the URL")
+        )
     return out
 
 
@@ -66,7 +72,7 @@ def _find_service_errors(service: Mapping[str, Any], path: str) -> list[FieldErr
     url_path, port = service.get("path"), service.get("port", 443)
     if port not in _PORTS:
         detail = "port is not valid: must be between 1 and 65535, inclusive"
-        out.append(invalid(f"{path}.port", port, detail))
+        out.append(build_invalid_error(f"{path}.port", port, detail))
     if url_path is not None:
         out += _find_path_errors(url_path, f"{path}.path")
     return out
@@ -79,11 +85,13 @@ def _find_path_errors(url_path: str, path: str) -> list[FieldError]:
     if url_path in {"", "/"}:
         return out
     if not url_path.startswith("/"):
-        out.append(invalid(path, url_path, "must start with a '/'"))
+        out.append(build_invalid_error(path, url_path, "must start with a '/'"))
     for index, segment in enumerate(url_path[1:].removesuffix("/").split("/")):
         if not segment:
-            out.append(invalid(path, url_path, f"segment[{index}] may not be empty"))
+            out.append(build_invalid_error(path, url_path, f"segment[{index}] may not be empty"))
             continue
         errors = find_subdomain_errors(segment)
-        out += [invalid(path, url_path, f"segment[{index}]: {error}") for error in errors]
+        out += [
+            build_invalid_error(path, url_path, f"segment[{index}]: {error}") for error in errors
+        ]
     return out

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from envtest.server import failures
 from envtest.server.call import AuthorizedCall
 from envtest.server.resource import Registry, StoredResource
-from envtest.storage import Store, Stored, Table
+from envtest.storage import Store, StoredObject, Table
 
 
 class Admission(Protocol):
@@ -72,15 +72,15 @@ class Api:
     # Called when an update or patch is about to create its object, with the request and the
     # object's name. It raises a StatusError if the user may update or patch, but not create.
     check_creation_allowed: Callable[[AuthorizedCall, str], None] = _allow_creation
-    # Tables (`StoredResource.place`) of custom resources whose CRD is terminating: nothing is
+    # Tables (`StoredResource.table_name`) of custom resources whose CRD is terminating: nothing is
     # created there, because the CRD waits until no objects remain.
-    terminating_places: set[str] = field(default_factory=set)
+    terminating_tables: set[str] = field(default_factory=set)
 
     def get_table(self, resource: StoredResource) -> Table:
         """Return the table that holds a resource's objects."""
-        return self.store.get_table(resource.place)
+        return self.store.get_table(resource.table_name)
 
-    def get_stored(self, call: AuthorizedCall) -> Stored:
+    def get_stored(self, call: AuthorizedCall) -> StoredObject:
         """Return the stored object that a request names.
 
         Raises:
@@ -88,7 +88,7 @@ class Api:
         """
         stored = self.get_table(call.resource).get(call.key)
         if stored is None:
-            raise call.resource.not_found(call.info.name)
+            raise call.resource.build_not_found_error(call.info.name)
         return stored
 
     def check_namespace(self, resource: StoredResource, namespace: str, name: str) -> None:
@@ -103,7 +103,7 @@ class Api:
             return
         stored = self.get_table(namespaces).get(namespace)
         if stored is None:
-            raise namespaces.not_found(namespace)
+            raise namespaces.build_not_found_error(namespace)
         if namespaces.load(stored)["metadata"].get("deletionTimestamp"):
             error = failures.build_forbidden(
                 resource.plural,

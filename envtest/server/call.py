@@ -41,7 +41,7 @@ class AuthorizedCall(msgspec.Struct):
     @property
     def key(self) -> str:
         """The key of the object that the path names, in its table."""
-        return self.resource.key(self.info.namespace, self.info.name)
+        return self.resource.build_key(self.info.namespace, self.info.name)
 
 
 class ObjectAnswer(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from controller.managedfields import FieldModel, Versions
 from envtest.schema import CompiledSchema
-from envtest.schema.errors import NO_FIELD, FieldError, invalid
+from envtest.schema.errors import NO_FIELD, FieldError, build_invalid_error
 from envtest.schema.names import find_subdomain_errors
 from envtest.schema.objectmeta import coerce
 from envtest.schema.tables import build_table_cells, build_table_columns
@@ -19,7 +19,7 @@ from envtest.server.api import Api
 from envtest.server.objectmeta import Body
 from envtest.server.resource import MAIN_VERBS, StoredResource, rank_version
 from envtest.server.rules import BuiltInColumn, Cells, Rules, restore_other_fields
-from envtest.storage import Stored
+from envtest.storage import StoredObject
 
 # The finalizers of Kubernetes itself, which need no domain.
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
@@ -53,10 +53,10 @@ class CustomRules(Rules):
 
     @override
     def decode(self, body: Body) -> list[str]:
-        return self.decode_changed(body, {})
+        return self.decode_update(body, {})
 
     @override
-    def decode_changed(self, body: Body, old: Body) -> list[str]:
+    def decode_update(self, body: Body, old: Body) -> list[str]:
         """Prune a body in place, and return the paths of unknown fields.
 
         Parts that are the same Python object in `old` are skipped.
@@ -74,26 +74,26 @@ class CustomRules(Rules):
         return coerce(body["metadata"], "metadata") + unknown
 
     @override
-    def default(self, body: Body) -> None:
-        self.compiled.default(body)
+    def set_defaults(self, body: Body) -> None:
+        self.compiled.set_defaults(body)
 
     @override
-    def default_changed(self, body: Body, old: Body) -> None:
+    def set_defaults_on_update(self, body: Body, old: Body) -> None:
         """Set defaults; skip parts that are the same Python object in `old`."""
-        self.compiled.default(body, old)
+        self.compiled.set_defaults(body, old)
 
     @override
-    def default_applied(self, body: Body) -> None:
-        self.compiled.default_applied(body)
+    def set_defaults_on_apply(self, body: Body) -> None:
+        self.compiled.set_defaults_on_apply(body)
 
     def fit_to_schema(self, body: Body) -> Body:
         """Prune and default a body by the schema of this version, in place; return it."""
         self.compiled.prune(body)
-        self.compiled.default(body)
+        self.compiled.set_defaults(body)
         return body
 
     @override
-    def model(self) -> FieldModel:
+    def get_field_model(self) -> FieldModel:
         return self._model
 
     @override
@@ -119,7 +119,7 @@ class CustomRules(Rules):
             restore_other_fields(body, old, "status")
 
     @override
-    def is_new_generation(self, body: Body, old: Body) -> bool:
+    def needs_new_generation(self, body: Body, old: Body) -> bool:
         """Return whether an update changes a field that counts for the generation."""
         # Without a status subresource, `status` is a field like any other.
         uncounted = {"metadata", "status"} if self.has_status else {"metadata"}
@@ -130,7 +130,7 @@ class CustomRules(Rules):
         )
 
     @override
-    def check(self, body: Body) -> list[FieldError]:
+    def find_errors(self, body: Body) -> list[FieldError]:
         """Return the errors of apiVersion and kind of a new object; without any, all others."""
         # An object of another kind or version is not validated by this schema.
         if type_problems := _validate_type(body, self._kind, self._api_version):
@@ -141,11 +141,13 @@ class CustomRules(Rules):
         return self.compiled.validate(body, first=problems)
 
     @override
-    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        return self.check_update_with_warnings(body, old, subresource=subresource, warnings=[])
+    def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        return self.find_update_errors_with_warnings(
+            body, old, subresource=subresource, warnings=[]
+        )
 
     @override
-    def check_update_with_warnings(
+    def find_update_errors_with_warnings(
         self, body: Body, old: Body, subresource: str, warnings: list[str]
     ) -> list[FieldError]:
         """Return the errors of apiVersion and kind of an update; without any, all others.
@@ -179,7 +181,7 @@ class CustomRules(Rules):
         return field in self._selectable_fields or super().is_selectable(field)
 
     @override
-    def columns(self) -> list[BuiltInColumn]:
+    def list_columns(self) -> list[BuiltInColumn]:
         return [
             BuiltInColumn(
                 column.name,
@@ -192,7 +194,7 @@ class CustomRules(Rules):
         ]
 
     @override
-    def cells(self, body: Body) -> Cells:
+    def build_cells(self, body: Body) -> Cells:
         return build_table_cells(self._columns, body, datetime.now(UTC))
 
 
@@ -200,10 +202,10 @@ def _validate_type(body: Mapping[str, Any], kind: str, api_version: str) -> list
     """Return the problems of a body's apiVersion and kind."""
     problems = []
     if body.get("kind") != kind:
-        problems.append(invalid("kind", body.get("kind", ""), f"must be {kind}"))
+        problems.append(build_invalid_error("kind", body.get("kind", ""), f"must be {kind}"))
     if body.get("apiVersion") != api_version:
         problems.append(
-            invalid("apiVersion", body.get("apiVersion", ""), f"must be {api_version}")
+            build_invalid_error("apiVersion", body.get("apiVersion", ""), f"must be {api_version}")
         )
     return problems
 
@@ -236,17 +238,19 @@ class Definition:
     Attributes:
         spec: its `spec`, with the names that were accepted.
         storage: the name of the version that is stored.
-        place: where its objects are stored.
+        table_name: the table of its objects in the store.
     """
 
     def __init__(self, body: Body) -> None:
         accepted = body["status"].get("acceptedNames") or {}
         self.spec: Body = {**body["spec"], "names": {**body["spec"]["names"], **accepted}}
         group, names = self.spec["group"], self.spec["names"]
-        self.place = f"{group}/{names['plural']}"
+        self.table_name = f"{group}/{names['plural']}"
         self._rules = {v["name"]: CustomRules(self.spec, v) for v in self.spec["versions"]}
         self.storage = next(v["name"] for v in self.spec["versions"] if v["storage"])
-        models = {f"{group}/{name}": rules.model() for name, rules in self._rules.items()}
+        models = {
+            f"{group}/{name}": rules.get_field_model() for name, rules in self._rules.items()
+        }
         # Versions differ only in apiVersion, because conversion webhooks are not supported.
         self._versions = Versions(
             models.get, lambda body, version: {**body, "apiVersion": version}
@@ -277,7 +281,7 @@ class Definition:
             short_names=tuple(names.get("shortNames", ())),
             categories=tuple(names.get("categories", ())),
             deprecation=_build_deprecation_warning(self.spec, version),
-            place=self.place,
+            table_name=self.table_name,
             to_version=None if is_storage_version else rules.fit_to_schema,
             to_storage=None if is_storage_version else storage_rules.fit_to_schema,
             versions=self._versions,
@@ -304,12 +308,12 @@ class Definition:
         Args:
             api: the state, which holds the objects.
         """
-        table = api.store.get_table(self.place)
+        table = api.store.get_table(self.table_name)
         for key in list(table.scan()):
             stored = table.get(key)
             if stored is not None:
                 body = self._rules[self.storage].fit_to_schema(msgspec.json.decode(stored.body))
-                table.put(Stored(key, stored.revision, _encode(body)))
+                table.put(StoredObject(key, stored.revision, _encode(body)))
 
 
 def _build_deprecation_warning(spec: Body, version: Body) -> str:

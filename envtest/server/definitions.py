@@ -19,9 +19,9 @@ from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.custom import Definition
 from envtest.server.objectmeta import Body
-from envtest.storage import Stored, StoredChange
+from envtest.storage import StoredChange, StoredObject
 
-_PLACE = "apiextensions.k8s.io/customresourcedefinitions"
+_CRD_TABLE = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class Definitions:
@@ -44,14 +44,14 @@ class Definitions:
         self._process_all_crds()
         self._api.store.listeners.append(self._process_change)
 
-    def _process_change(self, place: str, event: StoredChange) -> None:
-        """Process the CRDs that one change concerns; `place` is the table of the changed object.
+    def _process_change(self, table_name: str, event: StoredChange) -> None:
+        """Process the CRDs that one change concerns; `table_name` is that of the changed object.
 
         Writes by this class arrive here, too; they find nothing left to do.
         """
-        if place != _PLACE:
+        if table_name != _CRD_TABLE:
             # The last object of a terminating CRD may be gone, so the CRD can be deleted.
-            waiting_crd = self._waiting_crds.get(place)
+            waiting_crd = self._waiting_crds.get(table_name)
             if waiting_crd is not None and event.type == "DELETED":
                 self._process_crd(waiting_crd)
             return
@@ -68,7 +68,7 @@ class Definitions:
 
     def _process_all_crds(self) -> None:
         """Take steps for every CRD, and stop serving CRDs that are no longer stored."""
-        table = self._api.store.get_table(_PLACE)
+        table = self._api.store.get_table(_CRD_TABLE)
         for key in list(table.scan()):
             self._process_crd(key)
         for name in [name for name in self._served_states if table.get(name) is None]:
@@ -76,11 +76,11 @@ class Definitions:
 
     def _process_crd(self, key: str) -> None:
         """Take steps for one CRD until it is deleted or a step writes nothing."""
-        table = self._api.store.get_table(_PLACE)
+        table = self._api.store.get_table(_CRD_TABLE)
         while (stored := table.get(key)) is not None and self._take_step(stored):
             pass
 
-    def _take_step(self, stored: Stored) -> bool:
+    def _take_step(self, stored: StoredObject) -> bool:
         """Take the first step that a CRD needs; return whether the CRD was written.
 
         Steps: clean up a terminating CRD; decide about its names; set its approval; establish it;
@@ -103,13 +103,13 @@ class Definitions:
 
     def _read_other_crds(self, name: str) -> Iterator[Body]:
         """Yield the briefs of all CRDs but the named one."""
-        table = self._api.store.get_table(_PLACE)
+        table = self._api.store.get_table(_CRD_TABLE)
         for key in table.scan():
             stored = table.get(key)
             if stored is not None and key != name:
                 yield self._read_brief(stored)
 
-    def _read_brief(self, stored: Stored) -> Body:
+    def _read_brief(self, stored: StoredObject) -> Body:
         """Return a CRD reduced to its group and accepted names, which `accept_names` reads.
 
         Briefs are cached, because decoding all schemas at each change of a CRD takes too long.
@@ -163,7 +163,7 @@ class Definitions:
         if CLEANUP not in meta.get("finalizers", ()):
             # The objects are removed already; the CRD waits for finalizers of others.
             return False
-        place = f"{body['spec']['group']}/{body['spec']['names']['plural']}"
+        table_name = f"{body['spec']['group']}/{body['spec']['names']['plural']}"
         message = "CustomResource deletion is in progress"
         if set_condition(
             status,
@@ -178,34 +178,34 @@ class Definitions:
             return self._finish_deletion(
                 live, body, reason="NeverEstablished", message="resource was never established"
             )
-        self._api.terminating_places.add(place)
+        self._api.terminating_tables.add(table_name)
         # The removals below call `_process_change`, which must not start this step again.
-        self._waiting_crds.pop(place, None)
-        table = self._api.store.get_table(place)
+        self._waiting_crds.pop(table_name, None)
+        table = self._api.store.get_table(table_name)
         for key in list(table.scan()):
-            self._remove(place, key)
+            self._remove(table_name, key)
         if len(table):
-            self._waiting_crds[place] = meta["name"]
+            self._waiting_crds[table_name] = meta["name"]
             return False
-        self._api.terminating_places.discard(place)
+        self._api.terminating_tables.discard(table_name)
         return self._finish_deletion(
             live, body, reason="InstanceDeletionCompleted", message="removed all instances"
         )
 
-    def _remove(self, place: str, key: str) -> None:
+    def _remove(self, table_name: str, key: str) -> None:
         """Remove an object of a terminating CRD; one with finalizers is marked as terminating."""
-        stored = self._api.store.get_table(place).get(key)
+        stored = self._api.store.get_table(table_name).get(key)
         if stored is None:
             return
         body = msgspec.json.decode(stored.body)
         meta = body["metadata"]
         if not meta.get("finalizers"):
-            self._api.store.delete(place, key)
+            self._api.store.delete(table_name, key)
         elif "deletionTimestamp" not in meta:
-            meta["deletionTimestamp"] = objectmeta.timestamp()
+            meta["deletionTimestamp"] = objectmeta.format_current_time()
             meta["deletionGracePeriodSeconds"] = 0
             meta["generation"] = meta.get("generation", 0) + 1
-            self._api.store.write(place, key, body)
+            self._api.store.write(table_name, key, body)
 
     def _finish_deletion(self, live: Body, body: Body, reason: str, message: str) -> bool:
         """Drop the server's own finalizer of a terminating CRD that has no objects (any more).
@@ -228,7 +228,7 @@ class Definitions:
         ]
         if meta["finalizers"]:
             return self._write(live, body)
-        self._api.store.delete(_PLACE, meta["name"])
+        self._api.store.delete(_CRD_TABLE, meta["name"])
         return False
 
     def _write(self, live: Body, body: Body) -> bool:
@@ -240,7 +240,7 @@ class Definitions:
         """
         self._record_status_manager(live, body)
         self._api.store.write(
-            _PLACE, body["metadata"]["name"], self._resource.to_stored_form(body)
+            _CRD_TABLE, body["metadata"]["name"], self._resource.to_stored_form(body)
         )
         return True
 
@@ -250,10 +250,10 @@ class Definitions:
             live,
             body,
             manager="kube-apiserver",
-            fields=self._resource.rules.model(),
+            fields=self._resource.rules.get_field_model(),
             api_version=self._resource.api_version,
             subresource="status",
-            now=objectmeta.timestamp(),
+            now=objectmeta.format_current_time(),
         )
 
 
@@ -405,10 +405,14 @@ def set_condition(
                 return False
             # Only a new status is a transition; a new reason or message is none.
             has_same_status = entry["status"] == value
-            since = entry["lastTransitionTime"] if has_same_status else objectmeta.timestamp()
+            since = (
+                entry["lastTransitionTime"]
+                if has_same_status
+                else objectmeta.format_current_time()
+            )
             conditions[index] = {**new_fields, "lastTransitionTime": since}
             break
     else:
-        conditions.append({**new_fields, "lastTransitionTime": objectmeta.timestamp()})
+        conditions.append({**new_fields, "lastTransitionTime": objectmeta.format_current_time()})
     status["conditions"] = conditions
     return True

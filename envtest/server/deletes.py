@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from envtest.schema.errors import not_supported
+from envtest.schema.errors import build_not_supported_error
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
@@ -14,15 +14,15 @@ from envtest.server.failures import StatusError, build_bad_request, build_invali
 from envtest.server.options import META_GROUP, read_list_options, validate_dry_run
 from envtest.server.reads import select
 from envtest.server.resource import StoredResource
-from envtest.storage import Stored
+from envtest.storage import StoredObject
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-# (place, key) -> why kube-apiserver refuses to delete this object.
+# (table name, key) -> why kube-apiserver refuses to delete this object.
 _UNDELETABLE = {
     ("namespaces", name): "this namespace may not be deleted"
     for name in ("default", "kube-public", "kube-system")
 }
-# Places of objects that the garbage collector ignores.
+# Tables of objects that the garbage collector ignores.
 _NEVER_COLLECTED = frozenset({"events"})
 # propagationPolicy -> the finalizer that the garbage collector removes when it is done.
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
@@ -31,14 +31,14 @@ _KIND = "DeleteOptions"
 _OPTIONS = f"io.k8s.apimachinery.pkg.apis.meta.v1.{_KIND}"
 
 
-async def delete(api: Api, call: AuthorizedCall) -> Answer:
+async def answer_delete(api: Api, call: AuthorizedCall) -> Answer:
     """Answer a DELETE on one object."""
     options = _read_delete_options(call)
     stored = api.get_stored(call)
     return await _delete(api, call, stored=stored, key=call.key, options=options)
 
 
-async def delete_collection(api: Api, call: AuthorizedCall) -> Answer:
+async def answer_delete_collection(api: Api, call: AuthorizedCall) -> Answer:
     """Answer a DELETE on a collection with the selected objects as they were before."""
     selection_options = read_list_options(call.query, call.resource.rules, watch=False)
     options = _read_delete_options(call)
@@ -79,14 +79,14 @@ def _read_delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
     policy = options.get("propagationPolicy")
     problems = validate_dry_run(call.dry_runs)
     if policy is not None and policy not in _POLICIES:
-        problems.append(not_supported("propagationPolicy", policy, _POLICIES))
+        problems.append(build_not_supported_error("propagationPolicy", policy, _POLICIES))
     if problems:
         raise build_invalid_object(_KIND, META_GROUP, name="", problems=problems)
     return {**options, "dryRun": call.dry_runs}
 
 
 async def _delete_item(
-    api: Api, call: AuthorizedCall, stored: Stored, options: Mapping[str, Any]
+    api: Api, call: AuthorizedCall, stored: StoredObject, options: Mapping[str, Any]
 ) -> None:
     """Delete one object of a collection; an object that another request deleted is no error."""
     try:
@@ -98,7 +98,7 @@ async def _delete_item(
 
 
 async def _delete(
-    api: Api, call: AuthorizedCall, stored: Stored, key: str, options: Mapping[str, Any]
+    api: Api, call: AuthorizedCall, stored: StoredObject, key: str, options: Mapping[str, Any]
 ) -> Answer:
     """Remove an object for a client, or mark it as terminating, once admission allows it.
 
@@ -108,7 +108,7 @@ async def _delete(
             admission.
     """
     resource = call.resource
-    why = _UNDELETABLE.get((resource.place, key))
+    why = _UNDELETABLE.get((resource.table_name, key))
     if why is not None:
         raise failures.build_forbidden(resource.plural, resource.group, name=key, why=why)
     while True:
@@ -117,18 +117,20 @@ async def _delete(
             call, stored, body=body, preconditions=options.get("preconditions") or {}
         )
         await api.admission.validate(call, "DELETE", new=None, old=body)
-        # Every write puts a new `Stored` into the table, so the same one means no other write.
+        # Every write stores a new `StoredObject`, so the same one means no other write.
         current = api.get_table(resource).get(key)
         if current is stored:
-            remaining = remove(api, resource, stored=stored, options=options)
+            remaining = remove_or_terminate(api, resource, stored=stored, options=options)
             return _build_answer(resource, stored, remaining)
         if current is None:
-            raise resource.not_found(body["metadata"]["name"])
+            raise resource.build_not_found_error(body["metadata"]["name"])
         # The object changed while admission decided. Admission has to see the new state as well.
         stored = current
 
 
-def _build_answer(resource: StoredResource, stored: Stored, remaining: Stored | None) -> Answer:
+def _build_answer(
+    resource: StoredResource, stored: StoredObject, remaining: StoredObject | None
+) -> Answer:
     """Return the answer to a deletion.
 
     It is the object marked as terminating. If the object is gone, it is the deleted object for
@@ -157,9 +159,9 @@ def _build_answer(resource: StoredResource, stored: Stored, remaining: Stored | 
     )
 
 
-def remove(
-    api: Api, resource: StoredResource, stored: Stored, options: Mapping[str, Any]
-) -> Stored | None:
+def remove_or_terminate(
+    api: Api, resource: StoredResource, stored: StoredObject, options: Mapping[str, Any]
+) -> StoredObject | None:
     """Remove an object, or mark it as terminating while it has finalizers.
 
     Args:
@@ -176,15 +178,18 @@ def remove(
     if not _is_marked_by_kind(resource, body):
         _set_propagation_finalizer(resource, body, options)
     dry = bool(options.get("dryRun"))
-    if not resource.rules.is_finished(body):
+    if not resource.rules.can_be_removed(body):
         return _terminate(api, resource, stored=stored, body=body, dry=dry)
     if not dry:
-        api.store.delete(resource.place, stored.key)
+        api.store.delete(resource.table_name, stored.key)
     return None
 
 
 def _check_preconditions(
-    call: AuthorizedCall, stored: Stored, body: dict[str, Any], preconditions: Mapping[str, Any]
+    call: AuthorizedCall,
+    stored: StoredObject,
+    body: dict[str, Any],
+    preconditions: Mapping[str, Any],
 ) -> None:
     """Check the uid and the resourceVersion of the preconditions in DeleteOptions.
 
@@ -203,7 +208,7 @@ def _check_preconditions(
         ):
             if expected is not None and expected != actual:
                 why = f"{name} in precondition: {expected}, {name} in object meta: {actual}"
-                raise resource.conflict(meta["name"], f"Precondition failed: {why}")
+                raise resource.build_conflict_error(meta["name"], f"Precondition failed: {why}")
         return
     if uid is not None and uid != meta["uid"]:
         raise failures.build_conflict(
@@ -237,7 +242,7 @@ def _set_propagation_finalizer(
     """
     policy, meta = options.get("propagationPolicy"), body["metadata"]
     # Without a policy, the finalizers that the object has decide about its dependents.
-    if resource.place in _NEVER_COLLECTED or policy is None:
+    if resource.table_name in _NEVER_COLLECTED or policy is None:
         return
     policy_finalizers = set(_FINALIZERS.values())
     finalizers = [name for name in meta.get("finalizers") or () if name not in policy_finalizers]
@@ -254,8 +259,8 @@ def _set_propagation_finalizer(
 
 
 def _terminate(
-    api: Api, resource: StoredResource, stored: Stored, body: dict[str, Any], *, dry: bool
-) -> Stored:
+    api: Api, resource: StoredResource, stored: StoredObject, body: dict[str, Any], *, dry: bool
+) -> StoredObject:
     """Mark an object as terminating; return the marked object.
 
     Args:
@@ -268,7 +273,7 @@ def _terminate(
     meta = body["metadata"]
     unchanged = resource.load(stored)
     if "deletionTimestamp" not in meta:
-        meta["deletionTimestamp"] = objectmeta.timestamp()
+        meta["deletionTimestamp"] = objectmeta.format_current_time()
         # As rest.BeforeDelete does, which kinds that mark the deletion themselves do not call.
         if not resource.rules.marks_deletion:
             meta["deletionGracePeriodSeconds"] = 0
@@ -279,5 +284,5 @@ def _terminate(
         # A repeated deletion: no write, no event.
         return stored
     if dry:
-        return Stored(stored.key, stored.revision, _encode(resource.to_stored_form(body)))
-    return api.store.write(resource.place, stored.key, resource.to_stored_form(body))
+        return StoredObject(stored.key, stored.revision, _encode(resource.to_stored_form(body)))
+    return api.store.write(resource.table_name, stored.key, resource.to_stored_form(body))

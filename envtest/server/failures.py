@@ -37,7 +37,7 @@ class StatusError(Exception):
         # The metadata of the Status, where the refusal of an expired page has a continue token.
         self.metadata: dict[str, str] = {}
 
-    def body(self) -> dict[str, Any]:
+    def build_status(self) -> dict[str, Any]:
         """Return the Status object; fields without a value are left out."""
         body: dict[str, Any] = {
             "kind": "Status",
@@ -109,7 +109,7 @@ def build_invalid_object(
             "name": name,
             "group": group,
             "kind": kind,
-            "causes": [problem.cause() for problem in problems],
+            "causes": [problem.build_cause() for problem in problems],
         },
     )
 

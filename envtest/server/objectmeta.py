@@ -13,7 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 from controller.managedfields import validate_managed_fields
-from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid
+from envtest.schema.errors import (
+    FieldError,
+    build_forbidden_error,
+    build_invalid_error,
+    build_required_error,
+)
 from envtest.schema.names import find_label_errors, find_qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
 from envtest.server.failures import to_field_error
@@ -40,7 +45,7 @@ _COLLECTION_CHECKS: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None
 )
 
 
-def timestamp() -> str:
+def format_current_time() -> str:
     """Return the current time as in metadata: RFC 3339 in UTC, whole seconds."""
     return _format_rfc3339(int(time.time()))
 
@@ -69,7 +74,7 @@ def drop_deletion_fields(meta: Body) -> None:
 
 def set_creation_fields(meta: Body) -> None:
     """Set the fields that the server decides at creation: creationTimestamp, uid, a new name."""
-    meta["creationTimestamp"] = timestamp()
+    meta["creationTimestamp"] = format_current_time()
     meta["uid"] = str(uuid.uuid4())
     if meta.get("generateName") and not meta.get("name"):
         meta["name"] = generate_name(meta["generateName"])
@@ -100,21 +105,27 @@ def find_metadata_errors(
         # A prefix may end with a dash, as characters follow (apimachinery's maskTrailingDash).
         masked = prefix[:-1] + "a" if prefix.endswith("-") else prefix
         problems += [
-            invalid("metadata.generateName", prefix, problem) for problem in name_rule(masked)
+            build_invalid_error("metadata.generateName", prefix, problem)
+            for problem in name_rule(masked)
         ]
     if name and name != old.get("name"):
-        problems += [invalid("metadata.name", name, problem) for problem in name_rule(name)]
+        problems += [
+            build_invalid_error("metadata.name", name, problem) for problem in name_rule(name)
+        ]
     elif not name:
         problems.append(build_required_error("metadata.name", "name or generateName is required"))
     if not namespaced or not meta.get("namespace") or meta["namespace"] != old.get("namespace"):
         problems += _validate_namespace(meta, namespaced=namespaced)
     if meta.get("generation", 0) < 0:
         detail = "must be greater than or equal to 0"
-        problems.append(invalid("metadata.generation", meta["generation"], detail))
+        problems.append(build_invalid_error("metadata.generation", meta["generation"], detail))
     _check_lists(meta, old, problems)
     for finalizer in _get_if_changed(meta, old, "finalizers") or ():
         name_errors = find_qualified_name_errors(finalizer)
-        problems += [invalid("metadata.finalizers", finalizer, problem) for problem in name_errors]
+        problems += [
+            build_invalid_error("metadata.finalizers", finalizer, problem)
+            for problem in name_errors
+        ]
     if meta.get("managedFields"):
         problems += map(to_field_error, validate_managed_fields({"metadata": meta}))
     return problems
@@ -125,12 +136,12 @@ def _validate_namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
     namespace = meta.get("namespace", "")
     if not namespaced:
         if namespace:
-            return [forbidden("metadata.namespace", "not allowed on this type")]
+            return [build_forbidden_error("metadata.namespace", "not allowed on this type")]
         return []
     if not namespace:
         return [build_required_error("metadata.namespace")]
     return [
-        invalid("metadata.namespace", namespace, problem)
+        build_invalid_error("metadata.namespace", namespace, problem)
         for problem in find_label_errors(namespace)
     ]
 
@@ -173,11 +184,13 @@ def find_change_errors(meta: Body, old: Body) -> list[FieldError]:
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{quoted}}}"
             )
-            problems.append(forbidden("metadata.finalizers", detail))
+            problems.append(build_forbidden_error("metadata.finalizers", detail))
     if not meta.get("resourceVersion"):
-        problems.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
+        problems.append(
+            build_invalid_error("metadata.resourceVersion", "", "must be specified for an update")
+        )
     problems += [
-        invalid(f"metadata.{name}", meta.get(name, ""), "field is immutable")
+        build_invalid_error(f"metadata.{name}", meta.get(name, ""), "field is immutable")
         for name in _IMMUTABLE
         if meta.get(name) != old.get(name)
     ]

@@ -31,7 +31,7 @@ class OpenApi:
         self._generation = -1
         self._documents: dict[str, bytes] = {}
 
-    def index(self) -> bytes:
+    def build_index(self) -> bytes:
         """Return the answer to /openapi/v3: the URL of the document of each group version.
 
         The URL contains a hash of the document, so that clients cache the document by it.
@@ -42,12 +42,12 @@ class OpenApi:
             for version in versions:
                 name = f"apis/{group}/{version}" if group else f"api/{version}"
                 # Never None, because the registry lists only versions that are served.
-                document = self.document(group, version) or b""
+                document = self.get_document(group, version) or b""
                 digest = hashlib.sha512(document).hexdigest().upper()
                 paths[name] = {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"}
         return msgspec.json.encode({"paths": paths})
 
-    def document(self, group: str, version: str) -> bytes | None:
+    def get_document(self, group: str, version: str) -> bytes | None:
         """Return the document of a group version; None if that version is not served."""
         self._refresh()
         name = f"{group}/{version}"

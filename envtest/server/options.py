@@ -10,7 +10,12 @@ from dataclasses import dataclass
 import msgspec
 
 from controller.managedfields import check_manager
-from envtest.schema.errors import FieldError, build_required_error, forbidden, not_supported
+from envtest.schema.errors import (
+    FieldError,
+    build_forbidden_error,
+    build_not_supported_error,
+    build_required_error,
+)
 from envtest.server.failures import build_bad_request, build_invalid_object, to_field_error
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
@@ -78,13 +83,15 @@ def read_write_options(
     force = read_flag(query, "force")
     problems: list[FieldError] = []
     if kind == "PatchOptions" and force is not None and not apply:
-        problems.append(forbidden("force", "may not be specified for non-apply patch"))
+        problems.append(build_forbidden_error("force", "may not be specified for non-apply patch"))
     if apply and not manager:
         problems.append(build_required_error("fieldManager", "is required for apply patch"))
     problems += [to_field_error(cause) for cause in check_manager(manager)]
     problems += validate_dry_run(dry_runs)
     if validation not in _FIELD_VALIDATION:
-        problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
+        problems.append(
+            build_not_supported_error("fieldValidation", validation, _FIELD_VALIDATION)
+        )
     if problems:
         raise build_invalid_object(kind, META_GROUP, name="", problems=problems)
     field_manager = manager or _read_default_manager(agent)
@@ -102,7 +109,7 @@ def validate_dry_run(dry_runs: Sequence[str]) -> list[FieldError]:
     """Return the problems of `dryRun`, whose only allowed value is All."""
     if all(dry_run == "All" for dry_run in dry_runs):
         return []
-    return [not_supported("dryRun", list(dry_runs), ("All",))]
+    return [build_not_supported_error("dryRun", list(dry_runs), ("All",))]
 
 
 def read_list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> ListOptions:
@@ -153,18 +160,18 @@ def _validate_list(options: ListOptions) -> list[FieldError]:
     if match:
         if not options.version:
             detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            problems.append(forbidden(name, detail))
+            problems.append(build_forbidden_error(name, detail))
         if options.token:
             detail = "resourceVersionMatch is forbidden when continue is provided"
-            problems.append(forbidden(name, detail))
+            problems.append(build_forbidden_error(name, detail))
         if match not in {"Exact", "NotOlderThan"}:
-            problems.append(not_supported(name, match, ("Exact", "NotOlderThan", "")))
+            problems.append(build_not_supported_error(name, match, ("Exact", "NotOlderThan", "")))
         if match == "Exact" and options.version == "0":
             detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            problems.append(forbidden(name, detail))
+            problems.append(build_forbidden_error(name, detail))
     if options.initial_events is not None:
         detail = "sendInitialEvents is forbidden for list"
-        problems.append(forbidden("sendInitialEvents", detail))
+        problems.append(build_forbidden_error("sendInitialEvents", detail))
     return problems
 
 
@@ -174,18 +181,18 @@ def _validate_watch(options: ListOptions) -> list[FieldError]:
     name, match = "resourceVersionMatch", options.match
     if options.initial_events is not None and match != "NotOlderThan":
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        problems.append(forbidden(name, detail))
+        problems.append(build_forbidden_error(name, detail))
     if match:
         if options.initial_events is None:
             detail = (
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             )
-            problems.append(forbidden(name, detail))
+            problems.append(build_forbidden_error(name, detail))
         if match != "NotOlderThan":
-            problems.append(not_supported(name, match, ("NotOlderThan",)))
+            problems.append(build_not_supported_error(name, match, ("NotOlderThan",)))
         if options.token:
             detail = "resourceVersionMatch is forbidden when continue is provided"
-            problems.append(forbidden(name, detail))
+            problems.append(build_forbidden_error(name, detail))
     return problems
 
 

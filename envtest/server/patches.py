@@ -24,7 +24,7 @@ from envtest.schema import (
     read_json,
     read_yaml,
 )
-from envtest.schema.errors import invalid
+from envtest.schema.errors import build_invalid_error
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import DecodedBody, enforce_field_validation, find_kind_fault
@@ -38,7 +38,7 @@ from envtest.server.failures import (
 from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
 from envtest.server.writes import create_object, fit_names_to_path, update_object
-from envtest.storage import Stored
+from envtest.storage import StoredObject
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -55,7 +55,7 @@ def list_patch_types(resource: StoredResource) -> tuple[str, ...]:
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-async def patch(api: Api, call: AuthorizedCall) -> ObjectAnswer:
+async def answer_patch(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a PATCH on an object or one of its subresources."""
     patch_type = call.content_type
     if patch_type not in list_patch_types(call.resource):
@@ -117,7 +117,7 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
             ):
                 raise
     # Never reached, because the last attempt returns or raises; the type checker needs it.
-    raise call.resource.conflict(call.info.name)
+    raise call.resource.build_conflict_error(call.info.name)
 
 
 def _may_share_parts(call: AuthorizedCall) -> bool:
@@ -130,7 +130,7 @@ def _may_share_parts(call: AuthorizedCall) -> bool:
     return call.content_type == MERGE_PATCH and call.resource.rules.is_custom
 
 
-def _sets_other_version(body: dict[str, Any], stored: Stored) -> bool:
+def _sets_other_version(body: dict[str, Any], stored: StoredObject) -> bool:
     """Return whether a patch sets a resourceVersion that is not the current one."""
     meta = body.get("metadata")
     revision = meta.get("resourceVersion") if isinstance(meta, dict) else None
@@ -193,7 +193,7 @@ def _fit_patched(
     except (TypedError, MalformedObject, MalformedMetadata) as error:
         patch_text = encode_json(copy_undecoded())
         raise build_invalid_object(
-            "", "", name="", problems=[invalid("patch", patch_text, str(error))]
+            "", "", name="", problems=[build_invalid_error("patch", patch_text, str(error))]
         ) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
@@ -226,10 +226,10 @@ def _decode_patched(
         and meta.get("managedFields") is managed_fields
     )
     if not is_unchanged:
-        return resource.rules.decode_changed(body, live)
+        return resource.rules.decode_update(body, live)
     del meta["managedFields"]
     try:
-        return resource.rules.decode_changed(body, live)
+        return resource.rules.decode_update(body, live)
     finally:
         body["metadata"]["managedFields"] = managed_fields
 
@@ -247,7 +247,7 @@ def _enforce_on_patched(
         message = f"strict decoding error: {', '.join(decoded.complaints)}"
         patch_text = encode_json(copy_undecoded())
         raise build_invalid_object(
-            "", "", name="", problems=[invalid("patch", patch_text, message)]
+            "", "", name="", problems=[build_invalid_error("patch", patch_text, message)]
         )
     enforce_field_validation(
         call.resource, decoded, validation=options.field_validation, warnings=call.warnings
@@ -265,16 +265,16 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
         stored = api.get_table(resource).get(call.key)
         # Only the main resource creates objects.
         if stored is None and call.info.subresource:
-            raise resource.not_found(call.info.name)
+            raise resource.build_not_found_error(call.info.name)
         live = resource.load(stored) if stored else None
         result = apply(
             live,
             applied,
             manager=options.manager,
             force=options.force,
-            fields=resource.rules.model(),
+            fields=resource.rules.get_field_model(),
             subresource=call.info.subresource,
-            now=objectmeta.timestamp(),
+            now=objectmeta.format_current_time(),
             kind=(resource.api_version, resource.kind),
             versions=resource.versions,
         )
@@ -311,7 +311,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
             if error.code != 409 or not has_other_write or attempt == _TRIES - 1:
                 raise
     # Never reached, because the last attempt returns or raises; the type checker needs it.
-    raise resource.conflict(call.info.name)
+    raise resource.build_conflict_error(call.info.name)
 
 
 def _refuse_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
@@ -322,7 +322,7 @@ def _refuse_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
     """
     uid = body["metadata"].get("uid")
     if uid:
-        raise call.resource.conflict(
+        raise call.resource.build_conflict_error(
             call.info.name,
             f"uid mismatch: the provided object specified uid {uid}, and no existing object was"
             " found",

@@ -147,12 +147,12 @@ class Documents:
                     return Document(_SWAGGER_PROTOBUF, _SWAGGER_TYPE)
                 return Document(msgspec.json.encode(_SWAGGER), JSON)
             case ["v3"]:
-                index = self._openapi.index()
+                index = self._openapi.build_index()
                 return _tag_document(index, JSON, known_etags=known_etags, headers={})
             case ["v3", "api", version]:
-                document = self._openapi.document("", version)
+                document = self._openapi.get_document("", version)
             case ["v3", "apis", group, version]:
-                document = self._openapi.document(group, version)
+                document = self._openapi.get_document(group, version)
             case _:
                 document = None
         if document is None:

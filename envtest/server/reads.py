@@ -18,7 +18,7 @@ from envtest.server.failures import (
 )
 from envtest.server.options import ListOptions, read_list_options
 from envtest.server.resource import StoredResource
-from envtest.storage import Stored, Table
+from envtest.storage import StoredObject, Table
 from envtest.wire.texts import find_number_fault
 
 
@@ -39,7 +39,7 @@ _decode_labels = msgspec.json.Decoder(_Labelled).decode
 class Selection:
     """The result of a list, or of one page of it."""
 
-    items: Sequence[Stored]
+    items: Sequence[StoredObject]
     revision: int
     # The continue token of the next page; empty on the last page.
     token: str = ""
@@ -47,7 +47,7 @@ class Selection:
     remaining: int = 0
 
 
-async def get(api: Api, call: AuthorizedCall) -> ObjectAnswer:
+async def answer_get(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a GET on one object with its current state.
 
     A resourceVersion only demands that the state is at least that new.
@@ -67,7 +67,7 @@ async def get(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     return ObjectAnswer(200, call.resource, call.resource.encode_object(stored))
 
 
-async def list_(api: Api, call: AuthorizedCall) -> ListAnswer:
+async def answer_list(api: Api, call: AuthorizedCall) -> ListAnswer:
     """Answer a GET on a collection."""
     options = read_list_options(call.query, call.resource.rules, watch=False)
     if options.version:
@@ -144,7 +144,7 @@ def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selection:
     matches = SelectionPredicate(resource, options)
     # For resourceVersion=0 kube-apiserver answers from its watch cache, which ignores the limit.
     limit = 0 if options.version == "0" else options.limit
-    items: list[Stored] = []
+    items: list[StoredObject] = []
     objects = _iterate_objects(table, revision, prefix=prefix, after=after)
     for stored in objects:
         if matches(stored):
@@ -211,7 +211,9 @@ def _build_too_old_error(options: ListOptions, after: str) -> StatusError:
     return build_expired("The resourceVersion for the provided list is too old.")
 
 
-def _iterate_objects(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stored]:
+def _iterate_objects(
+    table: Table, revision: int, prefix: str, after: str
+) -> Iterator[StoredObject]:
     """Yield the objects with a key prefix as they were at a revision, in the order of keys.
 
     Args:
@@ -244,7 +246,7 @@ class SelectionPredicate:
         self._labels = options.labels
         self._fields = options.fields
 
-    def __call__(self, stored: Stored) -> bool:
+    def __call__(self, stored: StoredObject) -> bool:
         """Return whether both selectors match an object."""
         labels = self._labels
         if labels and not labels.matches(_decode_labels(stored.body).metadata.labels):
@@ -252,7 +254,7 @@ class SelectionPredicate:
         if not self._fields:
             return True
         body = msgspec.json.decode(self._resource.encode_body(stored))
-        value_of = self._resource.rules.field_value
+        value_of = self._resource.rules.read_field_value
         return self._fields.matches(lambda field: value_of(body, field))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from envtest.schema.errors import invalid, join_messages
+from envtest.schema.errors import build_invalid_error, join_messages
 from envtest.server.call import Answer, JsonAnswer, ListAnswer, ObjectAnswer
 from envtest.server.failures import build_bad_request
 from envtest.server.forms import Form
@@ -57,7 +57,7 @@ def check_include(include: str) -> None:
         StatusError: 400.
     """
     if include not in {"", "None", "Metadata", "Object"}:
-        problem = invalid("includeObject", include, _CHOICES)
+        problem = build_invalid_error("includeObject", include, _CHOICES)
         raise build_bad_request(
             f"Unable to convert to Table as requested: {join_messages([problem])}"
         )
@@ -80,7 +80,7 @@ def build_table(
         include: the part of the object in each row: `None`, `Metadata`, `Object` or empty.
         headers: whether to describe the columns. In a watch only the first event does.
     """
-    columns = [column.as_dict() for column in rules.columns()] if headers else None
+    columns = [column.as_dict() for column in rules.list_columns()] if headers else None
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -99,7 +99,7 @@ def _build_row(rules: Rules, body: dict[str, Any], include: str) -> dict[str, An
         # Metadata is the default.
         head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
         row_object = {**head, "metadata": body["metadata"]}
-    return {"cells": rules.cells(body), "object": row_object}
+    return {"cells": rules.build_cells(body), "object": row_object}
 
 
 def _build_list_meta(answer: ListAnswer) -> dict[str, Any]:

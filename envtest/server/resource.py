@@ -11,7 +11,7 @@ from controller.managedfields import Versions
 from envtest.server import failures
 from envtest.server.failures import StatusError
 from envtest.server.rules import Rules
-from envtest.storage import Stored
+from envtest.storage import StoredObject
 
 MAIN_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
@@ -20,7 +20,7 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredResource:
-    """A resource in one version; two versions of a kind share their place in the store."""
+    """A resource in one version; all versions of a kind share one table of the store."""
 
     group: str
     version: str
@@ -39,7 +39,7 @@ class StoredResource:
     deprecation: str = ""
     # The table that holds the objects. Resources that show the same objects share it: the versions
     # of a kind, and the two groups of events.
-    place: str = ""
+    table_name: str = ""
     # Convert a body without apiVersion and kind; None if this version is stored as it is.
     to_version: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
@@ -59,21 +59,21 @@ class StoredResource:
         object.__setattr__(self, "api_version", version)
         object.__setattr__(self, "head", f"{{{','.join(names)},".encode())
 
-    def key(self, namespace: str, name: str) -> str:
+    def build_key(self, namespace: str, name: str) -> str:
         """Return the key of an object in its table."""
         return f"{namespace}/{name}" if self.namespaced else name
 
-    def encode_body(self, stored: Stored) -> bytes:
+    def encode_body(self, stored: StoredObject) -> bytes:
         """Return an object's JSON in this version, without apiVersion and kind."""
         if self.to_version is None:
             return stored.body
         return msgspec.json.encode(self.to_version(_decode(stored.body)), order="sorted")
 
-    def encode_object(self, stored: Stored) -> bytes:
+    def encode_object(self, stored: StoredObject) -> bytes:
         """Return an object's JSON in this version."""
         return self.head + self.encode_body(stored)[1:]
 
-    def load(self, stored: Stored) -> dict[str, Any]:
+    def load(self, stored: StoredObject) -> dict[str, Any]:
         """Return a decoded copy of an object in this version, with apiVersion and kind."""
         body = _decode(stored.body)
         if self.to_version is not None:
@@ -89,11 +89,11 @@ class StoredResource:
         fields["metadata"] = dict(fields["metadata"])
         return self.to_storage(fields) if self.to_storage else fields
 
-    def not_found(self, name: str) -> StatusError:
+    def build_not_found_error(self, name: str) -> StatusError:
         """Return 404 for an object of this resource."""
         return failures.build_not_found(self.plural, self.group, name)
 
-    def conflict(self, name: str, why: str = failures.MODIFIED) -> StatusError:
+    def build_conflict_error(self, name: str, why: str = failures.MODIFIED) -> StatusError:
         """Return 409 for an object of this resource whose precondition does not hold."""
         return failures.build_conflict(self.plural, self.group, name=name, why=why)
 

@@ -68,37 +68,37 @@ class Rules(ABC):
             MalformedMetadata: metadata cannot be decoded.
         """
 
-    def default(self, body: Body) -> None:  # noqa: B027  # optional
+    def set_defaults(self, body: Body) -> None:  # noqa: B027  # optional
         """Set the default values of absent fields."""
 
-    def decode_changed(self, body: Body, old: Body) -> list[str]:  # noqa: ARG002  # optional
-        """Decode, as `decode` does, a body that may share parts with the stored object.
+    def decode_update(self, body: Body, old: Body) -> list[str]:  # noqa: ARG002  # optional
+        """Decode an updated body, which may share parts with the stored object.
 
         A kind may skip parts that are the very same Python objects in `old`, because these were
         decoded when they were stored. By default no part is skipped.
         """
         return self.decode(body)
 
-    def default_changed(self, body: Body, old: Body) -> None:  # noqa: ARG002  # optional
-        """Set defaults, as `default` does, in a body that may share parts with the stored object.
+    def set_defaults_on_update(self, body: Body, old: Body) -> None:  # noqa: ARG002  # optional
+        """Set defaults in an updated body that may share parts with the stored object.
 
         Shared parts have their defaults already. By default no part is skipped.
         """
-        self.default(body)
+        self.set_defaults(body)
 
-    def default_applied(self, body: Body) -> None:
-        """Set defaults, as `default` does, in the result of a server-side apply.
+    def set_defaults_on_apply(self, body: Body) -> None:
+        """Set defaults in the result of a server-side apply.
 
         Custom resources keep their nulls here, as in kube-apiserver.
         """
-        self.default(body)
+        self.set_defaults(body)
 
     def list_warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook
         """Return warnings to the client that writes an object; `old` is None for a new object."""
         return []
 
     @abstractmethod
-    def model(self) -> FieldModel:
+    def get_field_model(self) -> FieldModel:
         """Return the fields that managers can own, for managedFields and server-side apply."""
 
     def prepare_create(self, body: Body) -> None:  # noqa: B027  # optional
@@ -115,7 +115,7 @@ class Rules(ABC):
         if name == "status":
             restore_other_fields(body, old, "status")
 
-    def is_new_generation(self, body: Body, old: Body) -> bool:
+    def needs_new_generation(self, body: Body, old: Body) -> bool:
         """Return whether an update changes any field but metadata and status."""
         return any(
             body.get(name) != old.get(name)
@@ -124,17 +124,17 @@ class Rules(ABC):
         )
 
     @abstractmethod
-    def check(self, body: Body) -> list[FieldError]:
+    def find_errors(self, body: Body) -> list[FieldError]:
         """Return the errors of a new object.
 
         The errors of its metadata are included if the kind validates its metadata itself.
         """
 
     @abstractmethod
-    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+    def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         """Return the errors of an update; `subresource` is empty for the main resource."""
 
-    def check_update_with_warnings(
+    def find_update_errors_with_warnings(
         self,
         body: Body,
         old: Body,
@@ -146,12 +146,12 @@ class Rules(ABC):
         In a kind that overrides this, errors that the stored object has as well may become
         warnings, which are added to `warnings` (ratcheting validation).
         """
-        return self.check_update(body, old, subresource)
+        return self.find_update_errors(body, old, subresource)
 
     def begin_deletion(self, body: Body) -> None:  # noqa: B027  # optional
         """Change an object that becomes terminating, such as its phase."""
 
-    def is_finished(self, body: Body) -> bool:
+    def can_be_removed(self, body: Body) -> bool:
         """Return whether a terminating object can be removed, because no finalizer remains."""
         return not body["metadata"].get("finalizers")
 
@@ -159,7 +159,7 @@ class Rules(ABC):
         """Return whether field selectors may use a field."""
         return field in {"metadata.name", "metadata.namespace"}
 
-    def field_value(self, body: Body, field: str) -> str:
+    def read_field_value(self, body: Body, field: str) -> str:
         """Return the value that a field selector compares."""
         return read_field_text(body, field)
 
@@ -168,11 +168,11 @@ class Rules(ABC):
         return f"field label not supported: {field}"
 
     @abstractmethod
-    def columns(self) -> list[BuiltInColumn]:
+    def list_columns(self) -> list[BuiltInColumn]:
         """Return the columns of tables of this kind."""
 
     @abstractmethod
-    def cells(self, body: Body) -> Cells:
+    def build_cells(self, body: Body) -> Cells:
         """Return the values of an object, one for each column."""
 
 

@@ -10,7 +10,7 @@ from controller.managedfields import PatchError
 from envtest.kinds.typed import TypedError, decode, load_node
 from envtest.patching import apply_merge_patch
 from envtest.schema import MalformedJSON, read_json
-from envtest.schema.errors import invalid
+from envtest.schema.errors import build_invalid_error
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
 from envtest.server.call import AuthorizedCall, JsonAnswer
@@ -52,7 +52,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> JsonAnswer:
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if replicas < 0:
         detail = "must be greater than or equal to 0"
-        problem = invalid("spec.replicas", replicas, detail)
+        problem = build_invalid_error("spec.replicas", replicas, detail)
         raise build_invalid_object("Scale", "autoscaling", name=call.info.name, problems=[problem])
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     options = read_write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)

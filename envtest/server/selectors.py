@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.managedfields.gotext import quote
-from envtest.schema.errors import FieldError, invalid, join_messages
+from envtest.schema.errors import FieldError, build_invalid_error, join_messages
 from envtest.schema.names import find_label_value_errors, find_qualified_name_errors
 from envtest.server.failures import StatusError, build_bad_request
 
@@ -162,14 +162,16 @@ def _validate_values(key: str, operator: str, values: frozenset[str]) -> list[Fi
     if operator in {">", "<"}:
         detail = "for 'Gt', 'Lt' operators, the value must be an integer"
         problems += [
-            invalid(f"values[{index}]", value, detail)
+            build_invalid_error(f"values[{index}]", value, detail)
             for index, value in enumerate(ordered)
             if not re.fullmatch(r"[+-]?\d+", value)
         ]
     for index, value in enumerate(ordered):
         faults = find_label_value_errors(value)
         if faults:
-            problems.append(invalid(f"values[{index}][{key}]", value, "; ".join(faults)))
+            problems.append(
+                build_invalid_error(f"values[{index}][{key}]", value, "; ".join(faults))
+            )
     return problems
 
 

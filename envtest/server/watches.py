@@ -26,7 +26,7 @@ from envtest.server.reads import (
 )
 from envtest.server.rendering import build_table, check_include
 from envtest.server.resource import StoredResource
-from envtest.storage import EventLog, Stored, StoredChange, Waiter
+from envtest.storage import EventLog, StoredChange, StoredObject, Waiter
 
 # Seconds between bookmarks, and seconds before the end of a watch at which it gets a last one.
 BOOKMARK_SECONDS = 60.0
@@ -69,7 +69,7 @@ class _EventEncoder:
                 event.frames[self._resource] = frame
         return frame
 
-    def encode_event(self, event_type: str, stored: Stored) -> bytes:
+    def encode_event(self, event_type: str, stored: StoredObject) -> bytes:
         """Return the frame of an object with an event type: ADDED, MODIFIED or DELETED."""
         body = self._resource.encode_object(stored)
         if self._form == "table":
@@ -116,7 +116,7 @@ class _EventEncoder:
 
     def encode_error(self, error: StatusError) -> bytes:
         """Return the frame of an error, which is the last of a stream."""
-        return _encode_line("ERROR", msgspec.json.encode(error.body()))
+        return _encode_line("ERROR", msgspec.json.encode(error.build_status()))
 
 
 @dataclass(slots=True)
@@ -283,7 +283,7 @@ def _encode_line(event_type: str, body: bytes) -> bytes:
     return b'{"type":"' + event_type.encode() + b'","object":' + body + b"}\n"
 
 
-def _copy_at_revision(stored: Stored, revision: int) -> Stored:
+def _copy_at_revision(stored: StoredObject, revision: int) -> StoredObject:
     """Return an object under a later revision.
 
     An object that matches a selector no longer is sent in its last matching state, under the
@@ -291,7 +291,7 @@ def _copy_at_revision(stored: Stored, revision: int) -> Stored:
     """
     body = _decode(stored.body)
     body["metadata"]["resourceVersion"] = str(revision)
-    return Stored(stored.key, revision, _encode(body))
+    return StoredObject(stored.key, revision, _encode(body))
 
 
 def open_watch(api: Api, call: AuthorizedCall, form: Form) -> ServedWatch:

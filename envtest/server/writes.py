@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from controller.managedfields import are_equal_except_times, track_update
-from envtest.schema.errors import FieldError, invalid
+from envtest.schema.errors import FieldError, build_invalid_error
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import (
@@ -24,13 +24,13 @@ from envtest.server.call import AuthorizedCall, ObjectAnswer
 from envtest.server.failures import StatusError, build_bad_request, build_invalid_object
 from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
-from envtest.storage import Stored
+from envtest.storage import StoredObject
 from envtest.wire.texts import find_number_fault
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-async def create(api: Api, call: AuthorizedCall) -> ObjectAnswer:
+async def answer_create(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a POST: create an object."""
     options = read_write_options(
         "CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
@@ -66,16 +66,16 @@ async def create_object(
     """
     resource, meta = call.resource, body["metadata"]
     # The CRD of this kind is terminating: it waits until no objects remain.
-    if resource.place in api.terminating_places:
+    if resource.table_name in api.terminating_tables:
         name = meta.get("name", "")
         raise failures.build_terminating_definition_error(resource.plural, resource.group, name)
     _set_namespace(call, meta)
     api.check_namespace(resource, meta.get("namespace", ""), meta.get("name", ""))
     objectmeta.drop_deletion_fields(meta)
     if is_tracked:
-        resource.rules.default_applied(body)
+        resource.rules.set_defaults_on_apply(body)
     else:
-        resource.rules.default(body)
+        resource.rules.set_defaults(body)
         _track_managers(call, live=None, body=body, options=options, subresource="")
     body = await api.admission.mutate(call, "CREATE", new=body, old=None)
     meta = body["metadata"]
@@ -95,11 +95,11 @@ async def create_object(
         raise failures.build_unclassified_error(
             "resourceVersion should not be set on objects to be created"
         )
-    key = resource.key(meta.get("namespace", ""), meta["name"])
+    key = resource.build_key(meta.get("namespace", ""), meta["name"])
     _refuse_existing(api, resource, key=key, name=meta["name"])
     if options.dry_run:
         return ObjectAnswer(201, resource, _encode(body))
-    stored = api.store.write(resource.place, key, resource.to_stored_form(body))
+    stored = api.store.write(resource.table_name, key, resource.to_stored_form(body))
     return ObjectAnswer(201, resource, resource.encode_object(stored))
 
 
@@ -131,17 +131,17 @@ def _track_managers(
         live,
         body,
         manager=options.manager,
-        fields=resource.rules.model(),
+        fields=resource.rules.get_field_model(),
         api_version=resource.api_version,
         subresource=subresource,
-        now=objectmeta.timestamp(),
+        now=objectmeta.format_current_time(),
         versions=resource.versions,
     )
 
 
 def _validate_new(resource: StoredResource, body: dict[str, Any]) -> list[FieldError]:
     """Return the errors of a new object by the rules of its kind, or else of its metadata."""
-    problems = resource.rules.check(body)
+    problems = resource.rules.find_errors(body)
     # Metadata is validated once more in general, as rest.BeforeCreate does. Here any name will
     # do that is a segment of a path, because the rules of the kind know its names better.
     return problems or objectmeta.find_metadata_errors(
@@ -184,7 +184,7 @@ def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) ->
         )
 
 
-async def update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
+async def answer_update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a PUT on an object or one of its subresources.
 
     If the client sends no resourceVersion and another write comes in between, the update is tried
@@ -208,7 +208,7 @@ async def update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
             # The version of an object that is gone; a new object must not have one.
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body=body, options=options)
-        raise resource.not_found(call.info.name)
+        raise resource.build_not_found_error(call.info.name)
     live = resource.load(stored)
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
@@ -223,7 +223,7 @@ async def update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
         if error.code != 409 or api.get_table(resource).get(call.key) is stored:
             raise
     # Another write came while admission decided, so the update begins again with its data.
-    return await update(api, call)
+    return await answer_update(api, call)
 
 
 def fit_names_to_path(call: AuthorizedCall, body: dict[str, Any]) -> None:
@@ -251,9 +251,9 @@ def _build_uid_error(
     resource: StoredResource, call: AuthorizedCall, expected: str, actual: str
 ) -> StatusError:
     """Return 409 for an update with the uid of another object."""
-    return resource.conflict(
+    return resource.build_conflict_error(
         call.info.name,
-        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.place}/{call.key}, "
+        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.table_name}/{call.key}, "
         "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
         f"{expected}, UID in object meta: {actual}",
     )
@@ -262,7 +262,7 @@ def _build_uid_error(
 async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     api: Api,
     call: AuthorizedCall,
-    stored: Stored,
+    stored: StoredObject,
     live: dict[str, Any],
     body: dict[str, Any],
     options: WriteOptions,
@@ -286,9 +286,9 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     """
     resource, subresource = call.resource, call.info.subresource
     if is_tracked:
-        resource.rules.default_applied(body)
+        resource.rules.set_defaults_on_apply(body)
     else:
-        resource.rules.default_changed(body, live)
+        resource.rules.set_defaults_on_update(body, live)
         _track_managers(call, live, body=body, options=options, subresource=subresource)
     body = await api.admission.mutate(call, "UPDATE", new=body, old=live)
     _check_or_set_revision(call, stored, body)
@@ -298,7 +298,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     await api.admission.validate(call, "UPDATE", new=body, old=live)
     # Another write came while admission decided: each write stores another object.
     if api.get_table(resource).get(call.key) is not stored:
-        raise resource.conflict(call.info.name)
+        raise resource.build_conflict_error(call.info.name)
     return _commit(api, call, stored=stored, live=live, body=body, options=options)
 
 
@@ -307,7 +307,9 @@ def _is_stored_revision(revision: str) -> bool:
     return bool(revision) and find_number_fault(revision) is None and int(revision) != 0
 
 
-def _check_or_set_revision(call: AuthorizedCall, stored: Stored, body: dict[str, Any]) -> None:
+def _check_or_set_revision(
+    call: AuthorizedCall, stored: StoredObject, body: dict[str, Any]
+) -> None:
     """Refuse an update with another resourceVersion than the stored one; set a missing one.
 
     The versions 0 and empty count as missing.
@@ -325,13 +327,13 @@ def _check_or_set_revision(call: AuthorizedCall, stored: Stored, body: dict[str,
     if not int(revision or 0):
         if not resource.rules.allows_unconditional_update:
             detail = "must be specified for an update"
-            problem = invalid("metadata.resourceVersion", 0, detail)
+            problem = build_invalid_error("metadata.resourceVersion", 0, detail)
             raise build_invalid_object(
                 resource.plural, resource.group, name=call.info.name, problems=[problem]
             )
         meta["resourceVersion"] = str(stored.revision)
     elif int(revision) != stored.revision:
-        raise resource.conflict(call.info.name)
+        raise resource.build_conflict_error(call.info.name)
 
 
 def _restore_unchangeable(
@@ -345,7 +347,7 @@ def _restore_unchangeable(
         rules.prepare_update(body, live)
     meta, live_meta = body["metadata"], live["metadata"]
     objectmeta.restore_server_fields(meta, live_meta)
-    if rules.counts_generations and rules.is_new_generation(body, live):
+    if rules.counts_generations and rules.needs_new_generation(body, live):
         meta["generation"] = live_meta.get("generation", 0) + 1
 
 
@@ -365,7 +367,7 @@ def _validate_update(
             old=live["metadata"],
         ),
         *objectmeta.find_change_errors(meta, live["metadata"]),
-        *resource.rules.check_update_with_warnings(
+        *resource.rules.find_update_errors_with_warnings(
             body, live, subresource=subresource, warnings=call.warnings
         ),
     ]
@@ -374,7 +376,7 @@ def _validate_update(
 def _commit(
     api: Api,
     call: AuthorizedCall,
-    stored: Stored,
+    stored: StoredObject,
     live: dict[str, Any],
     body: dict[str, Any],
     options: WriteOptions,
@@ -386,15 +388,15 @@ def _commit(
     """
     resource = call.resource
     is_terminating = "deletionTimestamp" in live["metadata"]
-    if is_terminating and resource.rules.is_finished(body):
+    if is_terminating and resource.rules.can_be_removed(body):
         answer = _encode(body)
         if not options.dry_run:
-            api.store.delete(resource.place, call.key)
+            api.store.delete(resource.table_name, call.key)
         return ObjectAnswer(200, resource, answer)
     # The times in managedFields are new in each write; they alone are no change.
     if are_equal_except_times(live, body):
         return ObjectAnswer(200, resource, resource.encode_object(stored))
     if options.dry_run:
         return ObjectAnswer(200, resource, _encode(body))
-    written = api.store.write(resource.place, call.key, resource.to_stored_form(body))
+    written = api.store.write(resource.table_name, call.key, resource.to_stored_form(body))
     return ObjectAnswer(200, resource, resource.encode_object(written))

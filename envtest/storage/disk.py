@@ -43,7 +43,7 @@ class StoredVersion(NamedTuple):
     """One state of one object, or its deletion.
 
     Attributes:
-        place: the table.
+        table_name: the name of the table (the column `place`).
         key: the key in the table.
         revision: the revision of the write.
         deleted: whether the write deleted the object; the body is then its last state.
@@ -51,7 +51,7 @@ class StoredVersion(NamedTuple):
         body: the object as JSON.
     """
 
-    place: str
+    table_name: str
     key: str
     revision: int
     deleted: bool
@@ -111,11 +111,11 @@ class Disk:
             self._database.execute(_INSERT, version)
         self._highest = max(self._highest, version.revision)
 
-    def forget(self, place: str, floor: int, versions: Iterable[tuple[str, int]]) -> None:
+    def forget(self, table_name: str, floor: int, versions: Iterable[tuple[str, int]]) -> None:
         """Drop versions of a table in one transaction; its history then begins after `floor`.
 
         Args:
-            place: the table.
+            table_name: the name of the table (the column `place`).
             floor: the revision up to which the history is dropped.
             versions: key and revision of each version to drop.
 
@@ -125,8 +125,10 @@ class Disk:
         with self._undo_failed_writes():
             cursor = self._database.cursor()
             cursor.execute("BEGIN IMMEDIATE")
-            cursor.executemany(_FORGET, ((place, key, revision) for key, revision in versions))
-            cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
+            cursor.executemany(
+                _FORGET, ((table_name, key, revision) for key, revision in versions)
+            )
+            cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (table_name, floor))
             # The newest version may be among the dropped ones, so its revision is stored apart.
             cursor.execute(_SET, (self._highest, "revision"))
 

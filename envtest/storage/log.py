@@ -25,7 +25,7 @@ SHARED_EVENTS = 512
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """One object at one revision: its JSON without apiVersion and kind, never changed."""
 
     key: str
@@ -41,8 +41,8 @@ class StoredChange(msgspec.Struct, eq=False):
 
     type: EventType
     revision: int
-    current: Stored
-    previous: Stored | None
+    current: StoredObject
+    previous: StoredObject | None
     # The time of the change, in seconds since the epoch, so that ages are right after a restart.
     at: float
     # The encoded event by resource (version); the first watch that needs it adds it.

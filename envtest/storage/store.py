@@ -1,6 +1,6 @@
 """The store: tables of objects under one revision counter, like etcd for an API server.
 
-A table is named by its place, such as `lab.example.com/widgets`, or `pods` in the core group.
+A table has a name such as `lab.example.com/widgets`, or `pods` in the core group.
 
 All methods are synchronous. So no other task runs between a check and the write that relies on it,
 and preconditions need no locks.
@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from envtest.storage.disk import Disk, StoredVersion
-from envtest.storage.log import SHARED_EVENTS, EventLog, EventType, Stored, StoredChange
+from envtest.storage.log import SHARED_EVENTS, EventLog, EventType, StoredChange, StoredObject
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -24,21 +24,21 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class Table:
     """The objects of one kind, by key (`namespace/name`, or `name` alone), in etcd's key order."""
 
-    def __init__(self, place: str, floor: int) -> None:
-        self.place = place
+    def __init__(self, name: str, floor: int) -> None:
+        self.name = name
         self.log = EventLog(floor)
         # The number of changes, by which caches see that the table has changed.
         self.changes = 0
         # Called with every change of these objects, after the listeners of the store.
         self.listeners: list[Callable[[StoredChange], None]] = []
-        self._objects: dict[str, Stored] = {}
+        self._objects: dict[str, StoredObject] = {}
         self._order: list[str] = []
 
-    def get(self, key: str) -> Stored | None:
+    def get(self, key: str) -> StoredObject | None:
         """Return the current object of a key; None if there is none."""
         return self._objects.get(key)
 
-    def __getitem__(self, key: str) -> Stored:
+    def __getitem__(self, key: str) -> StoredObject:
         return self._objects[key]
 
     def __len__(self) -> int:
@@ -53,19 +53,19 @@ class Table:
             if key != after:
                 yield key
 
-    def read_former_states(self, revision: int) -> dict[str, Stored | None]:
+    def read_former_states(self, revision: int) -> dict[str, StoredObject | None]:
         """Return the objects that changed after a revision, as they were at that revision.
 
         The state is None for an object that did not exist. The revision must not be below the
         log's floor.
         """
-        former_states: dict[str, Stored | None] = {}
+        former_states: dict[str, StoredObject | None] = {}
         for event in self.log.list_after(revision):
             # Only the first event after the revision has the state at the revision.
             former_states.setdefault(event.current.key, event.previous)
         return former_states
 
-    def put(self, stored: Stored) -> Stored | None:
+    def put(self, stored: StoredObject) -> StoredObject | None:
         """Set an object without an event; return the previous object, or None."""
         previous = self._objects.get(stored.key)
         if previous is None:
@@ -79,7 +79,7 @@ class Table:
 
         After the last version the caller has to call `sort`.
         """
-        stored = Stored(version.key, version.revision, version.body)
+        stored = StoredObject(version.key, version.revision, version.body)
         previous = self._objects.pop(version.key, None)
         if not version.deleted:
             self._objects[version.key] = stored
@@ -97,7 +97,7 @@ class Table:
         """Sort the keys after all versions were restored."""
         self._order = sorted(self._objects)
 
-    def pop(self, key: str) -> Stored:
+    def pop(self, key: str) -> StoredObject:
         """Remove an object without an event."""
         del self._order[bisect_left(self._order, key)]
         self.changes += 1
@@ -117,7 +117,7 @@ class Store:
         self._disk = disk
         self._clock = clock
         self._tables: dict[str, Table] = {}
-        # Place -> the revision after which the history of its table begins, once it is created.
+        # Table name -> the revision after which its history begins, once the table is created.
         self._floors = disk.read_floors() if disk else {}
         self._compacted = disk.read_compacted_revision() if disk else 1
         self.revision = disk.read_revision() if disk else 1
@@ -126,25 +126,25 @@ class Store:
         self._next_change: anyio.Event | None = None
         if disk:
             for version in disk.load():
-                self.get_table(version.place).restore(version)
+                self.get_table(version.table_name).restore(version)
             for table in self._tables.values():
                 table.sort()
 
-    def get_table(self, place: str) -> Table:
-        """Return the table of a place such as `lab.example.com/widgets`; create it if missing."""
-        table = self._tables.get(place)
+    def get_table(self, table_name: str) -> Table:
+        """Return the table of a name such as `lab.example.com/widgets`; create it if missing."""
+        table = self._tables.get(table_name)
         if table is None:
-            floor = max(self._floors.get(place, 0), self._compacted)
-            table = self._tables[place] = Table(place, floor)
+            floor = max(self._floors.get(table_name, 0), self._compacted)
+            table = self._tables[table_name] = Table(table_name, floor)
         return table
 
-    def drop(self, place: str) -> None:
+    def drop(self, table_name: str) -> None:
         """Drop an empty table and its history; its watches end."""
-        table = self._tables.pop(place, None)
+        table = self._tables.pop(table_name, None)
         if table is not None:
             # The log itself stays for its watches, which read it to the end.
-            self._drop_versions(place, self.revision, table.log.list_after(0))
-            self._floors[place] = self.revision
+            self._drop_versions(table_name, self.revision, table.log.list_after(0))
+            self._floors[table_name] = self.revision
             table.log.close()
 
     def close_watches(self) -> None:
@@ -163,15 +163,15 @@ class Store:
         """Drop all history up to a revision."""
         for table in self._tables.values():
             dropped_events = table.log.compact(revision)
-            self._drop_versions(table.place, table.log.floor, dropped_events)
+            self._drop_versions(table.name, table.log.floor, dropped_events)
         self._compacted = max(self._compacted, revision)
         if self._disk:
             self._disk.compact(self._compacted)
 
-    def write(self, place: str, key: str, body: dict[str, Any]) -> Stored:
+    def write(self, table_name: str, key: str, body: dict[str, Any]) -> StoredObject:
         """Store an object under a new revision, which is set as resourceVersion in `body`."""
-        stored, at = self._persist(place, key, body, deleted=False)
-        table = self.get_table(place)
+        stored, at = self._persist(table_name, key, body, deleted=False)
+        table = self.get_table(table_name)
         previous = table.put(stored)
         self._publish_change(
             table,
@@ -182,7 +182,7 @@ class Store:
         )
         return stored
 
-    def delete(self, place: str, key: str) -> Stored:
+    def delete(self, table_name: str, key: str) -> StoredObject:
         """Remove an object; return its last state under the revision of the deletion.
 
         An update that removes the last finalizer is not stored, so the last state still has it.
@@ -190,26 +190,26 @@ class Store:
         Raises:
             KeyError: there is no such object.
         """
-        table = self.get_table(place)
+        table = self.get_table(table_name)
         body = _decode(table[key].body)
-        last, at = self._persist(place, key, body, deleted=True)
+        last, at = self._persist(table_name, key, body, deleted=True)
         self._publish_change(table, "DELETED", current=last, previous=table.pop(key), at=at)
         return last
 
     def _persist(
-        self, place: str, key: str, body: dict[str, Any], *, deleted: bool
-    ) -> tuple[Stored, float]:
+        self, table_name: str, key: str, body: dict[str, Any], *, deleted: bool
+    ) -> tuple[StoredObject, float]:
         """Write an object to disk under the next revision; return it, and the time of the write.
 
         The revision counter is raised only after the write to disk has succeeded.
         """
         revision, at = self.revision + 1, self._clock()
         body["metadata"]["resourceVersion"] = str(revision)
-        stored = Stored(key, revision, _encode(body))
+        stored = StoredObject(key, revision, _encode(body))
         if self._disk:
             self._disk.write(
                 StoredVersion(
-                    place, key, revision=revision, deleted=deleted, at=at, body=stored.body
+                    table_name, key, revision=revision, deleted=deleted, at=at, body=stored.body
                 )
             )
         self.revision = revision
@@ -238,8 +238,8 @@ class Store:
         self,
         table: Table,
         event_type: EventType,
-        current: Stored,
-        previous: Stored | None,
+        current: StoredObject,
+        previous: StoredObject | None,
         at: float,
     ) -> None:
         """Log a change and call the listeners."""
@@ -248,9 +248,9 @@ class Store:
         )
         dropped_events = table.log.append(event)
         if dropped_events:
-            self._drop_versions(table.place, table.log.floor, dropped_events)
+            self._drop_versions(table.name, table.log.floor, dropped_events)
         for listener in self.listeners:
-            listener(table.place, event)
+            listener(table.name, event)
         for listen in table.listeners:
             listen(event)
         waiting_event, self._next_change = self._next_change, None
@@ -258,7 +258,7 @@ class Store:
             waiting_event.set()
 
     def _drop_versions(
-        self, place: str, floor: int, dropped_events: Sequence[StoredChange]
+        self, table_name: str, floor: int, dropped_events: Sequence[StoredChange]
     ) -> None:
         """Delete from disk the versions that only the dropped events needed.
 
@@ -270,4 +270,4 @@ class Store:
             (e.current.key, e.previous.revision) for e in dropped_events if e.previous is not None
         ]
         deletions = [(e.current.key, e.revision) for e in dropped_events if e.type == "DELETED"]
-        self._disk.forget(place, floor, replaced_states + deletions)
+        self._disk.forget(table_name, floor, replaced_states + deletions)

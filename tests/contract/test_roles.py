@@ -337,7 +337,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         tenant = await enter(ControlPlane.start())
-        proxy = await enter(Proxy.before(plane))
+        proxy = await enter(Proxy.run_before(plane))
         await plane.install_crds(crd.crds())
         http = await enter(open_admin_client(plane))
         tenant_http = await enter(open_admin_client(tenant))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.storage import EventLog, Store, Stored, StoredChange
+from envtest.storage import EventLog, Store, StoredChange, StoredObject
 from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS, SHARED_EVENTS
 
 KEYS = st.sampled_from([f"{space}/{name}" for space in ("a", "a-b", "b") for name in "xyz"])
@@ -75,7 +75,7 @@ def test_a_scan_is_sorted_and_begins_behind_its_start(
 
 def build_event(revision: int, at: float = 0.0) -> StoredChange:
     return StoredChange(
-        "ADDED", revision, current=Stored("k", revision, b"{}"), previous=None, at=at
+        "ADDED", revision, current=StoredObject("k", revision, b"{}"), previous=None, at=at
     )
 
 

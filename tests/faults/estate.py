@@ -365,7 +365,7 @@ async def run_estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
     async with AsyncExitStack() as stack:
         enter_context = stack.enter_async_context
         planes: list[Plane] = [await enter_context(ControlPlane.start()) for _ in range(2)]
-        proxies = [await enter_context(Proxy.before(plane, seed=seed)) for plane in planes]
+        proxies = [await enter_context(Proxy.run_before(plane, seed=seed)) for plane in planes]
         witness, group = await enter_context(_watch_clusters(planes[0], planes[1], proxies[1]))
         yield Estate(proxies[0], proxies[1], witness=witness, group=group)
 

@@ -123,7 +123,7 @@ async def run_proxied_plane(
         streams: whether to skip the test if the server does not stream lists.
     """
     with anyio.fail_after(SECONDS):
-        async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
+        async with ControlPlane.start() as plane, Proxy.run_before(plane, seed=seed) as proxy:
             await plane.install_crds([build_gauge_definition()])
             async with open_transport(plane) as direct, open_transport(proxy) as proxied_transport:
                 if streams and not await _is_streaming_lists(direct):

@@ -18,9 +18,9 @@ from envtest.faults import (
     Refusal,
     StopAfter,
     SwallowedBookmarks,
-    expired_event,
-    half_open,
+    insert_expired_event,
     refuse_as_expired,
+    silence_watch,
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import build_gauge
@@ -39,7 +39,7 @@ FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
 SILENCE_SECONDS = 90.0
 """A watch is replaced after so many seconds without an event or a bookmark."""
 FORMS_OF_410 = pytest.mark.parametrize(
-    "form", [expired_event(), refuse_as_expired()], ids=["event", "HTTP"]
+    "form", [insert_expired_event(), refuse_as_expired()], ids=["event", "HTTP"]
 )
 """Run a test with 410 as an event of a watch, and with 410 as the status of the answer."""
 
@@ -64,7 +64,7 @@ async def observe_gap(proxied: ProxiedPlane, fault: Fault) -> AsyncIterator[Obse
         proxied.proxy.inject(fault, FIRST_WATCH),
     ):
         async with run_informer(proxied) as observed:
-            await injected.struck.wait()
+            await injected.affected_calls.wait()
             change_count = len(observed.changes)
             yield observed
             gate.set()
@@ -76,7 +76,7 @@ async def observe_gap(proxied: ProxiedPlane, fault: Fault) -> AsyncIterator[Obse
 async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
     async with run_proxied_plane() as proxied:
         await proxied.create("a")
-        with proxied.proxy.inject(half_open(), FIRST_WATCH):
+        with proxied.proxy.inject(silence_watch(), FIRST_WATCH):
             async with run_informer(proxied) as observed:
                 await observed.wait_for_changes(1)
                 await proxied.clock.timeouts.wait(1)
@@ -160,13 +160,13 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
                 group.start_soon(proxied.direct.create, GAUGES, "default", build_gauge(name))
         second_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
-            proxied.proxy.inject(expired_event(), FIRST_WATCH),
+            proxied.proxy.inject(insert_expired_event(), FIRST_WATCH),
             proxied.proxy.inject(refuse_as_expired(), second_part) as injected,
         ):
             async with run_informer(proxied) as observed:
                 await proxied.proxy.calls.wait(2, lambda call: call.verb == "watch")
                 assert observed.names == names
-        assert len(injected.struck) == 1
+        assert len(injected.affected_calls) == 1
         _, first, second, whole = (dict(call.query) for call in proxied.list_calls("list"))
         assert first == {"limit": "500"}
         assert sorted(second) == ["continue", "limit"]
@@ -187,11 +187,11 @@ async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_
         gate = anyio.Event()
         next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
-            proxied.proxy.inject(expired_event(), FIRST_WATCH),
+            proxied.proxy.inject(insert_expired_event(), FIRST_WATCH),
             proxied.proxy.inject(LateRequest(Pause(until=gate)), next_part) as injected,
         ):
             async with run_informer(proxied) as observed:
-                await injected.struck.wait()
+                await injected.affected_calls.wait()
                 # One of the first part, two of a part that is not read yet, and a new one.
                 await proxied.delete(gauges.pop("g0000"))
                 await proxied.delete(gauges.pop("g0999"))
@@ -259,7 +259,7 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
                 assert proxied.list_revisions("list") == ["0"]
 
                 # The stream is not tried again for the next list, either.
-                with proxied.proxy.inject(expired_event(), FIRST_WATCH):
+                with proxied.proxy.inject(insert_expired_event(), FIRST_WATCH):
                     await proxied.create("b")
                     await proxied.clock.advance(SILENCE_SECONDS)
                     await watcher.wait_for_changes(2)
@@ -293,7 +293,7 @@ async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: En
         numbers = {gauge.metadata.resourceVersion for gauge in created}
         with proxied.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
             async with run_informer(proxied, streams=True) as observed:
-                await cut.struck.wait()
+                await cut.affected_calls.wait()
                 assert observed.names == ["a", "b", "c"]
                 assert [change.initial for change in observed.changes] == [True] * 3
         first, second = proxied.list_revisions("watch")
@@ -317,7 +317,7 @@ async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
     async with run_proxied_plane(streams=True) as proxied:
         gone = await proxied.create("gone")
         stays = await proxied.create("stays")
-        with proxied.proxy.inject(half_open(3), FIRST_WATCH):
+        with proxied.proxy.inject(silence_watch(3), FIRST_WATCH):
             async with run_informer(proxied, streams=True) as observed:
                 await proxied.delete(gone)
                 late = Match(verb="watch", resource="gauges", times=1)

@@ -27,12 +27,12 @@ from envtest.faults import (
     Proxy,
     RefusedConnection,
     TruncatedEvent,
-    expired_event,
-    half_open,
-    internal_error,
+    insert_expired_event,
     refuse_as_expired,
-    too_many_requests,
-    unavailable,
+    refuse_as_internal_error,
+    refuse_as_overloaded,
+    refuse_as_unavailable,
+    silence_watch,
 )
 from envtest.faults.fault import Fault
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
@@ -47,9 +47,9 @@ WINDOWS = 6
 SEEDS = max(2, min(4, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100")) // 400))
 _GAPS: dict[str, Fault] = {
     "events that are lost": DroppedEvents(events=1, dropped=2),
-    "an expired revision, as an event": expired_event(events=1),
+    "an expired revision, as an event": insert_expired_event(events=1),
     "an expired revision, as an answer": refuse_as_expired(),
-    "a silent connection": half_open(events=1),
+    "a silent connection": silence_watch(events=1),
     "half an event": TruncatedEvent(),
 }
 """Faults of a watch, after which it misses events."""
@@ -59,9 +59,9 @@ _GAPS: dict[str, Fault] = {
 def _random_faults(proxy: Proxy) -> Iterator[None]:
     """Inject each kind of fault into some of the requests, at random."""
     faults: list[tuple[Fault, float]] = [
-        (internal_error(), 0.05),
-        (unavailable(), 0.04),
-        (too_many_requests(), 0.02),
+        (refuse_as_internal_error(), 0.05),
+        (refuse_as_unavailable(), 0.04),
+        (refuse_as_overloaded(), 0.02),
         (RefusedConnection(), 0.04),
         (LostAnswer(), 0.06),
         (CutAnswer(), 0.03),
@@ -151,7 +151,7 @@ async def test_changes_during_a_gap_of_the_watches_are_served() -> None:
                 for number in range(6):
                     await estate.create_allocation(f"n{number}")
                 with anyio.fail_after(SECONDS):
-                    await injected.struck.wait()
+                    await injected.affected_calls.wait()
                 await estate.witness.wait_while(estate.witness.describe_unsettled)
             await estate.delete(IP_ALLOCATION, Key(HOME, "n3"))
             await estate.witness.wait_while(estate.witness.describe_unsettled)
@@ -178,7 +178,7 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
             await estate.delete(TENANT_CLUSTER, CLUSTER)
             await estate.create_allocation("neighbour", count=8)
             with anyio.fail_after(SECONDS):
-                await outage.struck.wait(2)
+                await outage.affected_calls.wait(2)
             balancer = estate.witness.caches["ipallocations"].get(Key(HOME, "team-a-lb"))
             assert balancer is not None, "its range is still the tenant's"
         await estate.witness.wait_while(estate.witness.describe_unsettled)

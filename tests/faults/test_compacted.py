@@ -56,7 +56,7 @@ async def _run_proxied_plane(
         ControlPlane.start() as plane,
         access_processes(plane) as parts,
         parts.run_second_apiserver(watch_cache=str(has_watch_cache).lower()) as second,
-        Proxy.before(second.plane) as proxy,
+        Proxy.run_before(second.plane) as proxy,
     ):
         await plane.install_crds([build_gauge_definition()])
         await second.plane.install_crds([build_gauge_definition()])
@@ -150,7 +150,7 @@ async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piec
         with proxied.proxy.inject(delay, next_part) as injected:
             async with anyio.create_task_group() as group:
                 group.start_soon(list_gauges)
-                await injected.struck.wait()
+                await injected.affected_calls.wait()
                 await proxied.create("new")
                 await parts.compact()
                 gate.set()

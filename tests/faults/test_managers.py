@@ -220,7 +220,7 @@ async def test_a_controller_reads_its_own_writes_while_its_cache_lags() -> None:
         reconciler = ParentReconciler(proxied)
         with proxied.proxy.inject(LateRequest(Pause(until=gate)), WATCH) as lag:
             async with run_manager(reconciler.manager):
-                await lag.struck.wait()
+                await lag.affected_calls.wait()
                 for pass_count in range(1, 4):
                     await reconciler.passes.wait(pass_count)
                     reconciler.controller.queue.add(parent.metadata.key)
@@ -256,7 +256,7 @@ async def run_with_delayed_watch(
     reconciler = ParentReconciler(proxied)
     with proxied.proxy.inject(LateRequest(Pause(until=gate)), WATCH) as lag:
         async with run_manager(reconciler.manager):
-            await lag.struck.wait()
+            await lag.affected_calls.wait()
             yield reconciler, gate
 
 

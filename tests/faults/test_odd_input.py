@@ -20,13 +20,13 @@ from envtest.faults import (
     StopAfter,
     SwallowedBookmarks,
     TruncatedEvent,
-    error_without_reason,
-    expired_event,
-    internal_error,
+    insert_error_without_reason,
+    insert_expired_event,
+    insert_unknown_event,
     refuse_as_expired,
-    too_many_requests,
-    unavailable,
-    unknown_event,
+    refuse_as_internal_error,
+    refuse_as_overloaded,
+    refuse_as_unavailable,
 )
 from envtest.faults.fault import Fault, encode_event
 from tests.faults.proxied import (
@@ -52,14 +52,14 @@ again, and a fault of the third kind does not end the watch.
     ("fault", "request_counts"),
     [
         (GatewayPage(), RELISTED),
-        (internal_error(), RELISTED),
+        (refuse_as_internal_error(), RELISTED),
         (TruncatedEvent(), RELISTED),
-        (error_without_reason(), RELISTED),
+        (insert_error_without_reason(), RELISTED),
         (RefusedConnection(), CONTINUED),
         (LostAnswer(), CONTINUED),
         (CutAnswer(15), CONTINUED),
-        (too_many_requests(), CONTINUED),
-        (unknown_event(), UNTROUBLED),
+        (refuse_as_overloaded(), CONTINUED),
+        (insert_unknown_event(), UNTROUBLED),
         (LargeEvents(), UNTROUBLED),
         (SlowAnswer(3), UNTROUBLED),
         (SwallowedBookmarks(), UNTROUBLED),
@@ -73,7 +73,7 @@ async def test_a_watch_with_odd_input_loses_nothing(
         await proxied.create("a")
         with proxied.proxy.inject(fault, WATCH_ONCE) as injected:
             async with run_informer(proxied) as observed:
-                await injected.struck.wait()
+                await injected.affected_calls.wait()
                 await proxied.create("b")
                 changes = await observed.wait_for_changes(2)
                 await proxied.proxy.calls.wait(
@@ -92,9 +92,9 @@ async def test_a_watch_with_odd_input_loses_nothing(
     "fault",
     [
         GatewayPage(),
-        internal_error(),
-        unavailable(),
-        too_many_requests(),
+        refuse_as_internal_error(),
+        refuse_as_unavailable(),
+        refuse_as_overloaded(),
         refuse_as_expired(),
         RefusedConnection(),
         LostAnswer(),
@@ -117,7 +117,7 @@ async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
 @pytest.mark.parametrize("match", [LIST_ONCE, WATCH_ONCE], ids=["list", "watch"])
 async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match) -> None:
     async with run_proxied_plane() as proxied:
-        with proxied.proxy.inject(too_many_requests(7), match):
+        with proxied.proxy.inject(refuse_as_overloaded(7), match):
             async with run_informer(proxied) as observed:
                 await proxied.proxy.calls.wait(3)
                 await proxied.create("a")
@@ -132,7 +132,7 @@ async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists
         refused = Match(verb="watch", resource="gauges", nth=2, times=4)
         with (
             proxied.proxy.inject(InsertedEvent(bookmark, end=End.CLOSED), WATCH_ONCE),
-            proxied.proxy.inject(too_many_requests(), refused),
+            proxied.proxy.inject(refuse_as_overloaded(), refused),
         ):
             async with run_informer(proxied) as observed:
                 await proxied.proxy.calls.wait(6, lambda call: call.verb == "watch")
@@ -155,13 +155,13 @@ def list_storm_faults() -> list[tuple[Fault, Match]]:
         StopAfter(2, End.RESET),
         DroppedEvents(1, 2),
         TruncatedEvent(1),
-        unknown_event(1),
-        error_without_reason(2),
-        expired_event(1),
+        insert_unknown_event(1),
+        insert_error_without_reason(2),
+        insert_expired_event(1),
         refuse_as_expired(),
         SlowAnswer(50),
     ]
-    any_read = [GatewayPage(), RefusedConnection(), CutAnswer(), internal_error()]
+    any_read = [GatewayPage(), RefusedConnection(), CutAnswer(), refuse_as_internal_error()]
     # Each watch ends after five events. Else the first one without a fault would last.
     short_watches = (StopAfter(5, End.CLOSED), Match(verb="watch"))
     return (

@@ -14,10 +14,10 @@ from envtest.schema import formats
 from envtest.schema.crd import versions as per_version
 from envtest.schema.errors import (
     FieldError,
+    build_forbidden_error,
+    build_invalid_error,
+    build_not_supported_error,
     build_required_error,
-    forbidden,
-    invalid,
-    not_supported,
 )
 from envtest.schema.names import find_label_1035_errors, find_subdomain_errors
 from envtest.schema.webhookclients import find_client_errors
@@ -106,7 +106,7 @@ def _find_name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     plural = (spec.get("names") or {}).get("plural") or ""
     if not name or name == f"{plural}.{spec.get('group') or ''}":
         return []
-    return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    return [build_invalid_error("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
 
 
 def _find_spec_errors(spec: _Body) -> list[FieldError]:
@@ -119,7 +119,7 @@ def _find_spec_errors(spec: _Body) -> list[FieldError]:
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
             "spec.versions[*].schema instead"
         )
-        out.append(invalid("spec.preserveUnknownFields", True, detail))
+        out.append(build_invalid_error("spec.preserveUnknownFields", True, detail))
     out += per_version.find_missing_schemas(versions or [])
     for index, version in enumerate(versions or ()):
         out += per_version.find_version_errors(version, f"spec.versions[{index}]", hoisted)
@@ -138,13 +138,15 @@ def _find_group_errors(spec: _Body) -> list[FieldError]:
     if not group:
         out.append(build_required_error("spec.group"))
     elif errors := find_subdomain_errors(group):
-        out.append(invalid("spec.group", group, ",".join(errors)))
+        out.append(build_invalid_error("spec.group", group, ",".join(errors)))
     elif "." not in group:
-        out.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+        out.append(
+            build_invalid_error("spec.group", group, "should be a domain with at least one dot")
+        )
     if not scope:
         out.append(build_required_error("spec.scope"))
     elif scope not in {"Cluster", "Namespaced"}:
-        out.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
+        out.append(build_not_supported_error("spec.scope", scope, ("Cluster", "Namespaced")))
     return out
 
 
@@ -154,13 +156,15 @@ def _find_versions_errors(versions: Any) -> list[FieldError]:
     names = [version.get("name") or "" for version in entries]
     out: list[FieldError] = []
     if len(set(names)) != len(names):
-        out.append(invalid("spec.versions", versions, "must contain unique version names"))
+        out.append(
+            build_invalid_error("spec.versions", versions, "must contain unique version names")
+        )
     if sum(1 for version in entries if version.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
-        out.append(invalid("spec.versions", versions, detail))
+        out.append(build_invalid_error("spec.versions", versions, detail))
     # The server sets the old field `spec.version` to the first version, and validates it as well.
     if names and names[0] and (errors := find_label_1035_errors(names[0])):
-        out.append(invalid("spec.version", names[0], ",".join(errors)))
+        out.append(build_invalid_error("spec.version", names[0], ",".join(errors)))
     return out
 
 
@@ -179,12 +183,12 @@ def find_names_errors(names: _Body, path: str) -> list[FieldError]:
         kind = names.get(name) or ""
         if kind and (errors := find_label_1035_errors(kind.lower())):
             detail = "may have mixed case, but should otherwise match: " + ",".join(errors)
-            out.append(invalid(f"{path}.{name}", kind, detail))
+            out.append(build_invalid_error(f"{path}.{name}", kind, detail))
     for index, name in enumerate(names.get("shortNames") or ()):
         out += _validate_label(name, f"{path}.shortNames[{index}]", allow_empty=False)
     if names.get("kind") and names["kind"] == names.get("listKind"):
         detail = "kind and listKind may not be the same"
-        out.append(invalid(f"{path}.listKind", names["kind"], detail))
+        out.append(build_invalid_error(f"{path}.listKind", names["kind"], detail))
     for index, name in enumerate(names.get("categories") or ()):
         out += _validate_label(name, f"{path}.categories[{index}]", allow_empty=False)
     return out
@@ -193,7 +197,7 @@ def find_names_errors(names: _Body, path: str) -> list[FieldError]:
 def _validate_label(label: str, path: str, *, allow_empty: bool = True) -> list[FieldError]:
     """Return the error of a name that is no DNS-1035 label and, if allowed, not empty."""
     errors = find_label_1035_errors(label) if label or not allow_empty else []
-    return [invalid(path, label, ",".join(errors))] if errors else []
+    return [build_invalid_error(path, label, ",".join(errors))] if errors else []
 
 
 def _find_change_errors(spec: _Body, old: _Body) -> list[FieldError]:
@@ -211,7 +215,7 @@ def _find_change_errors(spec: _Body, old: _Body) -> list[FieldError]:
             ("spec.names.kind", names.get("kind"), old_names.get("kind")),
         ]
     return [
-        invalid(path, new or "", "field is immutable")
+        build_invalid_error(path, new or "", "field is immutable")
         for path, new, old_value in pairs
         if new != old_value
     ]
@@ -228,14 +232,14 @@ def _find_stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     stored = (crd.get("status") or {}).get("storedVersions")
     path = "status.storedVersions"
     if not stored:
-        return [invalid(path, None, "must have at least one stored version")]
+        return [build_invalid_error(path, None, "must have at least one stored version")]
     out: list[FieldError] = []
     spec_names = set()
     for version in spec.get("versions") or ():
         name = version.get("name") or ""
         spec_names.add(name)
         if version.get("storage") and name not in stored:
-            out.append(invalid(path, stored, f"must have the storage version {name}"))
+            out.append(build_invalid_error(path, stored, f"must have the storage version {name}"))
     for index, name in enumerate(stored):
         if name not in spec_names:
             detail = (
@@ -243,7 +247,7 @@ def _find_stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
                 "remain in spec.versions until a storage migration ensures no data remains "
                 f"persisted in {name} and removes {name} from status.storedVersions"
             )
-            out.append(invalid(f"{path}[{index}]", name, detail))
+            out.append(build_invalid_error(f"{path}[{index}]", name, detail))
     return out
 
 
@@ -261,7 +265,7 @@ def _find_approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     detail = (
         f'{rule} with either a URL or a reason starting with "unapproved", see {_APPROVAL_RULE}'
     )
-    return [invalid(path, value, detail)]
+    return [build_invalid_error(path, value, detail)]
 
 
 _PATH: Final = "spec.conversion"
@@ -281,16 +285,16 @@ def find_conversion_errors(conversion: _Body | None) -> list[FieldError]:
     if not strategy:
         out.append(build_required_error(f"{_PATH}.strategy"))
     elif strategy not in {"None", "Webhook"}:
-        out.append(not_supported(f"{_PATH}.strategy", strategy, ("None", "Webhook")))
+        out.append(build_not_supported_error(f"{_PATH}.strategy", strategy, ("None", "Webhook")))
     reviews = webhook.get("conversionReviewVersions") or []
     if strategy == "Webhook":
         out += _find_client_errors(webhook.get("clientConfig"))
         return out + _find_review_errors(reviews)
     detail = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig") is not None:
-        out.append(forbidden(_CLIENT, detail))
+        out.append(build_forbidden_error(_CLIENT, detail))
     if reviews:
-        out.append(forbidden(_REVIEWS, detail))
+        out.append(build_forbidden_error(_REVIEWS, detail))
     return out
 
 
@@ -309,10 +313,14 @@ def _find_review_errors(reviews: Sequence[str]) -> list[FieldError]:
     for index, version in enumerate(reviews):
         if version in reviews[:index]:
             # A duplicate is reported instead of its other errors, which the first one has as well.
-            out.append(invalid(f"{_REVIEWS}[{index}]", version, "duplicate version"))
+            out.append(build_invalid_error(f"{_REVIEWS}[{index}]", version, "duplicate version"))
             continue
         errors = find_label_1035_errors(version)
-        out += [invalid(f"{_REVIEWS}[{index}]", version, error) for error in errors]
+        out += [build_invalid_error(f"{_REVIEWS}[{index}]", version, error) for error in errors]
     if not {"v1", "v1beta1"} & set(reviews):
-        out.append(invalid(_REVIEWS, list(reviews), "must include at least one of v1, v1beta1"))
+        out.append(
+            build_invalid_error(
+                _REVIEWS, list(reviews), "must include at least one of v1, v1beta1"
+            )
+        )
     return out

@@ -13,10 +13,10 @@ from typing import Any, Final
 from envtest.schema.cel import Checker, reads_old_self
 from envtest.schema.errors import (
     FieldError,
+    build_forbidden_error,
+    build_invalid_error,
+    build_not_supported_error,
     build_required_error,
-    forbidden,
-    invalid,
-    not_supported,
 )
 from envtest.schema.rules import normalize_field_path
 
@@ -78,12 +78,12 @@ def _check_node(schema: _Schema, place: NodePlace) -> tuple[list[FieldError], li
     rule_errors: list[FieldError] = []
     if schema.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        out.append(forbidden(f"{place.path}.uniqueItems", detail))
+        out.append(build_forbidden_error(f"{place.path}.uniqueItems", detail))
     additional = schema.get("additionalProperties")
     # As in the server, `true` beside properties is allowed.
     if additional not in (None, True) and schema.get("properties"):
         detail = "additionalProperties and properties are mutual exclusive"
-        out.append(forbidden(f"{place.path}.additionalProperties", detail))
+        out.append(build_forbidden_error(f"{place.path}.additionalProperties", detail))
     for child, child_place in _list_children(schema, place):
         schema_errors, rule_failures = _check_node(child, child_place)
         out += schema_errors
@@ -144,20 +144,26 @@ def _validate_keywords(schema: _Schema, place: NodePlace) -> list[FieldError]:
     path, schema_type = place.path, schema.get("type") or ""
     out: list[FieldError] = []
     if schema_type and schema_type not in _TYPES:
-        out.append(not_supported(f"{path}.type", schema_type, _TYPES))
+        out.append(build_not_supported_error(f"{path}.type", schema_type, _TYPES))
     if schema.get("default") is not None and place.no_defaults:
-        out.append(forbidden(f"{path}.default", f"must not be set {place.no_defaults}"))
+        out.append(
+            build_forbidden_error(f"{path}.default", f"must not be set {place.no_defaults}")
+        )
     for name, detail in _UNSUPPORTED:
         if schema.get(name) not in (None, "", {}):
-            out.append(forbidden(f"{path}.{name}", detail))
+            out.append(build_forbidden_error(f"{path}.{name}", detail))
     if schema_type == "null":
         detail = "type cannot be set to null, use nullable as an alternative"
-        out.append(forbidden(f"{path}.type", detail))
+        out.append(build_forbidden_error(f"{path}.type", detail))
     if isinstance(schema.get("items"), list):
-        out.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
+        out.append(
+            build_forbidden_error(
+                f"{path}.items", "items must be a schema object and not an array"
+            )
+        )
     if place.inside_meta and schema.get("x-kubernetes-embedded-resource"):
         detail = "must not be used inside of resource meta"
-        out.append(forbidden(f"{path}.x-kubernetes-embedded-resource", detail))
+        out.append(build_forbidden_error(f"{path}.x-kubernetes-embedded-resource", detail))
     return out
 
 
@@ -166,7 +172,7 @@ def _validate_extensions(schema: _Schema, path: str) -> list[FieldError]:
     out: list[FieldError] = []
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         location = f"{path}.x-kubernetes-preserve-unknown-fields"
-        out.append(invalid(location, False, "must be true or undefined"))
+        out.append(build_invalid_error(location, False, "must be true or undefined"))
     out += _validate_collection_type(
         schema, path, collection="map", expected_type="object", known=("atomic", "granular")
     )
@@ -180,7 +186,7 @@ def _validate_extensions(schema: _Schema, path: str) -> list[FieldError]:
         out.append(
             build_required_error(location, detail)
             if list_type is None
-            else invalid(location, list_type, detail)
+            else build_invalid_error(location, list_type, detail)
         )
     if list_type == "map":
         out += _validate_map_list(schema, path)
@@ -208,14 +214,14 @@ def _validate_collection_type(
         detail = f"must be {expected_type} if {name} is specified"
         location = f"{path}.type"
         out.append(
-            invalid(location, schema_type, detail)
+            build_invalid_error(location, schema_type, detail)
             if schema_type
             else build_required_error(location, detail)
         )
     elif value == "set":
         out += _validate_set_items(schema, path)
     if value not in known:
-        out.append(not_supported(f"{path}.{name}", value, known))
+        out.append(build_not_supported_error(f"{path}.{name}", value, known))
     return out
 
 
@@ -235,7 +241,9 @@ def _validate_set_items(schema: _Schema, path: str) -> list[FieldError]:
         return []
     detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
     # The server prints the list type for both.
-    return [invalid(f"{path}.items.{name}", items.get("x-kubernetes-list-type"), detail)]
+    return [
+        build_invalid_error(f"{path}.items.{name}", items.get("x-kubernetes-list-type"), detail)
+    ]
 
 
 def _validate_map_list(schema: _Schema, path: str) -> list[FieldError]:
@@ -251,18 +259,20 @@ def _validate_map_list(schema: _Schema, path: str) -> list[FieldError]:
         return [*out, build_required_error(f"{path}.items", detail)]
     if items.get("type") != "object":
         detail = "must be object if parent array's x-kubernetes-list-type is map"
-        return [*out, invalid(f"{path}.items.type", items.get("type") or "", detail)]
+        return [*out, build_invalid_error(f"{path}.items.type", items.get("type") or "", detail)]
     properties = items.get("properties") or {}
     for index, key in enumerate(keys):
         if key not in properties:
             detail = "entries must all be names of item properties"
-            out.append(invalid(location, keys, detail))
+            out.append(build_invalid_error(location, keys, detail))
         elif properties[key].get("type") in {"array", "object"}:
             detail = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             # The server prints the type of the items here, and not that of the key.
-            out.append(invalid(f"{path}.items.properties[{key}].type", items["type"], detail))
+            out.append(
+                build_invalid_error(f"{path}.items.properties[{key}].type", items["type"], detail)
+            )
         if key in keys[:index]:
-            out.append(invalid(location, keys, "must not contain duplicate entries"))
+            out.append(build_invalid_error(location, keys, "must not contain duplicate entries"))
     return out
 
 
@@ -274,7 +284,7 @@ def _validate_items_and_keys(schema: _Schema, path: str) -> list[FieldError]:
     out: list[FieldError] = []
     if items.get("nullable"):
         detail = f"cannot be nullable when x-kubernetes-list-type is {list_type}"
-        out.append(forbidden(f"{path}.items.nullable", detail))
+        out.append(build_forbidden_error(f"{path}.items.nullable", detail))
     # The items of a set have no key fields.
     if list_type == "set":
         return out
@@ -289,7 +299,9 @@ def _validate_items_and_keys(schema: _Schema, path: str) -> list[FieldError]:
             detail = f"{reason} must have a default or be a required property"
             out.append(build_required_error(f"{location}.default", detail))
         if field.get("nullable"):
-            out.append(forbidden(f"{location}.nullable", f"{reason} cannot be nullable"))
+            out.append(
+                build_forbidden_error(f"{location}.nullable", f"{reason} cannot be nullable")
+            )
     return out
 
 
@@ -310,7 +322,7 @@ def find_shape_errors(schema: _Schema, path: str) -> list[FieldError]:
         out += _validate_field_path(rule, schema, location)
         reason = rule.get("reason")
         if reason is not None and reason not in _REASONS:
-            out.append(not_supported(f"{location}.reason", reason, _REASONS))
+            out.append(build_not_supported_error(f"{location}.reason", reason, _REASONS))
     return out
 
 
@@ -322,9 +334,13 @@ def _validate_texts(rule: _Schema, location: str) -> list[FieldError]:
     if not expression.strip():
         out.append(build_required_error(f"{location}.rule", "rule is not specified"))
     elif message and not message.strip():
-        out.append(invalid(f"{location}.message", message, "must be non-empty if specified"))
+        out.append(
+            build_invalid_error(f"{location}.message", message, "must be non-empty if specified")
+        )
     elif _has_line_break(message.strip()):
-        out.append(invalid(f"{location}.message", message, "must not contain line breaks"))
+        out.append(
+            build_invalid_error(f"{location}.message", message, "must not contain line breaks")
+        )
     elif _has_line_break(expression.strip()) and not message.strip():
         detail = "message must be specified if rule contains line breaks"
         out.append(build_required_error(f"{location}.message", detail))
@@ -346,11 +362,15 @@ def _validate_field_path(rule: _Schema, schema: _Schema, location: str) -> list[
         return []
     out: list[FieldError] = []
     if not path.strip():
-        out.append(invalid(f"{location}.fieldPath", path, "must be non-empty if specified"))
+        out.append(
+            build_invalid_error(f"{location}.fieldPath", path, "must be non-empty if specified")
+        )
     if _has_line_break(path.strip()):
-        out.append(invalid(f"{location}.fieldPath", path, "must not contain line breaks"))
+        out.append(
+            build_invalid_error(f"{location}.fieldPath", path, "must not contain line breaks")
+        )
     if normalize_field_path(path, schema) is None:
-        out.append(invalid(f"{location}.fieldPath", path, "must be a valid path"))
+        out.append(build_invalid_error(f"{location}.fieldPath", path, "must be a valid path"))
     return out
 
 
@@ -400,19 +420,23 @@ def _compile_rule(
     optional_old = bool(rule.get("optionalOldSelf"))
     out: list[FieldError] = []
     if failure := checker.find_rule_failure(expression, optional_old=optional_old):
-        out.append(invalid(f"{location}.rule", expression, failure))
+        out.append(build_invalid_error(f"{location}.rule", expression, failure))
     if message_expression and (
         failure := checker.find_message_failure(message_expression, optional_old=optional_old)
     ):
         out.append(
-            invalid(
+            build_invalid_error(
                 f"{location}.messageExpression", message_expression, f"messageExpression {failure}"
             )
         )
     if reads_old_self(expression) and place.uncorrelatable:
         detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-        out.append(invalid(f"{location}.rule", expression, detail + place.uncorrelatable))
+        out.append(
+            build_invalid_error(f"{location}.rule", expression, detail + place.uncorrelatable)
+        )
     if rule.get("optionalOldSelf") is not None and not reads_old_self(expression):
         detail = "may not be set if oldSelf is not used in rule"
-        out.append(invalid(f"{location}.optionalOldSelf", rule["optionalOldSelf"], detail))
+        out.append(
+            build_invalid_error(f"{location}.optionalOldSelf", rule["optionalOldSelf"], detail)
+        )
     return out

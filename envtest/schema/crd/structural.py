@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
-from envtest.schema.errors import NO_FIELD, FieldError, build_required_error, forbidden, invalid
+from envtest.schema.errors import (
+    NO_FIELD,
+    FieldError,
+    build_forbidden_error,
+    build_invalid_error,
+    build_required_error,
+)
 from envtest.schema.formats import InvalidPattern, compile_pattern
 from envtest.schema.pruning import PruneNode
 from envtest.schema.rules import RuleTree
@@ -92,7 +98,9 @@ def _check_node(schema: _Schema, level: str, path: str, out: list[FieldError]) -
         _check_node(child, "field", path=f"{path}.properties[{name}]", out=out)
     additional = schema.get("additionalProperties")
     if additional is not None and level == "root":
-        out.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+        out.append(
+            build_forbidden_error(f"{path}.additionalProperties", "must not be used at the root")
+        )
     if isinstance(additional, Mapping):
         _check_node(additional, "field", path=f"{path}.additionalProperties", out=out)
     _check_int_or_string(schema, path, out)
@@ -109,7 +117,9 @@ def _check_int_or_string(schema: _Schema, path: str, out: list[FieldError]) -> N
     detail = f"must be false if {_INT_OR_STRING_KEY} is true"
     excluded_keywords = (_PRESERVE, _EMBEDDED)
     out += [
-        invalid(f"{path}.{name}", True, detail) for name in excluded_keywords if schema.get(name)
+        build_invalid_error(f"{path}.{name}", True, detail)
+        for name in excluded_keywords
+        if schema.get(name)
     ]
 
 
@@ -119,14 +129,14 @@ def _check_type(schema: _Schema, level: str, path: str, out: list[FieldError]) -
     if schema.get(_EMBEDDED) and schema_type != "object":
         detail = f"must be object if {_EMBEDDED} is true"
         out.append(
-            invalid(f"{path}.type", schema_type, detail)
+            build_invalid_error(f"{path}.type", schema_type, detail)
             if schema_type
             else build_required_error(f"{path}.type", detail)
         )
     elif not schema_type and not schema.get(_INT_OR_STRING_KEY) and not schema.get(_PRESERVE):
         out.append(build_required_error(f"{path}.type", _NO_TYPE[level]))
     if level == "root" and schema_type and schema_type != "object":
-        out.append(invalid(f"{path}.type", schema_type, "must be object at the root"))
+        out.append(build_invalid_error(f"{path}.type", schema_type, "must be object at the root"))
 
 
 def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) -> None:
@@ -138,7 +148,7 @@ def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) ->
         return
     if schema.get("additionalProperties") is not None:
         detail = f"must not be used if {_EMBEDDED} is set"
-        out.append(forbidden(f"{path}.additionalProperties", detail))
+        out.append(build_forbidden_error(f"{path}.additionalProperties", detail))
     if not schema.get(_PRESERVE) and not schema.get("properties"):
         detail = f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
         out.append(build_required_error(f"{path}.properties", detail))
@@ -151,16 +161,22 @@ def _check_metadata(schema: _Schema, level: str, path: str, out: list[FieldError
     for name in ("kind", "apiVersion"):
         if is_object_node and name in properties and properties[name].get("type") != "string":
             schema_type = properties[name].get("type") or ""
-            out.append(invalid(f"{path}.properties[{name}].type", schema_type, "must be string"))
+            out.append(
+                build_invalid_error(
+                    f"{path}.properties[{name}].type", schema_type, "must be string"
+                )
+            )
     metadata = properties.get("metadata")
     if metadata is None:
         return
     where = f"{path}.properties[metadata]"
     if is_object_node and metadata.get("type") != "object":
-        out.append(invalid(f"{where}.type", metadata.get("type") or "", "must be object"))
+        out.append(
+            build_invalid_error(f"{where}.type", metadata.get("type") or "", "must be object")
+        )
     if level == "root" and not _has_only_names(metadata):
         detail = "must not specify anything other than name and generateName, but metadata is "
-        out.append(forbidden(where, f"{detail}implicitly specified"))
+        out.append(build_forbidden_error(where, f"{detail}implicitly specified"))
 
 
 def _has_only_names(metadata: _Schema) -> bool:
@@ -197,7 +213,7 @@ def _check_branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
         compile_pattern(pattern)
     except InvalidPattern as error:
         detail = f"must be a valid regular expression, but isn't: {error}"
-        out.append(invalid(f"{path}.pattern", pattern, detail))
+        out.append(build_invalid_error(f"{path}.pattern", pattern, detail))
 
 
 def _check_branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
@@ -210,13 +226,13 @@ def _check_branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
         _check_branch(child, f"{path}.properties[{name}]", out)
     if schema.get("additionalProperties") is not None:
         detail = "must be undefined to be structural"
-        out.append(forbidden(f"{path}.additionalProperties", detail))
+        out.append(build_forbidden_error(f"{path}.additionalProperties", detail))
     for name, word in _NOT_IN_BRANCHES.items():
         if schema.get(name):
-            out.append(forbidden(f"{path}.{name}", f"must be {word} to be structural"))
+            out.append(build_forbidden_error(f"{path}.{name}", f"must be {word} to be structural"))
     if "metadata" in properties:
         detail = "must not be specified in a nested context"
-        out.append(forbidden(f"{path}.properties[metadata]", detail))
+        out.append(build_forbidden_error(f"{path}.properties[metadata]", detail))
 
 
 def find_default_errors(schema: _Schema, path: str) -> list[FieldError]:
@@ -262,7 +278,7 @@ def _validate_default(schema: _Schema, path: str, *, inside_meta: bool) -> list[
     value = schema["default"]
     errors: list[FieldError] = []
     if not inside_meta and _has_unknown_fields(schema, value):
-        errors.append(invalid(path, value, "must not have unknown fields"))
+        errors.append(build_invalid_error(path, value, "must not have unknown fields"))
     embedded = None if inside_meta else EmbeddedNode.compile(schema)
     if embedded is not None:
         try:

@@ -21,11 +21,11 @@ from envtest.schema.errors import (
     OMITTED,
     FieldError,
     Verbatim,
+    build_duplicate_error,
+    build_forbidden_error,
+    build_invalid_error,
     build_required_error,
-    duplicate,
-    forbidden,
-    invalid,
-    too_many,
+    build_too_many_error,
 )
 from envtest.schema.names import find_label_1035_errors
 
@@ -87,7 +87,7 @@ def find_version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> l
     name = version.get("name") or ""
     out: list[FieldError] = []
     if errors := find_label_1035_errors(name):
-        out.append(invalid(f"{path}.name", name, ",".join(errors)))
+        out.append(build_invalid_error(f"{path}.name", name, ",".join(errors)))
     out += _find_deprecation_errors(version, f"{path}.deprecationWarning")
     places = {field: f"{path}.{field}" for field in _TOP if field not in hoisted}
     return out + _find_content_errors(version, places)
@@ -129,19 +129,23 @@ def _find_deprecation_errors(version: _Body, path: str) -> list[FieldError]:
     if warning is None:
         return []
     if not version.get("deprecated"):
-        return [invalid(path, warning, "can only be set for deprecated versions")]
+        return [build_invalid_error(path, warning, "can only be set for deprecated versions")]
     out: list[FieldError] = []
     # Go counts bytes, although the message says characters.
     if len(warning.encode()) > _LONGEST_WARNING:
-        out.append(invalid(path, warning, "must be <= 256 characters long"))
+        out.append(build_invalid_error(path, warning, "must be <= 256 characters long"))
     if not warning:
-        out.append(invalid(path, warning, "must not be an empty string"))
+        out.append(build_invalid_error(path, warning, "must not be an empty string"))
     unprintable = next((rune for rune in warning if not rune.isprintable()), None)
     if unprintable is not None:
         byte_index = len(warning[: warning.index(unprintable)].encode())
         detail = "must only contain printable UTF-8 characters; non-printable character found at"
         # The server escapes this value as in JSON.
-        out.append(invalid(path, Verbatim(encode_json(warning)), f"{detail} index {byte_index}"))
+        out.append(
+            build_invalid_error(
+                path, Verbatim(encode_json(warning)), f"{detail} index {byte_index}"
+            )
+        )
     return out
 
 
@@ -169,7 +173,9 @@ def _validate_schema_json(
     if has_status:
         out += _find_root_errors(schema, path)
     if schema.get("nullable"):
-        out.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+        out.append(
+            build_forbidden_error(f"{path}.nullable", "nullable cannot be true at the root")
+        )
     structure_errors = find_structural_errors(schema, path) or find_default_errors(schema, path)
     out += structure_errors
     return (*out, *find_node_errors(schema, path, rules=not structure_errors))
@@ -180,19 +186,21 @@ def _find_root_errors(schema: _Body, path: str) -> list[FieldError]:
     schema_type = schema.get("type") or ""
     if schema_type and schema_type != "object":
         detail = 'only "object" is allowed as the type at the root of the schema if the status '
-        return [invalid(f"{path}.type", schema_type, f"{detail}subresource is enabled")]
+        return [
+            build_invalid_error(f"{path}.type", schema_type, f"{detail}subresource is enabled")
+        ]
     set_fields = {name for name, value in schema.items() if value not in (None, "", False)}
     if set_fields <= _ROOT_JSON:
         return []
     detail = f"only [{ROOT_FIELDS}] fields are allowed at the root of the schema if the status "
-    return [invalid(path, OMITTED, f"{detail}subresource is enabled")]
+    return [build_invalid_error(path, OMITTED, f"{detail}subresource is enabled")]
 
 
 def _find_simple_path_errors(json_path: str, path: str) -> list[FieldError]:
     """Return the error of a JSON path that does not begin with a dot."""
     if json_path.startswith("."):
         return []
-    return [invalid(path, json_path, "must be a simple json path starting with .")]
+    return [build_invalid_error(path, json_path, "must be a simple json path starting with .")]
 
 
 def _find_scale_errors(scale: _Body, path: str) -> list[FieldError]:
@@ -205,7 +213,9 @@ def _find_scale_errors(scale: _Body, path: str) -> list[FieldError]:
         elif errors := _find_simple_path_errors(json_path, where):
             out += errors
         elif not json_path.startswith(f"{root}."):
-            out.append(invalid(where, json_path, f"should be a json path under {root}"))
+            out.append(
+                build_invalid_error(where, json_path, f"should be a json path under {root}")
+            )
     json_path, where = scale.get("labelSelectorPath") or "", f"{path}.labelSelectorPath"
     # Unlike the paths of replicas, this path is optional.
     if not json_path:
@@ -214,7 +224,7 @@ def _find_scale_errors(scale: _Body, path: str) -> list[FieldError]:
         out += errors
     elif not json_path.startswith((".spec.", ".status.")):
         detail = "should be a json path under either .spec or .status"
-        out.append(invalid(where, json_path, detail))
+        out.append(build_invalid_error(where, json_path, detail))
     return out
 
 
@@ -229,10 +239,10 @@ def _find_column_errors(column: _Body, path: str) -> list[FieldError]:
     if not column_type:
         out.append(build_required_error(f"{path}.type", known))
     elif column_type not in _COLUMN_TYPES:
-        out.append(invalid(f"{path}.type", column_type, known))
+        out.append(build_invalid_error(f"{path}.type", column_type, known))
     if name_format and name_format not in _COLUMN_FORMATS:
         detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
-        out.append(invalid(f"{path}.format", name_format, detail))
+        out.append(build_invalid_error(f"{path}.format", name_format, detail))
     if not json_path:
         out.append(build_required_error(f"{path}.JSONPath"))
     else:
@@ -251,18 +261,18 @@ def _find_selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -
             continue
         field, failure = _find_field(json_path, schema)
         if field is None:
-            out.append(invalid(where, json_path, f"is an invalid path: {failure}"))
+            out.append(build_invalid_error(where, json_path, f"is an invalid path: {failure}"))
         elif field.get("type") not in {"string", "boolean", "integer"}:
             detail = (
                 "must point to a field of type string, boolean or integer. Enum string fields "
                 "and strings with formats are allowed."
             )
-            out.append(invalid(where, json_path, detail))
+            out.append(build_invalid_error(where, json_path, detail))
         if field is not None and json_path in seen:
-            out.append(duplicate(where, json_path))
+            out.append(build_duplicate_error(where, json_path))
         seen.add(json_path)
     if len(seen) > _MAX_SELECTABLE_FIELDS:
-        out.append(too_many(path, len(seen), _MAX_SELECTABLE_FIELDS))
+        out.append(build_too_many_error(path, len(seen), _MAX_SELECTABLE_FIELDS))
     return out
 
 

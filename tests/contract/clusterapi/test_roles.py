@@ -37,7 +37,7 @@ async def test_claims_need_every_rule_of_the_shipped_role_and_no_other(
     lab, log = ClusterApiLab(admin, "machines"), tmp_path / "log"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
-    async with Proxy.before(plane) as proxy:
+    async with Proxy.run_before(plane) as proxy:
         kubeconfig = await under_shipped_roles(
             proxy, admin, where=tmp_path, integration="clusterapi"
         )

@@ -20,7 +20,7 @@ class WithoutGroups(Fault):
     """Answers the list of API groups without those of CustomResourceDefinitions."""
 
     @override
-    def alter(self, number: int, piece: bytes) -> Iterator[bytes]:
+    def alter_piece(self, number: int, piece: bytes) -> Iterator[bytes]:
         if not number:
             yield piece
             return
@@ -59,7 +59,7 @@ async def test_no_address_of_a_claim_is_allocated_while_discovery_lacks_the_clai
         held_addresses = {await lab.wait_until_served(f"m{number}") for number in range(4)}
     assert len(held_addresses) == 4
 
-    async with Proxy.before(plane) as proxy:
+    async with Proxy.run_before(plane) as proxy:
         kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig")
         groups = Match(where=lambda call: call.path == "/apis")
         with product("clusterapi", kubeconfig, log):

@@ -1,4 +1,4 @@
-"""What a client meets when one of its requests is struck."""
+"""What a client meets when a fault is injected into one of its requests."""
 
 import anyio
 import msgspec
@@ -26,11 +26,11 @@ from envtest.faults import (
     Pause,
     RefusedConnection,
     SlowAnswer,
-    forbidden,
-    internal_error,
     refuse_as_expired,
-    too_many_requests,
-    unavailable,
+    refuse_as_forbidden,
+    refuse_as_internal_error,
+    refuse_as_overloaded,
+    refuse_as_unavailable,
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import PATH, build_gauge
@@ -61,11 +61,11 @@ async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (too_many_requests(7), TooManyRequests),
-        (internal_error(), ServerFailure),
-        (unavailable(), ServerFailure),
+        (refuse_as_overloaded(7), TooManyRequests),
+        (refuse_as_internal_error(), ServerFailure),
+        (refuse_as_unavailable(), ServerFailure),
         (refuse_as_expired(), Expired),
-        (forbidden(), Forbidden),
+        (refuse_as_forbidden(), Forbidden),
         (GatewayPage(), MalformedAnswer),
         (RefusedConnection(), NoAnswer),
     ],
@@ -79,12 +79,15 @@ async def test_a_refused_request_never_ran(fault: Fault, error: type[Exception])
         with pytest.raises(NotFound):
             await here.direct.get(GAUGES, A)
         await here.client.create(GAUGES, "default", build_gauge("a"))
-        assert [struck for struck, _ in here.proxy.injected] == [fault]
+        assert [injected for injected, _ in here.proxy.injected] == [fault]
 
 
 async def test_an_overloaded_server_says_when_to_come_back() -> None:
     async with run_proxied_plane() as here:
-        with here.proxy.inject(too_many_requests(7), CREATE), pytest.raises(TooManyRequests) as e:
+        with (
+            here.proxy.inject(refuse_as_overloaded(7), CREATE),
+            pytest.raises(TooManyRequests) as e,
+        ):
             await here.client.create(GAUGES, "default", build_gauge("a"))
         assert e.value.retry_after == 7
 
@@ -103,7 +106,7 @@ async def test_a_late_answer_is_of_a_request_that_ran_at_once() -> None:
         with here.proxy.inject(LateAnswer(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
                 group.start_soon(here.client.create, GAUGES, "default", build_gauge("a"))
-                await late.struck.wait()
+                await late.affected_calls.wait()
                 while not (await here.direct.list(GAUGES)).items:
                     assert not gate.is_set()
                 gate.set()
@@ -115,7 +118,7 @@ async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
         with here.proxy.inject(LateRequest(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
                 group.start_soon(here.client.create, GAUGES, "default", build_gauge("a"))
-                await late.struck.wait()
+                await late.affected_calls.wait()
                 group.cancel_scope.cancel()
             assert (await here.direct.list(GAUGES)).items == ()
             gate.set()
@@ -145,7 +148,7 @@ async def test_an_answer_that_arrives_slowly_is_complete() -> None:
         created = await here.create("a")
         with here.proxy.inject(SlowAnswer(7), LIST) as slow:
             assert (await here.client.list(GAUGES)).items == (created,)
-        assert len(slow.struck) == 1
+        assert len(slow.affected_calls) == 1
 
 
 async def test_a_list_can_expire_between_two_pages() -> None:
@@ -153,10 +156,10 @@ async def test_a_list_can_expire_between_two_pages() -> None:
         for name in "abc":
             await here.create(name)
         later = Match(verb="list", where=lambda call: "continue" in call.query)
-        with here.proxy.inject(refuse_as_expired(), later) as struck:
+        with here.proxy.inject(refuse_as_expired(), later) as injection:
             first = await here.transport.request("GET", PATH, query={"limit": "2"})
             token = msgspec.json.decode(first)["metadata"]["continue"]
             rest = {"limit": "2", "continue": token}
             with pytest.raises(Expired):
                 await here.transport.request("GET", PATH, query=rest)
-        assert [call.query["continue"] for call in struck.struck] == [token]
+        assert [call.query["continue"] for call in injection.affected_calls] == [token]

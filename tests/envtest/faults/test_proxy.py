@@ -14,7 +14,13 @@ import yaml
 from controller import Client, HttpTransport, NoAnswer
 from controller.endpoint import Endpoint, StaticToken
 from envtest import ControlPlane, PlaneError
-from envtest.faults import Match, Proxy, forbidden, half_open, internal_error
+from envtest.faults import (
+    Match,
+    Proxy,
+    refuse_as_forbidden,
+    refuse_as_internal_error,
+    silence_watch,
+)
 from envtest.plane import RunningControlPlane as Plane
 from tests.clock import settle
 from tests.envtest.samples import PATH, build_gauge_definition
@@ -22,7 +28,7 @@ from tests.faults.proxied import GAUGES, LIST, open_transport, run_proxied_plane
 
 
 async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) -> None:
-    async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+    async with ControlPlane.start() as plane, Proxy.run_before(plane) as proxy:
         await proxy.install_crds([build_gauge_definition()])
         path = proxy.write_kubeconfig(tmp_path / "config")
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -39,9 +45,9 @@ async def test_a_crd_that_is_not_served_in_time_is_reported_with_the_last_answer
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("envtest.plane._ESTABLISHED_SECONDS", 0.0)
-    async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+    async with ControlPlane.start() as plane, Proxy.run_before(plane) as proxy:
         with (
-            proxy.inject(forbidden(), LIST),
+            proxy.inject(refuse_as_forbidden(), LIST),
             pytest.raises(
                 PlaneError, match=r"not served .*: (condition Established is|GET .* answers 403)"
             ),
@@ -50,12 +56,12 @@ async def test_a_crd_that_is_not_served_in_time_is_reported_with_the_last_answer
 
 
 async def test_a_proxy_may_stand_before_a_proxy() -> None:
-    async with run_proxied_plane() as here, Proxy.before(here.proxy) as outer:
-        with outer.inject(forbidden(), Match(nth=2)) as struck:
+    async with run_proxied_plane() as here, Proxy.run_before(here.proxy) as outer:
+        with outer.inject(refuse_as_forbidden(), Match(nth=2)) as injection:
             async with open_transport(outer) as transport:
                 await Client(transport).list(GAUGES)
         assert len(outer.calls) == len(here.proxy.calls) == 1
-        assert len(struck.struck) == 0
+        assert len(injection.affected_calls) == 0
 
 
 async def test_users_without_credentials_are_refused_as_by_the_server() -> None:
@@ -77,7 +83,7 @@ async def _get(plane: Plane, headers: dict[str, str]) -> tuple[int, str]:
 
 
 async def test_a_user_that_was_not_added_has_no_kubeconfig() -> None:
-    async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+    async with ControlPlane.start() as plane, Proxy.run_before(plane) as proxy:
         if plane.kind != "binaries":
             pytest.skip("only a real control plane has to be told of its users")
         with pytest.raises(PlaneError, match="there is no user joe"):
@@ -86,27 +92,27 @@ async def test_a_user_that_was_not_added_has_no_kubeconfig() -> None:
 
 async def test_a_fault_is_injected_only_within_its_context() -> None:
     async with run_proxied_plane() as here:
-        with here.proxy.inject(internal_error(), Match(verb="create")) as struck:
+        with here.proxy.inject(refuse_as_internal_error(), Match(verb="create")) as injection:
             await here.client.list(GAUGES)
         await here.client.list(GAUGES)
-        assert len(struck.struck) == 0
+        assert len(injection.affected_calls) == 0
 
 
 async def test_a_fault_that_answers_leaves_nothing_to_those_after_it() -> None:
     async with run_proxied_plane() as here:
         with (
-            here.proxy.inject(internal_error(), LIST) as first,
-            here.proxy.inject(forbidden(), LIST) as second,
+            here.proxy.inject(refuse_as_internal_error(), LIST) as first,
+            here.proxy.inject(refuse_as_forbidden(), LIST) as second,
         ):
             with pytest.raises(Exception, match="500"):
                 await here.client.list(GAUGES)
-            assert (len(first.struck), len(second.struck)) == (1, 0)
+            assert (len(first.affected_calls), len(second.affected_calls)) == (1, 0)
 
 
 async def test_clients_of_the_proxy_notice_that_the_server_has_ended() -> None:
     async with AsyncExitStack() as server:
         plane = await server.enter_async_context(ControlPlane.start())
-        async with Proxy.before(plane) as proxy, open_transport(proxy) as transport:
+        async with Proxy.run_before(plane) as proxy, open_transport(proxy) as transport:
             await server.aclose()
             with pytest.raises(NoAnswer):
                 await Client(transport).list(GAUGES)
@@ -137,11 +143,11 @@ def open_files() -> int:
 async def open_and_close_proxy(plane: Plane) -> None:
     """Open a proxy with two watches, one of them silent, and close it while both are open."""
     async with AsyncExitStack() as stack:
-        async with Proxy.before(plane) as proxy:
+        async with Proxy.run_before(plane) as proxy:
             _, _, token = proxy.admin_headers()["Authorization"].partition(" ")
             transport = HttpTransport(Endpoint(proxy.url, StaticToken(token), proxy.tls()))
             stack.push_async_callback(transport.aclose)
-            stack.enter_context(proxy.inject(half_open(), Match(times=1)))
+            stack.enter_context(proxy.inject(silence_watch(), Match(times=1)))
             for _ in range(2):
                 await stack.enter_async_context(transport.stream(PATH, query={"watch": "1"}))
         assert len(proxy.done) == 2

@@ -21,12 +21,12 @@ from envtest.faults import (
     StopAfter,
     SwallowedBookmarks,
     TruncatedEvent,
-    error_without_reason,
-    expired_event,
-    half_open,
+    insert_error_without_reason,
+    insert_expired_event,
+    insert_unknown_event,
     refuse_as_expired,
-    too_many_requests,
-    unknown_event,
+    refuse_as_overloaded,
+    silence_watch,
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import PATH
@@ -76,7 +76,7 @@ async def test_a_proxy_without_faults_passes_a_watch_on() -> None:
 async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> None:
     async with run_proxied_plane() as here:
         await here.create("a")
-        with here.proxy.inject(half_open(1), Match(times=1)):
+        with here.proxy.inject(silence_watch(1), Match(times=1)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
                 assert [describe_event(line) for line in (await anext(chunks)).splitlines()] == [
                     "ADDED a"
@@ -94,10 +94,10 @@ async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> No
     [
         (StopAfter(1, End.CLOSED), ["ADDED a"]),
         (ClosedAtOnce(), []),
-        (unknown_event(), ["RENAMED odd", "ADDED a", "ADDED b", "BOOKMARK"]),
-        (unknown_event(1), ["ADDED a", "RENAMED odd", "ADDED b", "BOOKMARK"]),
-        (error_without_reason(1), ["ADDED a", "ERROR"]),
-        (expired_event(), ["ERROR"]),
+        (insert_unknown_event(), ["RENAMED odd", "ADDED a", "ADDED b", "BOOKMARK"]),
+        (insert_unknown_event(1), ["ADDED a", "RENAMED odd", "ADDED b", "BOOKMARK"]),
+        (insert_error_without_reason(1), ["ADDED a", "ERROR"]),
+        (insert_expired_event(), ["ERROR"]),
         (DroppedEvents(1, 1, End.CLOSED), ["ADDED a"]),
         (DroppedEvents(0, 2, End.CLOSED), []),
     ],
@@ -141,7 +141,7 @@ async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
             "watch": "1",
             "resourceVersion": (await here.create("a")).metadata.resourceVersion,
         }
-        with here.proxy.inject(expired_event()):
+        with here.proxy.inject(insert_expired_event()):
             async with here.transport.stream(PATH, query=query) as chunks:
                 assert [describe_event(line) for line in await read_lines(chunks)] == ["ERROR"]
 
@@ -172,7 +172,7 @@ async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error"), [(refuse_as_expired, Expired), (too_many_requests, TooManyRequests)]
+    ("make", "error"), [(refuse_as_expired, Expired), (refuse_as_overloaded, TooManyRequests)]
 )
 async def test_a_watch_can_be_refused_by_its_status(
     make: Callable[[], Fault], error: type[Exception]
@@ -184,16 +184,19 @@ async def test_a_watch_can_be_refused_by_its_status(
 
 async def test_faults_of_watches_leave_other_requests_alone() -> None:
     async with run_proxied_plane() as here:
-        with here.proxy.inject(half_open()) as silent, here.proxy.inject(ClosedAtOnce()):
+        with here.proxy.inject(silence_watch()) as silent, here.proxy.inject(ClosedAtOnce()):
             await here.client.list(GAUGES)
-        assert len(silent.struck) == 0
+        assert len(silent.affected_calls) == 0
 
 
 async def test_several_faults_may_apply_to_one_watch() -> None:
     async with run_proxied_plane() as here:
         await here.create("a")
         await here.create("b")
-        with here.proxy.inject(unknown_event(1)), here.proxy.inject(StopAfter(2, End.CLOSED)):
+        with (
+            here.proxy.inject(insert_unknown_event(1)),
+            here.proxy.inject(StopAfter(2, End.CLOSED)),
+        ):
             events = [describe_event(line) for line in await watch_gauges(here)]
         assert events == ["ADDED a", "RENAMED odd", "ADDED b"]
         assert len(here.proxy.injected) == 2
@@ -205,15 +208,15 @@ async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
 ) -> None:
     async with run_proxied_plane() as here:
         await here.create("a")
-        with here.proxy.inject(first), here.proxy.inject(expired_event()):
+        with here.proxy.inject(first), here.proxy.inject(insert_expired_event()):
             assert [describe_event(line) for line in await watch_gauges(here)] == ["ERROR"]
 
 
 async def test_closing_the_proxy_ends_open_requests_and_watches() -> None:
     async with run_proxied_plane() as here, AsyncExitStack() as outer:
-        async with Proxy.before(here.plane) as proxy:
+        async with Proxy.run_before(here.plane) as proxy:
             transport = await outer.enter_async_context(open_transport(proxy))
-            outer.enter_context(proxy.inject(half_open()))
+            outer.enter_context(proxy.inject(silence_watch()))
             chunks = await outer.enter_async_context(transport.stream(PATH, query=BOOKMARKS))
         with pytest.raises(NoAnswer):
             await anext(chunks)

@@ -34,7 +34,7 @@ def read_transcript(name: str) -> list[dict[str, Any]]:
 
 def list_causes(errors: list[FieldError]) -> list[dict[str, str]]:
     """Return the causes of errors, sorted: the server's order depends on the order of fields."""
-    texts = (json.dumps(error.cause(), sort_keys=True) for error in errors)
+    texts = (json.dumps(error.build_cause(), sort_keys=True) for error in errors)
     plain = (re.sub(r"selfType\d+", "selfType", masked_text) for masked_text in texts)
     return [json.loads(plain_text) for plain_text in sorted(plain)]
 
@@ -46,7 +46,7 @@ def answer(schema: CompiledSchema, body: dict[str, Any], old: Any = None) -> dic
         unknown = schema.prune(obj)
     except (MalformedMetadata, MalformedObject) as error:
         return {"status": 400, "message": str(error)}
-    schema.default(obj)
+    schema.set_defaults(obj)
     warnings = [f'unknown field "{path}"' for path in unknown]
     errors = schema.validate(obj, copy.deepcopy(old), warnings=warnings)
     answer: dict[str, Any] = {"status": 422 if errors else 201}

@@ -101,7 +101,7 @@ def test_a_listener_list_with_rules_over_its_items() -> None:
         "spec.listeners: Invalid value: port, protocol and hostname must be unique together"
     ]
     secured = {"spec": {"listeners": [{**web, "tls": {}}]}}
-    schema.default(secured)
+    schema.set_defaults(secured)
     assert secured["spec"]["listeners"][0]["tls"] == {"mode": "Terminate"}
     assert [error.message for error in schema.validate(secured)] == [
         "spec.listeners: Invalid value: tls must not be specified for HTTP and TCP"

@@ -38,7 +38,7 @@ _STEPS = {step["id"]: step for step in read_transcript("crd-lifecycle")}
 def test_a_bad_definition_is_refused_as_in_the_transcript(step: str) -> None:
     crd = _settle(_STEPS[step]["request"]["body"])
     causes = _STEPS[step]["response"]["body"]["details"]["causes"]
-    assert [error.cause() for error in validate_crd(crd)] == causes
+    assert [error.build_cause() for error in validate_crd(crd)] == causes
 
 
 def test_a_good_definition_is_accepted_with_defaults_filled_in() -> None:

@@ -62,9 +62,9 @@ def test_pruning_twice_drops_nothing_more(obj: dict[str, Any]) -> None:
 
 @given(_OBJECTS)
 def test_defaulting_twice_changes_nothing_more(obj: dict[str, Any]) -> None:
-    _SCHEMA.default(obj)
+    _SCHEMA.set_defaults(obj)
     once = copy.deepcopy(obj)
-    _SCHEMA.default(obj)
+    _SCHEMA.set_defaults(obj)
     assert obj == once
 
 
@@ -78,7 +78,7 @@ def test_validation_leaves_the_object_alone(obj: dict[str, Any]) -> None:
 @given(_OBJECTS)
 def test_an_update_that_leaves_an_invalid_spec_unchanged_is_accepted(obj: dict[str, Any]) -> None:
     _SCHEMA.prune(obj)
-    _SCHEMA.default(obj)
+    _SCHEMA.set_defaults(obj)
     errors = _SCHEMA.validate({**obj, "metadata": {"name": "new"}}, copy.deepcopy(obj))
     assert errors == []
 
@@ -89,19 +89,19 @@ def test_every_error_is_about_the_spec_or_about_the_whole_object(obj: dict[str, 
     for error in _SCHEMA.validate(obj):
         # The server writes <nil> for the whole object.
         assert error.field == "<nil>" or error.field.startswith("spec")
-        assert error.message == f"{error.field}: {error.cause()['message']}"
+        assert error.message == f"{error.field}: {error.build_cause()['message']}"
 
 
 def test_defaults_are_not_shared_between_objects() -> None:
     first: dict[str, Any] = {"spec": {}}
     second: dict[str, Any] = {"spec": {}}
-    _SCHEMA.default(first)
-    _SCHEMA.default(second)
+    _SCHEMA.set_defaults(first)
+    _SCHEMA.set_defaults(second)
     first["spec"]["d"]["e"] = True
     assert second["spec"] == {"a": "x", "d": {"e": False}}
 
 
 def test_a_default_inside_of_an_absent_object_is_not_set() -> None:
     obj: dict[str, Any] = {}
-    _SCHEMA.default(obj)
+    _SCHEMA.set_defaults(obj)
     assert obj == {}

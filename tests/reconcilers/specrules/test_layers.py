@@ -75,7 +75,7 @@ def decode_object(kind: Any, spec: Json) -> Any:
 def list_crd_faults(kind: type, spec: Json) -> list[str]:
     """Return the fields for which the schema of the CRD rejects a new object."""
     new = write_object(kind, spec)
-    SCHEMAS[kind].default(new)
+    SCHEMAS[kind].set_defaults(new)
     return [fault.field for fault in SCHEMAS[kind].validate(new, None)]
 
 
