@@ -9,7 +9,7 @@ from allocator.addresses import (
     LISTED_ADDRESSES,
     AddressRange,
     Family,
-    cidr_text,
+    format_cidr,
     name_edge_addresses,
     read_range,
 )
@@ -52,7 +52,7 @@ __all__ = [
     "PoolTooLarge",
     "RequestRefused",
     "Space",
-    "cidr_text",
+    "format_cidr",
     "list_layout_faults",
     "name_edge_addresses",
     "read_range",

@@ -7,8 +7,8 @@ It uses `socket.inet_pton` and `inet_ntop`, which do no I/O and are about 15 tim
 `ipaddress`, because pools with 25,000 allocations are parsed often. Like Go's parser, they reject
 leading zeros, short forms such as 10.1, zones and blanks.
 
-`union` and `minus` work on sets of addresses; a pool's free space is computed with them. Each is
-one sweep over sorted input, because a pool may be built from thousands of allocations.
+`union` and `subtract_spans` work on sets of addresses; a pool's free space is computed with them.
+Each is one sweep over sorted input, because a pool may be built from thousands of allocations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -103,12 +103,12 @@ class AddressRange:
     @property
     def start_text(self) -> str:
         """The first address as text."""
-        return address_text(self.first, self.family)
+        return format_address(self.first, self.family)
 
     @property
     def end_text(self) -> str:
         """The last address as text."""
-        return address_text(self.last, self.family)
+        return format_address(self.last, self.family)
 
     @property
     def text(self) -> str:
@@ -150,9 +150,9 @@ class AddressRange:
         """
         count = LISTED_ADDRESSES[self.family] if limit is None else max(limit, 0)
         stop = min(self.last + 1, self.first + count)
-        return [address_text(value, self.family) for value in range(self.first, stop)]
+        return [format_address(value, self.family) for value in range(self.first, stop)]
 
-    def cidrs(self) -> Iterator["AddressRange"]:
+    def split_into_cidrs(self) -> Iterator["AddressRange"]:
         """Yield the fewest CIDRs that together are the range, ascending."""
         first = self.first
         while first <= self.last:
@@ -164,7 +164,7 @@ class AddressRange:
             yield AddressRange(first, last, self.family)
             first = last + 1
 
-    def in_family(self, family: Family) -> "AddressRange | None":
+    def convert_to_family(self, family: Family) -> "AddressRange | None":
         """Return the same addresses as a range of `family`; None if they are not of that family.
 
         IPv4-mapped IPv6 addresses (::ffff:a.b.c.d) become IPv4, because Go's parser treats them as
@@ -204,17 +204,17 @@ def parse_address(address: str) -> tuple[int, Family] | None:
         return None
 
 
-def address_in(address: str, family: Family) -> int | None:
+def parse_address_in_family(address: str, family: Family) -> int | None:
     """Return the number of an address in `family`; None if the text is no address of it."""
     parsed = parse_address(address)
     if parsed is None:
         return None
     value, written = parsed
-    converted = AddressRange(value, value, written).in_family(family)
+    converted = AddressRange(value, value, written).convert_to_family(family)
     return None if converted is None else converted.first
 
 
-def address_text(value: int, family: Family) -> str:
+def format_address(value: int, family: Family) -> str:
     """Return the canonical text of an address (RFC 5952 for IPv6)."""
     if family == 4:
         return inet_ntop(AF_INET, value.to_bytes(4))
@@ -223,7 +223,7 @@ def address_text(value: int, family: Family) -> str:
     return inet_ntop(AF_INET6, value.to_bytes(16))
 
 
-def cidr_text(start: str, end: str) -> str:
+def format_cidr(start: str, end: str) -> str:
     """Return the text of `status.cidr` for the range from one address to another.
 
     It is `start/prefix` if the range is exactly one CIDR, else `start-end`. Two texts that are no
@@ -308,7 +308,7 @@ def union(ascending: Iterable[Span]) -> list[Span]:
     return merged
 
 
-def minus(spans: Iterable[Span], holes: Iterable[Span]) -> Iterator[Span]:
+def subtract_spans(spans: Iterable[Span], holes: Iterable[Span]) -> Iterator[Span]:
     """Yield the parts of `spans` that are outside of all `holes`, ascending.
 
     Args:

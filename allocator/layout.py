@@ -21,9 +21,9 @@ from allocator.addresses import (
     AddressRange,
     Family,
     Span,
-    address_in,
-    minus,
+    parse_address_in_family,
     quote_value,
+    subtract_spans,
     union,
 )
 from allocator.errors import InvalidCIDR, InvalidPool, InvalidRequest, OutOfRange, PoolTooLarge
@@ -64,7 +64,7 @@ class Layout:
             )
         holes = union(sorted((span.first, span.last) for span in self.reserved))
         ranges = union((span.first, span.last) for span in self.ranges)
-        blocks = [AddressRange(*span, self.family) for span in minus(ranges, holes)]
+        blocks = [AddressRange(*span, self.family) for span in subtract_spans(ranges, holes)]
         object.__setattr__(self, "blocks", tuple(blocks))
         object.__setattr__(self, "total", sum(block.size for block in blocks))
         object.__setattr__(self, "_starts", [block.first for block in blocks])
@@ -121,25 +121,25 @@ class Layout:
             if block.last >= first
         ]
 
-    def span_of(self, address_range: AddressRange) -> Span | None:
+    def get_span(self, address_range: AddressRange) -> Span | None:
         """Return a range as numbers; None if it is not of the pool's family."""
-        same = address_range.in_family(self.cidr.family)
+        same = address_range.convert_to_family(self.cidr.family)
         return None if same is None else (same.first, same.last)
 
-    def pinned_span(self, pin: AddressRange) -> Span:
+    def get_pinned_span(self, pin: AddressRange) -> Span:
         """Return a pinned range as numbers.
 
         Raises:
             OutOfRange: it does not lie inside a single range of the pool.
         """
-        span = self.span_of(pin)
+        span = self.get_span(pin)
         if span is not None:
             index = bisect_right(self.ranges, span[0], key=attrgetter("first")) - 1
             if index >= 0 and span[1] <= self.ranges[index].last:
                 return span
         raise OutOfRange(self._explain_outside(pin, span))
 
-    def could_ever(self, count: int) -> bool:
+    def can_ever_fit(self, count: int) -> bool:
         """Return whether the empty pool has `count` consecutive addresses."""
         return 0 < count <= self.longest
 
@@ -166,10 +166,10 @@ class Layout:
         """The size of the largest CIDR that the empty pool could allocate."""
         return max(map(_largest_aligned, self.blocks), default=0)
 
-    def could_ever_pin(self, pin: AddressRange) -> bool:
+    def can_ever_pin(self, pin: AddressRange) -> bool:
         """Return whether the empty pool could allocate exactly this range."""
         try:
-            span = self.pinned_span(pin)
+            span = self.get_pinned_span(pin)
         except OutOfRange:
             return False
         return self.clip(span) == [span]
@@ -211,7 +211,7 @@ def _largest_aligned(block: AddressRange) -> int:
 
 def _read_range(start: str, end: str, family: Family) -> AddressRange:
     """Parse a range of a specification that `validate_pool` has accepted."""
-    first, last = address_in(start, family), address_in(end, family)
+    first, last = parse_address_in_family(start, family), parse_address_in_family(end, family)
     assert first is not None
     assert last is not None
     return AddressRange(first, last, family)
@@ -219,7 +219,7 @@ def _read_range(start: str, end: str, family: Family) -> AddressRange:
 
 def _read_reserved(entry: str, family: Family) -> AddressRange:
     """Parse a reserved CIDR of a specification that `validate_pool` has accepted."""
-    reserved = AddressRange.parse_cidr(entry).in_family(family)
+    reserved = AddressRange.parse_cidr(entry).convert_to_family(family)
     assert reserved is not None
     return reserved
 
@@ -269,7 +269,8 @@ def list_layout_faults(
         return [LayoutFault(("cidr",), f"invalid pool CIDR: {error}")]
     reserved_ranges = [_parse_reserved(cidr_entry, pool.family) for cidr_entry in reserved]
     bounds = [
-        (address_in(start, pool.family), address_in(end, pool.family)) for start, end in ranges
+        (parse_address_in_family(start, pool.family), parse_address_in_family(end, pool.family))
+        for start, end in ranges
     ]
     faults: list[LayoutFault] = []
     for index, (entry, reserved_range) in enumerate(zip(reserved, reserved_ranges, strict=True)):
@@ -295,7 +296,7 @@ def _parse_reserved(entry: str, family: Family) -> AddressRange | str:
         parsed = AddressRange.parse_cidr(entry)
     except InvalidCIDR as error:
         return f"invalid reserved CIDR {quote_value(entry)}: {error}"
-    return parsed.in_family(family) or (
+    return parsed.convert_to_family(family) or (
         f"invalid reserved CIDR {quote_value(entry)}: it is IPv{parsed.family},"
         f" the pool is IPv{family}"
     )

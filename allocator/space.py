@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from allocator.addresses import BITS, AddressRange, Span, address_text, minus, union
+from allocator.addresses import BITS, AddressRange, Span, format_address, subtract_spans, union
 from allocator.errors import InvalidRequest, NotHeld, PinnedRangeConflict, PoolExhausted
 from allocator.extents import FreeExtents
 from allocator.layout import Layout
@@ -76,7 +76,7 @@ class Overlaps:
         shared = list(self._find_shared(first, last))
         for span in shared:
             self._change_depth(*span, -1)
-        return minus([(first, last)], shared)
+        return subtract_spans([(first, last)], shared)
 
     def _find_shared(self, first: int, last: int) -> Iterator[Span]:
         """Yield the parts of a span that have several holders."""
@@ -182,14 +182,16 @@ class Space:
     def __init__(self, layout: Layout, ranges: Iterable[AddressRange] = ()) -> None:
         self.layout = layout
         spans = [
-            span for address_range in ranges if (span := layout.span_of(address_range)) is not None
+            span
+            for address_range in ranges
+            if (span := layout.get_span(address_range)) is not None
         ]
         parts = sorted(part for span in spans for part in layout.clip(span))
         blocks = ((block.first, block.last) for block in layout.blocks)
         # A plain dict is faster: deletions and missing keys of a Counter run in Python.
         self._held = dict(Counter(spans))
         self._overlaps = Overlaps(parts)
-        self._free = FreeExtents(minus(blocks, union(parts)), BITS[layout.family])
+        self._free = FreeExtents(subtract_spans(blocks, union(parts)), BITS[layout.family])
         self._taken_in_trial: list[Span] | None = None
         """The ranges that were taken in the open trial; None outside of a trial."""
 
@@ -252,10 +254,10 @@ class Space:
             OutOfRange: they do not lie inside a single range of the pool.
             PinnedRangeConflict: an address is reserved or held; the exception has the first one.
         """
-        first, last = self.layout.pinned_span(pin)
+        first, last = self.layout.get_pinned_span(pin)
         obstacle = self._free.take_exactly(first, last)
         if obstacle is not None:
-            raise PinnedRangeConflict(address_text(obstacle, self.layout.family))
+            raise PinnedRangeConflict(format_address(obstacle, self.layout.family))
         return self._add_holder((first, last))
 
     def hold(self, address_range: AddressRange) -> None:
@@ -264,7 +266,7 @@ class Space:
         Parts that are held already count as overlaps. Parts that the pool does not allocate do not
         change the free space. A range of the other family is ignored.
         """
-        span = self.layout.span_of(address_range)
+        span = self.layout.get_span(address_range)
         if span is not None:
             self._take_parts(span)
             self._add_holder(span)
@@ -279,7 +281,7 @@ class Space:
         Raises:
             NotHeld: one of the ranges has no holder.
         """
-        spans = [span for part in ranges if (span := self.layout.span_of(part)) is not None]
+        spans = [span for part in ranges if (span := self.layout.get_span(part)) is not None]
         for span in spans:
             if span not in self._held:
                 raise NotHeld(AddressRange(*span, self.layout.family).text)
@@ -301,7 +303,7 @@ class Space:
             free = list(self._free.iterate_free(first, last))
             for run in free:
                 self._free.take_exactly(*run)
-            for part in minus([(first, last)], free):
+            for part in subtract_spans([(first, last)], free):
                 self._overlaps.add(*part)
 
     def _add_holder(self, span: Span) -> AddressRange:
@@ -319,7 +321,7 @@ class Space:
         Raises:
             NotHeld: exactly this range has no holder.
         """
-        span = self.layout.span_of(address_range)
+        span = self.layout.get_span(address_range)
         if span is None:
             return
         if span not in self._held:
@@ -351,7 +353,7 @@ class Space:
                 self._free.release_span(first, last)
 
     @contextmanager
-    def trial(self) -> Iterator[None]:
+    def roll_back_at_exit(self) -> Iterator[None]:
         """Try something: ranges that are taken inside the context are released at its end.
 
         Inside the context, `release` must not be called; `undo_take` may be.
@@ -400,7 +402,7 @@ class Space:
             return 0
         return 100 - self.largest_free * 100 // self.free
 
-    def capacity(self) -> Capacity:
+    def compute_capacity(self) -> Capacity:
         """Return the current capacity, which the pool's status reports."""
         return Capacity(
             total=self.total,
@@ -419,11 +421,11 @@ class Space:
         """Return whether `allocate(count)` would succeed now."""
         return 0 < count <= self.largest_free
 
-    def shortest_free(self, count: int) -> int:
+    def find_shortest_free_length(self, count: int) -> int:
         """Return the length of the block that `allocate(count)` would use; 0 if there is none."""
         return self._free.find_shortest(count)
 
-    def origin(self, address_range: AddressRange) -> Origin:
+    def find_origin(self, address_range: AddressRange) -> Origin:
         """Return the free space from which a range was chosen; call this directly afterwards."""
         before, after = self._free.measure_neighbors(address_range.first, address_range.last)
         # Before the range was taken, it was one block with the free runs on both sides. A run that
@@ -432,10 +434,10 @@ class Space:
         fitting = self._free.count_fitting(address_range.size) - remainders + 1
         return Origin(before + address_range.size + after, fitting)
 
-    def could_ever(self, count: int) -> bool:
+    def can_ever_fit(self, count: int) -> bool:
         """Return whether the empty pool has `count` consecutive addresses."""
-        return self.layout.could_ever(count)
+        return self.layout.can_ever_fit(count)
 
-    def could_ever_pin(self, pin: AddressRange) -> bool:
+    def can_ever_pin(self, pin: AddressRange) -> bool:
         """Return whether the empty pool could allocate exactly this range."""
-        return self.layout.could_ever_pin(pin)
+        return self.layout.can_ever_pin(pin)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from controller.renewable import Connection
     from controller.resource import Resource
     from controller.selectors import write_selector
-    from controller.shards import shard_of
+    from controller.shards import compute_shard
     from controller.signals import run_until_signal
     from controller.tenantconfig import create_tenant_transport, parse_kubeconfig
     from controller.transport import Transport
@@ -128,6 +128,7 @@ __all__ = [
     "Version",
     "Watch",
     "add_finalizer",
+    "compute_shard",
     "configure_logs",
     "connect",
     "create_tenant_transport",
@@ -139,7 +140,6 @@ __all__ = [
     "remove_finalizer",
     "run_until_signal",
     "set_condition",
-    "shard_of",
     "spec_at_once",
     "to_owner",
     "to_self",
@@ -178,7 +178,7 @@ _MODULES = {
     "renewable": "Connection",
     "resource": "Resource",
     "selectors": "write_selector",
-    "shards": "shard_of",
+    "shards": "compute_shard",
     "signals": "run_until_signal",
     "tenantconfig": "parse_kubeconfig create_tenant_transport",
     "httptransport": "HttpTransport",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from controller.errors import ConfigurationError
 from controller.leases import LeaseSettings
 from controller.meta import Key
-from controller.shards import build_lease_name, build_member_lease_name, shard_of
+from controller.shards import build_lease_name, build_member_lease_name, compute_shard
 
 MAX_NAME = 253
 """The characters that the name of an object may have."""
@@ -154,5 +154,5 @@ class ManagerOptions:
         """
         if not self.shards:
             return Key(self.lease_namespace, self.lease_name)
-        name = build_lease_name(self.lease_name, self.shards, shard_of(key, self.shards))
+        name = build_lease_name(self.lease_name, self.shards, compute_shard(key, self.shards))
         return Key(self.lease_namespace, name)

@@ -1,6 +1,6 @@
 """Divides the keys of controllers among replicas.
 
-    key ─ shard_of ─→ shard ─ a Lease for each (shardleases.py) ─→ replica
+    key ─ compute_shard ─→ shard ─ a Lease for each (shardleases.py) ─→ replica
 
 The number of shards is fixed, and each key belongs to the same shard in every replica. The lease
 of a shard decides which replica works on it. Both steps use rendezvous hashing: the highest of the
@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 
 @lru_cache(CACHED_KEYS)
-def shard_of(key: Key, count: int) -> int:
+def compute_shard(key: Key, count: int) -> int:
     """Return the shard that a key belongs to, which is the same in every process and version.
 
     Args:
@@ -122,7 +122,7 @@ class Shards:
 
     def holds(self, key: Key) -> bool:
         """Return whether this process works on the shard of a key."""
-        return shard_of(key, self.count) in self.held
+        return compute_shard(key, self.count) in self.held
 
 
 class Partition:
@@ -157,7 +157,7 @@ class Partition:
             Exception: the function `by` raised it; a TypeError for a wrong result.
         """
         owner = key if self._by is None else call_for_key(self._by, key)
-        return None if owner is None else shard_of(owner, self._shards.count)
+        return None if owner is None else compute_shard(owner, self._shards.count)
 
     def owns(self, key: Key) -> bool:
         """Return whether this process may reconcile a key.

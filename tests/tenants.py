@@ -245,7 +245,7 @@ class Site(Generic[T]):
         assert held_range is not None
         return held_range
 
-    async def ranges_of(self, tenant: str) -> list[AddressRange]:
+    async def list_ranges(self, tenant: str) -> list[AddressRange]:
         """Return the ranges of all allocations for the load balancer of a tenant."""
         page = await self.client.list(IP_ALLOCATION)
         own = [

@@ -62,7 +62,9 @@ def describe_host_bits(cidr: str, parsed_cidr: AddressRange | None = None) -> st
         return ""  # the text is no CIDR; other checks report it
     written_address = parse_ends(address, address)
     # The network may be IPv4 although the text has the IPv6 form ::ffff:a.b.c.d.
-    start = written_address.in_family(network.family) if written_address is not None else None
+    start = (
+        written_address.convert_to_family(network.family) if written_address is not None else None
+    )
     if start is not None and start.first == network.first:
         return ""  # the address is the first one of the network: no host bits
     return f"{cidr!r} has host bits set; it is read as {network.text}"

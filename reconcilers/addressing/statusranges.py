@@ -41,7 +41,7 @@ def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
 
 def _as_ipv4(held_range: AddressRange | None) -> AddressRange | None:
     """Return the IPv4 range of a range that is written as ::ffff:a.b.c.d; others unchanged."""
-    return None if held_range is None else held_range.in_family(4) or held_range
+    return None if held_range is None else held_range.convert_to_family(4) or held_range
 
 
 def waits_for_range(allocation: IPAllocation) -> bool:

@@ -229,7 +229,7 @@ def _find_dangling_references(objects: Objects) -> Iterator[Finding]:
         )
         if not absent or names_unreadable or provider.spec.networking.mode != IPAM:
             continue  # no pool is absent, or it has a finding as unreadable, or no pools are used
-        are_all_absent = len(absent) == len(provider.spec.networking.pools_in_order())
+        are_all_absent = len(absent) == len(provider.spec.networking.list_pools_in_order())
         subject = Subject.from_object(PROVIDER_CONFIG, provider)
         sentence = describe_absent_pools(provider, absent)
         yield Finding(

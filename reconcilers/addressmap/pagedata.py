@@ -17,7 +17,7 @@ from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import draw_pools
 from reconcilers.addressmap.styles import STYLES
-from reconcilers.addressmap.tenants import Holding, list_holdings, number_looks
+from reconcilers.addressmap.tenants import Holding, assign_look_numbers, list_holdings
 from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.pictures.extents import BY_TENANT, Extent
@@ -60,7 +60,7 @@ def build_page_state(
         objects: all objects of a cluster.
         now: the time.
         pools: the pools to show, from `build_pool_documents`.
-        numbers: the number of each tenant's look, from `number_looks`; None to compute it.
+        numbers: the number of each tenant's look, from `assign_look_numbers`; None to compute it.
         tenants: the tenants' documents of an earlier state, which are reused; None for none.
     """
     by_key = {build_pool_key(pool): pool for pool in pools}
@@ -71,7 +71,7 @@ def build_page_state(
         for holding in list_holdings(objects)
         if holding.tenant or escape_text(str(holding.key)) in tenants_in_pools
     )
-    numbers = number_looks(objects) if numbers is None else numbers
+    numbers = assign_look_numbers(objects) if numbers is None else numbers
     looks = {escape_text(name): number for name, number in numbers.items()}
     tenant_names = tenants_in_pools | {tenant["name"] for tenant in by_id.values()}
     return {

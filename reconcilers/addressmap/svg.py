@@ -38,7 +38,7 @@ def draw_svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str
     Args:
         title: kind and name of the pool.
         picture: the family; it has no fault.
-        numbers: the number of each tenant's look, from `number_looks`.
+        numbers: the number of each tenant's look, from `assign_look_numbers`.
     """
     first, size = picture.first_and_size
     per_row = max(LEAST_PER_ROW, choose_cell_size(size, ROWS))

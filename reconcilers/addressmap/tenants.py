@@ -169,7 +169,7 @@ def list_holdings(objects: Objects) -> list[Holding]:
     return holdings
 
 
-def number_looks(
+def assign_look_numbers(
     objects: Objects,
     earlier_numbers: Mapping[str, int] | None = None,
     more_tenants: Iterable[str] = (),

@@ -369,11 +369,11 @@ class IPAllocation(ApiType, frozen=True):
         return min(noted, created) if noted.tzinfo else created
 
 
-def pool_index(allocation: IPAllocation) -> tuple[str, ...]:
+def index_by_pool(allocation: IPAllocation) -> tuple[str, ...]:
     """Return the values of an allocation in POOL_INDEX: its pool, with their common namespace."""
     return (str(allocation.pool_key),)
 
 
-def tenant_index(allocation: IPAllocation) -> tuple[str, ...]:
+def index_by_tenant(allocation: IPAllocation) -> tuple[str, ...]:
     """Return the values of an allocation in TENANT_INDEX: the TenantCluster that it serves."""
     return (str(allocation.spec.tenantClusterRef.key),)

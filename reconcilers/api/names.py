@@ -87,7 +87,7 @@ DNS_SUBDOMAIN = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
 _HASH_LENGTH = 8
 
 
-def short_hash(value: str) -> str:
+def compute_short_hash(value: str) -> str:
     """Return eight hexadecimal digits that identify a string."""
     return sha256(value.encode()).hexdigest()[:_HASH_LENGTH]
 
@@ -100,9 +100,9 @@ def shorten(value: str, limit: int) -> str:
     if len(value) <= limit:
         return value
     # In a DNS name, no dash may follow a dot.
-    return f"{value[: limit - _HASH_LENGTH - 1].rstrip('-._')}-{short_hash(value)}"
+    return f"{value[: limit - _HASH_LENGTH - 1].rstrip('-._')}-{compute_short_hash(value)}"
 
 
-def label_value(value: str) -> str:
+def make_label_value(value: str) -> str:
     """Return a string as a label value: at most 63 characters, the end hashed if it is longer."""
     return shorten(value, LABEL_VALUE_MAX)

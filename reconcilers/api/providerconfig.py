@@ -159,7 +159,7 @@ class ProviderNetwork(ApiType, frozen=True):
         """The quota; no limits where the spec says nothing."""
         return self.quotaPerTenant or Quota()
 
-    def pools_in_order(self) -> tuple[str, ...]:
+    def list_pools_in_order(self) -> tuple[str, ...]:
         """Return the names of the pools, first choice first, each once."""
         ranked = sorted(self.poolRefs, key=lambda pool: pool.priority)
         return tuple(dict.fromkeys(pool.name for pool in ranked))

@@ -302,6 +302,6 @@ class TenantCluster(ApiType, frozen=True):
         """
         return self.projection_noted or is_true(self.status.conditions, LOAD_BALANCER_READY)
 
-    def reference(self) -> dict[str, str]:
+    def build_reference(self) -> dict[str, str]:
         """Return the tenantClusterRef that its allocations carry."""
         return {"name": self.metadata.name, "namespace": self.metadata.namespace}

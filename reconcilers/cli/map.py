@@ -14,7 +14,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import build_page
 from reconcilers.addressmap.pagedata import build_page_state, build_pool_documents
 from reconcilers.addressmap.svg import draw_svg as picture_as_svg
-from reconcilers.addressmap.tenants import number_looks
+from reconcilers.addressmap.tenants import assign_look_numbers
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster import drawing
@@ -194,7 +194,7 @@ def _draw_svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
     [(pool, block)] = blocks
     if block.fault:
         raise CommandProblem(f"{pool.title} cannot be drawn: {block.fault}")
-    return picture_as_svg(pool.title, block, number_looks(objects))
+    return picture_as_svg(pool.title, block, assign_look_numbers(objects))
 
 
 def _write_picture(where: Path, page: str) -> None:

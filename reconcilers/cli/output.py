@@ -231,7 +231,7 @@ def _render_block(columns: Sequence[TableColumn[T]], row: T, room: int) -> str:
         is_below = max(map(len, cell.content.split()), default=0) > room - margin
         indent = GAP if is_below else " " * margin
         texts = _wrap(cell.content, max(room - len(indent), 1))
-        texts = [paint(line, cell.colour) for line in texts]
+        texts = [apply_colour(line, cell.colour) for line in texts]
         if is_below:
             lines += [column.head, *(f"{indent}{line}" for line in texts)]
         else:
@@ -296,11 +296,13 @@ def _render_line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
     ]
     texts[-1] = texts[-1].rstrip()
     colours = [cell.colour for cell in cells]
-    painted = [paint(cell_text, colour) for cell_text, colour in zip(texts, colours, strict=True)]
+    painted = [
+        apply_colour(cell_text, colour) for cell_text, colour in zip(texts, colours, strict=True)
+    ]
     return GAP.join(painted).rstrip() + "\n"
 
 
-def paint(content: str, colour: str | None) -> str:
+def apply_colour(content: str, colour: str | None) -> str:
     """Return a text in a colour of click; unchanged for None."""
     return click.style(content, fg=colour) if colour else content
 

@@ -11,7 +11,7 @@ from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api.fields import INT32_MAX
-from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, index_by_pool
 from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
@@ -168,7 +168,7 @@ def compute_outcome(
         platform_held=(platform_views.held, after.held),
         find_supply=_make_supply_finder(manifests, platform_views, settings.pool.namespaces),
     )
-    platform_requests = views.outcomes(
+    platform_requests = views.list_outcomes(
         manifests.others, planned.stored, namespace=namespace, pools=pools, now=now
     )
     unreadable = [
@@ -215,7 +215,7 @@ def _make_supply_finder(
     3. An object that may hold its addresses cannot be read. Then the supply names such objects,
        because the figures of the pool are not known.
     """
-    allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+    allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool})
     allocations.replace([], 0, manifests.find_unreadable(IP_ALLOCATION.kind))
 
     def find_supply(pool: NetworkPool) -> PoolSupply:

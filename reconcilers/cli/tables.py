@@ -336,7 +336,7 @@ def _parse_address(addresses: str) -> AddressRange:
                 f" `butler-ipam map {addresses}` for a pool"
             )
         raise click.BadParameter(f"{error}{hint}") from error
-    return span.in_family(4) or span
+    return span.convert_to_family(4) or span
 
 
 @click.command(

@@ -234,7 +234,7 @@ def _describe_demand(
         f" {count_addresses(count, 'load-balancer')} in"
         f" a row{growth}; its pools in the order in which they are tried:"
     )
-    for place, name in enumerate(network.pools_in_order(), 1):
+    for place, name in enumerate(network.list_pools_in_order(), 1):
         key = Key(provider.metadata.namespace, name)
         pool = objects.pools.get(key)
         if pool is None:
@@ -386,7 +386,7 @@ def _describe_pool_choice(allocation: IPAllocation, objects: Objects) -> Iterato
     provider = _find_provider(tenant, objects) if tenant is not None else None
     if provider is None or isinstance(provider, ProviderUnknown):
         return
-    tried = list(provider.spec.networking.pools_in_order())
+    tried = list(provider.spec.networking.list_pools_in_order())
     name = allocation.spec.poolRef.name
     if name not in tried:
         yield f"ProviderConfig {provider.metadata.key} does not name this pool (any more)"

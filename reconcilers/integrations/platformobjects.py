@@ -11,15 +11,15 @@ from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.integrations.core.objects import Body, find_resource, is_of
 from reconcilers.integrations.registry import (
-    candidate_platforms,
+    list_candidate_platforms,
     list_platforms,
-    platforms_of_groups,
+    list_platforms_of_groups,
 )
 
 
 def is_fenced_pool(resource: Resource[Object]) -> bool:
     """Return whether objects of a kind are pools that get a journal when they are created."""
-    platforms = platforms_of_groups({resource.group})
+    platforms = list_platforms_of_groups({resource.group})
     return any(resource in platform.fenced_pools for platform in platforms)
 
 
@@ -28,19 +28,19 @@ def has_content(resource: Resource[Object]) -> bool:
 
     Other kinds have them in the status, or in objects that are created for them.
     """
-    platforms = platforms_of_groups({resource.group})
+    platforms = list_platforms_of_groups({resource.group})
     return any(resource in platform.content_kinds for platform in platforms)
 
 
 def is_implied(resource: Resource[Object]) -> bool:
     """Return whether `plan` takes objects of a kind to exist if a manifest names them."""
-    platforms = platforms_of_groups({resource.group})
+    platforms = list_platforms_of_groups({resource.group})
     return any(resource in platform.implied_kinds for platform in platforms)
 
 
 def find_finalizer(resource: Resource[Object]) -> str | None:
     """Return the finalizer that `plan` gives to objects of a kind; None if they need none."""
-    platforms = platforms_of_groups({resource.group})
+    platforms = list_platforms_of_groups({resource.group})
     return next(
         (
             platform.finalizers[resource.full_name]
@@ -64,7 +64,7 @@ def find_platform_names(bodies: Sequence[Body]) -> set[str]:
     """
     return {
         platform.name
-        for platform in candidate_platforms(bodies)
+        for platform in list_candidate_platforms(bodies)
         if any(is_of(body, platform.kinds) for body in bodies)
     }
 
@@ -78,16 +78,16 @@ def get_resource(body: Body, platforms: Sequence[str]) -> Resource[Object]:
 
 def fill_defaults(body: Body) -> Body:
     """Return a manifest with the fields that other controllers of its platform fill in."""
-    for platform in candidate_platforms([body]):
+    for platform in list_candidate_platforms([body]):
         body = platform.fill_defaults(body)
     return body
 
 
-def implied_objects(bodies: Sequence[Body]) -> Iterator[tuple[Resource[Object], Body]]:
+def list_implied_objects(bodies: Sequence[Body]) -> Iterator[tuple[Resource[Object], Body]]:
     """Yield kind and manifest of each object that is implied by manifests, each once."""
     seen: set[tuple[str, Key]] = set()
-    for platform in candidate_platforms(bodies):
-        for kind, body in platform.implied_objects(bodies):
+    for platform in list_candidate_platforms(bodies):
+        for kind, body in platform.list_implied_objects(bodies):
             metadata = body["metadata"]
             identity = kind.full_name, Key(metadata["namespace"], metadata["name"])
             if identity not in seen:

@@ -49,17 +49,17 @@ def list_platforms(names: Collection[str] = INTEGRATIONS) -> list[Platform]:
     return [_load(name) for name in INTEGRATIONS if name in names]
 
 
-def candidate_platforms(bodies: Iterable[Mapping[str, Any]]) -> list[Platform]:
+def list_candidate_platforms(bodies: Iterable[Mapping[str, Any]]) -> list[Platform]:
     """Return the platforms that may know some of these objects, judged by their API groups alone.
 
     They are only candidates: an API group also has kinds that no platform reads.
     """
-    return platforms_of_groups(
+    return list_platforms_of_groups(
         {str(body.get("apiVersion", "")).rpartition("/")[0] for body in bodies}
     )
 
 
-def platforms_of_groups(groups: Collection[str]) -> list[Platform]:
+def list_platforms_of_groups(groups: Collection[str]) -> list[Platform]:
     """Return the platforms that have kinds in one of some API groups."""
     return list_platforms([name for name in INTEGRATIONS if not _GROUPS[name].isdisjoint(groups)])
 

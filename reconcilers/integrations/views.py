@@ -22,7 +22,7 @@ from reconcilers.integrations.core.views import (
     merge_views,
 )
 from reconcilers.integrations.poolkinds import as_readable, list_pool_kinds
-from reconcilers.integrations.registry import candidate_platforms, list_platforms
+from reconcilers.integrations.registry import list_candidate_platforms, list_platforms
 from reconcilers.networkpool.offers import make_offers as network_pool_offers
 from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.spaces.index import SpaceIndex
@@ -51,7 +51,7 @@ async def remove(client: "Client", kind: str, at: Version) -> None:
 
 def is_known(body: Mapping[str, Any]) -> bool:
     """Return whether a manifest is of a kind that some integration reads."""
-    return any(is_of(body, platform.kinds) for platform in candidate_platforms([body]))
+    return any(is_of(body, platform.kinds) for platform in list_candidate_platforms([body]))
 
 
 async def from_cluster(
@@ -109,7 +109,7 @@ def from_manifests(
     return _add_overlaps(views, index_offers(all_objects))
 
 
-def outcomes(
+def list_outcomes(
     before: Sequence[Mapping[str, Any]],
     after: Sequence[Mapping[str, Any]],
     namespace: str,
@@ -131,7 +131,7 @@ def outcomes(
         planned
         for platform in list_platforms(objects_after.by_platform)
         if not objects_after.of(platform.name).empty
-        for planned in platform.outcomes(objects_before, objects_after)
+        for planned in platform.list_outcomes(objects_before, objects_after)
     ]
 
 
@@ -152,7 +152,7 @@ def _group_by_platform(
     """Return the objects among manifests, by platform."""
     by_platform = {
         platform.name: platform.from_manifests(bodies, namespace, now)
-        for platform in candidate_platforms(bodies)
+        for platform in list_candidate_platforms(bodies)
     }
     return PlatformObjects(by_platform, pools, now)
 

@@ -21,7 +21,7 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.blockreports import BlockReports
 from reconcilers.networkpool.claims import PoolClaims
-from reconcilers.networkpool.facts import KIND, tenant_of
+from reconcilers.networkpool.facts import KIND, get_tenant
 from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
     Written,
@@ -278,7 +278,7 @@ def make_tenant_finder(view: AllocationsView, pool: Key, claims: PoolClaims | No
         if holder.kind != KIND:  # a claim
             return None if claims is None else claims.find_tenant(pool, holder)
         allocation = view.find(holder)
-        return None if allocation is None else tenant_of(allocation)
+        return None if allocation is None else get_tenant(allocation)
 
     return find_tenant
 

@@ -51,7 +51,7 @@ def _describe_origin(allocation: IPAllocation, chosen_range: AddressRange, space
     Args:
         space: from which it was taken just now.
     """
-    origin = space.origin(chosen_range)
+    origin = space.find_origin(chosen_range)
     addresses = count_addresses(origin.block)
     prefix = allocation.spec.prefixLength
     if prefix is not None:  # a request for an aligned block fits in fewer free blocks

@@ -83,10 +83,10 @@ def make_row(allocation: IPAllocation) -> Row:
     if spec.is_pinned or statusranges.list_held_ranges(allocation):
         return make_holder(allocation)
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
-    return TenantRow(tenant_of(allocation), (KIND, asked, read_shown_answer(allocation)))
+    return TenantRow(get_tenant(allocation), (KIND, asked, read_shown_answer(allocation)))
 
 
-def tenant_of(allocation: IPAllocation) -> Tenant:
+def get_tenant(allocation: IPAllocation) -> Tenant:
     """Return the tenant that an allocation is for: the namespace of its TenantCluster."""
     return Tenant(KIND, allocation.spec.tenantClusterRef.key.namespace)
 

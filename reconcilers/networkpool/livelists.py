@@ -19,7 +19,7 @@ from controller.client import Client
 from controller.codec import Page
 from controller.meta import Key
 from controller.unreadables import UnreadableObjects
-from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, index_by_pool
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 
@@ -55,7 +55,7 @@ class ListedAllocations:
             by_key[allocation.metadata.key] = allocation
             if number % SLICE == 0:
                 await checkpoint()
-        unreadable = UnreadableObjects({POOL_INDEX: pool_index})
+        unreadable = UnreadableObjects({POOL_INDEX: index_by_pool})
         for number, (key, reason) in enumerate(page.unreadable.items(), start=1):
             unreadable.put(key, reason)
             if number % SLICE == 0:

@@ -42,7 +42,7 @@ class OtherHoldings:
     unreadable: tuple[UnreadableObject, ...] = ()
     kinds: frozenset[str] = frozenset()
 
-    def joined_with(self, other: "OtherHoldings") -> "OtherHoldings":
+    def join_with(self, other: "OtherHoldings") -> "OtherHoldings":
         """Return the holdings of both together."""
         unreadable = (*self.unreadable, *other.unreadable)
         kinds = self.kinds | other.kinds

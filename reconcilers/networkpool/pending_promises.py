@@ -37,7 +37,7 @@ from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.keeping import Granted, Kept, refused_message
+from reconcilers.promises.keeping import Granted, Kept, build_refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting import dualstack
@@ -154,7 +154,7 @@ class AllocationWriter:
         try:
             answer = await self._client.patch_status(IP_ALLOCATION, allocation, status)
         except ControllerError as error:
-            result = WriteResult.of_error(error)
+            result = WriteResult.from_error(error)
             # The next pass serves the new version, so nothing has failed for the user.
             has_moved_on = result is WriteResult.SETTLED
             return Written(allocation, result, error=None if has_moved_on else error)
@@ -251,7 +251,7 @@ def render_refused(refusal: AskerRefusal[IPAllocation], now: datetime) -> dict[s
 def render_write_refused(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status that voids a promise whose write was refused for good."""
     failed = ConditionFinding(
-        READY, False, reason=WRITE_REFUSED, message=refused_message(kept.why, now)
+        READY, False, reason=WRITE_REFUSED, message=build_refused_message(kept.why, now)
     )
     return make_waiting_status(kept.request, PENDING, ready=failed, now=now)
 

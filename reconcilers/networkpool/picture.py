@@ -133,7 +133,7 @@ def _list_families(
     strays = [
         entry
         for entry in held_addresses
-        if all(layout.span_of(entry.range) is None for layout in sound_layouts)
+        if all(layout.get_span(entry.range) is None for layout in sound_layouts)
     ]
     families = []
     for block, layout in zip(pool.blocks, layouts, strict=True):
@@ -182,7 +182,7 @@ def _make_family(
     of_family = [
         HeldAddresses(entry.holder, AddressRange(*span, layout.family))
         for entry in held_addresses
-        if (span := layout.span_of(entry.range)) is not None
+        if (span := layout.get_span(entry.range)) is not None
     ]
     return PoolFamily(
         offers=cidr_text,
@@ -201,4 +201,4 @@ def _make_family(
 
 def _compute_capacity(layout: Layout, held_addresses: Sequence[HeldAddresses]) -> Capacity:
     """Return how full a block is with these addresses."""
-    return Space(layout, (entry.range for entry in held_addresses)).capacity()
+    return Space(layout, (entry.range for entry in held_addresses)).compute_capacity()

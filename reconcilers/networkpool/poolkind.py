@@ -62,7 +62,7 @@ from reconcilers.networkpool.statusjournal import (
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
-from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers, select_refusals
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal
@@ -76,7 +76,7 @@ from reconcilers.promises.passes import (
     PoolPasses,
     PoolWrite,
     fence_requests,
-    memories_for,
+    make_memories,
     patch_journal,
 )
 from reconcilers.promises.reading import Behind, ListUnderWay
@@ -310,7 +310,7 @@ class NetworkPoolKind(
         claim_refusals = [
             refusal for refusal in decision.choice.refusals if refusal.holder.kind != KIND
         ]
-        allocation_refusals = refusals_of(IPAllocation, decision.choice.refusals)
+        allocation_refusals = select_refusals(IPAllocation, decision.choice.refusals)
         claims = self._claims.pool_claims
         detail = PoolDecision(
             decision,
@@ -619,7 +619,7 @@ class NetworkPoolKind(
             await claims.refuse(pool, claims.make_block_refusals(pool, holdings, why))
 
     @override
-    def shown_wait(self, pool: NetworkPool) -> str:
+    def get_shown_wait(self, pool: NetworkPool) -> str:
         """Return the wait that condition Ready of a pool reports; empty if it reports none."""
         return status.find_shown_wait(pool)
 
@@ -799,7 +799,7 @@ class NetworkPoolKind(
             journal: of the pool.
             view: the allocations, as this pass read them.
         """
-        memory = self._memories.memory_of(pool)
+        memory = self._memories.get_memory(pool)
         await self._allocations.served_requests.keep_promises(
             pool,
             NetworkPoolReading(pool.metadata.key, (), closed=None, view=view),
@@ -835,7 +835,7 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         spaces: what pools of all kinds hand out; None for what NetworkPools do.
     """
     statuses = PoolStatusWriter(client)
-    memories = memories_for(STATUS_JOURNALS, clock, settings)
+    memories = make_memories(STATUS_JOURNALS, clock, settings)
     claims = claims or ClaimService()
     keep = partial(
         keep_holdings,

@@ -155,7 +155,7 @@ def list_holdings(view: AllocationsView, decision: PassDecision) -> Iterator[Hel
 
 def list_claimed(view: AllocationsView) -> Iterator[HeldRange]:
     """Yield every range that a claim or its IPAddress holds, each range of a claim once."""
-    for holder, facts in view.holdings.facts_of_kind(names.KIND_CLAIMS):
+    for holder, facts in view.holdings.list_facts_of_kind(names.KIND_CLAIMS):
         yield from (HeldRange(describe_holder(holder), part.range) for part in facts.ranges)
 
 
@@ -230,7 +230,7 @@ def make_out_of_range_condition(
 
 def _is_handed_out(held_range: AddressRange, layout: Layout) -> bool:
     """Return whether the pool hands out every address of a range."""
-    span = layout.span_of(held_range)
+    span = layout.get_span(held_range)
     return span is not None and layout.clip(span) == [span]
 
 

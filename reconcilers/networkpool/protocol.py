@@ -54,11 +54,6 @@ class PassDecision:
     claimed: int
 
     @property
-    def capacity(self) -> Capacity:
-        """How full the pool's first family is."""
-        return self.capacities[0]
-
-    @property
     def journal(self) -> Journal:
         """The journal that the pool's status has to carry: open promises, then new ones."""
         return self.settled.with_promises(self.promises)
@@ -102,7 +97,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
         part.range.size for part in (*promised, *observed_ranges)
     )
     by_family: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
-    view.holdings.lay_out(by_family)
+    view.holdings.replace_layouts(by_family)
     # The choice must not give these ranges again. The capacities count them as allocated, too.
     with exclude_ranges(view.holdings, promised, observed_ranges):
         spaces = [view.holdings.space(family) for family in by_family]
@@ -126,12 +121,12 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
                 view.holdings,
                 askers,
                 settled.promises,
-                min(batch, STATUS_JOURNALS.room(settled)),
+                min(batch, STATUS_JOURNALS.count_room(settled)),
                 limits=limits,
                 count=count_promise,
             )
-        promises = tuple(grant.promise_to(grant.asker) for grant in choice.grants)
-        capacities = tuple(space.capacity() for space in spaces)
+        promises = tuple(grant.build_promise(grant.asker) for grant in choice.grants)
+        capacities = tuple(space.compute_capacity() for space in spaces)
         return PassDecision(
             stored,
             settled,
@@ -164,5 +159,5 @@ def count_blockers(journal: Journal, view: AllocationsView) -> int:
         for holder, uid in promised
         if not (facts := view.holdings.facts(holder)).ranges or facts.uid != uid
     ]
-    holding_count = sum(1 for _, facts in view.holdings.facts_of_kind(KIND) if facts.ranges)
+    holding_count = sum(1 for _, facts in view.holdings.list_facts_of_kind(KIND) if facts.ranges)
     return holding_count + len(only_promised)

@@ -18,7 +18,13 @@ from reconcilers.networkpool.facts import KIND, compute_holdings, find_facts_in_
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.unreadable import UnreadableAllocations, find_unreadable_names
 from reconcilers.networkpool.view import AllocationsView, ClaimView
-from reconcilers.promises.holdings import NO_LAYOUTS, Facts, Holdings, KeptHoldings, indexed_source
+from reconcilers.promises.holdings import (
+    NO_LAYOUTS,
+    Facts,
+    Holdings,
+    KeptHoldings,
+    build_indexed_source,
+)
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import Behind, CacheWait, ListUnderWay
@@ -57,7 +63,7 @@ def keep_holdings(
 
     return KeptHoldings[Key, None](
         [
-            indexed_source(cache, POOL_INDEX, pools=list_pools, holder=make_holder),
+            build_indexed_source(cache, POOL_INDEX, pools=list_pools, holder=make_holder),
             *(claims.sources if claims is not None else ()),
         ],
         find_facts,
@@ -132,7 +138,7 @@ class PoolReader:
         if self._kept_with is not claims:  # each start of the integration makes new caches
             self._kept.close()
             self._kept, self._kept_with = self._keep(claims), claims
-        return self._kept.holdings(pool, None)
+        return self._kept.get_holdings(pool, None)
 
     async def read_live(self, pool: Key) -> AllocationsView:
         """Return the allocations by a LIST that begins now, for a caller that cannot come back.

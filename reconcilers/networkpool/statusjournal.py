@@ -19,7 +19,7 @@ from reconcilers.api import names
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
 from reconcilers.networkpool.facts import KIND, SHOWN_KINDS, name_spaces
 from reconcilers.networkpool.view import AllocationsView
-from reconcilers.promises.journal import Journal, Promise, checksum_of
+from reconcilers.promises.journal import Journal, Promise, compute_checksum
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
 
@@ -80,7 +80,7 @@ class StatusJournal:
         return {
             "assignments": list(map(_render_assignment, assignments)),
             "revisions": dict.fromkeys(pool.status.revisions) | revisions,
-            "journalOf": seal(pool.metadata.uid, revisions, assignments),
+            "journalOf": compute_seal(pool.metadata.uid, revisions, assignments),
         }
 
     def patch(self, pool: NetworkPool, journal: Journal) -> Mapping[str, Any]:
@@ -99,7 +99,7 @@ class StatusJournal:
             == [*map(_list_decisive_fields, journal.promises)]
         )
 
-    def room(self, journal: Journal) -> int:
+    def count_room(self, journal: Journal) -> int:
         """Return how many further promises, of up to two ranges each, a status has room for."""
         return MAX_ASSIGNMENTS - len(journal.promises)
 
@@ -109,7 +109,7 @@ KNOWN_KINDS = frozenset({KIND, names.KIND_CLAIMS, names.KIND_ADDRESSES})
 """The kinds that a journal of this version names, by full name."""
 
 
-def seal(uid: str, revisions: Mapping[str, str], assignments: Iterable[Assignment]) -> str:
+def compute_seal(uid: str, revisions: Mapping[str, str], assignments: Iterable[Assignment]) -> str:
     """Return the value of `status.journalOf`: the pool of a journal, and its checksum.
 
     The words that tell how a range was chosen are left out: they decide nothing.
@@ -119,16 +119,15 @@ def seal(uid: str, revisions: Mapping[str, str], assignments: Iterable[Assignmen
         revisions: as the status has them.
         assignments: as the status has them.
     """
-    return (
-        f"{uid}/{checksum_of(sorted(revisions.items()), [*map(_get_sealed_fields, assignments)])}"
-    )
+    sealed_fields = [*map(_get_sealed_fields, assignments)]
+    return f"{uid}/{compute_checksum(sorted(revisions.items()), sealed_fields)}"
 
 
 def is_intact(pool: NetworkPool) -> bool:
     """Return whether a pool has a journal that was written for it, and is as it was written."""
     status, uid = pool.status, pool.metadata.uid
     return bool(uid and status.journalOf.startswith(uid)) and (
-        status.journalOf == seal(uid, status.revisions, status.assignments)
+        status.journalOf == compute_seal(uid, status.revisions, status.assignments)
     )
 
 

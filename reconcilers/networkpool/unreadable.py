@@ -12,7 +12,7 @@ from reconcilers.promises.unreadable import (
     UnreadableObject,
     describe_unreadable,
     is_terminating,
-    outline_of,
+    read_outline,
 )
 from reconcilers.reporting.wording import name_with_count
 
@@ -68,7 +68,7 @@ def find_unreadable_names(unreadable: UnreadableObjects, pool: Key) -> tuple[str
 
 def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:
     """Return whether an IPAllocation that cannot be decoded may be a pool's."""
-    outline = outline_of(failure)
+    outline = read_outline(failure)
     if isinstance(outline, AllocationOutline):
         return pool == (key.namespace, outline.spec.poolRef.name)
     return key.namespace in {"", pool.namespace}

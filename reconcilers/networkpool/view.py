@@ -89,7 +89,8 @@ class AllocationsView:
         kind and a cache for the other.
         """
         facts = chain(
-            self.holdings.facts_of_kind(KIND), claims.holdings.facts_of_kind(names.KIND_CLAIMS)
+            self.holdings.list_facts_of_kind(KIND),
+            claims.holdings.list_facts_of_kind(names.KIND_CLAIMS),
         )
         holdings = Holdings(facts=facts)
         return replace(self, holdings=holdings, claims=claims.with_holdings(holdings))

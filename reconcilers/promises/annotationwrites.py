@@ -44,7 +44,7 @@ class _AnnotationWrites(JournalWrites[Object, Object, object, object]):
         raise Behind(after, NOT_STORED)
 
     @override
-    def shown_wait(self, pool: Object) -> str:
+    def get_shown_wait(self, pool: Object) -> str:
         """Return an empty text: no status of these kinds reports a wait."""
         return ""
 

@@ -84,7 +84,7 @@ class Grant(Generic[Asker_co]):
         """The ranges without their spaces."""
         return tuple(part.range for part in self.ranges)
 
-    def promise_to(self, request: Object) -> Promise:
+    def build_promise(self, request: Object) -> Promise:
         """Return the promise of the ranges to a request, at the version that was read.
 
         Args:
@@ -122,7 +122,7 @@ class AskerRefusal(Generic[Asker_co]):
     is_shown: bool = False
 
 
-def refusals_of(
+def select_refusals(
     asker_type: type[AskerT], refusals: Iterable[AskerRefusal[Object]]
 ) -> list[AskerRefusal[AskerT]]:
     """Return the refusals whose askers are of one type, in order."""
@@ -250,7 +250,7 @@ def exclude_ranges(
         promised: the ranges of open promises, in the spaces of the pool.
         also_held: the ranges that are in use without a holder in `holdings`.
     """
-    with holdings.trial():
+    with holdings.roll_back_at_exit():
         for parts in (promised, also_held):
             for part in parts:
                 # A change of the spec may have removed the space since the promise was made.
@@ -316,14 +316,14 @@ def choose(  # noqa: PLR0913 - what was read, who asks, and the limits of the pa
         The grants and the refusals. `more` is True if an eligible asker is left over because there
         is no room, or the batch is full, or if a tenant has to wait for its share.
     """
-    eligibility = limits.eligibility(promises)
+    eligibility = limits.build_eligibility(promises)
     grants: list[Grant[AskerT]] = []
     refusals: list[AskerRefusal[AskerT]] = []
     has_left_over = False
-    turns = holdings.turns()
+    turns = holdings.iterate_turns()
     for holder, turn in _find_unpromised(turns, askers, promises):
         asker = turn.asker
-        tenant = limits.tenant_of(holder)
+        tenant = limits.get_tenant(holder)
         verdict = eligibility.judge(asker.metadata, tenant)
         if verdict is ShareVerdict.TENANT_WAITS:  # the verdict is the same for all its askers
             turns.leave_out_tenant()

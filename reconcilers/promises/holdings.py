@@ -222,7 +222,7 @@ class Holdings:
         if old.foreign is not None:
             del self._foreign[bisect_left(self._foreign, (old.foreign, holder))]
 
-    def lay_out(self, layouts: Layouts) -> None:
+    def replace_layouts(self, layouts: Layouts) -> None:
         """Replace the layouts of the pool; only spaces whose layout changed are computed again."""
         if layouts == self.layouts:
             return
@@ -241,11 +241,11 @@ class Holdings:
         return space
 
     @contextmanager
-    def trial(self) -> Iterator[None]:
+    def roll_back_at_exit(self) -> Iterator[None]:
         """Release at the end of this context each range that was taken in it."""
         with ExitStack() as trials:
             for name in self.layouts:
-                trials.enter_context(self.space(name).trial())
+                trials.enter_context(self.space(name).roll_back_at_exit())
             yield
 
     def _ranges(self, space: str) -> Iterator[AddressRange]:
@@ -293,7 +293,7 @@ class Holdings:
         """
         return self._index(space).find_touching(addresses)
 
-    def turns(self) -> Turns[Place]:
+    def iterate_turns(self) -> Turns[Place]:
         """Return an iterator over the askers that wait, the oldest first; a change ends it."""
         return Turns(self.queue)
 
@@ -338,7 +338,7 @@ class Holdings:
         """All holders that have facts, sorted, also holders that hold nothing."""
         return sorted(self._facts)
 
-    def facts_of_kind(self, kind: str) -> Iterator[tuple[Holder, Facts]]:
+    def list_facts_of_kind(self, kind: str) -> Iterator[tuple[Holder, Facts]]:
         """Yield the holders of one kind, by its full name, with their facts."""
         return ((holder, facts) for holder, facts in self._facts.items() if holder.kind == kind)
 
@@ -394,7 +394,7 @@ def list_differences(kept: Holdings, read: Holdings) -> list[str]:
     """
     # A pass may have laid out the kept holdings by the pool's spec. Spaces can be compared only if
     # both sides have the same layouts.
-    read.lay_out(kept.layouts)
+    read.replace_layouts(kept.layouts)
     kept_state, reread_state = kept.state(), read.state(kept.derived)
     parts = [
         part for part in kept_state if part != "facts" and kept_state[part] != reread_state[part]
@@ -474,7 +474,7 @@ class CachedSource(HolderSource[PoolT, OfferT], Generic[PoolT, OfferT, ObjectT])
         return partial(self.cache.unsubscribe, note_change)
 
 
-def indexed_source(
+def build_indexed_source(
     cache: Cache[ObjectT],
     index: str,
     pools: Callable[[ObjectT], Iterable[PoolT]],
@@ -548,7 +548,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
             unsubscribe()
         self._pools.clear()
 
-    def holdings(self, pool: PoolT, offer: OfferT) -> Holdings:
+    def get_holdings(self, pool: PoolT, offer: OfferT) -> Holdings:
         """Return the holdings of a pool as the caches show them now.
 
         The next call changes the same object, so use it before the next await.
@@ -576,7 +576,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         """Forget the holdings of a pool."""
         self._pools.pop(pool, None)
 
-    def offers(self) -> Iterable[tuple[PoolT, OfferT]]:
+    def list_offers(self) -> Iterable[tuple[PoolT, OfferT]]:
         """Return the pools whose holdings are kept, each with its offer."""
         return [(pool, kept.offer) for pool, kept in self._pools.items()]
 

@@ -99,7 +99,7 @@ class Promise:
         """The resourceVersion as a number."""
         return int(self.resourceVersion)
 
-    def in_space(self, space: str = "") -> tuple[AddressRange, ...]:
+    def list_ranges_in_space(self, space: str = "") -> tuple[AddressRange, ...]:
         """Return the promised ranges of one space.
 
         Args:
@@ -130,7 +130,7 @@ class Journal:
         """Return the journal with further promises."""
         return Journal(self.revisions, (*self.promises, *promises))
 
-    def after_fence(self, kind: str, revisions: Mapping[str, int]) -> "Journal":
+    def apply_fence(self, kind: str, revisions: Mapping[str, int]) -> "Journal":
         """Return the journal after a fence of one kind, without promises to that kind.
 
         The promises and revisions of other kinds stay.
@@ -148,7 +148,7 @@ class Journal:
         return sum(len(promise.ranges) for promise in self.promises)
 
 
-def ranges_of(promises: Iterable[Promise]) -> Iterator[AddressRange]:
+def list_ranges(promises: Iterable[Promise]) -> Iterator[AddressRange]:
     """Yield all ranges of these promises."""
     return (part.range for promise in promises for part in promise.ranges)
 
@@ -180,7 +180,7 @@ def parse_promise(
     return Promise(kind, key, uid=uid, resourceVersion=resource_version, ranges=tuple(ranges))
 
 
-def checksum_of(*parts: object) -> str:
+def compute_checksum(*parts: object) -> str:
     """Return a checksum of values that JSON can express: 16 hexadecimal digits.
 
     It reveals accidental changes. It does not protect against a person who recomputes it.
@@ -229,7 +229,7 @@ class JournalStore(Protocol[PoolT_contra]):
         """
         ...
 
-    def room(self, journal: Journal) -> int:
+    def count_room(self, journal: Journal) -> int:
         """Return how many further promises, or ranges of promises, a journal has room for.
 
         The kind of the store decides whether promises or ranges are counted.
@@ -284,7 +284,7 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     def _compute_checksum(self) -> str:
         """Return the checksum of all fields but `checksum`."""
         others = sorted(self.others.items())
-        return checksum_of(self.uid, self.revision, self.effects, self.promises, others)
+        return compute_checksum(self.uid, self.revision, self.effects, self.promises, others)
 
 
 _decoder = msgspec.json.Decoder(_Stored)
@@ -399,7 +399,7 @@ class AnnotatedJournal:
         stored = answer.metadata.annotations.get(ANNOTATION)
         return stored == self._encode(answer.metadata.uid, journal)
 
-    def room(self, journal: Journal) -> int:
+    def count_room(self, journal: Journal) -> int:
         """Return how many further ranges may be promised."""
         return MOST_RANGES - journal.range_count
 

@@ -51,7 +51,7 @@ Void = Callable[[Sequence[Kept[RequestT]]], Awaitable[Sequence[WriteResult]]]
 """Writes each request, so that its promise is void and its status says why; see `void_refused`."""
 
 
-def refused_message(why: str, now: datetime) -> str:
+def build_refused_message(why: str, now: datetime) -> str:
     """Return the message of a request whose promise is voided because its write was refused.
 
     The server makes no new version of an unchanged object. The time, to the microsecond, makes the
@@ -94,7 +94,7 @@ class PoolMemories:
         self._capacity = capacity
         self._memories: dict[Key, PoolMemory] = {}
 
-    def memory_of(self, pool: Object) -> PoolMemory:
+    def get_memory(self, pool: Object) -> PoolMemory:
         """Return the memory of a pool; an empty one at the first pass of this process over it."""
         memory = self._memories.get(pool.metadata.key)
         if memory is None:
@@ -103,20 +103,22 @@ class PoolMemories:
             self._memories[pool.metadata.key] = memory
         return memory
 
-    def limits_of(self, pool: Object, tenant_of: TenantOf) -> Limits:
+    def build_limits(self, pool: Object, get_tenant: TenantOf) -> Limits:
         """Return the limits on the requests of a pool that may get a promise in this pass.
 
         Args:
-            tenant_of: returns the tenant of a request.
+            get_tenant: returns the tenant of a request.
         """
 
-        def eligibility(still_open: Collection[Promise]) -> Eligibility:
+        def build_eligibility(still_open: Collection[Promise]) -> Eligibility:
             """Return the rule by which requests of the pool may get a promise now."""
             # Looked up when a pass chooses, which may be long after the limits were made.
-            shares, now = self.memory_of(pool).shares, self._clock.monotonic()
-            return shares.eligibility(still_open, tenant_of, capacity=self._capacity, now=now)
+            shares, now = self.get_memory(pool).shares, self._clock.monotonic()
+            return shares.build_eligibility(
+                still_open, get_tenant, capacity=self._capacity, now=now
+            )
 
-        return Limits(eligibility, tenant_of)
+        return Limits(build_eligibility, get_tenant)
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone, or that another replica works on from now on."""
@@ -142,7 +144,7 @@ async def keep_each(
         try:
             await write(promise, request)
         except ControllerError as error:
-            return Kept(promise, request, result=WriteResult.of_error(error), why=str(error))
+            return Kept(promise, request, result=WriteResult.from_error(error), why=str(error))
         return Kept(promise, request, WriteResult.WRITTEN)
 
     return await run_concurrently([partial(keep_one, *entry) for entry in granted], width)
@@ -167,7 +169,7 @@ async def void_each(
         try:
             await void(entry)
         except ControllerError as error:
-            return WriteResult.of_error(error)
+            return WriteResult.from_error(error)
         return WriteResult.WRITTEN
 
     return await run_concurrently([partial(void_one, entry) for entry in refused], width)

@@ -215,7 +215,7 @@ class PoolWriteRefused(ControllerError):
 
 
 @contextmanager
-def writing_pool() -> Iterator[None]:
+def raise_if_pool_write_refused() -> Iterator[None]:
     """Raise PoolWriteRefused if the write of a pool in this block is refused for good.
 
     Any other error of the write is raised as it is.
@@ -223,7 +223,7 @@ def writing_pool() -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        if WriteResult.of_error(error) is WriteResult.REFUSED:
+        if WriteResult.from_error(error) is WriteResult.REFUSED:
             raise PoolWriteRefused(error) from error
         raise
 
@@ -274,7 +274,7 @@ class JournalWrites(Protocol[PoolT_contra, RequestT_contra, ReadingT_contra, Det
         """
         ...
 
-    def shown_wait(self, pool: PoolT_contra) -> str:
+    def get_shown_wait(self, pool: PoolT_contra) -> str:
         """Return the wait that the status of a pool reports; empty if it reports none."""
         ...
 
@@ -466,7 +466,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         self._client = client
         self._clock = clock
         self._settings = settings
-        self._memories = memories or memories_for(kind.journals, clock, settings)
+        self._memories = memories or make_memories(kind.journals, clock, settings)
         self._unreadable: dict[Key, str] = {}
         """By pool: the last logged message about objects that cannot be decoded."""
         self._waits = WaitLog(self.resource.kind, clock)
@@ -501,7 +501,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
-                shown_reason = self._kind.journal_writes.shown_wait(pool)
+                shown_reason = self._kind.journal_writes.get_shown_wait(pool)
                 # Waits are usual for a moment: only a long one is reported in the status.
                 self._waits.note_wait(key, behind.reason, shown_reason)
                 if self._waits.has_waited_long(key):
@@ -610,7 +610,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         )
 
         pool, journal = await self._store_promises(pool, journal, reading=reading, choice=choice)
-        memory = self._memories.memory_of(pool)
+        memory = self._memories.get_memory(pool)
         # From the settled journal, because a promise that is over need not be written.
         due = memory.due.due(choice.journal.promises, self._clock.monotonic())
         work_of_kinds = [
@@ -682,7 +682,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             The pool as it was written last, and its journal.
         """
         write = self._kind.journal_writes.describe_write(pool, reading, choice)
-        due, now = self._memories.memory_of(pool).due, self._clock.monotonic()
+        due, now = self._memories.get_memory(pool).due, self._clock.monotonic()
         if choice.granted:
             # Before the write: without its answer the pool may have the promises all the same.
             due.add_own(choice.promises, now)
@@ -712,7 +712,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             ControllerError: the write failed.
         """
         key, journals = pool.metadata.key, self._kind.journals
-        with writing_pool():
+        with raise_if_pool_write_refused():
             written = await patch_journal(
                 self._client,
                 self.resource,
@@ -732,7 +732,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 
     def _limits(self, pool: PoolT, reading: ReadingT) -> Limits:
         """Return the limits on promises to requests of a pool in this pass."""
-        return self._memories.limits_of(pool, self._kind.tenants(reading))
+        return self._memories.build_limits(pool, self._kind.tenants(reading))
 
 
 async def patch_journal(
@@ -779,11 +779,11 @@ async def fence_requests(
         (`Fenced.requests`).
     """
     fenced = await request_kind.void_earlier(pool, reading)
-    fenced_journal = journal.after_fence(request_kind.request_kind, fenced.revisions)
+    fenced_journal = journal.apply_fence(request_kind.request_kind, fenced.revisions)
     return await write(pool, fenced_journal), fenced_journal, fenced.requests
 
 
-def memories_for(
+def make_memories(
     journals: JournalStore[PoolT], clock: Clock, settings: PoolSettings
 ) -> PoolMemories:
     """Return an empty memory of the promises of all pools of a kind.
@@ -791,7 +791,7 @@ def memories_for(
     Args:
         journals: of the kind. An empty journal shows how many promises have room.
     """
-    room = journals.room(Journal())
+    room = journals.count_room(Journal())
     return PoolMemories(clock, settings.foreign_patience, resync=settings.resync, capacity=room)
 
 
@@ -801,7 +801,7 @@ def next_after_quiet_period(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome
     If neither needs one, only a change calls for the next pass. A pass is also due after the quiet
     period, which drops promises that are over.
     """
-    return _no_later_than(_next_for_promises(work), work.finish_wait)
+    return _limit_delay(_next_for_promises(work), work.finish_wait)
 
 
 def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
@@ -827,7 +827,7 @@ def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
     return SETTLED if wait is None else Again(wait)
 
 
-def _no_later_than(outcome: Outcome, seconds: float | None) -> Outcome:
+def _limit_delay(outcome: Outcome, seconds: float | None) -> Outcome:
     """Return the outcome, or another pass in `seconds` if that is sooner; None for no limit."""
     if seconds is None or (isinstance(outcome, Again) and outcome.after <= seconds):
         return outcome

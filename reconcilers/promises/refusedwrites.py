@@ -25,7 +25,7 @@ def result_beside_promise(error: ControllerError) -> WriteResult:
     Such an object may change or be absent while the promise can still be kept, so the result is
     never SETTLED.
     """
-    result = WriteResult.of_error(error)
+    result = WriteResult.from_error(error)
     return WriteResult.UNKNOWN if result is WriteResult.SETTLED else result
 
 
@@ -66,7 +66,7 @@ class RefusedWrites:
         try:
             return await write()
         except ControllerError as error:
-            result = WriteResult.of_error(error)
+            result = WriteResult.from_error(error)
             if result is WriteResult.UNKNOWN:
                 raise
             if result is WriteResult.REFUSED:

@@ -39,7 +39,7 @@ class WriteResult(Enum):
     """Not sent, because the object is paused; it is sent after the pause."""
 
     @classmethod
-    def of_error(cls, error: ControllerError) -> "WriteResult":
+    def from_error(cls, error: ControllerError) -> "WriteResult":
         """Return the result of a write that failed with this error; the first rule that applies.
 
         1. Denied by an admission webhook or a policy: REFUSED.
@@ -77,7 +77,7 @@ def raise_unless_voided(error: ControllerError) -> None:
         ControllerError: the promise is not known to be void. It is never a Conflict or NotFound,
             because a pass that meets one of these starts over at once.
     """
-    if WriteResult.of_error(error) is WriteResult.SETTLED:
+    if WriteResult.from_error(error) is WriteResult.SETTLED:
         return
     # A webhook denied the write with one of these status codes. The error itself would make the
     # pass start over at once, and be denied again.

@@ -125,7 +125,7 @@ def no_tenant(_: Holder) -> Tenant | None:
     return None
 
 
-def tenant_of_namespace(holder: Holder) -> Tenant | None:
+def get_namespace_as_tenant(holder: Holder) -> Tenant | None:
     """Return the namespace of a request as its tenant; None for a cluster-wide request."""
     namespace = holder.key.namespace
     return Tenant(holder.kind, namespace) if namespace else None
@@ -136,13 +136,13 @@ class Limits:
     """The limits on promises in one pass, so that no tenant starves the others.
 
     Args:
-        eligibility: returns the rule by which requests may get a promise, given the promises that
-            are not settled.
-        tenant_of: returns the tenant of a request.
+        build_eligibility: returns the rule by which requests may get a promise, given the
+            promises that are not settled.
+        get_tenant: returns the tenant of a request.
     """
 
-    eligibility: Callable[[Collection[Promise]], Eligibility]
-    tenant_of: TenantOf = no_tenant
+    build_eligibility: Callable[[Collection[Promise]], Eligibility]
+    get_tenant: TenantOf = no_tenant
 
 
 NO_LIMITS = Limits(lambda _: Eligibility())
@@ -178,10 +178,10 @@ class Shares:
         """Note a promise that could neither be written nor voided."""
         self._stuck.add(promise.identity)
 
-    def eligibility(
+    def build_eligibility(
         self,
         still_open: Collection[Promise],
-        tenant_of: TenantOf,
+        get_tenant: TenantOf,
         capacity: int,
         now: float,
     ) -> Eligibility:
@@ -191,7 +191,7 @@ class Shares:
 
         Args:
             still_open: the promises of the journal that are not settled.
-            tenant_of: returns the tenant of a request.
+            get_tenant: returns the tenant of a request.
             capacity: how many promises the journal has room for.
             now: monotonic seconds.
         """
@@ -199,7 +199,7 @@ class Shares:
         self._deferrals = {
             uid: deferral for uid, deferral in self._deferrals.items() if deferral.until > now
         }
-        with_tenants = [(promise, tenant_of(promise.holder)) for promise in still_open]
+        with_tenants = [(promise, get_tenant(promise.holder)) for promise in still_open]
         stuck = Counter(
             tenant for promise, tenant in with_tenants if promise.identity in self._stuck
         )

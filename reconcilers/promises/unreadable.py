@@ -30,7 +30,7 @@ HOLDERS_UNKNOWN = "HoldersUnknown"
 """The reason where objects that may hold addresses are unreadable."""
 
 
-def holders_unknown_message(why: str, effect: str = "nothing is handed out") -> str:
+def build_holders_unknown_message(why: str, effect: str = "nothing is handed out") -> str:
     """Return the message of a pool while objects that may hold its addresses are unreadable.
 
     Args:
@@ -114,7 +114,7 @@ def check_holders(
         UnreadableObject(kind, key, is_terminating(failure))
         for kind, failures in unreadable.items()
         for key, failure in failures.items()
-        if may_concern(key, outline_of(failure))
+        if may_concern(key, read_outline(failure))
     ]
     if objects:
         raise UnreadableHolders(objects)
@@ -135,7 +135,7 @@ def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
     return ()
 
 
-def outline_of(failure: str) -> Object | None:
+def read_outline(failure: str) -> Object | None:
     """Return the outline of an object that cannot be decoded; None if no part can be decoded.
 
     Args:

@@ -215,7 +215,7 @@ def evaluate_pools(
     # Each message ends with the pools that are absent or cannot be read.
     also = f"; {describe_absent_pools(config, absent)}" if absent else ""
     also += f"; {describe_unreadable_pools(config, unread)}" if unread else ""
-    names_in_order = network.pools_in_order()
+    names_in_order = network.list_pools_in_order()
     if len(absent) + len(unread) == len(names_in_order):
         reason, state = (POOL_UNREADABLE, "can be read") if unread else (POOL_NOT_FOUND, "exists")
         message = f"no configured pool {state}: {also.removeprefix('; ')}"

@@ -33,7 +33,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.configuration.settings import Settings
-from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable, outline_of
+from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable, read_outline
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
 from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
@@ -350,7 +350,7 @@ class ProviderConfigReconciler:
         Args:
             failure: why the TenantCluster cannot be decoded, with what could be decoded.
         """
-        outline = outline_of(failure)
+        outline = read_outline(failure)
         return not isinstance(outline, ClusterOutline) or self._refers(outline, config)
 
     def _refers(self, cluster: TenantCluster | ClusterOutline, config: ProviderConfig) -> bool:

@@ -20,9 +20,9 @@ def build_labels(tenant: Key, pool: str, allocation_type: str) -> dict[str, str]
         allocation_type: its spec.type, nodes or loadbalancer.
     """
     return {
-        names.LABEL_POOL: names.label_value(pool),
-        names.LABEL_TEAM: names.label_value(tenant.namespace),
-        names.LABEL_TENANT: names.label_value(tenant.name),
+        names.LABEL_POOL: names.make_label_value(pool),
+        names.LABEL_TEAM: names.make_label_value(tenant.namespace),
+        names.LABEL_TENANT: names.make_label_value(tenant.name),
         names.LABEL_TYPE: allocation_type,
     }
 

@@ -19,7 +19,7 @@ def find_absent_pools(
         find: returns a NetworkPool, or None if it does not exist.
     """
     namespace = provider.metadata.namespace
-    names = provider.spec.networking.pools_in_order()
+    names = provider.spec.networking.list_pools_in_order()
     return tuple(name for name in names if find(Key(namespace, name)) is None)
 
 
@@ -38,7 +38,7 @@ def find_unreadable_pools(provider: ProviderConfig, unreadable: Container[Key]) 
         unreadable: the NetworkPools that cannot be decoded.
     """
     namespace = provider.metadata.namespace
-    names = provider.spec.networking.pools_in_order()
+    names = provider.spec.networking.list_pools_in_order()
     return tuple(name for name in names if Key(namespace, name) in unreadable)
 
 

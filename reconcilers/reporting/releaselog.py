@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Object)
 _log = get_logger(__name__)
 
 
-def holder_fields(
+def build_holder_fields(
     holder: str, held_ranges: Iterable[str], pool: str, reason: str
 ) -> dict[str, str]:
     """Return the fields of a log line about a range that is released, for a holder of any kind.
@@ -51,7 +51,7 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
     return {
         "allocation": str(key),
         "tenant": str(allocation.spec.tenantClusterRef.key),
-        **holder_fields(
+        **build_holder_fields(
             f"IPAllocation {key}", held_ranges, pool=str(allocation.pool_key), reason=reason
         ),
     }

@@ -89,7 +89,7 @@ class OverlapAnnouncer:
         """Set if offers have changed since the last turn began."""
         spaces.listen(self._note_offers)
 
-    def of_kind(self, kind: str) -> PoolsOfKind:
+    def get_pools_of_kind(self, kind: str) -> PoolsOfKind:
         """Return the announcements of the pools of one kind."""
         return PoolsOfKind(self, kind)
 

@@ -155,10 +155,10 @@ def _find_family_impossibility(
     if pin is None:
         return _find_size_impossibility(allocation, count, pool=pool, layout=layout)
     try:
-        layout.pinned_span(pin.range)  # raises if the range is not in the pool's ranges
+        layout.get_pinned_span(pin.range)  # raises if the range is not in the pool's ranges
     except AllocatorError as impossible:
         return Remark(pin.path, str(impossible))
-    if layout.could_ever_pin(pin.range):
+    if layout.can_ever_pin(pin.range):
         return None
     message = f"{pin.range.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
     return Remark(pin.path, message)

@@ -303,7 +303,7 @@ def _describe_waiting(
         ready = next((c for c in allocation.status.conditions if c.type == "Ready"), None)
         reason = ready.reason if ready is not None else RECONCILING
     else:
-        pools = tuple(provider.spec.networking.pools_in_order())
+        pools = tuple(provider.spec.networking.list_pools_in_order())
         count = state.count
         reason = refusal.reason if refusal is not None else network_ready.reason
     return WaitingRequest(

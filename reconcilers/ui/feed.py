@@ -29,7 +29,7 @@ from reconcilers.addressmap.pagedata import (
     list_tenants,
 )
 from reconcilers.addressmap.pagemessages import build_change_message, build_whole_message, encode
-from reconcilers.addressmap.tenants import number_looks
+from reconcilers.addressmap.tenants import assign_look_numbers
 from reconcilers.spaces.offers import PoolName
 from reconcilers.ui.watched import PageInformers, ReadEvent
 
@@ -190,7 +190,7 @@ class Feed:
         # Tenants keep their looks, because readers show them. `objects` lacks the unchanged pools
         # of other platforms, so their tenants are taken from the documents.
         tenants_in_pools = chain.from_iterable(map(list_tenants, all_documents))
-        self._look_numbers = number_looks(objects, self._look_numbers, tenants_in_pools)
+        self._look_numbers = assign_look_numbers(objects, self._look_numbers, tenants_in_pools)
         state = build_page_state(
             objects, now, pools=all_documents, numbers=self._look_numbers, tenants=self._tenants
         )

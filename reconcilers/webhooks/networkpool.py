@@ -18,7 +18,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
-from allocator.addresses import Span, address_text, minus, quote_value
+from allocator.addresses import Span, format_address, quote_value, subtract_spans
 from controller.errors import Cause
 from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.addressing.poolgeometry import Reservation
@@ -282,7 +282,7 @@ def _list_lost_spans(before: Iterable[Layout], after: Iterable[Layout]) -> Itera
     for layout in before:
         remaining = after_by_family.get(layout.family)
         remaining_blocks = remaining.blocks if remaining is not None else ()
-        yield from minus(_list_spans(layout.blocks), _list_spans(remaining_blocks))
+        yield from subtract_spans(_list_spans(layout.blocks), _list_spans(remaining_blocks))
 
 
 def _list_spans(blocks: Iterable[AddressRange]) -> list[Span]:
@@ -400,14 +400,14 @@ def _list_lost_addresses(
             continue
         layout, span = match
         covered_spans = [span] if old_layouts is None else _list_spans(covered)
-        lost = list(minus(covered_spans, _list_spans(layout.blocks)))
+        lost = list(subtract_spans(covered_spans, _list_spans(layout.blocks)))
         # An address in none of the new ranges is outside; another lost address is reserved.
-        outside = list(minus(lost, _list_spans(layout.ranges)))
+        outside = list(subtract_spans(lost, _list_spans(layout.ranges)))
         block_path = block_paths[new_layouts.index(layout)]
         if outside:
-            first = address_text(outside[0][0], layout.family)
+            first = format_address(outside[0][0], layout.family)
             yield _build_outside_finding(new, block_path, holder=holding.holder, address=first)
-        reserved = list(minus(lost, outside))
+        reserved = list(subtract_spans(lost, outside))
         if reserved:
             yield _build_reserved_finding(
                 new, block_path, after=layout, holder=holding.holder, address=reserved[0][0]
@@ -421,7 +421,7 @@ def _find_layout(
 
     None if no layout has that family.
     """
-    spans = ((layout, layout.span_of(held_range)) for layout in layouts)
+    spans = ((layout, layout.get_span(held_range)) for layout in layouts)
     return next(((layout, span) for layout, span in spans if span is not None), None)
 
 
@@ -474,6 +474,6 @@ def _build_reserved_finding(
     return _LostAddress(
         (*owner_path, *reservation.field),
         holder,
-        address=address_text(address, after.family),
+        address=format_address(address, after.family),
         reserved=reservation,
     )

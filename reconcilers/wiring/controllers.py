@@ -44,7 +44,7 @@ from reconcilers.loadbalancers.port import WatchedKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import concerns_pool, is_unserved
 from reconcilers.networkpool.poolkind import make_networkpool_passes
-from reconcilers.promises.unreadable import outline_of
+from reconcilers.promises.unreadable import read_outline
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.releaselog import GoneHolders
@@ -96,7 +96,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
 
     def find_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
         """Return the pools that may depend on an allocation that cannot be decoded."""
-        outline = outline_of(allocations.cache.unreadable.get(allocation, ""))
+        outline = read_outline(allocations.cache.unreadable.get(allocation, ""))
         if isinstance(outline, AllocationOutline):
             # The pool's name could be read. The last readable version may have named another pool.
             older = allocations.cache.get(allocation)
@@ -123,7 +123,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
                 unreadable=lambda pool: [pool],
             ),
             # A pass that only reports overlaps comes after the passes that hand out ranges.
-            KeyWatch(shared.overlaps.of_kind(NETWORK_POOL.kind), LOW_PRIORITY),
+            KeyWatch(shared.overlaps.get_pools_of_kind(NETWORK_POOL.kind), LOW_PRIORITY),
             Watch(
                 allocations,
                 lambda allocation: [allocation.pool_key],
@@ -409,7 +409,7 @@ def add_providerconfigs(shared: Shared) -> None:
             config.metadata.key
             for config in configs
             if config.metadata.namespace == pool.namespace
-            and pool.name in config.spec.networking.pools_in_order()
+            and pool.name in config.spec.networking.list_pools_in_order()
         ]
 
     def find_configs(pool: NetworkPool) -> Iterable[Key]:

@@ -54,7 +54,7 @@ def add_integrations(shared: Shared) -> HoldersBeside:
     )
     sharing = NOTHING_SHARED
     for platform in platforms:
-        sharing = sharing.joined_with(platform.add_services(parts))
+        sharing = sharing.join_with(platform.add_services(parts))
     return sharing
 
 
@@ -103,7 +103,7 @@ def make_lister_of_others(client: Client, settings: Settings) -> ListOtherHoldin
         """Return the holders of a NetworkPool's addresses in all integrations, read live."""
         holdings = OtherHoldings()
         for lister in listers:
-            holdings = holdings.joined_with(await lister(client, pool))
+            holdings = holdings.join_with(await lister(client, pool))
         return holdings
 
     return list_others

@@ -12,8 +12,8 @@ from reconcilers.api.ipallocation import (
     POOL_INDEX,
     TENANT_INDEX,
     IPAllocation,
-    pool_index,
-    tenant_index,
+    index_by_pool,
+    index_by_tenant,
 )
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
@@ -57,7 +57,7 @@ class SharedInformers:
         return cls(
             pools=manager.get_informer(NETWORK_POOL),
             allocations=manager.get_informer(
-                IP_ALLOCATION, indexes={POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+                IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool, TENANT_INDEX: index_by_tenant}
             ),
             clusters=manager.get_informer(TENANT_CLUSTER),
             providers=manager.get_informer(PROVIDER_CONFIG),

@@ -14,10 +14,10 @@ from allocator import (
     InvalidCIDR,
     InvalidRange,
     MalformedText,
-    cidr_text,
+    format_cidr,
     read_range,
 )
-from allocator.addresses import Span, minus, union
+from allocator.addresses import Span, subtract_spans, union
 
 
 @given(
@@ -30,7 +30,7 @@ def test_a_range_is_made_up_of_cidrs(
     bits = 32 if kind is ipaddress.IPv4Address else 128
     first, last = sorted(kind(end % (1 << bits)) for end in ends)
     expected = [str(network) for network in ipaddress.summarize_address_range(first, last)]
-    parts = AddressRange.parse(str(first), str(last)).cidrs()
+    parts = AddressRange.parse(str(first), str(last)).split_into_cidrs()
     assert [str(ipaddress.ip_network(part.text)) for part in parts] == expected
 
 
@@ -61,7 +61,7 @@ def test_a_range_is_made_up_of_cidrs(
 def test_a_range_is_written_as_a_cidr_only_where_it_is_exactly_one(
     start: str, end: str, content: str
 ) -> None:
-    assert cidr_text(start, end) == content
+    assert format_cidr(start, end) == content
     parsed = read_range(start, end)
     if isinstance(parsed, AddressRange):
         assert parsed.text == content
@@ -76,7 +76,7 @@ def test_the_text_of_any_range_reads_back_as_the_same_range(
     last = data.draw(st.integers(first, min(first + 300, top)) | st.integers(first, top))
     span = AddressRange(first, last, 4 if family == 4 else 6)
     assert AddressRange.parse(span.start_text, span.end_text) == span
-    assert cidr_text(span.start_text, span.end_text) == span.text
+    assert format_cidr(span.start_text, span.end_text) == span.text
     if "/" in span.text:
         assert AddressRange.parse_cidr(span.text) == span
         network = ipaddress.ip_network(span.text)
@@ -275,14 +275,14 @@ def test_the_addresses_of_a_long_range_are_listed_up_to_a_limit() -> None:
 def test_ipv4_addresses_written_as_ipv6_are_ipv4_for_who_asks() -> None:
     mapped = AddressRange.parse("::ffff:10.0.0.1", "::ffff:10.0.0.9")
     assert mapped.family == 6
-    assert mapped.in_family(6) is mapped
-    assert mapped.in_family(4) == AddressRange.parse("10.0.0.1", "10.0.0.9")
+    assert mapped.convert_to_family(6) is mapped
+    assert mapped.convert_to_family(4) == AddressRange.parse("10.0.0.1", "10.0.0.9")
     everything = AddressRange.parse("::ffff:0.0.0.0", "::ffff:255.255.255.255")
-    assert everything.in_family(4) == AddressRange.parse_cidr("0.0.0.0/0")
-    assert AddressRange.parse("::ffff:10.0.0.1", "::1:0:0:0").in_family(4) is None
-    assert AddressRange.parse("::fffe:ffff:ffff", "::ffff:10.0.0.9").in_family(4) is None
-    assert AddressRange.parse("fd00::1", "fd00::1").in_family(4) is None
-    assert AddressRange.parse("10.0.0.1", "10.0.0.9").in_family(6) is None
+    assert everything.convert_to_family(4) == AddressRange.parse_cidr("0.0.0.0/0")
+    assert AddressRange.parse("::ffff:10.0.0.1", "::1:0:0:0").convert_to_family(4) is None
+    assert AddressRange.parse("::fffe:ffff:ffff", "::ffff:10.0.0.9").convert_to_family(4) is None
+    assert AddressRange.parse("fd00::1", "fd00::1").convert_to_family(4) is None
+    assert AddressRange.parse("10.0.0.1", "10.0.0.9").convert_to_family(6) is None
 
 
 SPANS = st.lists(
@@ -307,6 +307,6 @@ def test_a_union_holds_the_same_addresses_in_maximal_spans(spans: list[Span]) ->
 
 @given(spans=SPANS, holes=SPANS)
 def test_a_difference_holds_what_is_not_in_the_holes(spans: list[Span], holes: list[Span]) -> None:
-    remaining = list(minus(union(sorted(spans)), union(sorted(holes))))
+    remaining = list(subtract_spans(union(sorted(spans)), union(sorted(holes))))
     assert members(remaining) == members(spans) - members(holes)
     assert maximal(remaining)

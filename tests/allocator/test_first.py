@@ -39,6 +39,6 @@ def test_a_request_for_more_than_the_free_addresses_takes_none() -> None:
 
 def test_addresses_that_are_taken_in_a_trial_are_free_after_it() -> None:
     space = Space(Layout.parse("10.0.0.0/29"))
-    with space.trial():
+    with space.roll_back_at_exit():
         space.take_lowest(3)
     assert space.take_lowest(1) == (make_range(0, 0),)

@@ -88,8 +88,8 @@ def test_a_span_is_clipped_to_the_blocks(
 def test_a_pool_that_reserves_everything_is_sound_and_hands_out_nothing() -> None:
     layout = Layout.parse("10.0.0.0/24", ["10.0.0.0/24"])
     assert layout.total == 0
-    assert not layout.could_ever(1)
-    assert not layout.could_ever_pin(AddressRange.parse("10.0.0.1", "10.0.0.1"))
+    assert not layout.can_ever_fit(1)
+    assert not layout.can_ever_pin(AddressRange.parse("10.0.0.1", "10.0.0.1"))
 
 
 def test_ipv4_addresses_written_as_ipv6_mean_the_same_in_an_ipv4_pool() -> None:
@@ -195,7 +195,7 @@ def test_what_the_empty_pool_could_ever_serve_is_known_without_its_allocations()
         [("10.0.0.0", "10.0.0.31"), ("10.0.0.32", "10.0.0.35"), ("10.0.0.99", "10.0.0.99")],
     )
     space = Space(layout, [AddressRange.parse_cidr("10.0.0.0/24")])
-    assert [count for count in range(-1, 40) if space.could_ever(count)] == list(range(1, 21))
+    assert [count for count in range(-1, 40) if space.can_ever_fit(count)] == list(range(1, 21))
     pins = {
         ("10.0.0.0", "10.0.0.7"): True,
         ("10.0.0.0", "10.0.0.8"): False,  # reserved
@@ -208,7 +208,7 @@ def test_what_the_empty_pool_could_ever_serve_is_known_without_its_allocations()
         ("fd00::1", "fd00::1"): False,
         ("::ffff:10.0.0.16", "::ffff:10.0.0.17"): True,
     }
-    assert {ends: space.could_ever_pin(AddressRange.parse(*ends)) for ends in pins} == pins
+    assert {ends: space.can_ever_pin(AddressRange.parse(*ends)) for ends in pins} == pins
 
 
 @pytest.mark.parametrize(("cidr", "bits"), [("fd00::/64", 64), ("::/0", 128), ("0.0.0.0/0", 32)])

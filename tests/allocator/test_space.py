@@ -268,10 +268,14 @@ def test_ranges_held_outside_the_pool_do_not_matter_but_can_be_released() -> Non
         span("fd00::", "fd00::9"),
     ]
     space = Space(pool((0, 3)), strangers)
-    assert space.capacity() == Capacity(4, 4, available=0, largest_free=0, fragmentation_percent=0)
+    assert space.compute_capacity() == Capacity(
+        4, 4, available=0, largest_free=0, fragmentation_percent=0
+    )
     for stranger in strangers:
         space.release(stranger)
-    assert space.capacity() == Capacity(4, 0, available=4, largest_free=4, fragmentation_percent=0)
+    assert space.compute_capacity() == Capacity(
+        4, 0, available=4, largest_free=4, fragmentation_percent=0
+    )
 
 
 def test_a_held_range_of_ipv4_addresses_written_as_ipv6_counts() -> None:
@@ -321,12 +325,12 @@ def test_capacity_counts_what_lies_in_ranges_and_is_not_reserved(
     address_ranges: list[AddressRange], capacity: Capacity
 ) -> None:
     layout = pool((0, 31), (64, 95), reserved=("10.0.0.0/28",))
-    assert Space(layout, address_ranges).capacity() == capacity
+    assert Space(layout, address_ranges).compute_capacity() == capacity
 
 
 def test_fragmentation_nears_a_hundred_when_all_blocks_are_small() -> None:
     every_second = [span(at, at) for at in range(0, 256, 2)]
-    assert Space(pool(), every_second).capacity() == Capacity(
+    assert Space(pool(), every_second).compute_capacity() == Capacity(
         256, 128, available=128, largest_free=1, fragmentation_percent=100
     )
 
@@ -364,7 +368,7 @@ def test_the_state_of_a_space_is_its_layout_and_its_held_ranges_with_their_count
 
 def test_the_end_of_a_trial_restores_the_space() -> None:
     space = Space(pool((0, 19)), [span(0, 4)])
-    with space.trial():
+    with space.roll_back_at_exit():
         space.hold(span(3, 6))
         assert space.allocate(10) == span(7, 16)
         with pytest.raises(PoolExhausted):
@@ -377,7 +381,7 @@ def test_taking_the_last_range_is_undone_in_a_trial_and_outside() -> None:
     before = space.state()
     space.undo_take(space.allocate(6))
     assert space.state() == before
-    with space.trial():
+    with space.roll_back_at_exit():
         kept = space.allocate(6)
         space.undo_take(space.allocate(6))
         assert free(space) == [(11, 19)]
@@ -387,7 +391,7 @@ def test_taking_the_last_range_is_undone_in_a_trial_and_outside() -> None:
 
 def test_a_holder_that_is_left_out_may_take_of_its_own_range_and_keeps_it() -> None:
     space = Space(pool((0, 19)), [span(0, 9), span(8, 12)])
-    with space.trial():
+    with space.roll_back_at_exit():
         with space.without([span(0, 9)]):
             assert free(space) == [(0, 7), (13, 19)]
             (taken_range,) = space.take_lowest(4)

@@ -54,15 +54,15 @@ class SpaceMachine(RuleBasedStateMachine):
         assert self.space.fits(count) == (expected is not None)
         sizes = [last - first + 1 for first, last in self.bitmap.list_free_blocks()]
         shortest = min((size for size in sizes if size >= count), default=0)
-        assert self.space.shortest_free(count) == shortest
+        assert self.space.find_shortest_free_length(count) == shortest
         if expected is None:
             with pytest.raises(PoolExhausted):
                 self.space.allocate(count)
             return multiple()
-        assert self.space.could_ever(count)
+        assert self.space.can_ever_fit(count)
         allocated = self.space.allocate(count)
         fitting = sum(size >= count for size in sizes)
-        assert self.space.origin(allocated) == Origin(shortest, fitting)
+        assert self.space.find_origin(allocated) == Origin(shortest, fitting)
         assert (allocated.first, allocated.last) == expected
         return self._record_held(allocated)
 
@@ -82,14 +82,14 @@ class SpaceMachine(RuleBasedStateMachine):
         assert (allocated.first, allocated.last) == expected
         assert allocated.text == f"{allocated.start_text}/{prefix}"
         [block] = [ends for ends in blocks if ends[0] <= allocated.first <= ends[1]]
-        assert self.space.origin(allocated).block == block[1] - block[0] + 1
+        assert self.space.find_origin(allocated).block == block[1] - block[0] + 1
         return self._record_held(allocated)
 
     @rule(target=held_ranges, data=st.data())
     def pin(self, data: st.DataObject) -> object:
         pinned = self.pool.draw_range(data)
         if not self.bitmap.is_within_one_range(pinned.first, pinned.last):
-            assert not self.space.could_ever_pin(pinned)
+            assert not self.space.can_ever_pin(pinned)
             with pytest.raises(OutOfRange):
                 self.space.pin(pinned)
             return multiple()
@@ -99,7 +99,7 @@ class SpaceMachine(RuleBasedStateMachine):
                 self.space.pin(pinned)
             assert caught.value.address == self.pool.make_range(obstacle, obstacle).start_text
             return multiple()
-        assert self.space.could_ever_pin(pinned)
+        assert self.space.can_ever_pin(pinned)
         assert self.space.pin(pinned) == pinned
         return self._record_held(pinned)
 
@@ -111,7 +111,7 @@ class SpaceMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), counts=st.lists(COUNTS, max_size=4))
     def allocate_in_trial(self, data: st.DataObject, counts: list[int]) -> None:
-        with self.space.trial():
+        with self.space.roll_back_at_exit():
             self.space.hold(self.pool.draw_range(data))
             for count in counts:
                 if self.space.fits(count):
@@ -134,7 +134,7 @@ class SpaceMachine(RuleBasedStateMachine):
     def both_agree(self) -> None:
         blocks = [(free.first, free.last) for free in self.space.free_extents()]
         assert blocks == self.bitmap.list_free_blocks()
-        capacity = self.space.capacity()
+        capacity = self.space.compute_capacity()
         assert capacity.total == self.space.total == self.bitmap.count_total()
         assert capacity.allocated == self.space.used == self.bitmap.count_used()
         assert capacity.available == self.space.free == self.bitmap.count_free()

@@ -24,7 +24,7 @@ import anyio
 import click
 import structlog
 
-from allocator.addresses import address_text
+from allocator.addresses import format_address
 from controller.resource import Resource
 from controller.testing import clock
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -79,7 +79,7 @@ class RequestKind:
 
 
 def _find_last_address(room: int) -> str:
-    return address_text(FIRST + room - 1, 4)
+    return format_address(FIRST + room - 1, 4)
 
 
 async def _create_network_pool(cluster: PlatformCluster, room: int) -> None:
@@ -98,7 +98,7 @@ async def _create_allocation(cluster: PlatformCluster, name: str) -> None:
 
 
 async def _create_in_cluster_pool(cluster: PlatformCluster, room: int) -> None:
-    addresses = [f"{address_text(FIRST, 4)}-{_find_last_address(room)}"]
+    addresses = [f"{format_address(FIRST, 4)}-{_find_last_address(room)}"]
     spec = {"addresses": addresses, "prefix": 8}
     await cluster.create_object(clusterapi.IN_CLUSTER_IP_POOL, POOL, spec)
 
@@ -139,7 +139,7 @@ async def _create_vitistack_allocation(cluster: PlatformCluster, name: str) -> N
 
 
 async def _create_metal3_pool(cluster: PlatformCluster, room: int) -> None:
-    entry = {"start": address_text(FIRST, 4), "end": _find_last_address(room)}
+    entry = {"start": format_address(FIRST, 4), "end": _find_last_address(room)}
     await cluster.create_object(
         metal3.POOLS, POOL, {"namePrefix": "p", "pools": [entry], "prefix": 8}
     )

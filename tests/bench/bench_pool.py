@@ -14,7 +14,7 @@ import anyio
 import click
 import structlog
 
-from allocator.addresses import address_text
+from allocator.addresses import format_address
 from reconcilers.api import names
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.statusjournal import count_promises
@@ -37,7 +37,7 @@ Step = Callable[[], Awaitable[object]]
 def make_range_ends(pool: int, number: int) -> tuple[str, str]:
     """Return the first and last address of the range with that number in a pool."""
     first = (10 << 24) + (pool << 16) + SIZE * number
-    return address_text(first, 4), address_text(first + SIZE - 1, 4)
+    return format_address(first, 4), format_address(first + SIZE - 1, 4)
 
 
 def fill_replica(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0.0/12") -> Replica:

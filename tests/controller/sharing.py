@@ -21,7 +21,7 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
-from controller.shards import shard_of
+from controller.shards import compute_shard
 from controller.testing.api import FakeApi
 from controller.transport import NO_QUERY, Transport
 from controller.triggers import Watch, to_self
@@ -258,7 +258,7 @@ class ReplicaGroup:
     async def create_widget(self, name: str) -> int:
         """Create a widget; return its shard."""
         await self.client.create(WIDGETS, "default", {"metadata": {"name": name}, "spec": {}})
-        return shard_of(Key("default", name), self._shards)
+        return compute_shard(Key("default", name), self._shards)
 
     async def advance_clocks(self, seconds: float) -> None:
         """Advance the clocks of the API and of all replicas that are not frozen."""

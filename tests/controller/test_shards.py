@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.meta import Key
-from controller.shards import Partition, Shards, assign_shards, shard_of
+from controller.shards import Partition, Shards, assign_shards, compute_shard
 from tests.clock import settle
 
 KEYS = [Key("system", f"pool-{number}") for number in range(1000)]
@@ -16,18 +16,18 @@ MEMBERS = st.sets(st.text("abc-123", min_size=1, max_size=6), max_size=9)
 
 
 def test_a_key_belongs_to_the_same_shard_in_every_version() -> None:
-    assert [shard_of(key, 4) for key in KEYS[:12]] == [0, 3, 3, 1, 1, 3, 0, 2, 1, 2, 3, 2]
+    assert [compute_shard(key, 4) for key in KEYS[:12]] == [0, 3, 3, 1, 1, 3, 0, 2, 1, 2, 3, 2]
 
 
 def test_keys_spread_evenly_over_shards() -> None:
-    sizes = Counter(shard_of(key, 4) for key in KEYS)
+    sizes = Counter(compute_shard(key, 4) for key in KEYS)
     assert sorted(sizes) == [0, 1, 2, 3]
     assert min(sizes.values()) > 200
 
 
 def test_with_one_more_shard_only_the_keys_of_that_shard_move() -> None:
-    moved = [key for key in KEYS if shard_of(key, 5) != shard_of(key, 4)]
-    assert {shard_of(key, 5) for key in moved} == {4}
+    moved = [key for key in KEYS if compute_shard(key, 5) != compute_shard(key, 4)]
+    assert {compute_shard(key, 5) for key in moved} == {4}
     assert len(moved) < 300
 
 
@@ -57,7 +57,7 @@ def test_a_partition_owns_the_keys_of_the_shards_that_are_held() -> None:
     assert not any(map(partition.owns, KEYS))
     shards.held.add(2)
     owned = [key for key in KEYS if partition.owns(key)]
-    assert owned == [key for key in KEYS if shard_of(key, 4) == 2]
+    assert owned == [key for key in KEYS if compute_shard(key, 4) == 2]
     assert owned == [key for key in KEYS if shards.holds(key)]
 
 
@@ -65,7 +65,7 @@ def test_a_key_may_belong_to_the_shard_of_another_key_or_to_none() -> None:
     shards, pool = Shards(4), KEYS[0]
     partition = Partition(shards, lambda key: pool if key.name == "known" else None)
     known, unknown = Key("system", "known"), Key("system", "unknown")
-    assert partition.find_shard(known) == shard_of(pool, 4)
+    assert partition.find_shard(known) == compute_shard(pool, 4)
     assert not partition.owns(known)
     assert partition.owns(unknown)
 
@@ -88,7 +88,7 @@ async def test_only_passes_of_the_shard_are_cancelled() -> None:
         partition.cancel(1)
         await partition.wait_idle(1)
         await settle()
-        assert cancelled == [key for key in KEYS[:40] if shard_of(key, 4) == 1]
+        assert cancelled == [key for key in KEYS[:40] if compute_shard(key, 4) == 1]
         group.cancel_scope.cancel()
 
 
@@ -136,6 +136,6 @@ async def test_only_the_keys_of_a_shard_that_is_no_longer_held_are_forgotten() -
         with partition.open_pass(key):
             pass
     partition.forget(3)
-    assert set(forgotten) == {key for key in KEYS[:40] if shard_of(key, 4) == 3}
+    assert set(forgotten) == {key for key in KEYS[:40] if compute_shard(key, 4) == 3}
     partition.forget(3)
     assert len(forgotten) == len(set(forgotten))

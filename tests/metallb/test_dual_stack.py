@@ -53,7 +53,7 @@ async def test_services_of_both_families_get_both_addresses_from_the_tenants_poo
         await tenant.create_services("require", spec=REQUIRE)
         await tenant.wait_until_served("prefer", "require")
         all_addresses = await tenant.list_all_addresses()
-        held_ranges = await site.ranges_of("a")
+        held_ranges = await site.list_ranges("a")
         for addresses in all_addresses.values():
             assert [":" in address for address in addresses] == [False, True]
             assert all(

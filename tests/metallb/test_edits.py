@@ -46,7 +46,7 @@ async def _wait_until_repaired(site: Site) -> None:
 async def _read_state(site: Site) -> tuple[list[AddressRange], tuple[str, ...], dict[str, str]]:
     """Return our ranges, the entries of the pool in the tenant, and the addresses of Services."""
     tenant = site.tenants["a"]
-    return await site.ranges_of("a"), await tenant.list_entries(), await tenant.addresses()
+    return await site.list_ranges("a"), await tenant.list_entries(), await tenant.addresses()
 
 
 def _is_repaired(seen: tuple[list[AddressRange], tuple[str, ...], dict[str, str]]) -> bool:

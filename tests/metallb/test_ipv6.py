@@ -78,4 +78,4 @@ async def test_services_that_ask_for_ipv4_there_do_not_make_it_grow(tmp_path: Pa
             if condition.reason == "OtherFamily"
         ]
         assert "default/four" in told.message
-        assert len(await site.ranges_of("a")) == 1
+        assert len(await site.list_ranges("a")) == 1

@@ -118,4 +118,4 @@ async def test_a_tenant_does_not_grow_while_another_writer_keeps_overwriting_its
         await until(overwrite, lambda condition: condition == ("False", "Contested"))
         await tenant.create_services("web")
         await until(overwrite, lambda condition: condition == ("False", "Contested"))
-        assert len(await site.ranges_of("a")) == 1
+        assert len(await site.list_ranges("a")) == 1

@@ -63,10 +63,10 @@ async def test_a_slow_first_start_makes_no_tenant_grow_and_ready_waits_for_it(
             await tenant.create_services("web")
             waits = ("Installing", "MetalLBNotRunning", "NotProjected")
             await _wait_for_reasons(site, waits)
-            assert len(await site.ranges_of("a")) == 1
+            assert len(await site.list_ranges("a")) == 1
         await tenant.wait_until_served("web")
         await site.ready("a")
-        assert len(await site.ranges_of("a")) == 1
+        assert len(await site.list_ranges("a")) == 1
 
 
 async def test_a_stopped_metallb_makes_no_tenant_grow_again_and_again(
@@ -86,9 +86,9 @@ async def test_a_stopped_metallb_makes_no_tenant_grow_again_and_again(
             await until(
                 lambda: _read_reasons(site), lambda reasons: reasons[2] == "AddressesUnused"
             )
-            assert len(await site.ranges_of("a")) == 1, "two addresses lie unused"
+            assert len(await site.list_ranges("a")) == 1, "two addresses lie unused"
         await tenant.wait_until_served(*services)
-        assert sum(held_range.size for held_range in await site.ranges_of("a")) == 8
+        assert sum(held_range.size for held_range in await site.list_ranges("a")) == 8
         assert await recording.findings() == []
 
 
@@ -107,4 +107,4 @@ async def test_services_that_growth_would_not_help_are_reported_with_the_reason(
             await _wait_for_reasons(site, ("Ready", "Ready", reason))
             await tenant.stop_serving(name)
             await _wait_for_reasons(site, message)
-            assert len(await site.ranges_of("a")) == 1
+            assert len(await site.list_ranges("a")) == 1

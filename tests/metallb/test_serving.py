@@ -88,7 +88,7 @@ async def test_fifty_services_at_once_all_get_addresses_within_the_quota(
         shown_addresses = await tenant.wait_until_served(*services)
         record_property(f"50 addresses, {EXHAUSTED}", f"{monotonic() - began:.1f} s")
 
-        held_ranges = await site.ranges_of("a")
+        held_ranges = await site.list_ranges("a")
         assert len(set(shown_addresses.values())) == 50, "each its own"
         assert all(
             any(held_range.contains(ip) for held_range in held_ranges)

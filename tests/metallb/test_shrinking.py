@@ -50,7 +50,7 @@ async def test_a_range_without_services_goes_back_and_services_keep_their_addres
         await site.wait_until_gone(IP_ALLOCATION, HOME, f"team-a-lb-{number}")
 
         del before["two"]
-        held_ranges = await site.ranges_of("a")
+        held_ranges = await site.list_ranges("a")
         assert idle not in held_ranges
         assert sorted(await tenant.list_entries()) == sorted(map(format_entry, held_ranges))
         assert await tenant.addresses() == before

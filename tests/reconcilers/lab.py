@@ -27,8 +27,8 @@ from reconcilers.api.ipallocation import (
     POOL_INDEX,
     TENANT_INDEX,
     IPAllocation,
-    pool_index,
-    tenant_index,
+    index_by_pool,
+    index_by_tenant,
 )
 from reconcilers.api.resources import (
     IP_ALLOCATION,
@@ -132,7 +132,7 @@ class Replica:
         self.caches: dict[str, Cache[Any]] = {
             "networkpools": Cache(NETWORK_POOL),
             "ipallocations": Cache(
-                IP_ALLOCATION, indexes={POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+                IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool, TENANT_INDEX: index_by_tenant}
             ),
             "tenantclusters": Cache(TENANT_CLUSTER),
             "providerconfigs": Cache(PROVIDER_CONFIG),

@@ -18,7 +18,7 @@ from reconcilers.networkpool import status as poolstatus
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.offers import make_offers
 from reconcilers.networkpool.protocol import PassDecision
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, seal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, compute_seal
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
@@ -126,7 +126,7 @@ def journal_of(uid: str, revision: int, *assignments: Mapping[str, str]) -> dict
 def seal_status(uid: str, status: Mapping[str, Any]) -> dict[str, Any]:
     """Return `status` with the seal that binds its journal to the pool with this uid."""
     journal = msgspec.convert(status, NetworkPoolStatus)
-    return {**status, "journalOf": seal(uid, journal.revisions, journal.assignments)}
+    return {**status, "journalOf": compute_seal(uid, journal.revisions, journal.assignments)}
 
 
 def with_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> dict[str, Any]:

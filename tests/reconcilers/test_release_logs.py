@@ -340,7 +340,7 @@ DELETIONS = (
     "ALLOCATIONS, allocation, build_released_status(",
 )
 """How a function deletes or releases an object that holds addresses."""
-LOGGED = ("release_fields(", "holder_fields(", "_log_release(", "release(self._client")
+LOGGED = ("release_fields(", "build_holder_fields(", "_log_release(", "release(self._client")
 """What a function calls that logs the fields of a release."""
 
 

@@ -17,7 +17,7 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.resource import Resource
-from controller.shards import shard_of
+from controller.shards import compute_shard
 from controller.testing.api import FakeApi
 from reconcilers.api.resources import (
     IP_ALLOCATION,
@@ -237,7 +237,7 @@ async def open_cluster_with_pools() -> AsyncIterator[Cluster]:
 
 def find_shard(pool: str) -> int:
     """Return the number of the shard that a pool belongs to."""
-    return shard_of(Key(NAMESPACE, pool), SHARDS)
+    return compute_shard(Key(NAMESPACE, pool), SHARDS)
 
 
 async def ask_for_ranges(cluster: Cluster, prefix: str) -> dict[str, str]:
@@ -248,10 +248,10 @@ async def ask_for_ranges(cluster: Cluster, prefix: str) -> dict[str, str]:
         prefix: what the names of these allocations begin with.
     """
     numbers = range(RANGES_PER_POOL)
-    pool_of = {f"{prefix}-{pool}-{number}": pool for pool in POOLS for number in numbers}
-    for name, pool in pool_of.items():
+    pools_by_name = {f"{prefix}-{pool}-{number}": pool for pool in POOLS for number in numbers}
+    for name, pool in pools_by_name.items():
         await cluster.create_allocation(name, pool)
-    return pool_of
+    return pools_by_name
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -263,7 +263,7 @@ async def test_a_pool_and_its_allocations_are_written_by_the_replica_with_its_sh
         await cluster.pass_by(20)
         for replica in replicas:
             replica.link.sent.clear()
-        pool_of = await ask_for_ranges(cluster, "one")
+        pools_by_name = await ask_for_ranges(cluster, "one")
         await cluster.pass_by(5)
         await cluster.assert_ranges_apart(RANGES_PER_CALL)
         for replica in replicas:
@@ -271,7 +271,7 @@ async def test_a_pool_and_its_allocations_are_written_by_the_replica_with_its_sh
             assert pools
             assert replica.take_written_names() == {
                 "networkpools": pools,
-                "ipallocations": {name for name, pool in pool_of.items() if pool in pools},
+                "ipallocations": {name for name, pool in pools_by_name.items() if pool in pools},
             }
 
 

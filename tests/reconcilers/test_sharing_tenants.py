@@ -15,7 +15,7 @@ from controller.leases import LEASES
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
-from controller.shards import shard_of
+from controller.shards import compute_shard
 from controller.testing.api import FakeApi
 from controller.transport import NO_QUERY, Transport
 from reconcilers.api.names import ANNOTATION_REQUESTED_AT
@@ -124,7 +124,7 @@ class Replica:
     @property
     def own(self) -> set[str]:
         """The tenants whose shards it holds."""
-        return {name for name in TENANTS if shard_of(Key("team", name), SHARDS) in self.held}
+        return {name for name in TENANTS if compute_shard(Key("team", name), SHARDS) in self.held}
 
 
 class Site:

@@ -217,7 +217,7 @@ async def _describe_tenant_problems(
     The balancer is prompted about a Service that does not.
     """
     name = tenant.key.name
-    held_ranges = await site.ranges_of(name)
+    held_ranges = await site.list_ranges(name)
     offers = await balancer.list_our_offers(tenant.client)
     offered = [span for offer in offers for span in balancer.offers.list_addresses(offer)]
     problems = []

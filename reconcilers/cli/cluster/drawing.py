@@ -16,7 +16,7 @@ from reconcilers.addressmap.integers import choose_cell_size
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, paint
+from reconcilers.cli.output import GAP, Cell, TableColumn, apply_colour, fit_table
 from reconcilers.pictures.extents import (
     BY_TENANT,
     AddressHolder,
@@ -173,7 +173,8 @@ def _build_cells(extents: Sequence[Extent], first: int, size: int, per_cell: int
 def _paint_row(cells: list[Style]) -> str:
     """Return a row of cells as coloured letters."""
     return "".join(
-        paint(style.letter * len(list(run)), style.terminal) for style, run in groupby(cells)
+        apply_colour(style.letter * len(list(run)), style.terminal)
+        for style, run in groupby(cells)
     ).rstrip()
 
 
@@ -196,7 +197,7 @@ def _draw_legend_entry(style: Style, count: str, words: str) -> str:
     """
     # Further lines begin under the count: after two spaces, the letter, and two spaces.
     lines = output.wrap_to_lines(f"  {style.letter}  {count}{words}", " " * 5)
-    painted = paint(style.letter, style.terminal)
+    painted = apply_colour(style.letter, style.terminal)
     first = lines[0].replace(style.letter, painted, 1)
     return "".join(f"{line}\n" for line in [first, *lines[1:]])
 

@@ -25,9 +25,9 @@ from reconcilers.cli.demo.steps import (
     Pause,
     StoryStep,
     format_paragraph,
-    no_pause,
     play,
     serve_silence,
+    skip_pause,
 )
 from reconcilers.cli.demo.story import TENANTS, build_story, read_story
 from reconcilers.cli.demo.view import PlatformView
@@ -92,8 +92,8 @@ def demo(
     logs.configure_logs("console", "info", stream=sys.stderr if verbose else log)
     try:
         mode = PlayMode(
-            pause_in_step=wait_for_key if step else no_pause,
-            pause_at_ends=wait_for_key if shows and terminal else no_pause,
+            pause_in_step=wait_for_key if step else skip_pause,
+            pause_at_ends=wait_for_key if shows and terminal else skip_pause,
             serves_page=shows,
             writes_kubeconfig=step,
         )
@@ -120,8 +120,8 @@ class PlayMode:
             look at the platform with kubectl.
     """
 
-    pause_in_step: Pause = no_pause
-    pause_at_ends: Pause = no_pause
+    pause_in_step: Pause = skip_pause
+    pause_at_ends: Pause = skip_pause
     serves_page: bool = False
     writes_kubeconfig: bool = False
 

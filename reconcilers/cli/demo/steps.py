@@ -68,7 +68,7 @@ def format_paragraph(explanation: str) -> str:
     return textwrap.indent(textwrap.fill(explanation, WIDTH, break_on_hyphens=False), "    ")
 
 
-async def no_pause() -> None:
+async def skip_pause() -> None:
     """Return at once, for steps without a pause."""
 
 
@@ -78,7 +78,7 @@ async def play(
     clock: Clock,
     echo: Callable[[str], None],
     seconds: float,
-    pause: Pause = no_pause,
+    pause: Pause = skip_pause,
 ) -> None:
     """Play steps one after the other: print the title, run the actions, wait for the checks.
 

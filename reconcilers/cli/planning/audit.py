@@ -228,7 +228,7 @@ class Audit:
         )
         for holding in held_ranges:
             # A range must lie in the pool's ranges, and hold no reserved address.
-            if not any(layout.could_ever_pin(holding.range) for layout in layouts):
+            if not any(layout.can_ever_pin(holding.range) for layout in layouts):
                 problem = (
                     f"{holding.range.text} lies outside what NetworkPool {key} may hand out; it is"
                     " kept, as ranges are never taken away"
@@ -255,7 +255,7 @@ class Audit:
         network = manifest.object.spec.networking
         if network.mode != IPAM:
             return  # its pools are not used
-        for name in network.pools_in_order():
+        for name in network.list_pools_in_order():
             key = Key(manifest.key.namespace, name)
             if key not in pools:
                 problem = f"names {self._describe_absent('NetworkPool', key)}; it is skipped"

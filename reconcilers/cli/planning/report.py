@@ -38,7 +38,7 @@ from reconcilers.cli.planning.outcome import PlannedObjects
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.pictures.documents import build_capacity_document
-from reconcilers.promises.journal import ranges_of
+from reconcilers.promises.journal import list_ranges
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_noun
 
@@ -172,12 +172,12 @@ def _measure_block(
         layout = poolgeometry.parse_layout(pool.spec, max_addresses)
     except InvalidPool:
         return None
-    promised = ranges_of(STATUS_JOURNALS.read(pool).promises)
+    promised = list_ranges(STATUS_JOURNALS.read(pool).promises)
     taken_ranges = [*held_by_pool.get(pool.metadata.key, ()), *promised]
     fits = {
         size: 0 if closed else count_tenants(Space(layout, taken_ranges), size) for size in sizes
     }
-    return PoolStanding(Space(layout, taken_ranges).capacity(), fits)
+    return PoolStanding(Space(layout, taken_ranges).compute_capacity(), fits)
 
 
 def count_tenants(space: Space, size: Size) -> int:
@@ -192,7 +192,7 @@ def count_tenants(space: Space, size: Size) -> int:
     while True:
         # Best fit takes from the shortest free block with room. If that block has room for several
         # whole tenants, all their ranges come from it, so these tenants are counted at once.
-        many = space.shortest_free(min(counts)) // sum(counts)
+        many = space.find_shortest_free_length(min(counts)) // sum(counts)
         try:
             for count in (many * sum(counts),) if many else counts:
                 space.allocate(count)

@@ -65,7 +65,9 @@ class PlanServer:
             if not draft.is_stored:
                 self.api.put_object(draft.resource, draft.body)
         served_kinds = set(self.kinds)
-        for kind, body in platformobjects.implied_objects([draft.body for draft in self.drafts]):
+        for kind, body in platformobjects.list_implied_objects(
+            [draft.body for draft in self.drafts]
+        ):
             if kind not in served_kinds:
                 served_kinds.add(kind)
                 self.api.serve(kind)

@@ -24,10 +24,10 @@ from allocator import (
 from allocator.addresses import (
     BITS,
     Span,
-    address_text,
-    minus,
+    format_address,
     parse_address,
     quote_value,
+    subtract_spans,
     union,
 )
 from allocator.errors import MalformedText
@@ -81,7 +81,7 @@ class PoolSpace:
 
     def get_first_address(self, block: int) -> str:
         """Return the first address of the block with this number, as text."""
-        return address_text(block << self.shift, self.family)
+        return format_address(block << self.shift, self.family)
 
     def find_blocks(self, address: str, prefix: int) -> AddressRange | None:
         """Return the numbers of the blocks that an IPAddress holds.
@@ -144,9 +144,9 @@ class PoolSpace:
         if blocks is None or (self.has_prefix_blocks and prefix != self.prefix):
             return False
         # An address within a prefix, instead of its first address, is not what the pool gives.
-        aligned = address_text(blocks.first << self.shift, self.family)
+        aligned = format_address(blocks.first << self.shift, self.family)
         same = parse_address(aligned) == parse_address(address)
-        return same and self.layout.could_ever_pin(blocks)
+        return same and self.layout.can_ever_pin(blocks)
 
 
 class ClaimSpace(Protocol):
@@ -199,7 +199,7 @@ class FamilySpaces:
         value, family = parsed
         address_range = AddressRange(value, value, family)
         # The text ::ffff:a.b.c.d parses as IPv6, but it means the IPv4 address a.b.c.d.
-        address_range = address_range.in_family(4) or address_range
+        address_range = address_range.convert_to_family(4) or address_range
         return (PromisedRange(address_range, FAMILY_NAMES[address_range.family]),)
 
     def find_outside(self, address: str, prefix: int) -> Hashable | None:
@@ -355,7 +355,9 @@ def _build_layout(
         (-(-first >> shift), ((last + 1) >> shift) - 1)
         for first, last in union(_sort_spans(listed, family))
     ]
-    outside = minus([(whole.first, whole.last)], [span for span in inside if span[0] <= span[1]])
+    outside = subtract_spans(
+        [(whole.first, whole.last)], [span for span in inside if span[0] <= span[1]]
+    )
     touched = ((first >> shift, last >> shift) for first, last in _sort_spans(holes, family))
     closed = [AddressRange(*span, family) for span in (*outside, *touched)]
     # The layout offers all numbers of the family, except those that the pool does not hand out.

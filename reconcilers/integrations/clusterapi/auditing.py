@@ -199,7 +199,7 @@ def _pool_may_exist(
     """
     kind = find_pool_kind(obj.spec.poolRef)
     return (
-        caches.pool_of(obj) is not None
+        caches.find_pool(obj) is not None
         or caches.is_pool_unreadable(obj)
         or (kind is not None and is_left_out(kind, get_pool_key(kind, obj), not_read))
     )

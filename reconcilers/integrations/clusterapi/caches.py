@@ -340,7 +340,7 @@ class ClaimCaches:
         caches = (self.claims, self.addresses, *self.pools.values())
         return all(cache.history_confirmed for cache in caches)
 
-    def pool_of(self, obj: IPAddressClaim | IPAddress) -> ServedPool | None:
+    def find_pool(self, obj: IPAddressClaim | IPAddress) -> ServedPool | None:
         """Return the pool that a claim or address names; None if it does not exist."""
         kind = find_pool_kind(obj.spec.poolRef)
         cache = self.pools.get(kind.kind) if kind is not None else None
@@ -375,7 +375,7 @@ class ClaimCaches:
 
         Reasons: the pool cannot be decoded, does not exist, or is being deleted.
         """
-        pool, name = self.pool_of(claim), f"{claim.spec.poolRef.kind} {claim.spec.poolRef.name}"
+        pool, name = self.find_pool(claim), f"{claim.spec.poolRef.kind} {claim.spec.poolRef.name}"
         if self.is_pool_unreadable(claim):
             return f"{name} cannot be read; correct or delete it"
         if pool is None:
@@ -403,7 +403,7 @@ class ClaimCaches:
         Only the first reason is returned, in this order: claim being deleted or paused, Cluster
         missing, unreadable or paused, pool being deleted or paused.
         """
-        pool = self.pool_of(claim)
+        pool = self.find_pool(claim)
         if claim.metadata.is_terminating:
             return "the claim is being deleted"
         if is_paused(claim.metadata.annotations):
@@ -420,7 +420,7 @@ class ClaimCaches:
 
     def is_claim_paused(self, claim: IPAddressClaim) -> bool:
         """Return whether a person paused a claim, by itself, its Cluster or its pool."""
-        key, pool = claim.cluster, self.pool_of(claim)
+        key, pool = claim.cluster, self.find_pool(claim)
         cluster = self.clusters.get(key) if key and self.clusters is not None else None
         return (
             is_paused(claim.metadata.annotations)
@@ -445,7 +445,7 @@ class ClaimCaches:
 
         A person paused its pool or its Cluster, or one of them cannot be decoded.
         """
-        pool = self.pool_of(address)
+        pool = self.find_pool(address)
         # The pool may be paused.
         if self.is_pool_unreadable(address):
             return True

@@ -162,7 +162,7 @@ class ClaimReconciler:
         # The pass goes on with the answer, because the event of this write leads to no pass.
         claim_kind = self._caches.claim_kind
         claim = await add_finalizer(self._client, claim_kind, claim, CLAIM_FINALIZER)
-        pool = self._caches.pool_of(claim)
+        pool = self._caches.find_pool(claim)
         record = read_record(claim)
         if record is None:
             return await self._reconcile_waiting(claim, pool)
@@ -281,7 +281,7 @@ class ClaimReconciler:
             earlier claim, or can answer this claim.
         """
         # The grace period is that of the IPAddress's pool; this claim may name another pool.
-        pool = self._caches.pool_of(address)
+        pool = self._caches.find_pool(address)
         if RELEASED_AT in address.metadata.annotations:
             return await self._end_rest_if_due(address, pool)
         owner = find_controlling_claim(address)
@@ -305,7 +305,7 @@ class ClaimReconciler:
         """Release the address of a claim that is being deleted, then remove the finalizer."""
         if self._is_address_unreadable(claim) or self._caches.is_pool_unreadable(claim):
             return Blocked(UNREADABLE)  # the pool may be paused, or may have a grace period
-        pool = self._caches.pool_of(claim)
+        pool = self._caches.find_pool(claim)
         if pool is not None and is_paused(pool.metadata.annotations):
             return SETTLED
         address = await self._find_address(claim)
@@ -378,7 +378,7 @@ class ClaimReconciler:
         address = self._caches.addresses.get(key)
         if address is None or not self._may_be_released(address):
             return SETTLED
-        pool, uid = self._caches.pool_of(address), address.metadata.uid
+        pool, uid = self._caches.find_pool(address), address.metadata.uid
         if is_held_back(address):
             return await self._end_rest_if_due(address, pool)
         # The garbage collector may have removed the deleted claim from the owners.

@@ -148,7 +148,7 @@ class PoolContents:
         if len(states) > 1:
             return "shared"
         [state] = states.values()
-        return state if self.space.layout.could_ever_pin(blocks) else "outside"
+        return state if self.space.layout.can_ever_pin(blocks) else "outside"
 
     def find_holder(self, key: Key) -> IPAddressClaim | IPAddress:
         """Return the holder with a key: the claim if there is one, else the IPAddress."""

@@ -11,7 +11,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, find_pool_kind, get_pool_key
 from reconcilers.integrations.clusterapi.statuses import read_record
-from reconcilers.reporting.releaselog import GONE, holder_fields
+from reconcilers.reporting.releaselog import GONE, build_holder_fields
 
 
 def release_fields(
@@ -19,7 +19,7 @@ def release_fields(
 ) -> dict[str, str]:
     """Return the fields of a log line about an address that a claim releases."""
     addresses = [f"{address}/{prefix}"]
-    return holder_fields(
+    return build_holder_fields(
         f"IPAddressClaim {claim}", addresses, pool=f"{pool.kind} {pool.name}", reason=reason
     )
 

@@ -51,7 +51,7 @@ from reconcilers.integrations.core.claimreading import (
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.claims import ClaimService, PoolClaims, find_entry
 from reconcilers.networkpool.view import ClaimView, NetworkPoolReading
-from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers, select_refusals
 from reconcilers.promises.holdings import CachedSource, Facts, HolderSource, Holdings
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
@@ -236,7 +236,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         self, refusals: Iterable[AskerRefusal[Object]]
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
         """Return the refusals of claims that have to be written now."""
-        return self._requests.writes.list_due_refusals(refusals_of(IPAddressClaim, refusals))
+        return self._requests.writes.list_due_refusals(select_refusals(IPAddressClaim, refusals))
 
     @override
     async def finish(
@@ -259,8 +259,8 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
             pool,
             _narrow_view(view),
             promises=promises,
-            refusals=refusals_of(IPAddressClaim, refusals),
-            due=refusals_of(IPAddressClaim, due),
+            refusals=select_refusals(IPAddressClaim, refusals),
+            due=select_refusals(IPAddressClaim, due),
         )
 
     @override
@@ -284,7 +284,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         Returns:
             Seconds until writes that the API server rejected are retried; None if there are none.
         """
-        return await self._requests.writes.refuse(refusals_of(IPAddressClaim, refusals), pool)
+        return await self._requests.writes.refuse(select_refusals(IPAddressClaim, refusals), pool)
 
     @override
     def count_addresses(self, pool: Key) -> int:

@@ -99,7 +99,9 @@ class ClusterApiPlatform(Platform):
         return from_bodies(bodies, namespace, now)
 
     @override
-    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
+    def list_implied_objects(
+        self, bodies: Sequence[Body]
+    ) -> Iterable[tuple[Resource[Object], Body]]:
         return list_implied(bodies, CLAIMS, implied=CLUSTERS, find_named=attrgetter("cluster"))
 
     @override
@@ -122,7 +124,7 @@ class ClusterApiPlatform(Platform):
         return replace(make_views(contents, objects.not_read), troubles=list(troubles))
 
     @override
-    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+    def list_outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
         """Return the outcomes of claims that waited: new addresses, or why they got none."""
         from reconcilers.integrations.clusterapi.objects import fill_caches
         from reconcilers.integrations.clusterapi.outcomes import list_outcomes

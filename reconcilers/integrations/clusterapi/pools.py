@@ -56,20 +56,20 @@ from reconcilers.promises.passes import (
     PassWork,
     PoolKind,
     next_after_quiet_period,
-    writing_pool,
+    raise_if_pool_write_refused,
 )
 from reconcilers.promises.requestkinds import ServedRequests
 from reconcilers.promises.shares import (
     Limits,
     Shares,
     TenantOf,
+    get_namespace_as_tenant,
     no_tenant,
-    tenant_of_namespace,
 )
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHoldings,
-    holders_unknown_message,
+    build_holders_unknown_message,
 )
 from reconcilers.reporting.conditions import READY, ConditionFinding
 from reconcilers.reporting.wording import count_noun
@@ -132,7 +132,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         """
         if pool.metadata.is_terminating:
             return pool, await self._reconcile_deleted(pool)
-        with writing_pool():
+        with raise_if_pool_write_refused():
             pool = await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
         try:
             parse_geometry(pool)
@@ -158,7 +158,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
     def tenants(self, reading: ContractReading) -> TenantOf:
         # The tenant of a claim is its namespace. All claims of a namespaced pool are in one
         # namespace, so its pool has no tenants to tell apart.
-        return no_tenant if self.kind.namespaced else tenant_of_namespace
+        return no_tenant if self.kind.namespaced else get_namespace_as_tenant
 
     @override
     async def read(
@@ -180,7 +180,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
     ) -> ClaimChoice:
         """Choose which claims get which blocks, and which claims are refused."""
         settled = reading.settle(journal)
-        room = min(self._parts.settings.batch, JOURNALS.room(settled))
+        room = min(self._parts.settings.batch, JOURNALS.count_room(settled))
         promised = (
             PromisedRange(to_blocks(reading.space, part.range))
             for promise in settled.promises
@@ -271,7 +271,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
 
     async def _write_ready(self, pool: PoolT, ready: ConditionFinding) -> None:
         """Write a pool's Ready condition, which says why it does not serve."""
-        with writing_pool():
+        with raise_if_pool_write_refused():
             await self._statuses.write(self.kind, pool, counts=None, ready=ready)
 
     async def _write_status(
@@ -285,7 +285,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         """
         name = self._claims.make_pool_name(pool)
         holdings = self._parts.reader.read_cached(name, space).holdings
-        with writing_pool():
+        with raise_if_pool_write_refused():
             await self._statuses.write_figures(
                 self.kind, pool, space=space, holdings=holdings, ready=ready
             )
@@ -302,7 +302,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
             return SETTLED
         count = await self._claims.requests.count_blockers(pool, self.journals.read(pool))
         if not count:
-            with writing_pool():
+            with raise_if_pool_write_refused():
                 await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
         message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
@@ -318,4 +318,4 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
 def describe_unknown_holders(pool: Pool, why: str) -> str:
     """Return the message of a pool while objects that may hold its addresses are unreadable."""
     effect = "it is not deleted" if pool.metadata.is_terminating else "nothing is handed out"
-    return holders_unknown_message(why, effect)
+    return build_holders_unknown_message(why, effect)

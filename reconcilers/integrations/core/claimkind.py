@@ -233,5 +233,5 @@ def choose_claims(
     """
     with exclude_ranges(reading.holdings, promised):
         choice = choose(reading.holdings, askers, settled.promises, room, limits=limits)
-    granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
+    granted = [(grant.build_promise(grant.asker), grant.asker) for grant in choice.grants]
     return Allotment(settled, granted, more=choice.more, detail=choice)

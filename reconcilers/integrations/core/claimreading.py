@@ -455,7 +455,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
 
     def read_cached(self, pool: PoolNameT, space: SpaceT) -> ClaimsReading[SpaceT]:
         """Return a reading from the caches, without a check that they are current enough."""
-        holdings = self._kept.holdings(pool, space)
+        holdings = self._kept.get_holdings(pool, space)
         return ClaimsReading(space, holdings, self._make_cached_views(pool, holdings))
 
     def _make_cached_views(
@@ -739,8 +739,8 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
 
     def list_claims(self, pool: PoolNameT) -> list[Claim_co]:
         """Return the claims that name a pool."""
-        pool_of = self.source.fields.find_pool_of_claim
-        return [claim for claim in self.claims.values() if pool_of(claim) == pool]
+        find_pool = self.source.fields.find_pool_of_claim
+        return [claim for claim in self.claims.values() if find_pool(claim) == pool]
 
     def list_addresses(self, pool: PoolNameT) -> list[Address_co]:
         """Return the IPAddresses that concern a pool."""

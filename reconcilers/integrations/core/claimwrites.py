@@ -34,7 +34,7 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.keeping import Granted, Kept, refused_message, void_each
+from reconcilers.promises.keeping import Granted, Kept, build_refused_message, void_each
 from reconcilers.promises.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.conditions import READY, ConditionFinding
@@ -173,7 +173,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             try:
                 written = await self._client.patch_status(self._claims, claim, status)
             except ControllerError as error:
-                return make_kept(WriteResult.of_error(error), str(error))
+                return make_kept(WriteResult.from_error(error), str(error))
             sentence = self._statuses.describe_grant(claim, address)
             reports.append(
                 ClaimReport(
@@ -222,7 +222,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         message of the event has no time, so that repeated events are equal.
         """
         now, failure = self._clock.now(), self._statuses.failure
-        problem = ClaimProblem(ALLOCATION_FAILED, failure + refused_message(entry.why, now))
+        problem = ClaimProblem(ALLOCATION_FAILED, failure + build_refused_message(entry.why, now))
         status = self._statuses.render_problem_status(entry.request, problem, now)
         written = await self._client.patch_status(self._claims, entry.request, status)
         finding = ConditionFinding(

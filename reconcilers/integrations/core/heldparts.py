@@ -42,7 +42,7 @@ def list_open_promises(journal: Journal, find: Find[Object]) -> Iterator[Promise
 
 def compute_capacity_with(space: Space, promised: Iterable[AddressRange]) -> Capacity:
     """Return the capacity of a space in which promised ranges count as held."""
-    with space.trial():
+    with space.roll_back_at_exit():
         for promised_range in promised:
             space.hold(promised_range)
-        return space.capacity()
+        return space.compute_capacity()

@@ -108,18 +108,18 @@ def watch_pools(pools: Informer[T]) -> WatchedResource[Object]:
 
 
 def watch_holders(
-    holders: Informer[T], kind: str, pool_of: Callable[[T], Key | None]
+    holders: Informer[T], kind: str, find_pool: Callable[[T], Key | None]
 ) -> WatchedResource[Object]:
     """Return objects that hold addresses as watched objects: each concerns the pool it names.
 
     Args:
         kind: of the pools.
-        pool_of: returns the pool that an object names; None if it names no pool of the kind.
+        find_pool: returns the pool that an object names; None if it names no pool of the kind.
     """
 
     def name_pool(holder: T) -> Iterable[PoolName]:
         """Return the name of the pool that a holder names; empty if it names none."""
-        pool = pool_of(holder)
+        pool = find_pool(holder)
         return () if pool is None else (PoolName(kind, pool),)
 
     return watch_resource(holders, make_pool_lister(name_pool))

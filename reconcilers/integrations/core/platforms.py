@@ -147,7 +147,7 @@ class Platform(ABC):
         """
 
     @abstractmethod
-    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+    def list_outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
         """Return the outcome of each of its requests that waited before the controllers ran.
 
         Args:
@@ -202,7 +202,9 @@ class Platform(ABC):
         """
         return body
 
-    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
+    def list_implied_objects(
+        self, bodies: Sequence[Body]
+    ) -> Iterable[tuple[Resource[Object], Body]]:
         """Return kind and manifest of each implied object; none by default.
 
         Args:

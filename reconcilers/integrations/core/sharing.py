@@ -31,7 +31,7 @@ class HoldersBeside:
     claims: ClaimService | None = None
     observed: ObservedRanges | None = None
 
-    def joined_with(self, other: "HoldersBeside") -> "HoldersBeside":
+    def join_with(self, other: "HoldersBeside") -> "HoldersBeside":
         """Return the holders of both.
 
         At most one of the two has `claims`, and at most one has `observed`.

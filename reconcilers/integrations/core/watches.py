@@ -29,7 +29,7 @@ def watch_pools(
     """
     return (
         Watch(pools, to_self, delay=spec_at_once(gather), unreadable=lambda pool: [pool]),
-        KeyWatch(overlaps.of_kind(pools.resource.kind), LOW_PRIORITY),
+        KeyWatch(overlaps.get_pools_of_kind(pools.resource.kind), LOW_PRIORITY),
     )
 
 

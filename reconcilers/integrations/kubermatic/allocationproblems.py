@@ -338,6 +338,8 @@ def _list_rivals(
 
 def _list_parts(allocation: IPAMAllocation, space: DatacenterSpace) -> list[_HeldSpan]:
     """Return the ranges of an allocation in the address family of a space, each once, sorted."""
-    ranges = (part.in_family(space.family) for part in parse_holding(allocation.spec).ranges)
+    ranges = (
+        part.convert_to_family(space.family) for part in parse_holding(allocation.spec).ranges
+    )
     spans = {(part.first, part.last) for part in ranges if part is not None}
     return [_HeldSpan(first, last, allocation.metadata.key) for first, last in sorted(spans)]

@@ -41,7 +41,7 @@ from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.keeping import Granted, Kept, keep_each, void_each
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
-from reconcilers.reporting.releaselog import holder_fields
+from reconcilers.reporting.releaselog import build_holder_fields
 
 _log = get_logger(__name__)
 
@@ -58,7 +58,10 @@ def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
     held_texts = [spec.cidr] if spec.cidr else spec.addresses
     pool = f"IPAMPool {allocation.pool.name}"
     holder = f"IPAMAllocation {allocation.metadata.key}"
-    return {**holder_fields(holder, held_texts, pool=pool, reason=reason), "datacenter": spec.dc}
+    return {
+        **build_holder_fields(holder, held_texts, pool=pool, reason=reason),
+        "datacenter": spec.dc,
+    }
 
 
 def is_pool_reference(owner: OwnerReference) -> bool:
@@ -219,7 +222,7 @@ class Allocations:
             # The cluster's own datacenter may be another one by now: it may have moved since the
             # promise was made, or the cache may be behind.
             datacenter = get_datacenter_name(promise)
-            promised = promise.in_space(datacenter)
+            promised = promise.list_ranges_in_space(datacenter)
             spec = render_content(
                 allocation,
                 datacenter,

@@ -125,7 +125,7 @@ class Examiner:
         content, planned = situation.content, situation.planned
         self._content = content
         self._planned = planned
-        self._eligibility = situation.limits.eligibility(content.promises)
+        self._eligibility = situation.limits.build_eligibility(content.promises)
         self._promised = {promise.uid for promise in content.promises}
         self._granted = {
             make_holder(grant.cluster.namespace, content.pool) for grant in planned.grants
@@ -233,7 +233,7 @@ class Examiner:
         The report is the refusal if the pass refuses the Cluster or its row, else the problem of
         its allocation. If there is neither, and the Cluster waits, a later pass decides.
         """
-        verdict = self._eligibility.judge(asker.metadata, self.situation.limits.tenant_of(holder))
+        verdict = self._eligibility.judge(asker.metadata, self.situation.limits.get_tenant(holder))
         if asker.metadata.uid in self._promised or verdict is not ShareVerdict.ELIGIBLE:
             return _DECIDED_LATER
         facts, planned = self._content.holdings.facts(holder), self._planned

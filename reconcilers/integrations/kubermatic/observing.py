@@ -378,7 +378,7 @@ class KubermaticObserver:
         ]
         extension.add_controller("kubermatic-observed", reconciler.reconcile, watches=watches)
         shared = SharedPoolReconciler(extension.client, self._parts.spaces, self._parts.recorder)
-        announced = KeyWatch(self._parts.overlaps.of_kind(POOLS.kind), LOW_PRIORITY)
+        announced = KeyWatch(self._parts.overlaps.get_pools_of_kind(POOLS.kind), LOW_PRIORITY)
         extension.add_controller("kubermatic-shared", shared.reconcile, watches=[announced])
         if self._networkpool_controller is not None:
             pools = self._parts.networkpools.cache

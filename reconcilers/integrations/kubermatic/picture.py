@@ -68,7 +68,7 @@ def _describe_offers(contents: DatacenterContents) -> str:
 
 def _compute_capacity(contents: DatacenterContents, space: DatacenterSpace) -> Capacity:
     """Return how many blocks are free and used; promised blocks count as used."""
-    return Space(space.layout, contents.list_blocks()).capacity()
+    return Space(space.layout, contents.list_blocks()).compute_capacity()
 
 
 def _list_held_addresses(
@@ -88,7 +88,7 @@ def _list_held_addresses(
             since=allocation.metadata.creationTimestamp if allocation is not None else None,
         )
         # An address written as ::ffff:a.b.c.d is IPv4. The other family is shown, too.
-        addresses: AddressRange = part.range.in_family(space.family) or part.range
+        addresses: AddressRange = part.range.convert_to_family(space.family) or part.range
         yield HeldAddresses(holder, addresses)
 
 

@@ -83,7 +83,7 @@ class KubermaticPlatform(Platform):
         return Views([make_picture(pool) for pool in pools], troubles)
 
     @override
-    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+    def list_outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
         """Return the outcomes of Clusters that waited: new addresses, or why they got none."""
         from reconcilers.integrations.kubermatic.outcomes import list_outcomes
         from reconcilers.integrations.kubermatic.reading import fill_caches

@@ -81,11 +81,11 @@ from reconcilers.promises.refusedwrites import result_beside_promise
 from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import find_promised_version, settle
-from reconcilers.promises.shares import Limits, Shares, TenantOf, tenant_of_namespace
+from reconcilers.promises.shares import Limits, Shares, TenantOf, get_namespace_as_tenant
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHoldings,
-    holders_unknown_message,
+    build_holders_unknown_message,
 )
 from reconcilers.reporting.releaselog import GONE, GoneHolders
 from reconcilers.spaces.index import SpaceIndex
@@ -204,7 +204,7 @@ class Pools(
 
     @override
     def tenants(self, reading: KkpView) -> TenantOf:
-        return tenant_of_namespace
+        return get_namespace_as_tenant
 
     @override
     async def read(
@@ -363,7 +363,9 @@ class Pools(
         Returns:
             None, no time for the next pass: a change of the unreadable objects leads to it.
         """
-        problem = AllocationProblem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
+        problem = AllocationProblem(
+            HOLDERS_UNKNOWN, build_holders_unknown_message(str(unreadable))
+        )
         self._findings.report_unreadable(pool, problem)
         self._reports.record_pool(pool, [problem])
         return None
@@ -390,9 +392,9 @@ class Pools(
                 be created in this pass.
         """
         journal = settle(stored, JOURNALS.kind, view)
-        room = JOURNALS.room(journal)
+        room = JOURNALS.count_room(journal)
         name, spaces = pool.metadata.name, parse_spaces(pool)
-        holdings = self._kkp_holdings.holdings(name, spaces, view)
+        holdings = self._kkp_holdings.get_holdings(name, spaces, view)
         kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
 
         def find_cluster(namespace: str) -> KkpCluster | None:
@@ -556,7 +558,9 @@ class Pools(
 
 def _list_promised(journal: Journal, datacenter: str) -> list[AddressRange]:
     """Return the ranges of a datacenter in open promises."""
-    return [part for promise in journal.promises for part in promise.in_space(datacenter)]
+    return [
+        part for promise in journal.promises for part in promise.list_ranges_in_space(datacenter)
+    ]
 
 
 def _find_invalid(pool: IPAMPool) -> dict[str, AllocationProblem]:

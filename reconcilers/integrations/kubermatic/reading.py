@@ -39,7 +39,7 @@ from reconcilers.promises.holdings import (
     Facts,
     Holdings,
     KeptHoldings,
-    indexed_source,
+    build_indexed_source,
 )
 from reconcilers.promises.identities import Find, Holder, find_by_key
 from reconcilers.promises.reading import CacheWait
@@ -223,7 +223,7 @@ class KkpHoldings:
         self._caches = caches
         self._kept = KeptHoldings[str, Spaces](
             [
-                indexed_source(
+                build_indexed_source(
                     caches.allocations,
                     POOL_INDEX,
                     pools=lambda allocation: (allocation.metadata.name,),
@@ -244,7 +244,7 @@ class KkpHoldings:
             check_interval=check_interval,
         )
 
-    def holdings(self, pool: str, spaces: Spaces, view: KkpView) -> Holdings:
+    def get_holdings(self, pool: str, spaces: Spaces, view: KkpView) -> Holdings:
         """Return the holdings of a pool.
 
         They are valid until the next await: then an event may change the stored holdings.
@@ -256,7 +256,7 @@ class KkpHoldings:
         """
         # The stored holdings follow the caches, so they do not fit a view that was listed.
         if not view.is_listed:
-            return self._kept.holdings(pool, spaces)
+            return self._kept.get_holdings(pool, spaces)
         namespaces = (cluster.namespace for cluster in self._list_clusters_of(pool, spaces))
         return compute_holdings(
             pool,
@@ -301,7 +301,7 @@ class KkpHoldings:
         """Return the names of the stored pools that serve the datacenter of a Cluster."""
         if not cluster.namespace:
             return ()  # a holder is named by the namespace
-        kept = self._kept.offers()
+        kept = self._kept.list_offers()
         return [pool for pool, spaces in kept if cluster.datacenter in spaces]
 
 

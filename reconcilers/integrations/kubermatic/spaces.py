@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from allocator import AddressRange, Family, InvalidPool, Layout
-from allocator.addresses import BITS, address_in, address_text, quote_value
+from allocator.addresses import BITS, format_address, parse_address_in_family, quote_value
 from allocator.errors import MalformedText
 from reconcilers.integrations.kubermatic.api import PREFIX, RANGE, Datacenter
 
@@ -42,7 +42,7 @@ class DatacenterSpace:
 
     def blocks(self, addresses: AddressRange) -> AddressRange | None:
         """Return the blocks that addresses touch; None if they are of the other family."""
-        touched = addresses.in_family(self.family)
+        touched = addresses.convert_to_family(self.family)
         if touched is None:
             return None
         return AddressRange(touched.first >> self.shift, touched.last >> self.shift, self.family)
@@ -112,13 +112,13 @@ def parse_prefix(cidr: str) -> AddressRange:
         InvalidCIDR: the text is not of that form.
     """
     prefix = AddressRange.parse_cidr(cidr)
-    return prefix.in_family(4) or prefix
+    return prefix.convert_to_family(4) or prefix
 
 
 def to_ipv4_text(address: str) -> str:
     """Return the IPv4 form of an IPv4-mapped IPv6 address; any other text unchanged."""
-    value = address_in(address, 4)
-    return address if value is None else address_text(value, 4)
+    value = parse_address_in_family(address, 4)
+    return address if value is None else format_address(value, 4)
 
 
 def _parse_exclusions(
@@ -152,7 +152,7 @@ def _build_block_layout(whole: AddressRange, holes: Iterable[AddressRange], shif
     blocks = AddressRange(whole.first >> shift, whole.last >> shift, family)
     excluded_blocks = []
     for hole in holes:
-        family_hole = hole.in_family(family)
+        family_hole = hole.convert_to_family(family)
         if family_hole is not None:
             excluded_blocks.append(
                 AddressRange(family_hole.first >> shift, family_hole.last >> shift, family)

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 
 from allocator import AddressRange
-from allocator.addresses import address_text, parse_address
+from allocator.addresses import format_address, parse_address
 
 MOST_ADDRESS_CHARACTERS = 39
 """How many characters of a name an address may have."""
@@ -18,9 +18,9 @@ _DASH = re.compile("-")
 _ADDRESS_CHARACTERS = re.compile("[0-9a-f-]+")
 
 
-def canonical_text(address: AddressRange) -> str:
+def format_canonical(address: AddressRange) -> str:
     """Return a single address in its canonical spelling."""
-    return address_text(address.first, address.family)
+    return format_address(address.first, address.family)
 
 
 def make_address_name(name_prefix: str, address: AddressRange) -> str:
@@ -30,7 +30,7 @@ def make_address_name(name_prefix: str, address: AddressRange) -> str:
         name_prefix: the pool's `namePrefix`.
         address: a single address.
     """
-    return f"{name_prefix}-{canonical_text(address).translate(_DASHES)}".rstrip("-")
+    return f"{name_prefix}-{format_canonical(address).translate(_DASHES)}".rstrip("-")
 
 
 @lru_cache(maxsize=16_384)

@@ -75,7 +75,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
             if is_of_pool and parse_single(cached.spec.address) == address:
                 return await self.repair(cached, claim=claim, pool=pool)
         body = render_address(claim_format, claim, pool=pool, space=space, address=address)
-        if not claim_format.address_name(claim):
+        if not claim_format.get_address_name(claim):
             # Before the create: the watch may show the IPAddress before the answer comes.
             self._unnamed.add(meta.uid)
         try:

@@ -98,7 +98,7 @@ def _audit_statuses(
     pool, claim_format = content.pool.metadata.key, claim_caches.claim_format
     kind = claim_format.claims.kind
     for claim in claim_caches.claims.list_by_index(SPACE_INDEX, str(pool)):
-        name, key = claim_format.address_name(claim), claim.metadata.key
+        name, key = claim_format.get_address_name(claim), claim.metadata.key
         if not name or not claim_format.has_address(claim):
             continue  # the claim has no address
         address_key = Key(key.namespace, name)

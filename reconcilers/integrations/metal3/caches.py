@@ -346,7 +346,7 @@ def compute_facts(
         outside = promised_range.range if promised_range.space == OUTSIDE else outside
     if claim is None or not names_pool:
         return Facts(tuple(ranges), is_in_use=is_in_use, outside=outside)
-    name = claim_format.address_name(claim)
+    name = claim_format.get_address_name(claim)
     has_named_address = any(address.metadata.name == name for address in pool_addresses)
     if claim_format.has_address(claim) and not has_named_address:
         # Until the IPAddress shows which address it is, each reading of the name is held.
@@ -386,7 +386,7 @@ def _find_row(
         or asks for a certain address.
     """
     is_preallocated = claim.metadata.name in space.preallocations
-    if has_address or is_preallocated or claim_format.requested_address(claim):
+    if has_address or is_preallocated or claim_format.get_requested_address(claim):
         return None
     return claim_format.claim_kind, claim_format.make_error_identity(claim)
 

@@ -30,7 +30,7 @@ from reconcilers.integrations.core.claimproblems import (
     ClaimProblem,
 )
 from reconcilers.integrations.core.claimreading import ClaimFields
-from reconcilers.integrations.metal3.addressnames import canonical_text
+from reconcilers.integrations.metal3.addressnames import format_canonical
 from reconcilers.integrations.metal3.api import (
     ADDRESS_FINALIZER,
     ADDRESSES,
@@ -77,7 +77,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         return pool.namespace
 
     @abstractmethod
-    def address_name(self, claim: ClaimT) -> str:
+    def get_address_name(self, claim: ClaimT) -> str:
         """Return the name of the IPAddress in the status of a claim; empty for none."""
 
     @abstractmethod
@@ -209,7 +209,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         # Without finalizer, the claim could be deleted without releasing its address.
         meta = claim.metadata
         has_finalizer = self.claim_finalizer in meta.finalizers
-        return has_finalizer and not meta.is_terminating and not self.address_name(claim)
+        return has_finalizer and not meta.is_terminating and not self.get_address_name(claim)
 
     @override
     def has_address(self, claim: ClaimT) -> bool:
@@ -217,9 +217,9 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         # A claim that is being deleted holds its address until our finalizer is removed.
         meta = claim.metadata
         is_released = meta.is_terminating and self.claim_finalizer not in meta.finalizers
-        return bool(self.address_name(claim)) and not is_released
+        return bool(self.get_address_name(claim)) and not is_released
 
-    def requested_address(self, claim: ClaimT) -> str:
+    def get_requested_address(self, claim: ClaimT) -> str:
         """Return the address that a claim asks for by its annotation; empty for none."""
         return str(claim.metadata.annotations.get(REQUESTED_ADDRESS, "")).strip()
 
@@ -257,7 +257,7 @@ class IPClaimFormat(ClaimFormat[Metal3Claim, Metal3Address]):
         return Key(address.metadata.namespace, name) if name else None
 
     @override
-    def address_name(self, claim: Metal3Claim) -> str:
+    def get_address_name(self, claim: Metal3Claim) -> str:
         return claim.status.address.name if claim.status.address is not None else ""
 
     @override
@@ -316,7 +316,7 @@ class IPClaimFormat(ClaimFormat[Metal3Claim, Metal3Address]):
         """Return the spec of a new IPAddress, without settings that the pool does not have."""
         meta = claim.metadata
         spec: dict[str, Any] = {
-            "address": canonical_text(address),
+            "address": format_canonical(address),
             "pool": {"name": pool.name, "namespace": pool.namespace},
             "claim": {"name": meta.name, "namespace": meta.namespace},
         }
@@ -362,7 +362,7 @@ class IPAddressClaimFormat(ClaimFormat[IPAddressClaim, IPAddress]):
         return Key(address.metadata.namespace, name) if name else None
 
     @override
-    def address_name(self, claim: IPAddressClaim) -> str:
+    def get_address_name(self, claim: IPAddressClaim) -> str:
         return claim.address_name
 
     @override
@@ -417,7 +417,7 @@ class IPAddressClaimFormat(ClaimFormat[IPAddressClaim, IPAddress]):
     ) -> Mapping[str, Any]:
         """Return the spec of a new IPAddress; without gateway if the pool has none."""
         spec: dict[str, Any] = {
-            "address": canonical_text(address),
+            "address": format_canonical(address),
             "prefix": settings.prefix,
             "poolRef": {"apiGroup": GROUP, "kind": POOL, "name": pool.name},
             "claimRef": {"name": claim.metadata.name},

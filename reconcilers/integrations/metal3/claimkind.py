@@ -22,7 +22,7 @@ from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT, Eithe
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import make_claim_writes
 from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
-from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers, select_refusals
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.requestkinds import ServedRequests
@@ -175,7 +175,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
         self, pool: Metal3Pool, refusals: Iterable[AskerRefusal[EitherClaim]]
     ) -> float | None:
         """Write the refusals of claims of this kind; those of other kinds are left out."""
-        of_kind = refusals_of(self._caches.claim_format.claims.type, refusals)
+        of_kind = select_refusals(self._caches.claim_format.claims.type, refusals)
         return await self._requests.writes.refuse(of_kind, pool)
 
     @override

@@ -134,7 +134,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         claim = await add_finalizer(
             self._client, self._claim_format.claims, claim, self._claim_format.claim_finalizer
         )
-        if self._claim_format.address_name(claim):
+        if self._claim_format.get_address_name(claim):
             self._events.forget(self._claim_format.claims, meta.key)
             if pool is None or pool.metadata.is_terminating:
                 return SETTLED
@@ -168,7 +168,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             address.metadata.name: address
             for address in self._claim_caches.list_addresses_of_claim(claim.metadata.key)
         }
-        name = self._claim_format.address_name(claim)
+        name = self._claim_format.get_address_name(claim)
         key = Key(claim.metadata.namespace, name)
         if name and name not in addresses_by_name and key not in self._claim_caches.addresses:
             live = await self._client.find(self._claim_format.addresses, key)
@@ -214,7 +214,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
 
     def _drop_unnamed_of_claim(self, change: Change[ClaimT]) -> None:
         """Remove a claim from `Metal3Caches.unnamed` once its status names an IPAddress."""
-        if change.new is not None and self._claim_format.address_name(change.new):
+        if change.new is not None and self._claim_format.get_address_name(change.new):
             self._caches.unnamed.discard(change.new.metadata.uid)
 
     def _drop_unnamed_of_deleted_address(self, change: Change[AddressT]) -> None:
@@ -227,7 +227,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
 
         The status stays unchanged if the IPAddress does not exist and cannot be recreated.
         """
-        name, key = self._claim_format.address_name(claim), claim.metadata.key
+        name, key = self._claim_format.get_address_name(claim), claim.metadata.key
         addresses = self._claim_caches.list_addresses_of_claim(key)
         current = next((address for address in addresses if address.metadata.name == name), None)
         if current is None or current.metadata.is_terminating:
@@ -261,7 +261,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             name or the address. The command `check` reports these claims.
         """
         space = self._spaces.get_space(pool)
-        name, key = self._claim_format.address_name(claim), claim.metadata.key
+        name, key = self._claim_format.get_address_name(claim), claim.metadata.key
         readings = space.find_named_addresses(name)
         if current is not None:  # it is being deleted
             address = parse_single(current.spec.address)
@@ -308,7 +308,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         the claim names no IPAddress, the claim may still get an IPAddress of its own pool. So then
         an IPAddress of its pool is left over only if another claim has the address.
         """
-        name, uid = self._claim_format.address_name(claim), claim.metadata.uid
+        name, uid = self._claim_format.get_address_name(claim), claim.metadata.uid
         addresses = [
             address
             for address in self._claim_caches.list_addresses_of_claim(claim.metadata.key)
@@ -366,7 +366,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         live = await self._client.find(self._claim_format.claims, claim.metadata.key)
         if live is None or live.metadata.uid != claim.metadata.uid:
             return False
-        return self._claim_format.address_name(live) != address.metadata.name
+        return self._claim_format.get_address_name(live) != address.metadata.name
 
     async def _report_pool(self, claim: ClaimT, key: Key, pool: Metal3Pool | None) -> None:
         """Report on a claim why its pool does not serve it; end the report if the pool does."""

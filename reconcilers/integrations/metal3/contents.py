@@ -107,7 +107,9 @@ class IPPoolContents:
         for claim in claim_caches.claims.list_by_index(SPACE_INDEX, str(self.pool.metadata.key)):
             is_paused = bool(claim_caches.why_claim_stops(claim))
             is_terminating = claim.metadata.is_terminating
-            if not (is_paused or is_terminating or claim_caches.claim_format.address_name(claim)):
+            if not (
+                is_paused or is_terminating or claim_caches.claim_format.get_address_name(claim)
+            ):
                 yield WaitingClaim(
                     claim_caches.claim_format.claims.kind,
                     claim,

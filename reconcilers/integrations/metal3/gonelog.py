@@ -9,7 +9,7 @@ from reconcilers.integrations.metal3.api import POOL
 from reconcilers.integrations.metal3.caches import Metal3Caches
 from reconcilers.integrations.metal3.claimformats import AddressT, ClaimFormat, ClaimT
 from reconcilers.integrations.metal3.entries import PoolSpaces
-from reconcilers.reporting.releaselog import GONE, holder_fields
+from reconcilers.reporting.releaselog import GONE, build_holder_fields
 
 
 def release_fields(
@@ -21,7 +21,9 @@ def release_fields(
         claim_format.find_pool_of_address(address),
     )
     holder = f"{claim_format.claims.kind} {claim or address.metadata.key}"
-    return holder_fields(holder, [address.spec.address], pool=f"{POOL} {pool}", reason=reason)
+    return build_holder_fields(
+        holder, [address.spec.address], pool=f"{POOL} {pool}", reason=reason
+    )
 
 
 class Metal3GoneLines(Generic[ClaimT, AddressT]):
@@ -41,7 +43,7 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
 
     def find_recorded_address(self, claim: ClaimT) -> Key | None:
         """Return the IPAddress that the status of a claim names; None if it names none."""
-        name = self._claim_format.address_name(claim)
+        name = self._claim_format.get_address_name(claim)
         return Key(claim.metadata.namespace, name) if name else None
 
     def describe_claim(self, gone: ClaimT) -> Mapping[str, str] | None:
@@ -56,11 +58,15 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
         if pool is None or DELETE_FOR_MOVE in meta.annotations:
             return None
         addresses = self._spaces.get_space(pool).find_named_addresses(
-            self._claim_format.address_name(gone)
+            self._claim_format.get_address_name(gone)
         )
         texts = [address.start_text for address in addresses[:1]]
         holder = f"{self._claim_format.claims.kind} {meta.key}"
-        return holder_fields(holder, texts, pool=f"{POOL} {key}", reason=GONE) if texts else None
+        return (
+            build_holder_fields(holder, texts, pool=f"{POOL} {key}", reason=GONE)
+            if texts
+            else None
+        )
 
     def describe_address(self, gone: AddressT) -> Mapping[str, str] | None:
         """Return the fields of the line about an IPAddress; None for no line.

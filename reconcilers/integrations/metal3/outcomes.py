@@ -32,7 +32,7 @@ def _list_outcomes_of_kind(
     claim_format = before.claim_format
     for claim in sorted(before.claims, key=lambda claim: claim.metadata.key):
         pool, key = claim_format.find_pool_of_claim(claim), claim.metadata.key
-        if pool is None or claim_format.address_name(claim) or claim.metadata.is_terminating:
+        if pool is None or claim_format.get_address_name(claim) or claim.metadata.is_terminating:
             continue
         caches_after = after.claim_caches_by_kind[before.claim_kind]
         current = caches_after.claims.get(key)
@@ -40,7 +40,7 @@ def _list_outcomes_of_kind(
         if not isinstance(current, claim_format.claims.type):
             current = claim
         ip_address = caches_after.addresses.get(
-            Key(key.namespace, claim_format.address_name(current))
+            Key(key.namespace, claim_format.get_address_name(current))
         )
         gets = "" if ip_address is None else ip_address.spec.address
         reason = "" if gets else _find_reason(after, claim_format, current)

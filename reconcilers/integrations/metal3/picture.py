@@ -78,7 +78,7 @@ def compute_capacity(contents: IPPoolContents, family: Family) -> Capacity:
     promised = [entry.address for entry in held_addresses if entry.is_promised]
     total = free = largest = 0
     # The trial ends with the block, so that promised addresses stay out of the holdings.
-    with holdings.trial():
+    with holdings.roll_back_at_exit():
         for address in promised:
             part = contents.space.make_promised_range(address)
             if part.space in holdings.layouts:

@@ -72,7 +72,9 @@ class Metal3Platform(Platform):
         return make_offers(pool)
 
     @override
-    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
+    def list_implied_objects(
+        self, bodies: Sequence[Body]
+    ) -> Iterable[tuple[Resource[Object], Body]]:
         return list_implied(bodies, POOLS, implied=CLUSTERS, find_named=attrgetter("cluster"))
 
     @override
@@ -91,7 +93,7 @@ class Metal3Platform(Platform):
         return Views([make_picture(pool) for pool in pools], troubles)
 
     @override
-    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+    def list_outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
         """Return the outcomes of claims that waited: new addresses, or why they got none."""
         from reconcilers.integrations.metal3.contents import fill_caches
         from reconcilers.integrations.metal3.outcomes import list_outcomes

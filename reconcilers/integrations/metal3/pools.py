@@ -57,7 +57,7 @@ from reconcilers.promises.passes import (
     PassWork,
     PoolKind,
     next_after_quiet_period,
-    writing_pool,
+    raise_if_pool_write_refused,
 )
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.requestkinds import ServedRequests
@@ -175,7 +175,7 @@ class Metal3Pools(
         is_paused, why = self._caches.is_pool_paused(pool), self._caches.why_pool_stops(pool)
         patch = self._build_metadata_patch(pool, add_finalizer=not why)
         if patch:
-            with writing_pool():
+            with raise_if_pool_write_refused():
                 version = Version.from_object(pool)
                 pool = await self._client.patch(POOLS, version, {"metadata": patch})
         if is_paused:
@@ -223,7 +223,7 @@ class Metal3Pools(
     ) -> Metal3Choice:
         """Choose addresses for claims of all kinds, or refuse claims."""
         settled = reading.settle(journal)
-        room = min(self._parts.settings.batch, JOURNALS.room(settled))
+        room = min(self._parts.settings.batch, JOURNALS.count_room(settled))
         promised = [
             reading.space.make_promised_range(part.range)
             for promise in settled.promises
@@ -266,7 +266,7 @@ class Metal3Pools(
             waits.append(await kind.refuse(pool, choice.detail.refusals))
             waits.append(kind.seconds_until_restored(pool))
         if not choice.more:  # else the next pass follows at once
-            with writing_pool():
+            with raise_if_pool_write_refused():
                 await self._indexes.write(pool, reading.space)
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
@@ -348,10 +348,10 @@ class Metal3Pools(
         for kind in kinds:
             # This voids open promises to claims of the kind, if nothing blocks the deletion.
             if await kind.count_blockers(pool, journal):
-                with writing_pool():
+                with raise_if_pool_write_refused():
                     await self._indexes.write(pool, self._spaces.get_space(pool))
                 return Blocked("Deleting", self._parts.settings.requeue_deleting)
-        with writing_pool():
+        with raise_if_pool_write_refused():
             await remove_finalizer(self._client, POOLS, pool, POOL_FINALIZER)
         return SETTLED
 

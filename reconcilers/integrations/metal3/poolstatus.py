@@ -19,7 +19,7 @@ from controller.clock import Clock
 from controller.conditions import format_rfc3339
 from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.metal3.addressnames import canonical_text
+from reconcilers.integrations.metal3.addressnames import format_canonical
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import IPPoolClaimCaches, Metal3Caches
 from reconcilers.integrations.metal3.claimformats import AddressT, ClaimT
@@ -185,7 +185,9 @@ def _list_addresses_of_kind(
     claim = claim_caches.claims.get(key)
     is_of_pool = claim is not None and claim_caches.claim_format.find_pool_of_claim(claim) == pool
     status_name = (
-        claim_caches.claim_format.address_name(claim) if claim is not None and is_of_pool else ""
+        claim_caches.claim_format.get_address_name(claim)
+        if claim is not None and is_of_pool
+        else ""
     )
     addresses = [
         address
@@ -202,4 +204,4 @@ def _list_addresses_of_kind(
         parsed += space.find_named_addresses(status_name)[:1]
     for address_range in parsed:
         if address_range is not None and not is_never_given(address_range):
-            yield canonical_text(address_range)
+            yield format_canonical(address_range)

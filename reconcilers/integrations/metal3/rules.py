@@ -8,7 +8,7 @@ an edit is no fault of the edit. The caller reads the addresses in use from the 
 from collections.abc import Iterable, Iterator
 
 from allocator import AddressRange, Family
-from allocator.addresses import BITS, Span, minus, union
+from allocator.addresses import BITS, Span, subtract_spans, union
 from controller.errors import Cause
 from reconcilers.integrations.metal3.api import (
     RANDOM,
@@ -65,7 +65,9 @@ def can_lose_addresses(new: Metal3PoolSpec, old: Metal3PoolSpec | None) -> bool:
     """
     if old is None:
         return True
-    return any(any(minus(_list_spans(old, family), _list_spans(new, family))) for family in BITS)
+    return any(
+        any(subtract_spans(_list_spans(old, family), _list_spans(new, family))) for family in BITS
+    )
 
 
 def _list_spans(spec: Metal3PoolSpec, family: Family) -> list[Span]:

@@ -185,7 +185,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             Refused: the wish is no address, is outside the entries, is held, or differs from the
                 pre-allocation; or no address is free.
         """
-        name, wish = claim.metadata.name, self._claim_format.requested_address(claim)
+        name, wish = claim.metadata.name, self._claim_format.get_requested_address(claim)
         requested = parse_single(wish)
         if wish and requested is None:
             raise Refused(ALLOCATION_FAILED, describe_invalid(wish))

@@ -103,7 +103,7 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
         claim_format = self.caches.claim_format
         if old is None or has_metadata_changed(change, claim_format.claim_finalizer):
             return True
-        return bool(claim_format.address_name(old))
+        return bool(claim_format.get_address_name(old))
 
     def _needs_pass_over_claim(self, change: Change[AddressT]) -> bool:
         """Return whether a change of an IPAddress needs a pass over its claim.
@@ -121,7 +121,7 @@ class IPPoolClaimInformers(Generic[ClaimT, AddressT]):
         return (
             claim is None
             or claim.metadata.is_terminating
-            or bool(claim_format.address_name(claim))
+            or bool(claim_format.get_address_name(claim))
         )
 
 

@@ -22,7 +22,7 @@ from controller.errors import Conflict, NotFound
 from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from reconcilers.api.names import label_value
+from reconcilers.api.names import make_label_value
 from reconcilers.integrations.core.owners import make_owner_reference, render_owner_reference
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -64,7 +64,10 @@ UNREADABLE = "Unreadable"
 
 def make_labels(network: str, configuration: str) -> dict[str, str]:
     """Return the labels that an IPAllocation has to have; they are for people only."""
-    return {LABEL_NETWORK: label_value(network), LABEL_CONFIGURATION: label_value(configuration)}
+    return {
+        LABEL_NETWORK: make_label_value(network),
+        LABEL_CONFIGURATION: make_label_value(configuration),
+    }
 
 
 def compute_renewal_margin(uid: str, ttl: int) -> float:

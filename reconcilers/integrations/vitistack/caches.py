@@ -16,7 +16,7 @@ from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.plaintext import escape_text
 from controller.unreadables import find_near
-from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shorten
+from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, compute_short_hash, shorten
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, is_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -44,7 +44,7 @@ from reconcilers.promises.unreadable import (
     UnreadableObject,
     check_holders,
     is_terminating,
-    outline_of,
+    read_outline,
 )
 
 CONFIGURATION_INDEX = "configuration"
@@ -284,7 +284,7 @@ class VitistackCaches:
                 return True
             if key.name in named_machines or allocation.name in names_for_interfaces:
                 return True
-            outline = outline_of(failure)
+            outline = read_outline(failure)
             network_name = (
                 isinstance(outline, VitistackOutline) and outline.spec.networkNamespaceName
             )
@@ -342,7 +342,7 @@ def _list_named_machines(failure: str) -> set[str]:
     Args:
         failure: why the IPAllocation cannot be decoded, with the parts that can be.
     """
-    outline = outline_of(failure)
+    outline = read_outline(failure)
     metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
     owners = metadata.ownerReferences if metadata is not None else ()
     machines = {owner.name for owner in owners if owner.kind == CONFIGURATIONS.kind}
@@ -378,7 +378,7 @@ def make_allocation_names(configuration: str, interface: str) -> tuple[str, str]
     the name of an interface cannot be part of an object's name, both names have a hash, so that
     eth0 and ETH0 get different names.
     """
-    digits = short_hash(f"{configuration}/{interface}")
+    digits = compute_short_hash(f"{configuration}/{interface}")
     cleaned = _NOT_IN_NAMES.sub("-", interface.lower()).strip("-") or "interface"
     hashed = shorten(f"{configuration}-{cleaned}", NAME_MAX - len(digits) - 1) + f"-{digits}"
     if not re.fullmatch(DNS_SUBDOMAIN, interface):

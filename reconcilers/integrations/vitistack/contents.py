@@ -66,7 +66,7 @@ class NetworkContents:
                 yield HeldPart(address, "held", key)
         find = find_by_key(JOURNALS.kind, self.allocations.get)
         for promise in list_open_promises(JOURNALS.read(self.network), find):
-            for promised in promise.in_space():
+            for promised in promise.list_ranges_in_space():
                 yield HeldPart(promised, "promised", promise.key)
 
     def list_promised_ranges(self) -> list[AddressRange]:

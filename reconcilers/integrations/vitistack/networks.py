@@ -68,7 +68,7 @@ from reconcilers.promises.choosing import (
     choose,
     exclude_ranges,
 )
-from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
+from reconcilers.promises.journal import Journal, Promise, PromisedRange, list_ranges
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     NO_FENCED_REQUESTS,
@@ -85,7 +85,7 @@ from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHoldings,
-    holders_unknown_message,
+    build_holders_unknown_message,
 )
 from reconcilers.spaces.index import SpaceIndex
 
@@ -331,12 +331,12 @@ class Networks(
             promises=settled.promises,
             shown_ranges=shown_ranges,
         )
-        room = min(self._settings.batch, JOURNALS.room(settled))
+        room = min(self._settings.batch, JOURNALS.count_room(settled))
         with exclude_ranges(view.holdings, promised, map(PromisedRange, shown_ranges)):
             choice = choose(
                 view.holdings, [ServedAskers(taker)], settled.promises, room, limits=limits
             )
-        granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
+        granted = [(grant.build_promise(grant.asker), grant.asker) for grant in choice.grants]
         unserved = Unserved(choice.refusals, taker.leaving_error)
         return Allotment(settled, granted, more=choice.more, detail=unserved)
 
@@ -418,7 +418,7 @@ class Networks(
             None, no time for the next pass: a change of the unreadable objects leads to it.
         """
         problem = VitistackProblem(
-            PENDING, HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable))
+            PENDING, HOLDERS_UNKNOWN, build_holders_unknown_message(str(unreadable))
         )
         self._report_problem(pool, problem)
         undecoded = self._caches.allocations.unreadable
@@ -475,7 +475,7 @@ class NetworkTaker:
         self._network = network
         self._space = space
         self._view = view
-        self._promised = set(ranges_of(promises))
+        self._promised = set(list_ranges(promises))
         self._requested: dict[AddressRange, Key] = {}
         """The requested addresses that were taken in this trial, with their IPAllocations."""
 

@@ -72,7 +72,7 @@ class VitistackPlatform(Platform):
         return Views([make_picture(network) for network in networks], list(troubles))
 
     @override
-    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+    def list_outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
         """Return the outcomes of waiting IPAllocations: new addresses, or why they got none."""
         from reconcilers.integrations.vitistack.caches import fill_caches
         from reconcilers.integrations.vitistack.outcomes import list_outcomes

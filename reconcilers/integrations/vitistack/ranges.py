@@ -55,7 +55,7 @@ class NetworkSpace:
 
     def hands_out(self, address: AddressRange) -> bool:
         """Return whether an address may be handed out."""
-        return self.layout.could_ever_pin(address)
+        return self.layout.can_ever_pin(address)
 
 
 @lru_cache(maxsize=1024)

@@ -37,7 +37,7 @@ from reconcilers.promises.holdings import (
     CHECK_SECONDS,
     Facts,
     KeptHoldings,
-    indexed_source,
+    build_indexed_source,
 )
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.reading import CacheWait
@@ -65,7 +65,7 @@ class VitistackReader:
         self._wait = CacheWait(clock, patience)
         self._kept = KeptHoldings[str, NetworkSpace](
             [
-                indexed_source(
+                build_indexed_source(
                     caches.allocations, SPACE_INDEX, pools=list_space_names, holder=make_holder
                 )
             ],
@@ -91,7 +91,7 @@ class VitistackReader:
         allocations = self._caches.allocations
         return SpaceView(
             allocations.position,
-            self._kept.holdings(str(network), space),
+            self._kept.get_holdings(str(network), space),
             find=find_by_key(JOURNALS.kind, allocations.get),
             unreadable=allocations.unreadable.keys(),
         )

@@ -42,14 +42,14 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import (
     Granted,
     Kept,
+    build_refused_message,
     keep_each,
-    refused_message,
     void_each,
 )
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.conditions import ConditionFinding, make_conditions_patch
-from reconcilers.reporting.releaselog import holder_fields
+from reconcilers.reporting.releaselog import build_holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
@@ -135,7 +135,7 @@ def release_fields(allocation: VitistackAllocation, why: str) -> dict[str, str]:
     address = allocation.status.address
     holder = f"{ALLOCATIONS.full_name} {allocation.metadata.key}"
     pool = f"NetworkNamespace {allocation.network}"
-    return holder_fields(holder, [address] if address else (), pool=pool, reason=why)
+    return build_holder_fields(holder, [address] if address else (), pool=pool, reason=why)
 
 
 def build_refused_status(
@@ -185,7 +185,7 @@ class VitistackWriter:
 
         async def write(promise: Promise, allocation: VitistackAllocation) -> None:
             """Write the address of a promise to its IPAllocation."""
-            [promised] = promise.in_space()  # an IPAllocation gets one address
+            [promised] = promise.list_ranges_in_space()  # an IPAllocation gets one address
             status = build_allocated_status(static, promised.start_text, self._clock.now())
             await self._client.patch_status(ALLOCATIONS, allocation, status)
 
@@ -205,7 +205,7 @@ class VitistackWriter:
 
         async def void(entry: Kept[VitistackAllocation]) -> None:
             """Write the reason to an IPAllocation, which voids the promise; record an event."""
-            message = refused_message(entry.why, self._clock.now())
+            message = build_refused_message(entry.why, self._clock.now())
             problem = VitistackProblem(PENDING, ALLOCATION_FAILED, message)
             status = {"phase": problem.phase, "message": problem.message}
             written = await self._client.patch_status(ALLOCATIONS, entry.request, status)

@@ -143,7 +143,7 @@ def compute_metallb_counts(spans: Iterable[AddressRange]) -> tuple[int, int]:
     """
     spans = list(spans)
     newer = older = 0
-    for cidr in (cidr for span in spans if span.family == 6 for cidr in span.cidrs()):
+    for cidr in (cidr for span in spans if span.family == 6 for cidr in span.split_into_cidrs()):
         if cidr.size >= _UNCOUNTED_CIDR_SIZE:
             newer = older = _INT64_MAX
             continue

@@ -155,7 +155,7 @@ def _append_type_and_hash(tenant: TenantCluster, kind: str, hashed_value: str) -
         hashed_value: the text whose hash distinguishes the name from others.
     """
     meta = tenant.metadata
-    suffix = f"-{_SUFFIX[kind]}-{names.short_hash(hashed_value)}"
+    suffix = f"-{_SUFFIX[kind]}-{names.compute_short_hash(hashed_value)}"
     return names.shorten(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
@@ -170,7 +170,7 @@ def is_generated_name(name: str, tenant: Key) -> bool:
         if name == stem or name.startswith(f"{stem}-"):
             return True
         # A base that is too long for a name is shortened, and its hash stands before the type.
-        if f"-{names.short_hash(base)}-{suffix}" in name:
+        if f"-{names.compute_short_hash(base)}-{suffix}" in name:
             return True
     return False
 
@@ -331,7 +331,7 @@ def build_request(
         },
         "spec": {
             "poolRef": {"name": pool},
-            "tenantClusterRef": tenant.reference(),
+            "tenantClusterRef": tenant.build_reference(),
             "type": kind,
             "count": size,
             **build_family_fields(tenant.networking),

@@ -37,7 +37,7 @@ from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.facts import KIND, find_place, is_unserved, make_row
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.identities import Holder
-from reconcilers.promises.journal import Promise, ranges_of
+from reconcilers.promises.journal import Promise, list_ranges
 from reconcilers.promises.queue import Rows, Turns
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 from reconcilers.tenantcluster.allocations.refusals import (
@@ -326,7 +326,7 @@ class PoolForecast:
             return spans
         # A promise is for one version of the allocation; a newer version voids it.
         is_open = allocation.metadata.revision <= promise.revision
-        return tuple(ranges_of([promise])) if is_open else ()
+        return tuple(list_ranges([promise])) if is_open else ()
 
     def _is_waiting(self, allocation: IPAllocation) -> bool:
         """Return whether an allocation waits for a range."""
@@ -351,7 +351,7 @@ class PoolForecast:
         """
         for uid, promise in self._promises_by_uid.items():
             if uid not in self._allocations_by_uid and not _is_void_unseen(promise, position):
-                self._expected_ranges[uid] = tuple(ranges_of([promise]))
+                self._expected_ranges[uid] = tuple(list_ranges([promise]))
 
     def _free_promised_to_unseen(self, position: int) -> None:
         """Free the ranges of unseen promises that are void now that the cache has read further.
@@ -462,7 +462,7 @@ class PoolChoice:
         """
         namespace = provider.metadata.namespace
         refusals = []
-        for name in provider.spec.networking.pools_in_order():
+        for name in provider.spec.networking.list_pools_in_order():
             pool = self._pools.get(Key(namespace, name))
             if Key(namespace, name) in self._pools.unreadable:
                 obstacle = "cannot be read; correct or delete it"
@@ -536,7 +536,7 @@ class PoolChoice:
         unreadable pool ends the list.
         """
         namespace = provider.metadata.namespace
-        for name in provider.spec.networking.pools_in_order():
+        for name in provider.spec.networking.list_pools_in_order():
             if Key(namespace, name) in self._pools.unreadable:
                 return  # it may have room, so no pool of lower preference is chosen instead
             pool = self._pools.get(Key(namespace, name))

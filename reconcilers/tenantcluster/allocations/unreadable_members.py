@@ -21,7 +21,7 @@ from controller.meta import Key, ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation, TenantReference
 from reconcilers.api.resources import IP_ALLOCATION, AllocationOutline
-from reconcilers.promises.unreadable import UnreadableObject, is_terminating, outline_of
+from reconcilers.promises.unreadable import UnreadableObject, is_terminating, read_outline
 from reconcilers.tenantcluster.allocations.membership import is_generated_name
 
 
@@ -158,15 +158,15 @@ def _may_be_of(key: Key, failure: str, tenant: Key) -> bool:
         return reference.key == tenant
     labels = _read_labels(failure)
     if names.LABEL_TEAM in labels and names.LABEL_TENANT in labels:
-        # `label_value` shortens: a label has at most 63 characters, a namespace or name more.
+        # `make_label_value` shortens: a label has at most 63 characters, a namespace or name more.
         labelled = (labels[names.LABEL_TEAM], labels[names.LABEL_TENANT])
-        return labelled == tuple(map(names.label_value, tenant))
+        return labelled == tuple(map(names.make_label_value, tenant))
     return is_generated_name(key.name, tenant)
 
 
 def _read_reference(failure: str) -> TenantReference | None:
     """Return the allocation's reference to its TenantCluster; None if it cannot be decoded."""
-    outline = outline_of(failure)
+    outline = read_outline(failure)
     if not isinstance(outline, AllocationOutline):
         return None
     reference: TenantReference | None = outline.spec.tenantClusterRef

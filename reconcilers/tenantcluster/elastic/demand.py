@@ -130,7 +130,7 @@ class Demand:
         """
         spec, uid = service.spec, service.metadata.uid
         asked = (self.views[uid].requirements, ",".join(spec.ipFamilies))
-        return names.short_hash("|".join((uid, *asked, spec.ipFamilyPolicy or "")))
+        return names.compute_short_hash("|".join((uid, *asked, spec.ipFamilyPolicy or "")))
 
     def exhausts(self, spans: Iterable[AddressRange]) -> bool:
         """Return whether all addresses of a family are in use.

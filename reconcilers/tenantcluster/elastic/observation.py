@@ -170,7 +170,7 @@ class SizeObserver:
             increment=network.sizing.growthIncrement,
             quota=network.quota.maxLoadBalancerIPs,
             target=target,
-            pools=tuple(network.pools_in_order()),
+            pools=tuple(network.list_pools_in_order()),
             unserved=UnservedGrowth.from_tenant(tenant),
             settling=self._compute_settling(memory),
             unconfirmed=unconfirmed,

@@ -17,7 +17,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import build_page
 from reconcilers.addressmap.pagedata import build_page_state, build_pool_documents
 from reconcilers.addressmap.svg import draw_svg
-from reconcilers.addressmap.tenants import number_looks
+from reconcilers.addressmap.tenants import assign_look_numbers
 from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.output import fit_table, render_json, render_yaml, wrap_line
 from reconcilers.cli.tables import _ANSWERS, _POOLS, PoolRow, find_answers
@@ -103,7 +103,7 @@ def test_an_svg_is_well_formed_and_texts_do_not_break_out_of_the_data_of_a_page(
 ) -> None:
     pool = make_picture(texts)
     objects = Objects({}, {}, clusters={}, providers={}, integrations=Views([pool]))
-    image = draw_svg(pool.title, pool.families[0], number_looks(objects))
+    image = draw_svg(pool.title, pool.families[0], assign_look_numbers(objects))
     assert find_controls(image) == []
     assert ElementTree.fromstring(image).tag.endswith("svg")
     html = build_page(build_page_state(objects, datetime.now(UTC), build_pool_documents(pool)))

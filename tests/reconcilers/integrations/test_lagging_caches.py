@@ -12,7 +12,7 @@ from controller.client import Client
 from controller.meta import Key
 from controller.resource import Resource
 from controller.testing.api import FakeApi
-from reconcilers.api.ipallocation import POOL_INDEX, pool_index
+from reconcilers.api.ipallocation import POOL_INDEX, index_by_pool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic import reading as kubermatic_reading
@@ -90,7 +90,7 @@ def read_network_namespace(client: Client, clock: VirtualClock) -> PoolReading:
 
 def read_network_pool(client: Client, clock: VirtualClock) -> PoolReading:
     """Return the reader of the IPAllocations of a NetworkPool."""
-    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool})
     reader = PoolReader(cache, client, clock=clock, wait_seconds=PATIENCE)
     pool = make.pool("p", namespace=POOL.namespace)
     spec = {

@@ -1,7 +1,7 @@
 """The one list of integrations."""
 
 from reconcilers.configuration.integrationnames import INTEGRATIONS
-from reconcilers.integrations.registry import candidate_platforms, list_platforms
+from reconcilers.integrations.registry import list_candidate_platforms, list_platforms
 from tests.reconcilers.cli.test_main import run_script
 
 PLATFORMS = list_platforms()
@@ -29,7 +29,7 @@ def test_the_kinds_of_a_platform_include_all_kinds_in_its_other_fields() -> None
 def test_a_platform_is_found_for_an_object_of_each_of_its_kinds() -> None:
     for platform in PLATFORMS:
         for kind in platform.kinds:
-            assert platform in candidate_platforms([{"apiVersion": f"{kind.group}/v1"}])
+            assert platform in list_candidate_platforms([{"apiVersion": f"{kind.group}/v1"}])
 
 
 def test_a_command_that_reads_only_our_kinds_imports_no_package_of_an_integration() -> None:

@@ -9,7 +9,7 @@ import anyio
 
 from controller.meta import Key
 from controller.resource import Resource
-from controller.shards import shard_of
+from controller.shards import compute_shard
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, METAL3
 from reconcilers.configuration.settings import KubermaticSettings, Settings
@@ -88,7 +88,9 @@ async def assert_claims_and_ranges_apart(cluster: Cluster, claims: int, allocati
 def list_pools_of(replica: Replica) -> list[str]:
     """Return the names of the NetworkPools in the shards of a replica."""
     return [
-        pool for pool in POOLS if shard_of(Key(NAMESPACE, pool), SHARDS) in replica.held_shards
+        pool
+        for pool in POOLS
+        if compute_shard(Key(NAMESPACE, pool), SHARDS) in replica.held_shards
     ]
 
 

@@ -96,13 +96,13 @@ def test_unreadable_objects_of_other_pools_are_not_examined(
     make_check: Callable[[], Check], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, examined = make_check(), list[str]()
-    outline_of = unreadables.outline_of
+    outline_of = unreadables.read_outline
 
     def note_examined(failure: str) -> Object | None:
         examined.append(failure)
         return outline_of(failure)
 
-    monkeypatch.setattr(unreadables, "outline_of", note_examined)
+    monkeypatch.setattr(unreadables, "read_outline", note_examined)
     with pytest.raises(UnreadableHolders) as raised:
         check()
     assert [unreadable.key for unreadable in raised.value.objects] == [Key("p", "p")]

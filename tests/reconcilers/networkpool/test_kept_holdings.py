@@ -13,7 +13,7 @@ from allocator import AddressRange, Layout
 from controller.cache import Cache
 from controller.codec import Deleted, Modified, Unreadable
 from controller.meta import Version
-from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, index_by_pool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.facts import KIND, compute_facts, make_holder
@@ -64,7 +64,7 @@ class _PoolCaches:
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
         self.revision = 10
-        self.cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        self.cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool})
         self.reported: Differences = []
         self.kept = keep_holdings(
             self.cache,
@@ -119,8 +119,8 @@ class _PoolCaches:
     def compare_holdings(self, pool: str) -> None:
         """Read the kept holdings of a pool, as a pass does, and compare them with rebuilt ones."""
         key = make.key(pool)
-        kept = self.kept.holdings(key, None)
-        kept.lay_out(LAYOUTS)
+        kept = self.kept.get_holdings(key, None)
+        kept.replace_layouts(LAYOUTS)
         kept.space("IPv4")
         kept.find_other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
         rebuilt = Holdings(LAYOUTS)
@@ -203,7 +203,7 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
 
 def test_a_check_is_made_once_per_interval(contents_differences: Differences) -> None:
     cache, clock, reported = (
-        Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index}),
+        Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool}),
         VirtualClock(),
         [],
     )
@@ -216,33 +216,33 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
     )
     kept._check_interval = 600.0  # the fixture `contents_differences` has set it to 0
     cache.replace([make.allocation("a")], 2000)
-    kept.holdings(make.key("lab"), None).remove(A)
-    assert kept.holdings(make.key("lab"), None).holders == []
+    kept.get_holdings(make.key("lab"), None).remove(A)
+    assert kept.get_holdings(make.key("lab"), None).holders == []
     clock.skip(600)
-    assert kept.holdings(make.key("lab"), None).holders == [A]
+    assert kept.get_holdings(make.key("lab"), None).holders == [A]
     assert len(reported) == 1
     clock.skip(599)
-    kept.holdings(make.key("lab"), None)
+    kept.get_holdings(make.key("lab"), None)
     assert len(reported) == 1
     assert contents_differences == reported
     contents_differences.clear()
 
 
 def test_holdings_are_rebuilt_after_a_failed_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool})
     kept = keep_holdings(
         cache, OURS, clock=VirtualClock(), check_interval=600.0, on_difference=lambda *_: None
     )
     cache.replace([make.allocation("a")], 2000)
-    kept.holdings(make.key("lab"), None)
+    kept.get_holdings(make.key("lab"), None)
     cache.replace([make.allocation("a"), make.allocation("b")], 3000)
     put = Holdings.put
     with monkeypatch.context() as mp:
         mp.setattr(Holdings, "put", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            kept.holdings(make.key("lab"), None)
+            kept.get_holdings(make.key("lab"), None)
     assert Holdings.put is put
-    assert kept.holdings(make.key("lab"), None).holders == [A, B]
+    assert kept.get_holdings(make.key("lab"), None).holders == [A, B]
 
 
 def test_a_deletion_counts_a_promise_to_another_object_with_the_name_of_a_holder() -> None:
@@ -257,10 +257,10 @@ def test_a_deletion_counts_a_promise_to_another_object_with_the_name_of_a_holder
 
 
 def test_the_holdings_of_a_forgotten_pool_are_dropped() -> None:
-    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool})
     kept = keep_holdings(
         cache, OURS, clock=VirtualClock(), check_interval=600.0, on_difference=lambda *_: None
     )
-    kept.holdings(make.key("lab"), None)
+    kept.get_holdings(make.key("lab"), None)
     kept.forget(make.key("lab"))
     assert kept._pools == {}

@@ -211,7 +211,7 @@ async def test_long_names_are_shortened_with_a_hash_in_labels() -> None:
     await lab.orphans.sweep()
     label = lab.server.see("ipallocations", "lb")["metadata"]["labels"][names.LABEL_TENANT]
     assert len(label) == 63
-    assert label == names.label_value(long)
+    assert label == names.make_label_value(long)
 
 
 async def test_labels_never_decide_who_is_an_orphan() -> None:

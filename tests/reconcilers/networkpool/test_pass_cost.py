@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from allocator.addresses import address_text
+from allocator.addresses import format_address
 from controller.cache import Cache
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool import facts
@@ -28,7 +28,7 @@ def _make_range(number: int) -> tuple[str, str]:
     """Return the ends of the range `number`, of eight addresses."""
     # There is a gap of eight addresses after each range, so that free space is fragmented.
     first = (10 << 24) + (64 << 16) + 16 * number
-    return address_text(first, 4), address_text(first + 7, 4)
+    return format_address(first, 4), format_address(first + 7, 4)
 
 
 def _fill_pool(count: int) -> Replica:

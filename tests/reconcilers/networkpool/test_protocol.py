@@ -140,7 +140,7 @@ def test_the_oldest_request_is_served_first_and_names_break_ties() -> None:
             annotations={"butler.butlerlabs.dev/requested-at": "2025-12-31T00:00:00Z"},
         ),
     ]
-    order = [holder.key.name for _, holder in make.view(*asking).holdings.turns()]
+    order = [holder.key.name for _, holder in make.view(*asking).holdings.iterate_turns()]
     assert order == ["carried", "a", "b", "young"]
 
 

@@ -181,7 +181,7 @@ class PoolPasses:
         layouts: Layouts = {
             familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry
         }
-        view.holdings.lay_out(layouts)
+        view.holdings.replace_layouts(layouts)
         ranges = [part for promise in promises for part in promise.ranges]
 
         def make_taker() -> AllocationTaker:

@@ -11,14 +11,14 @@ from allocator import AddressRange, Layout
 from controller.cache import Cache
 from controller.codec import Deleted, Modified
 from controller.meta import Key
-from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, index_by_pool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.promises.holdings import (
     NOTHING,
     Facts,
     Holdings,
     KeptHoldings,
-    indexed_source,
+    build_indexed_source,
     list_differences,
 )
 from reconcilers.promises.identities import Holder
@@ -43,7 +43,7 @@ def make_facts(*spans: tuple[int, int], **more: Any) -> Facts:
 
 def list_queued(holdings: Holdings) -> list[Holder]:
     """Return the holders that wait, in the order in which passes try them."""
-    return [holder for _, holder in holdings.turns()]
+    return [holder for _, holder in holdings.iterate_turns()]
 
 
 def test_a_range_of_two_holders_is_in_use_until_both_are_gone() -> None:
@@ -82,7 +82,7 @@ def test_the_ranges_of_one_space_of_a_pool_are_not_used_in_another_space() -> No
 
 def test_ranges_taken_during_a_trial_are_free_afterwards_in_each_space() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
-    with holdings.trial():
+    with holdings.roll_back_at_exit():
         holdings.space("one").take_lowest(8)
         holdings.space("two").take_lowest(1)
     assert (holdings.space("one").used, holdings.space("two").used) == (0, 0)
@@ -92,7 +92,7 @@ def test_a_new_layout_of_the_pool_changes_the_total_and_keeps_the_used_addresses
     holdings = Holdings(LAYOUTS)
     holdings.put(A, make_facts((0, 0)))
     assert holdings.space().total == 8
-    holdings.lay_out({"": Layout.parse("10.0.0.0/30")})
+    holdings.replace_layouts({"": Layout.parse("10.0.0.0/30")})
     assert (holdings.space().total, holdings.space().used) == (4, 1)
 
 
@@ -109,12 +109,12 @@ def test_equal_requests_wait_in_one_row_and_a_request_without_a_row_waits_alone(
     holdings = Holdings(LAYOUTS)
     for holder, created in ((A, LATE), (B, EARLY)):
         holdings.put(holder, Facts(place=(created, holder), row="equal"))
-    turns = holdings.turns()
+    turns = holdings.iterate_turns()
     assert next(turns) == (EARLY, B)
     turns.leave_out()
     assert list(turns) == []
     holdings.put(A, make_facts((0, 0), place=(LATE, A)))
-    turns = holdings.turns()
+    turns = holdings.iterate_turns()
     assert next(turns) == (EARLY, B)
     turns.leave_out()
     assert list(turns) == [(LATE, A)]
@@ -198,13 +198,13 @@ class _TwoCaches:
     """
 
     def __init__(self) -> None:
-        indexes = {POOL_INDEX: pool_index}
+        indexes = {POOL_INDEX: index_by_pool}
         self.requests = Cache(IP_ALLOCATION, indexes=indexes)
         self.answers = Cache(IP_ALLOCATION, indexes=indexes)
         self.read: list[Holder] = []
         self.kept = KeptHoldings[Key, int](
             [
-                indexed_source(cache, POOL_INDEX, pools=_list_pools, holder=_make_holder)
+                build_indexed_source(cache, POOL_INDEX, pools=_list_pools, holder=_make_holder)
                 for cache in (self.requests, self.answers)
             ],
             self.facts,
@@ -255,16 +255,16 @@ def _make_object(name: str, revision: int, of: str = "lab") -> IPAllocation:
 def test_a_holder_with_a_request_and_an_answer_holds_the_range_once_until_both_are_gone() -> None:
     caches, pool = _TwoCaches(), make.key("lab")
     caches.requests.apply(Modified(_make_object("a", 2)))
-    holdings = caches.kept.holdings(pool, 24)
+    holdings = caches.kept.get_holdings(pool, 24)
     assert (holdings.claimed_size, holdings.in_use_count) == (4, 0)
     caches.answers.apply(Modified(_make_object("a", 3)))
-    holdings = caches.kept.holdings(pool, 24)
+    holdings = caches.kept.get_holdings(pool, 24)
     assert (holdings.claimed_size, holdings.in_use_count, holdings.space().used) == (4, 1, 4)
     caches.requests.apply(Deleted(_make_object("a", 4)))
-    assert caches.kept.holdings(pool, 24).claimed_size == 4
+    assert caches.kept.get_holdings(pool, 24).claimed_size == 4
     caches.answers.apply(Modified(_make_object("a", 5, of="other")))
-    assert caches.kept.holdings(pool, 24).holders == []
-    assert caches.kept.holdings(make.key("other"), 24).claimed_size == 4
+    assert caches.kept.get_holdings(pool, 24).holders == []
+    assert caches.kept.get_holdings(make.key("other"), 24).claimed_size == 4
 
 
 def test_only_changed_holders_are_read_and_a_change_of_the_pool_reads_all() -> None:
@@ -272,12 +272,12 @@ def test_only_changed_holders_are_read_and_a_change_of_the_pool_reads_all() -> N
     caches.kept._check_interval = timedelta(hours=1).total_seconds()
     for name in "abc":
         caches.requests.apply(Modified(_make_object(name, 2)))
-    assert caches.kept.holdings(pool, 24).space().total == 256
+    assert caches.kept.get_holdings(pool, 24).space().total == 256
     caches.read.clear()
     for revision in (3, 4):
         caches.requests.apply(Modified(_make_object("b", revision)))
         caches.answers.apply(Modified(_make_object("b", revision)))
-    caches.kept.holdings(pool, 24)
+    caches.kept.get_holdings(pool, 24)
     assert caches.read == [Holder("Claim", make.key("b"))]
-    assert caches.kept.holdings(pool, 25).space().total == 128
+    assert caches.kept.get_holdings(pool, 25).space().total == 128
     assert len(caches.read) == 1 + 3

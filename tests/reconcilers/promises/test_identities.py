@@ -18,7 +18,7 @@ from reconcilers.integrations.clusterapi.caches import compute_claim_facts
 from reconcilers.networkpool import facts as networkpool
 from reconcilers.promises.identities import Holder, Tenant, find_by_key
 from reconcilers.promises.queue import Row, TenantRow
-from reconcilers.promises.shares import Eligibility, ShareVerdict, tenant_of_namespace
+from reconcilers.promises.shares import Eligibility, ShareVerdict, get_namespace_as_tenant
 from tests.reconcilers import make
 
 CLAIM, ALLOCATION = Holder("Claim", Key("team", "a")), Holder("Allocation", Key("team", "a"))
@@ -31,11 +31,11 @@ def test_a_request_of_another_kind_is_not_found_by_the_same_name() -> None:
 
 
 def test_stuck_promises_of_one_kind_stop_no_request_of_another_kind() -> None:
-    claims = tenant_of_namespace(CLAIM)
+    claims = get_namespace_as_tenant(CLAIM)
     eligibility = Eligibility(stuck={claims: 8})
     meta = ObjectMeta(namespace="team", name="a", uid="u")
     assert eligibility.judge(meta, claims) is ShareVerdict.TENANT_WAITS
-    assert eligibility.judge(meta, tenant_of_namespace(ALLOCATION)) is ShareVerdict.ELIGIBLE
+    assert eligibility.judge(meta, get_namespace_as_tenant(ALLOCATION)) is ShareVerdict.ELIGIBLE
 
 
 def make_row_of_claim() -> Row:

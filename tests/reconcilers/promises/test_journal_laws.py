@@ -226,9 +226,9 @@ def test_a_journal_is_lost_if_another_writer_dropped_or_replaced_a_part(storage:
 
 @STORAGES
 def test_each_promise_takes_one_place_in_the_journal(storage: Storage) -> None:
-    assert storage.store.room(Journal()) == storage.room
+    assert storage.store.count_room(Journal()) == storage.room
     journal = Journal({}, storage.earlier.promises)
-    assert storage.store.room(journal) == storage.room - 1
+    assert storage.store.count_room(journal) == storage.room - 1
 
 
 @STORAGES
@@ -237,7 +237,7 @@ def test_as_many_promises_as_there_is_room_for_are_stored(storage: Storage) -> N
     promises = tuple(replace(pattern, uid=f"u{number}") for number in range(storage.room))
     journal = replace(storage.journal, promises=promises)
     assert storage.read(storage.write_journal(journal)) == journal
-    assert storage.store.room(journal) == 0
+    assert storage.store.count_room(journal) == 0
 
 
 # The following tests are about the status alone: an API server may prune each of its fields.
@@ -325,7 +325,7 @@ def test_a_promise_without_kind_is_to_an_allocation() -> None:
 
 
 def test_a_fence_of_one_kind_keeps_revisions_and_promises_of_other_kinds() -> None:
-    fenced = STATUS.journal.after_fence(KIND, {KIND: 30})
+    fenced = STATUS.journal.apply_fence(KIND, {KIND: 30})
     assert fenced == Journal({KIND: 30, CLAIMS: 9}, STATUS.journal.promises[1:])
 
 

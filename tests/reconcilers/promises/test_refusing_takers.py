@@ -55,7 +55,7 @@ def make_network_pool_whose_second_family_is_full() -> Case:
     view = make.view(refused, fitting)
     layouts = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     names: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in layouts}
-    view.holdings.lay_out(names)
+    view.holdings.replace_layouts(names)
     spaces = [view.holdings.space(name) for name in names]
     taker = AllocationTaker(pool, view.find, spaces=spaces, holdings=view.holdings, promises=())
     return Case(view.holdings, taker, refused=refused, fitting=fitting)
@@ -217,11 +217,11 @@ def test_a_refused_request_takes_nothing_and_does_not_change_what_the_next_one_g
     make_case: Callable[[], Case],
 ) -> None:
     undisturbed, case = make_case(), make_case()
-    with undisturbed.holdings.trial():
+    with undisturbed.holdings.roll_back_at_exit():
         expected = undisturbed.taker.take(undisturbed.fitting)
     assert expected is not None
     spaces = [case.holdings.space(name) for name in case.holdings.layouts]
-    with case.holdings.trial():
+    with case.holdings.roll_back_at_exit():
         before = [space.state() for space in spaces]
         with pytest.raises(Refused):
             case.taker.take(case.refused)

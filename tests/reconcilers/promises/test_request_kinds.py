@@ -103,7 +103,7 @@ class Writes(JournalWrites[NetworkPool, Any, str, None]):
     """The writes of passes besides the journal; waits are reported as for an annotation."""
 
     block_not_stored = staticmethod(ANNOTATION_WRITES.block_not_stored)
-    shown_wait = staticmethod(ANNOTATION_WRITES.shown_wait)
+    get_shown_wait = staticmethod(ANNOTATION_WRITES.get_shown_wait)
     report_wait = staticmethod(ANNOTATION_WRITES.report_wait)
 
     def __init__(self) -> None:

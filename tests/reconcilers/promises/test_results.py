@@ -16,7 +16,7 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from reconcilers.promises.passes import PoolWriteRefused, writing_pool
+from reconcilers.promises.passes import PoolWriteRefused, raise_if_pool_write_refused
 from reconcilers.promises.results import WriteResult
 
 RESULTS: list[tuple[ApiError, WriteResult]] = [
@@ -52,17 +52,17 @@ RESULTS: list[tuple[ApiError, WriteResult]] = [
 
 @pytest.mark.parametrize(("error", "result"), RESULTS, ids=str)
 def test_each_error_of_a_write_has_its_result(error: ApiError, result: WriteResult) -> None:
-    assert WriteResult.of_error(error) is result
+    assert WriteResult.from_error(error) is result
 
 
 @pytest.mark.parametrize(("error", "result"), RESULTS, ids=str)
 def test_an_error_that_refuses_a_write_to_a_request_refuses_one_to_a_pool_too(
     error: ApiError, result: WriteResult
 ) -> None:
-    with pytest.raises(ControllerError) as raised, writing_pool():
+    with pytest.raises(ControllerError) as raised, raise_if_pool_write_refused():
         raise error
     assert isinstance(raised.value, PoolWriteRefused) is (result is WriteResult.REFUSED)
 
 
 def test_a_write_without_an_answer_may_have_taken_effect() -> None:
-    assert WriteResult.of_error(NoAnswer("silence")) is WriteResult.UNKNOWN
+    assert WriteResult.from_error(NoAnswer("silence")) is WriteResult.UNKNOWN

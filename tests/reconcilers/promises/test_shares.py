@@ -15,7 +15,7 @@ from reconcilers.promises.shares import (
     Eligibility,
     Shares,
     ShareVerdict,
-    tenant_of_namespace,
+    get_namespace_as_tenant,
 )
 
 RESYNC = 60.0
@@ -50,7 +50,7 @@ def compute_eligibility(
     shares: Shares, promises: Sequence[Promise] = (), now: float = 0.0
 ) -> Eligibility:
     """Return the eligibility at the time `now`, in seconds, beside these open promises."""
-    return shares.eligibility(promises, tenant_of_namespace, capacity=CAPACITY, now=now)
+    return shares.build_eligibility(promises, get_namespace_as_tenant, capacity=CAPACITY, now=now)
 
 
 def test_a_deferred_request_waits_for_one_resync() -> None:

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from controller.meta import MetadataOnly, ObjectMeta
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.networkpool.statusjournal import seal
+from reconcilers.networkpool.statusjournal import compute_seal
 from reconcilers.promises import journal
 from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
 from tests.reconcilers.simulation.model import Json, ModelServer
@@ -178,7 +178,7 @@ class StatusMemory(Memory):
     @override
     def make_empty_journal(self, pool: Json, revision: int) -> Json:
         revisions = {IP_ALLOCATION.full_name: str(revision)}
-        journal_of = seal(pool["metadata"]["uid"], revisions, ())
+        journal_of = compute_seal(pool["metadata"]["uid"], revisions, ())
         return {"status": {"revisions": revisions, "journalOf": journal_of, "assignments": None}}
 
     @override

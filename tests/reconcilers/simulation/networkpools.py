@@ -18,7 +18,7 @@ from reconcilers.api.ipallocation import (
     REQUIRE_DUAL_STACK,
     SINGLE_STACK,
     IPAllocation,
-    pool_index,
+    index_by_pool,
 )
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import AllocationSettings
@@ -77,7 +77,7 @@ class NetworkPoolReplica(Process):
     @override
     def _set_up(self) -> Sequence[Worker]:
         pools = Cache(NETWORK_POOL)
-        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool})
         self.pools = self._create_feed(POOLS, pools)
         self.askers = self.allocations = self._create_feed(ALLOCATIONS, allocations)
         client, settings = self._create_client(), self.settings

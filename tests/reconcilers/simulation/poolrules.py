@@ -32,7 +32,7 @@ from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.poolkind import NetworkPoolChoice, NetworkPoolKind
 from reconcilers.networkpool.reading import PoolReader
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, seal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, compute_seal
 from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
 from reconcilers.promises import choosing
 from reconcilers.promises.holdings import Holdings
@@ -416,7 +416,7 @@ def believe_copied_journals(mp: Patch) -> None:
 
     def read_as_own(self: StatusJournal, pool: NetworkPool) -> Journal:
         status = pool.status
-        own = seal(pool.metadata.uid, status.revisions, status.assignments)
+        own = compute_seal(pool.metadata.uid, status.revisions, status.assignments)
         return read(self, structs.replace(pool, status=structs.replace(status, journalOf=own)))
 
     mp.setattr(StatusJournal, "read", read_as_own)

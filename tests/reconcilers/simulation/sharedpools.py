@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from controller.cache import Cache
 from controller.meta import Key
-from reconcilers.api.ipallocation import POOL_INDEX, pool_index
+from reconcilers.api.ipallocation import POOL_INDEX, index_by_pool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
@@ -45,7 +45,7 @@ class SharedReplica(ClaimReplica):
     @override
     def _set_up(self) -> Sequence[Worker]:
         pools = Cache(NETWORK_POOL)
-        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool})
         self.pools = self._create_feed(POOLS, pools)
         self.allocations = self._create_feed(ALLOCATIONS, allocations)
         caches = self._create_claim_caches({"NetworkPool": pools})

@@ -103,11 +103,13 @@ def keep_claims_read_before_the_list(mp: Patch) -> None:
     async def read_claims_first(
         self: PoolReader, pool: Any, journal: Journal, fenced_allocations: Any = None
     ) -> Any:
-        before = [*self.read_cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
+        before = [
+            *self.read_cached(pool.metadata.key).holdings.list_facts_of_kind(names.KIND_CLAIMS)
+        ]
         read = await read_up_to(self, pool, journal=journal, fenced_allocations=fenced_allocations)
         if read.claims is None:
             return read
-        facts = chain(read.holdings.facts_of_kind(KIND), before)
+        facts = chain(read.holdings.list_facts_of_kind(KIND), before)
         holdings = Holdings(facts=facts)
         return replace(read, holdings=holdings, claims=read.claims.with_holdings(holdings))
 
@@ -174,7 +176,7 @@ def drop_all_promises_in_fence(mp: Patch) -> None:
         del kind
         return Journal({**self.revisions, **revisions})
 
-    mp.setattr(Journal, "after_fence", drop_all)
+    mp.setattr(Journal, "apply_fence", drop_all)
 
 
 def believe_absence_at_once(mp: Patch) -> None:
@@ -213,7 +215,7 @@ def believe_journals_of_any_uid(mp: Patch) -> None:
     def is_intact(pool: Any) -> bool:
         uid, _, _ = pool.status.journalOf.partition("/")
         status = pool.status
-        return bool(uid) and status.journalOf == statusjournal.seal(
+        return bool(uid) and status.journalOf == statusjournal.compute_seal(
             uid, status.revisions, status.assignments
         )
 

@@ -11,7 +11,7 @@ from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, PAUSED
 from reconcilers.integrations.core.absentkinds import ABSENCE_SECONDS
 from reconcilers.networkpool.claims import ClaimService
-from reconcilers.networkpool.statusjournal import seal
+from reconcilers.networkpool.statusjournal import compute_seal
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from tests.reconcilers.simulation.adapter import FIRST, Adapter, StatusMemory
 from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS, Json
@@ -160,7 +160,7 @@ def _remove_revision_of_addresses(stage: SharedStage) -> None:
     revisions = dict(pool["status"]["revisions"])
     assert not pool["status"].get("assignments"), "the promise is dropped"
     del revisions[names.KIND_ADDRESSES]
-    journal_of = seal(pool["metadata"]["uid"], revisions, ())
+    journal_of = compute_seal(pool["metadata"]["uid"], revisions, ())
     changed = {"revisions": {names.KIND_ADDRESSES: None}, "journalOf": journal_of}
     stage.edit_pool({"status": changed})
 

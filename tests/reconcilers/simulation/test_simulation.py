@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from controller.meta import Key
-from controller.shards import shard_of
+from controller.shards import compute_shard
 from tests.reconcilers.simulation.adapter import SPANS
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.model import NAMESPACE
@@ -107,7 +107,7 @@ def test_tenants_move_during_passes_and_some_are_held_by_two_replicas() -> None:
 
 
 def test_the_pools_of_the_simulation_belong_to_different_shards() -> None:
-    assert {shard_of(Key(NAMESPACE, pool), SHARDED.shards) for pool in SPANS} == {0, 1}
+    assert {compute_shard(Key(NAMESPACE, pool), SHARDED.shards) for pool in SPANS} == {0, 1}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Heard:
         self.index = SpaceIndex()
         self.announcer = OverlapAnnouncer(self.index, self.clock)
         self.keys: list[str] = []
-        self.announcer.of_kind("NetworkPool").add_handler(self.note)
+        self.announcer.get_pools_of_kind("NetworkPool").add_handler(self.note)
 
     def note(self, key: Key) -> None:
         self.keys.append(str(key))
@@ -102,7 +102,7 @@ async def test_who_listens_later_gets_the_pools_that_share_addresses() -> None:
         heard.put("a/two", "10.0.0.9-10.0.0.20")
         heard.put("a/far", "10.9.0.0-10.9.0.9")
         await heard.list_announced()
-        registration = heard.announcer.of_kind("NetworkPool").add_handler(heard.note)
+        registration = heard.announcer.get_pools_of_kind("NetworkPool").add_handler(heard.note)
         for _ in registration.replay():
             pass
         assert await heard.list_announced() == ["a/one", "a/two"]

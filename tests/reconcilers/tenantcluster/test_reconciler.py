@@ -387,7 +387,7 @@ async def test_a_cluster_becomes_ready_although_an_earlier_one_left_allocations_
     lab = _make_lab()
     lab.start_tenant_server("a")
     owner = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
-    digest = names.short_hash("team/a")
+    digest = names.compute_short_hash("team/a")
     remaining = [f"team-a-{kind}{tail}" for kind in ("lb", "nodes") for tail in ("", f"-{digest}")]
     for name in remaining:
         lab.server.add("ipallocations", make.allocation(name, size=1, annotations=owner))

@@ -57,9 +57,9 @@ def test_a_cidr_of_one_or_two_addresses_has_no_edges_and_no_warning(cidr: str) -
 def test_all_addresses_between_the_edges_can_be_allocated_and_no_more() -> None:
     [layout] = poolgeometry.parse_layouts(make.pool(cidr="10.0.0.0/29", edges=True).spec, LIMIT)
     space = Space(layout, [])
-    assert space.capacity().total == 6
+    assert space.compute_capacity().total == 6
     assert space.allocate(6).text == "10.0.0.1-10.0.0.6"
-    assert space.capacity().available == 0
+    assert space.compute_capacity().available == 0
 
 
 def test_a_pool_without_the_field_has_a_warning_that_names_addresses_and_field() -> None:
@@ -157,7 +157,7 @@ def test_excluded_addresses_are_never_handed_out_and_the_figures_add_up(
             continue
     assert not [part for part in ranges for edge in edges if part.overlaps(edge)]
     assert sum(part.size for part in ranges) == excluding.total
-    figures = space.capacity()
+    figures = space.compute_capacity()
     assert (figures.total, figures.allocated, figures.available) == (excluding.total,) * 2 + (0,)
 
 

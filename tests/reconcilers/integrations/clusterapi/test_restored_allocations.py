@@ -14,8 +14,8 @@ from controller.testing.clock import VirtualClock
 from reconcilers.api.ipallocation import (
     POOL_INDEX,
     TENANT_INDEX,
-    pool_index,
-    tenant_index,
+    index_by_pool,
+    index_by_tenant,
 )
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -67,7 +67,7 @@ class PoolReading:
             server.serve(kind)
         client = Client(server)
         indexes: dict[str, Any] = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
-        allocation_indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+        allocation_indexes = {POOL_INDEX: index_by_pool, TENANT_INDEX: index_by_tenant}
         self.pool = pool
         self.allocations = Cache(IP_ALLOCATION, indexes=allocation_indexes)
         self.claims = Cache(CLAIMS, indexes=indexes)

@@ -60,7 +60,7 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
-from reconcilers.promises.shares import Limits, Shares, tenant_of_namespace
+from reconcilers.promises.shares import Limits, Shares, get_namespace_as_tenant
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
@@ -324,10 +324,10 @@ class _TwoReplicas:
         """Return the limits that tenants have on open promises now."""
         now = self.clock.monotonic()
         return Limits(
-            lambda promises: self.shares.eligibility(
-                promises, tenant_of_namespace, capacity=400, now=now
+            lambda promises: self.shares.build_eligibility(
+                promises, get_namespace_as_tenant, capacity=400, now=now
             ),
-            tenant_of_namespace,
+            get_namespace_as_tenant,
         )
 
     def defer(self, key: Key) -> None:

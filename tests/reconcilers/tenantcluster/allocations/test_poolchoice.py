@@ -12,7 +12,7 @@ from controller.cache import Cache
 from controller.codec import Deleted, Modified
 from reconcilers.addressing import rangetaking
 from reconcilers.addressing.poolgeometry import parse_layouts
-from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, index_by_pool
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.tenantcluster import Networking
@@ -34,7 +34,7 @@ class PoolCaches:
     def __init__(self, family: int = 4) -> None:
         self.pools: Cache[NetworkPool] = Cache(NETWORK_POOL)
         self.allocations: Cache[IPAllocation] = Cache(
-            IP_ALLOCATION, indexes={POOL_INDEX: pool_index}
+            IP_ALLOCATION, indexes={POOL_INDEX: index_by_pool}
         )
         self.pools.replace([make.pool(cidr=make.cidr(6, family))], 1)
         self.allocations.replace([], 1)

@@ -85,7 +85,7 @@ def test_tenants_whose_namespace_and_name_join_to_the_same_do_not_share_an_alloc
     name = membership.find_free_name(
         other, "loadbalancer", allocations=cache, namespace=make.NAMESPACE
     )
-    assert name == f"a-b-c-lb-{names.short_hash('a/b-c')}"
+    assert name == f"a-b-c-lb-{names.compute_short_hash('a/b-c')}"
     assert membership.list_members(cache, other) == []
 
 
@@ -99,7 +99,7 @@ def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> N
     name = membership.find_free_name(
         tenant, "loadbalancer", allocations=cache, namespace=make.NAMESPACE
     )
-    assert name == f"team-a-lb-{names.short_hash('team/a')}"
+    assert name == f"team-a-lb-{names.compute_short_hash('team/a')}"
 
 
 def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
@@ -169,7 +169,7 @@ def test_the_role_is_read_from_the_name_and_the_label_only_keeps_growth(
 def test_an_initial_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(names, "short_hash", lambda output: "12345678")
+    monkeypatch.setattr(names, "compute_short_hash", lambda output: "12345678")
     tenant = make.tenant()
     hashed = membership.make_hashed_name(tenant, "loadbalancer")
     assert hashed == "team-a-lb-12345678"

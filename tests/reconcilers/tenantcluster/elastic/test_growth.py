@@ -188,7 +188,7 @@ def test_growth_names_use_the_lowest_free_index_and_a_hash_beside_names_of_other
     lab.server.add("ipallocations", make.allocation("team-a-lb-3"))
     assert find_name() == "team-a-lb-2"
     lab.server.add("ipallocations", make.allocation("team-a-lb-2", tenant="x/y"))
-    hashed = f"team-a-lb-{names.short_hash('team/a')}-2"
+    hashed = f"team-a-lb-{names.compute_short_hash('team/a')}-2"
     assert find_name() == hashed
     lab.server.add("ipallocations", make.allocation(hashed))
     assert find_name() == "team-a-lb-4"

@@ -279,7 +279,9 @@ async def test_a_growth_name_that_another_tenant_uses_gets_a_hash() -> None:
     platform.server.add("tenantclusters", make.tenant("y", "x"))
     async with platform.running():
         await make_ready_with_services(platform, tenant, "one", "two", "three")
-        assert f"team-a-lb-{names.short_hash('team/a')}-1" in list_balancer_ranges(platform)
+        assert f"team-a-lb-{names.compute_short_hash('team/a')}-1" in list_balancer_ranges(
+            platform
+        )
         assert find_address(tenant, "three") is not None
 
 
